@@ -70,7 +70,7 @@ fn a_decision_may_come_later_from_another_thread() {
     hello(&server, &client);
 }
 
-/// A stack without threads, whose time jumps, and the SYNs that it asks for.
+/// A stack without threads, driven with simulated time, and the SYNs that its hook is asked about.
 struct Driven {
     stack: Stack,
     now: Duration,
@@ -128,7 +128,7 @@ fn a_repeated_syn_is_asked_for_again_only_once_the_first_was_ignored() {
 #[test]
 fn a_late_decision_has_no_effect() {
     let mut driven = Driven::new();
-    // The client has gone.
+    // The client is closed.
     let client = driven.connect();
     let syn = driven.take().unwrap();
     drop(client);
@@ -136,14 +136,14 @@ fn a_late_decision_has_no_effect() {
     syn.accept();
     driven.pass(Duration::from_secs(100));
     assert_eq!(driven.listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
-    // The listener has gone.
+    // The listener is closed.
     let client = driven.connect();
     let syn = driven.take().unwrap();
     let stack = driven.stack.clone();
     drop(driven.listener);
     syn.accept();
     assert_eq!(client.take_error().unwrap().map(|e| e.kind()), Some(ErrorKind::ConnectionRefused));
-    // The stack has gone.
+    // The stack has ended.
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let kept = Arc::clone(&driven.asked);
     listener.set_syn_hook(Some(move |syn| kept.lock().unwrap().push(syn)));
@@ -170,7 +170,7 @@ fn undecided_syns_of_one_source_are_bounded() {
     let refused = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
     assert_eq!(refused, 1024);
     driven.pass(Duration::from_secs(2));
-    driven.take().expect("the one that was dropped comes again").refuse();
+    driven.take().expect("the client repeats the SYN that was dropped").refuse();
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Bind conflicts: the table of `docs/bind.md`, held beside the kernel and beside Sockeye.
+//! Bind conflicts: compares the table of `docs/bind.md` with the kernel and with Sockeye.
 //!
 //! The document is the one table. For every pair of addresses, every pair of option sets and every
 //! state of the first socket, a first socket is brought into its state, and a second one binds and listens
-//! on the same port. What came of it must be what the document says, on both sides; every difference is
-//! printed. The kernel's sockets use ports below the ephemeral range, each once, so that nothing but the
-//! case itself stands in the way. Where the host has no IPv6 the kernel's cases with it are left out, and
-//! said to be.
+//! on the same port. The result must be the one in the document, on both sides; the test prints every
+//! difference. The kernel's sockets use ports below the ephemeral range, each once, so that only the case
+//! itself can cause a conflict. On a host without IPv6 the test skips the kernel's IPv6 cases and prints
+//! that it does.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -148,7 +148,7 @@ trait Sockets {
                     self.abort(stream)?;
                     return answer;
                 }
-                // Who closes first rests.
+                // The end that closes first enters TIME-WAIT.
                 drop(stream);
                 assert_eq!(child.read(&mut [0])?, 0, "the peer has closed");
                 drop(child);

@@ -1,7 +1,7 @@
-//! Everything that outside input can make grow has a bound, and what is in use goes on while a host floods it.
+//! Everything that outside input can make grow has a bound, and established traffic continues while a host floods it.
 //!
 //! A server has two interfaces: behind one there is a client whose transfers are hashed all the time, behind the other
-//! a host that sends what it likes. Each flood goes on until its bound has been met (its counter says so) and, after
+//! a hostile host. Each flood continues until its bound has been met (its counter shows that) and, after
 //! that, until a transfer that began under it has arrived. The table is `docs/bounds.md`.
 
 mod common;
@@ -30,14 +30,14 @@ const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 const SERVER: &str = "10.9.0.1:80";
 const SYN_BACKLOG: usize = 128;
 const RCVBUF: usize = 64 << 10;
-/// Memory beyond what transfers have in their buffers that the floods may take together: fragments, one datagram socket, and
-/// frames in queues and on their way.
+/// Memory that the floods together may use beyond the transfers' buffers: fragments, one datagram socket, and
+/// frames in queues and in flight.
 const FLOOD_MAX: usize = COST_MAX + RCVBUF + (8 << 20);
-/// Both ends' buffers and what is on the wire.
+/// Both ends' buffers and the bytes on the wire.
 const TRANSFER_MAX: usize = 8 << 20;
 /// Bytes of a transfer.
 const LEN: usize = 300_000;
-/// What a flood may take to meet its bound, on a machine with other work and under a sanitizer.
+/// The time that a flood may take to meet its bound, on a busy machine and under a sanitizer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Siege {
@@ -91,7 +91,7 @@ impl Siege {
         counter(&self.server, name)
     }
 
-    /// Sends what `make` makes of a running number, until `is_met`, and a transfer was begun and ended since.
+    /// Sends the frames that `make` builds from a running number, until `is_met` and a transfer has begun and ended since.
     fn flood(&mut self, what: &str, make: impl Fn(u32) -> Vec<u8>, is_met: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         let mut enough = None;
@@ -113,7 +113,7 @@ impl Siege {
                 // One may have been nearly over.
                 enough = Some(self.done.load(Ordering::Acquire) + 2);
             }
-            assert!(begun.elapsed() < PATIENCE, "{what}: no bound was met, or no transfer went on");
+            assert!(begun.elapsed() < PATIENCE, "{what}: no bound was met, or no transfer made progress");
         }
     }
 
@@ -169,7 +169,7 @@ fn datagram(number: u32, port: u16, len: usize) -> Vec<u8> {
     packet(forged(number), ip::PROTOCOL_UDP, &bytes)
 }
 
-/// The first part of a datagram whose rest never comes.
+/// The first fragment of a datagram whose other fragments never arrive.
 fn fragment(number: u32) -> Vec<u8> {
     let addresses = forged(number);
     let header = Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0 };

@@ -29,7 +29,7 @@ struct Odd {
     end: WireEnd,
     /// Frames that readers have asked for.
     asked: AtomicUsize,
-    /// Every so many of those is lost; each after it comes behind its next one. 0 for none.
+    /// Drop every n-th of those frames and swap the one after it with its successor. 0 for none.
     spoils: usize,
     held: Mutex<Option<Frame>>,
     /// Frames that are waited for before the first is shown, for up to [`GROUP_MAX`]; 1 for none.
@@ -152,7 +152,7 @@ fn transfer(lab: &Lab, name: &str, read_max: usize) {
     lab.assert_empty();
 }
 
-/// So many of them that callers have taken some frames, however the threads come about.
+/// So many of them that callers have taken some frames, however the threads are scheduled.
 fn transfers(lab: &Lab, name: &str, read_max: usize) {
     while lab.count("input_by_callers") < 10 {
         transfer(lab, name, read_max);
@@ -209,7 +209,7 @@ fn each_round_trip_brings_its_own_answer_to_a_reader_that_takes_it() {
             server.write_all(&buf[..read]).unwrap();
         }
     });
-    // So many that some find the reader busy at the queue, however the threads come about.
+    // So many that some find the reader polling the queue, however the threads are scheduled.
     let mut round = 0u32;
     while lab.count("input_by_callers") < 100 {
         round += 1;

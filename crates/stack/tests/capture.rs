@@ -1,4 +1,4 @@
-//! An interface that is recorded: what a reader of the format finds in the files.
+//! Capture on an interface: a reader of the format checks the files.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -12,7 +12,7 @@ use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, PcapNGReader};
 use sockeye::netif::{CaptureConfig, WireConfig, capture, wire};
 
-/// A folder that goes with this.
+/// A folder that is deleted with this value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -62,7 +62,7 @@ fn packets(path: &PathBuf) -> Vec<(Vec<u8>, u32)> {
 /// Parts of a transfer.
 const PIECES: usize = 10;
 
-/// A transfer over a wire whose one end is recorded; the record is complete when this returns.
+/// A transfer over a wire with a capture on one end; the capture is complete when this returns.
 fn transfer(config: &CaptureConfig, bytes: usize) -> (u64, sockeye::netif::CaptureCounts) {
     let (left, right) = wire(&WireConfig::default()).unwrap();
     let (left, handle) = capture(left, config).unwrap();

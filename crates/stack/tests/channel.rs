@@ -1,4 +1,4 @@
-//! A stack whose frames go in and out by function call.
+//! A stack that receives and sends its frames by function call.
 
 mod common;
 
@@ -29,12 +29,12 @@ fn stacks(config: &ChannelConfig) -> ([Stack; 2], [Vec<ChannelPort>; 2]) {
     ([left, right], [left_ports, right_ports])
 }
 
-/// The frame as bytes, with what the sender has left to a device.
+/// The frame as bytes, after the offloads that the sender has left to a device.
 fn carry(frame: &TxFrame, to: &ChannelPort) {
     let mut bytes = vec![0; frame.len()];
     assert_eq!(frame.copy_to(&mut bytes), bytes.len());
     let incoming = Incoming { bytes: &bytes, checksum: frame.checksum, gso_size: frame.gso_size };
-    // At the end the other stack may be gone.
+    // At the end the other stack may already have ended.
     let sent = to.send(incoming, None);
     assert!(matches!(sent, Ok(()) | Err(SendError::Detached)), "{sent:?}");
 }
@@ -81,7 +81,7 @@ fn two_stacks_transfer_whole_streams_when_a_program_carries_their_frames() {
     }
 }
 
-/// A stack that does nothing unless it is told to, and the port into it.
+/// A stack without threads, and the port into it.
 fn idle(queue_len: usize) -> (Stack, ChannelPort) {
     let (netif, mut ports) = channel(&ChannelConfig { queue_len, ..ChannelConfig::default() }).unwrap();
     let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();

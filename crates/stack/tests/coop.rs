@@ -1,9 +1,9 @@
 //! The sockets in tokio's shape keep to tokio's cooperative budget: a task whose socket is always ready returns to the
 //! runtime now and then, so that the other tasks of its thread run.
 //!
-//! Turns are counted, not time. Each operation below finds its socket ready whenever it is called, which is shown
-//! first, outside of any runtime: there the budget has no end. Then a task repeats it on a runtime of one thread, beside
-//! a task that has to take a number of turns.
+//! The tests count polls, not time. Each operation below finds its socket ready whenever it is called, which is shown
+//! first, outside of any runtime, where there is no budget. Then a task repeats it on a runtime of one thread, beside
+//! another task that has to be polled a number of times.
 
 mod common;
 
@@ -21,15 +21,15 @@ use sockeye::unix::{MsgFlags, RecvAncillary, SendAncillary, SocketAddr as UnixAd
 use sockeye::{Config, MbufChain, Outgoing, RecvMeta, SendMeta, Stack};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
 
-/// Turns that the other task has to take.
+/// How often the other task has to be polled.
 const TURNS: usize = 10;
-/// Operations in which it must have taken them. A turn is worth 128 in tokio today; what is asked for here is that
+/// Operations within which that must have happened. Tokio's budget is 128 operations today; the test checks only that
 /// there is a bound of that order.
 const OPERATIONS_MAX: usize = TURNS * 512;
-/// What a task may at least do before it has to return: else it would do little else.
+/// The least number of operations of a task between two returns to the runtime: with fewer it would do little else.
 const OPERATIONS_MIN: usize = TURNS * 16;
 
-/// Without threads of its own: whatever becomes ready does so within the operation.
+/// A stack without threads: everything that becomes ready does so within the operation.
 fn stack() -> Stack {
     Stack::new(Config { workers: 0, ..common::base() }).unwrap()
 }
@@ -41,7 +41,7 @@ fn shares_its_thread(what: &str, mut operation: impl AsyncFnMut()) {
         let done = pin!(operation()).poll(&mut noop);
         assert!(
             done.is_ready(),
-            "{what} waits outside of a runtime, or for its socket: the test means nothing"
+            "{what} waits outside of a runtime, or for its socket: the test proves nothing"
         );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -56,8 +56,8 @@ fn shares_its_thread(what: &str, mut operation: impl AsyncFnMut()) {
             operation().await;
             operations += 1;
         }
-        assert!(other.is_finished(), "{what}: {operations} times, and the other task had no {TURNS} turns");
-        assert!(operations >= OPERATIONS_MIN, "{what}: only {operations} times in {TURNS} turns");
+        assert!(other.is_finished(), "{what}: {operations} times, and the other task was not polled {TURNS} times");
+        assert!(operations >= OPERATIONS_MIN, "{what}: only {operations} times in {TURNS} polls of the other task");
     });
 }
 

@@ -1,6 +1,6 @@
 //! A stack without threads: `workers = 0`, driven by `Stack::poll` with a time of its own.
 //!
-//! Nothing sleeps here. Sockets do not block, the time is a number that jumps to whatever `poll` names, so
+//! Nothing sleeps here. Sockets do not block, and the time is a number that jumps to the deadline that `poll` returns, so
 //! hours of TIME-WAIT, keepalive and retransmission pass in microseconds and every run is the same.
 
 mod common;
@@ -31,14 +31,14 @@ impl World {
         Self { stack, now: Duration::ZERO }
     }
 
-    /// Does what is due, and lets the time pass until the next thing is.
+    /// Runs what is due, and advances the time to the next deadline.
     fn turn(&mut self) {
         if let Some(next) = self.stack.poll(self.now) {
             self.now = self.now.max(next);
         }
     }
 
-    /// Lets `time` pass, doing what is due on the way.
+    /// Advances the time by `time` and runs everything that becomes due.
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(next) = self.stack.poll(self.now).filter(|next| *next <= end) {
@@ -89,7 +89,7 @@ impl Flow {
         Self { data, sent: 0, shut: false, got: 0, hash: Sha256::new(), done: false }
     }
 
-    /// Writes and reads what goes; true if anything did.
+    /// Writes and reads without blocking; true if any bytes moved.
     fn step(&mut self, mut from: &TcpStream, mut to: &TcpStream, random: &mut Random) -> bool {
         let mut moved = false;
         if self.sent < self.data.len() {
@@ -177,7 +177,7 @@ fn time_wait_ends_when_its_time_is_over_and_not_before() {
     drop(client);
     drop(server);
     world.pass(Duration::from_secs(59));
-    // The port rests: nobody may bind it without SO_REUSEADDR.
+    // The port is in TIME-WAIT: it cannot be bound without SO_REUSEADDR.
     let bind = |world: &World| TcpSocket::new_v4(&world.stack).bind("127.0.0.1:40000".parse().unwrap());
     assert_eq!(bind(&world).unwrap_err().kind(), ErrorKind::AddrInUse);
     world.pass(Duration::from_secs(2));
@@ -258,7 +258,7 @@ fn a_user_timeout_ends_a_connection_whose_data_stays_unacknowledged() {
     let (server, _) = listener.accept().unwrap();
     client.set_user_timeout(Some(Duration::from_secs(30))).unwrap();
     assert_eq!(client.user_timeout().unwrap(), Some(Duration::from_secs(30)));
-    // Nobody reads: the window shuts, and what is left waits for it.
+    // The reader does not read: the window shuts, and the remaining bytes wait for it.
     while client.write(&[7; 4096]).is_ok() {}
     world.pass(Duration::from_secs(1));
     let waiting = client.unacknowledged().unwrap();
@@ -337,7 +337,7 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
             if let Ok((mut server, _)) = listener.accept() {
                 server.set_nonblocking(true).unwrap();
                 let mut number = [0; 1];
-                // What the client wrote when it believed itself connected has been kept for it.
+                // The bytes that the client wrote after its handshake have been kept.
                 while server.read(&mut number).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
                     write_once(&clients, &mut told);
                     world.pass(Duration::from_millis(10));
@@ -357,7 +357,7 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
     }
 }
 
-/// What became of a client.
+/// The outcome for a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Told {
     NotYet,
@@ -393,14 +393,14 @@ fn the_driver_is_notified_only_if_it_is_needed_earlier() {
     let listener = world.listener();
     let client = world.connect(&listener);
     let (server, _) = listener.accept().unwrap();
-    assert_eq!(taken(), 0, "who has not polled yet was told nothing that could be overtaken");
+    assert_eq!(taken(), 0, "the driver that has not polled yet has no deadline that could become outdated");
     world.pass(Duration::from_secs(10));
     // Nothing is under way: the answer was "never".
     assert_eq!(world.stack.poll(world.now), None);
     (&client).write_all(&[1; 100]).unwrap();
     assert_eq!(taken(), 1, "a timer was set (a delayed acknowledgment, a retransmission)");
     (&client).write_all(&[1; 100]).unwrap();
-    assert_eq!(taken(), 0, "he has been called and has not come yet");
+    assert_eq!(taken(), 0, "the driver has been notified and has not polled yet");
     let next = world.stack.poll(world.now).expect("a timer is set");
     assert!(next > world.now);
     let mut bytes = [0; 200];
@@ -416,7 +416,7 @@ fn a_loop_that_sleeps_until_its_deadline_or_a_wake_up_finishes_the_work_of_other
     let _watchdog = common::watchdog("a loop that sleeps until it is told or woken");
     let stack = common::stack_with(|c| c.workers = 0);
     let (wake, woken) = std::sync::mpsc::sync_channel(1);
-    // Full: he will come anyway.
+    // Full: the driver polls anyway.
     stack.set_driver_wake(Some(move || {
         let _ = wake.try_send(());
     }));
@@ -427,7 +427,7 @@ fn a_loop_that_sleeps_until_its_deadline_or_a_wake_up_finishes_the_work_of_other
             let start = std::time::Instant::now();
             while !stop.load(Ordering::Acquire) {
                 match stack.poll(start.elapsed()) {
-                    // A minute stands for a wake-up that was lost: the watchdog comes before it.
+                    // A minute means that a wake-up was lost: the watchdog ends the test before.
                     None => drop(woken.recv_timeout(Duration::from_secs(60))),
                     Some(next) => drop(woken.recv_timeout(next.saturating_sub(start.elapsed()))),
                 }
@@ -455,7 +455,7 @@ fn a_loop_that_sleeps_until_its_deadline_or_a_wake_up_finishes_the_work_of_other
         }
     });
     stop.store(true, Ordering::Release);
-    // Something that sets a timer, so that he comes once more and sees it.
+    // An operation that sets a timer, so that the driver polls once more and sees it.
     let last = TcpStream::connect_on(&stack, to).unwrap();
     (&last).write_all(b"x").unwrap();
     driver.join().unwrap();

@@ -1,4 +1,4 @@
-//! TCP Fast Open, as applications see it: who has a cookie, what goes with the SYN, and what a listener lets in.
+//! TCP Fast Open, as applications see it: which client has a cookie, what the SYN carries, and what a listener accepts.
 
 mod common;
 
@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// What can be read now.
+/// The bytes that can be read now.
 fn read(mut stream: &TcpStream) -> Vec<u8> {
     let mut all = vec![0; 100_000];
     let len = match stream.read(&mut all) {
@@ -163,7 +163,7 @@ fn no_cookie_is_needed_if_both_sides_waive_it() {
     assert_eq!(read(&world.accept()), b"at once");
     assert_eq!((world.count("active"), world.count("passive"), world.count("cookie_reqd")), (1, 1, 0));
     drop(client);
-    // A server that wants a cookie leaves the text, which comes again behind the handshake.
+    // A server that requires a cookie drops the data, which the client sends again after the handshake.
     let world = World::new(CLIENT | SERVER | CLIENT_WITHOUT_COOKIE, 8);
     let client = world.send(b"at once");
     assert_eq!(read(&world.accept()), b"at once");
@@ -202,7 +202,7 @@ fn syn_cookies_allow_no_early_connection() {
     assert_eq!(world.count("passive"), 0);
 }
 
-/// A stack on a link on which nobody answers; SYNs with text, of those that it has sent, by whether they carry any.
+/// A stack on a link without any other host, and for each SYN that it has sent whether it carried data.
 struct Silence {
     stack: Stack,
     port: ChannelPort,
@@ -227,7 +227,7 @@ impl Silence {
         socket.connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap().0
     }
 
-    /// Lets `seconds` pass; says of each SYN whether it had text.
+    /// Lets `seconds` pass; returns for each SYN whether it carried data.
     fn pass(&mut self, seconds: u64) -> Vec<bool> {
         let mut sent = Vec::new();
         for _ in 0..=seconds * 10 {

@@ -1,9 +1,9 @@
-//! How the code makes sure that every call asks whether it is made in a child of fork(2). What the answer leads to is tested where
+//! Checks that every call tests whether it runs in a child of fork(2). The behaviour in a child is tested where
 //! fork(2) may be called: `crates/drivers/tests/fork`.
 
 use std::path::Path;
 
-/// Files whose types an application reaches through a `Held` only, which has asked.
+/// Files whose types an application reaches only through a `Held`, which has made the check.
 const BEHIND_A_HELD: [&str; 3] = ["rt/handle.rs", "udp/naming.rs", "unix/sock.rs"];
 
 /// Files under `folder` whose product code contains `text`, relative to `root`.

@@ -14,7 +14,7 @@ use common::{Random, assert_empty, watchdog};
 use hyper::StatusCode;
 use sockeye::tokio::TcpListener;
 
-/// A directory that goes with the value.
+/// A directory that is deleted with the value.
 struct Dir(PathBuf);
 
 impl Dir {

@@ -70,9 +70,9 @@ struct Cutting {
     long: Arc<AtomicUsize>,
 }
 
-/// What it takes; the wire takes 65,535.
+/// The longest frame that it takes; the wire takes 65,535 bytes.
 const TAKES: u32 = 200_000;
-/// Where the lengths and checksums of an IPv4 header without options stand, and what of TCP is behind it.
+/// Offsets of the lengths and checksums of an IPv4 header without options, and of the TCP fields behind it.
 const IP_LENGTH: usize = 2;
 const IP_SUM: usize = 10;
 const TCP_AT: usize = 20;
@@ -86,7 +86,7 @@ impl Netif for Cutting {
         let mut cut = Vec::new();
         for mut frame in frames.drain(..) {
             let takes = self.takes as usize;
-            assert!(frame.len() <= takes.max(1500), "{} bytes for who takes {takes}", frame.len());
+            assert!(frame.len() <= takes.max(1500), "{} bytes for a device that takes {takes}", frame.len());
             assert!(takes > 0 || frame.gso_size == 0);
             if frame.len() > 65_535 {
                 self.long.fetch_add(1, Ordering::Relaxed);
@@ -180,13 +180,13 @@ struct Reading {
 impl Netif for Reading {
     as_its_end!();
     fn attached(&self, pool: &Pool) {
-        assert!(self.pool.set(pool.clone()).is_ok(), "told once");
+        assert!(self.pool.set(pool.clone()).is_ok(), "reported once");
     }
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
         self.end.transmit(flow, frames)
     }
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let pool = self.pool.get().expect("told before anything else");
+        let pool = self.pool.get().expect("reported before anything else");
         self.end.receive(queue, max, &mut |frame| {
             let mut bytes = frame.head.to_vec();
             frame.rest.iter().for_each(|piece| bytes.extend_from_slice(piece));

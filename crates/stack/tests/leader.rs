@@ -1,5 +1,5 @@
-//! Callers that sleep in an interface (`src/input/leader.rs`), over one that does with flows what a device may do: their frames
-//! come in another queue from some moment on. What ends the sleep otherwise is in `crates/drivers/tests/waits.rs`.
+//! Callers that sleep in an interface (`src/input/leader.rs`), over one that moves flows to another queue, as a device may.
+//! The other events that end the sleep are tested in `crates/drivers/tests/waits.rs`.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use lab::{Lab, as_its_end};
 use sockeye::netif::{Netif, RxFrame, Sent, TxFrame, Waited, WireConfig, WireEnd, wire};
 
-/// An end of a wire with two queues, whose frames all come in one of them.
+/// An end of a wire with two queues, whose frames all arrive in one of them.
 struct Moving {
     end: WireEnd,
-    /// The queue in which they come.
+    /// The queue in which they arrive.
     now: Arc<AtomicUsize>,
     is_kicked: [AtomicBool; 2],
 }
 
-/// How often somebody who waits looks.
+/// The polling interval of a waiting thread.
 const SLICE: Duration = Duration::from_micros(200);
 
 impl Netif for Moving {
@@ -56,9 +56,9 @@ impl Netif for Moving {
     }
 }
 
-/// What does not end a round.
+/// A timeout that does not end a round.
 const FILLER: u8 = 255;
-/// Longer than any sleep that somebody ends.
+/// Longer than any sleep that another thread ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[test]
@@ -70,7 +70,7 @@ fn a_sleep_ends_even_if_the_flow_has_moved_to_another_queue() {
     let lab = Lab::between(left, right, |config| config.spin_max = Duration::ZERO);
     let (mut client, server) = lab.pair();
     client.set_nodelay(true).unwrap();
-    // The reader looks again at its end, and then finds what has come.
+    // The reader looks again at the end of its sleep, and then finds the bytes that have arrived.
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     for round in 0..6 {
         let before = lab.count("input_leads");

@@ -1,5 +1,5 @@
-//! What holds a sender back, as `TcpStream::info` tells it: the times that Linux counts in `tcp_chrono`, to the microsecond, of a stack
-//! with a time of its own and a peer that does what the test says.
+//! What limits a sender, as reported by `TcpStream::info`: the times that Linux counts in `tcp_chrono`, to the microsecond, of a
+//! stack with simulated time and a peer that the test controls.
 #![forbid(unsafe_code)]
 
 #[path = "common/mod.rs"]
@@ -48,7 +48,7 @@ impl Sender {
         Self { host, stream, last: Vec::new() }
     }
 
-    /// Writes all of it, and says how many segments leave.
+    /// Writes all of it, and returns the number of segments sent.
     fn write(&mut self, len: usize) -> usize {
         (&self.stream).write_all(&vec![7; len]).unwrap();
         let sent = self.host.turn();
@@ -65,12 +65,12 @@ impl Sender {
         count
     }
 
-    /// Lets time pass. What is sent meanwhile is lost.
+    /// Lets time pass. Segments sent meanwhile are lost.
     fn pass(&mut self, time: Duration) {
         self.host.pass(time);
     }
 
-    /// All of the time with something to send, and of it that behind the peer's window and that for want of buffer.
+    /// The time with something to send, the part of it limited by the peer's window, and the part limited by the send buffer.
     fn times(&self) -> [Duration; 3] {
         let carried = self.stream.info().unwrap().more.carried.unwrap();
         [carried.busy_time, carried.rwnd_limited, carried.sndbuf_limited]
@@ -101,7 +101,7 @@ fn time_behind_a_shut_window_counts_while_nothing_moves() {
     sender.pass(ms(40));
     sender.ack(0);
     sender.pass(ms(25));
-    assert_eq!(sender.times(), [ms(40), ms(0), ms(0)], "the window is shut and nobody minds");
+    assert_eq!(sender.times(), [ms(40), ms(0), ms(0)], "the window is shut and nothing waits to be sent");
     assert_eq!(sender.write(2 * MSS), 0);
     // The probes of the window begin, and are lost.
     for passed in [1, 99, 1000, 30_000] {
@@ -109,7 +109,7 @@ fn time_behind_a_shut_window_counts_while_nothing_moves() {
         sender.pass(ms(passed));
         assert_eq!(sender.times(), [before[0] + ms(passed), before[1] + ms(passed), ms(0)]);
     }
-    // The window opens for both segments: what is left is the round trip.
+    // The window opens for both segments: only the round trip remains.
     assert_eq!(sender.ack(u16::MAX), 2);
     let before = sender.times();
     assert_eq!(before, [ms(31_140), ms(31_100), ms(0)]);
@@ -135,7 +135,7 @@ fn a_full_send_buffer_counts_once_a_writer_was_refused() {
     let mut sender = Sender::new(3 * MSS as u32, u16::MAX);
     assert_eq!(sender.write(3 * MSS), 3);
     sender.pass(ms(20));
-    assert_eq!(sender.times(), [ms(20), ms(0), ms(0)], "it is full, and nobody wanted more");
+    assert_eq!(sender.times(), [ms(20), ms(0), ms(0)], "it is full, and no write was refused");
     assert_eq!((&sender.stream).write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
     sender.pass(ms(30));
     assert_eq!(sender.times(), [ms(50), ms(0), ms(30)], "the interval runs on");

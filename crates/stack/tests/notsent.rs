@@ -1,4 +1,4 @@
-//! TCP_NOTSENT_LOWAT step by step: what makes a socket writable again, and at how many unsent bytes, beside the kernel.
+//! TCP_NOTSENT_LOWAT step by step: which events make a socket writable again, at how many unsent bytes, compared with the kernel.
 //!
 //! Blocking writers, with every pair of settings, are in `suite/notsent.rs`.
 
@@ -62,7 +62,7 @@ impl World {
         settle(&self.stacks, &self.ports, &mut self.now);
     }
 
-    /// Writes until the window is closed and the writer is refused: what is unsent is then all that is unacknowledged.
+    /// Writes until the window is closed and the writer is refused: then all unacknowledged bytes are unsent.
     fn stall(&mut self) {
         loop {
             let result = self.writer.write(&[7; 100_000]);
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// The reader takes what it has, and its window update alone reaches the writer, who sends; nothing of that arrives.
+    /// The reader reads everything, and only its window update reaches the writer, which sends; these segments do not arrive.
     fn open_window(&mut self) {
         while self.reader.read(&mut [0; WINDOW]).is_ok_and(|len| len > 0) {}
         self.stacks[1].poll(self.now);
@@ -241,8 +241,8 @@ const DELACK_MAX: Duration = Duration::from_millis(220);
 /// Bytes of a write in the comparison with the kernel.
 const PIECE: usize = 512;
 
-/// Writes pieces to a reader who reads nothing until the socket calls itself not writable, and says how many bytes are unsent
-/// then.
+/// Writes pieces to a reader that reads nothing until the socket is no longer writable, and returns the number of bytes
+/// that are unsent then.
 fn stops_at(
     mut write: impl FnMut(&[u8]),
     is_writable: impl Fn() -> bool,
@@ -252,8 +252,8 @@ fn stops_at(
         while is_writable() {
             write(&[7; PIECE]);
         }
-        // What is on its way is acknowledged, with the kernel's longest delay, and may let more be sent: on a busy machine
-        // later than that, so nothing is to have changed after a second one.
+        // Segments in flight are acknowledged within the kernel's longest delay, which may allow more to be sent: on a busy
+        // machine later, so the test waits until a second delay changes nothing.
         std::thread::sleep(DELACK_MAX);
         let unsent = not_sent();
         std::thread::sleep(DELACK_MAX);

@@ -1,4 +1,4 @@
-//! Messages in one direction, which nobody answers: each arrives at once, although the sender uses Nagle's algorithm and the
+//! Messages in one direction, without answers: each arrives at once, although the sender uses Nagle's algorithm and the
 //! receiver may delay acknowledgments.
 
 mod common;

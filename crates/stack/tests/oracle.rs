@@ -1,9 +1,9 @@
 //! The kernel as an oracle: the same scenario runs over `std::net` and over this crate, and the two must
-//! tell the same story, down to which error comes first.
+//! make the same observations, down to which error is reported first.
 //!
-//! A scenario is a function over [`Sockets`] that notes what it observes. Where the stories are meant to
-//! differ, [`DIFFERENCES`] says how and why. Segments need a moment to arrive on the kernel's side, so a
-//! scenario calls [`settle`] where the other end must have heard.
+//! A scenario is a function over [`Sockets`] that records its observations. [`DIFFERENCES`] lists the intended
+//! differences with their reasons. Segments need a moment to arrive on the kernel's side, so a scenario calls
+//! [`settle`] where the other end must have received them.
 
 mod common;
 
@@ -147,7 +147,7 @@ impl Sockets for Sockeye {
     }
 }
 
-/// What a scenario observed, one line an observation.
+/// The observations of a scenario, one on each line.
 #[derive(Default)]
 struct Story(String);
 
@@ -183,7 +183,7 @@ fn settle() {
     std::thread::sleep(Duration::from_millis(4));
 }
 
-/// How one end prepares what the other then observes.
+/// How one end prepares the state that the other then observes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -268,7 +268,7 @@ struct Difference {
 /// The whole list. Anything else that differs fails the test.
 const DIFFERENCES: &[Difference] = &[];
 
-/// True if the two lines are the same, or differ as [`DIFFERENCES`] says.
+/// True if the two lines are the same, or differ as listed in [`DIFFERENCES`].
 fn same(kernel: &str, sockeye: &str) -> bool {
     kernel == sockeye
         || DIFFERENCES.iter().any(|d| {
@@ -379,7 +379,7 @@ fn clones<S: Sockets>(sockets: &S) -> String {
     story.0
 }
 
-/// The listener goes while a connection waits in its queue.
+/// The listener is dropped while a connection waits in its queue.
 fn listener_goes<S: Sockets>(sockets: &S) -> String {
     let mut story = Story::default();
     let listener = sockets.listen();
@@ -393,7 +393,7 @@ fn listener_goes<S: Sockets>(sockets: &S) -> String {
     story.0
 }
 
-/// What one end says before the other reads, and how much it reads at once.
+/// What one end sends before the other reads, and how much the other reads at once.
 enum Say {
     Plain(&'static [u8]),
     Urgent(&'static [u8]),

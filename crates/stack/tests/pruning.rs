@@ -1,7 +1,7 @@
-//! What lies behind holes is given up for any caller that is refused packet memory, whatever it wants the memory for.
+//! Data behind holes is discarded for any caller that is refused packet memory, for every use of the memory.
 //!
-//! A server without threads, whose frames come from another stack through a channel. The channel's frames are packet memory
-//! of the server's before it looks at them, so no frame that has arrived is ever refused any.
+//! A server without threads receives its frames from another stack through a channel. The channel's frames occupy packet
+//! memory of the server before it processes them, so no frame that has arrived is ever refused memory.
 
 mod common;
 
@@ -14,13 +14,13 @@ use sockeye::netif::{ChannelConfig, ChannelPort, Incoming, SendError, TxFrame, c
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream, UdpBuilder};
 
 const MS: Duration = Duration::from_millis(1);
-/// Streams side by side. What each of them has in flight behind its hole is some hundred kilobytes.
+/// Parallel streams. Each has some hundred kilobytes in flight behind its hole.
 const STREAMS: usize = 8;
 /// Bytes of each before its hole, in which the windows grow, and in all.
 const BEFORE: usize = 512 << 10;
 const LEN: usize = 2 << 20;
 
-/// A client's streams to a server, and who carries their frames.
+/// A client's streams to a server, and the code that carries their frames.
 struct Carrier {
     client: (Stack, ChannelPort),
     server: (Stack, ChannelPort),
@@ -35,7 +35,7 @@ struct Carrier {
     was_refused: bool,
 }
 
-/// A stack that does nothing unless it is told to, and the port into it.
+/// A stack without threads, and the port into it.
 fn driven(addr: &str, memory_max: usize) -> (Stack, ChannelPort) {
     let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
     let config = Config { workers: 0, memory_max, rcvbuf: 4 << 20, sndbuf: 4 << 20, ..Config::default() };
@@ -147,7 +147,7 @@ impl Carrier {
         panic!("a transfer that does not end: {:?} of {upto}", self.read);
     }
 
-    /// From now on the next byte of each stream is lost, and what is behind it arrives until the server uses `memory_max`.
+    /// Drops the next byte of each stream, and delivers the bytes behind it until the server uses `memory_max`.
     fn fill(&mut self, memory_max: usize) {
         self.holes.clone_from(&self.next);
         self.write(LEN);
@@ -201,7 +201,7 @@ fn refused_to(take: impl Fn(&Stack) -> std::io::Error) {
     carrier.heal();
 }
 
-/// Calls `write` until it fails, and says how.
+/// Calls `write` until it fails, and returns the error.
 fn until_refused(mut write: impl FnMut() -> std::io::Result<usize>) -> std::io::Error {
     (0..10_000).find_map(|_| write().err()).expect("memory that never runs out")
 }

@@ -1,4 +1,4 @@
-//! How a reader tells of new space (`Config::rcvd`): every receive is accounted for, no update is lost, no thread waits
+//! How a reader reports new space (`Config::rcvd`): every receive is accounted for, no update is lost, no thread waits
 //! for itself.
 
 mod common;

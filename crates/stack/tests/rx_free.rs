@@ -1,6 +1,6 @@
 //! Receive-buffer recycling: with every setting the same bytes arrive, memory on remote-free lists stays within its bounds, is
-//! given back before anybody is refused, and an idle stack holds none. The two ends are kept on different cores, as
-//! far as there are two; on one core nothing goes to a list, and the rest holds all the same.
+//! returned before any caller is refused, and an idle stack holds none. The two ends run on different cores if there
+//! are two; on one core no buffer is put on a list, and the other properties still hold.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn bound(config: &Config, connections: usize) -> usize {
     }
 }
 
-/// Sends `data` from one core to the other and checks what arrives.
+/// Sends `data` from one core to the other and checks the received bytes.
 fn transfer(from: TcpStream, to: TcpStream, data: &[u8], random: &mut Random, slow: bool) {
     let (first, second) = cores();
     let (mut writer, mut reader) = (random.fork(), random.fork());
@@ -212,7 +212,7 @@ fn memory_on_lists_goes_back_before_a_caller_is_refused() {
             c.memory_max = 4 << 20;
         });
         let pairs: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
-        // These are filled, and not the ones above: traffic takes what is on the lists on its way.
+        // These are filled, and not the ones above: traffic takes the buffers that are on the lists.
         let fillers: Vec<_> = (0..12).map(|_| pair(&stack)).collect();
         let last = pair(&stack);
         std::thread::scope(|scope| {
@@ -233,7 +233,7 @@ fn memory_on_lists_goes_back_before_a_caller_is_refused() {
             reading.join().unwrap();
             let lists = *setting != RxFree::Inline && first != second;
             assert_eq!(counter(&stack, "mbuf_remote_listed") > 0, lists, "{setting}");
-            // Nobody reads any more: memory runs out.
+            // No thread reads any more: memory runs out.
             for (client, _) in fillers {
                 client.set_nonblocking(true).unwrap();
                 while { client }.write(&[2; 64 << 10]).is_ok() {}
@@ -268,7 +268,7 @@ fn connections_that_close_under_traffic_leave_the_lists_empty() {
             threads.push(std::thread::spawn(move || {
                 run_on(first);
                 let data = vec![5; size];
-                // Until the other end has gone.
+                // Until the other end has closed.
                 while { &client }.write_all(&data).is_ok() {}
             }));
             threads.push(std::thread::spawn(move || {

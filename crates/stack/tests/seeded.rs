@@ -10,7 +10,7 @@ fn driven() -> Config {
     Config { workers: 0, ..Config::default() }
 }
 
-/// What a peer could see of a stack's secrets: the ports that it chooses.
+/// The part of a stack's secrets that a peer could observe: the ports that it chooses.
 fn ports(stack: &Stack) -> Vec<u16> {
     let listener = TcpListener::bind_on(stack, "127.0.0.1:80").unwrap();
     let connect = |_| {

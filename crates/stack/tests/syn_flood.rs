@@ -33,7 +33,7 @@ struct Side {
 }
 
 impl Side {
-    /// What has arrived goes in, as much as there is room for.
+    /// Passes the frames that have arrived to the stack, as far as there is room.
     fn arrive(&mut self, now: u64) {
         while let Some((_, frame)) = self.coming.front().filter(|(at, _)| *at <= now) {
             if self.port.try_send(&frame[..]).is_err() {
@@ -43,7 +43,7 @@ impl Side {
         }
     }
 
-    /// What was sent leaves for `other`, unless it is for somebody who does not exist.
+    /// Passes the frames that were sent to `other`, except those to hosts that do not exist.
     fn leave(&self, other: &mut Self, now: u64) {
         for frame in std::iter::from_fn(|| self.port.try_recv()) {
             if [CLIENT, SERVER].iter().any(|addr| frame.head()[16..20] == *addr) {
@@ -134,7 +134,7 @@ impl Siege {
     }
 }
 
-/// A SYN from an address that nobody has; one in eight is an acknowledgment that guesses a cookie.
+/// A SYN from an address of no host; one in eight is an acknowledgment that guesses a cookie.
 fn forge(random: &mut Random) -> Vec<u8> {
     let dice = random.u64();
     let src = [11 + (dice % 100) as u8, (dice >> 8) as u8, (dice >> 16) as u8, (dice >> 24) as u8];

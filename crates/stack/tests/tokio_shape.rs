@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(20);
-/// Within this an event that must come has come.
+/// The time within which an expected event must have happened.
 const LONG: Duration = Duration::from_secs(20);
 
 async fn listen(stack: &Stack) -> (TcpListener, SocketAddr) {

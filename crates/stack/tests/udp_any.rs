@@ -1,4 +1,4 @@
-//! UDP sockets for every port and in other hosts' names: what a proxy receives by.
+//! UDP sockets for every port and with other hosts' addresses, as a proxy uses them.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -53,7 +53,7 @@ fn a_socket_for_every_port_answers_from_the_address_that_was_asked() {
     for (own, to) in [("0.0.0.0:0", "198.51.100.7:53"), ("[::]:0", "[2001:db8::7]:4711")] {
         let to: SocketAddr = to.parse().unwrap();
         let socket = patient(UdpSocket::bind_on(&client, own).unwrap());
-        // Connected, it hears nobody but the host that it asks.
+        // Once connected, it receives only from its peer.
         socket.connect(to).unwrap();
         socket.send(b"who?").unwrap();
         let meta = answer(&all, b"me");

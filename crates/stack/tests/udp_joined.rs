@@ -1,4 +1,4 @@
-//! Datagrams that cross a channel in one frame, in both directions, and frames that say so and lie.
+//! Datagrams that cross a channel in one frame, in both directions, and frames with false metadata about that.
 
 mod common;
 
@@ -29,7 +29,7 @@ impl Side {
         Self { stack, socket, port: ports.remove(0) }
     }
 
-    /// What waits at the socket, by datagram or by what was joined: its bytes, and the size of each in it.
+    /// What waits at the socket, as datagrams or joined buffers: the bytes, and the size of each datagram in them.
     fn received(&self) -> Vec<(Vec<u8>, u16)> {
         let (mut buf, mut got) = (vec![0; 70_000], Vec::new());
         while let Ok(RecvMeta { len, segment_size, .. }) =
@@ -111,10 +111,10 @@ fn a_buffer_of_datagrams_crosses_a_channel_that_allows_it_in_one_frame_unchanged
                 assert_eq!(right.received().len(), 1);
                 assert_eq!(transfer(&left, &right, &data, 1000), frames, "{segment_max} {v6}");
                 let expected: Vec<_> = data.chunks(1000).map(|chunk| (chunk.to_vec(), 0)).collect();
-                assert!(right.received() == expected, "one by one, for who does not ask");
+                assert!(right.received() == expected, "one by one, for a socket that does not ask");
                 right.socket.set_gro(true).unwrap();
                 assert_eq!(transfer(&left, &right, &data[..49_500], 1000), frames);
-                assert!(right.received() == [(data[..49_500].to_vec(), 1000)], "joined, for who does");
+                assert!(right.received() == [(data[..49_500].to_vec(), 1000)], "joined, for a socket that asks");
                 let joined = if frames == 1 { 100 } else { 0 };
                 assert_eq!(counter(&left.stack, "udp_out_joined"), joined);
                 for name in ["udp_in_errors", "frames_malformed", "frames_bad_checksum", "udp_rcvbuf_errors"]
@@ -169,12 +169,12 @@ fn a_frame_that_lies_about_its_datagrams_is_refused_or_dropped_and_counted() {
     assert_eq!(offer(&|frame| frame.gso_size = 157), (Ok(()), [vec![157; 127], vec![61]].concat(), 0));
     assert_eq!(offer(&|frame| frame.gso_size = 156), (Ok(()), vec![], 1));
     assert_eq!(offer(&|frame| frame.gso_size = 1), (Ok(()), vec![], 2));
-    // Without a size it is the one datagram that its header says.
+    // Without a size it is one datagram, as its header says.
     assert_eq!(offer(&|frame| frame.gso_size = 0), (Ok(()), vec![20_000], 2));
     assert_eq!(offer(&|frame| frame.gso_size = 1501), (Err(SendError::Length), vec![], 2));
     assert_eq!(offer(&|frame| frame.gso_size = u16::MAX), (Err(SendError::Length), vec![], 2));
     assert_eq!(offer(&|frame| frame.bytes.resize(30_001, 0)), (Err(SendError::Length), vec![], 2));
-    // What lies behind the datagrams is none of them; a header that claims more than there is, or less than itself, lies.
+    // Bytes behind the datagrams belong to none of them; a length beyond the frame, or below the header's own, is wrong.
     assert_eq!(offer(&|frame| frame.bytes.resize(30_000, 0)), (Ok(()), vec![1000; 20], 2));
     let with_len = |len: u16| {
         move |frame: &mut Frame| frame.bytes[UDP_LEN_AT..UDP_LEN_AT + 2].copy_from_slice(&len.to_be_bytes())
@@ -249,5 +249,5 @@ fn arbitrary_sizes_and_bytes_end_in_datagrams_or_counters() {
     assert!(counter(&right.stack, "frames_malformed") > 0 && counter(&right.stack, "udp_in_bad_length") > 0);
     right.port.try_send(good.incoming()).unwrap();
     right.stack.poll(Duration::ZERO);
-    assert!(right.received() == [(vec![7; 20_000], 1000)], "and a good one still comes");
+    assert!(right.received() == [(vec![7; 20_000], 1000)], "and a valid one still arrives");
 }

@@ -1,5 +1,5 @@
-//! Everything at once: many senders and one receiver, sockets that come and go under traffic. What was sent was received
-//! or counted as dropped, each sender's datagrams are in order, and no packet memory is left.
+//! Everything at once: many senders and one receiver, sockets that are created and dropped during traffic. Every datagram
+//! was received or counted as dropped, each sender's datagrams are in order, and no packet memory is left.
 
 mod common;
 
@@ -125,7 +125,7 @@ fn sockets_come_and_go_under_traffic() {
             while !stop.load(Ordering::Relaxed) {
                 socket.send_to(&[7; 300], to).unwrap();
                 sent.fetch_add(1, Ordering::Relaxed);
-                // Connected ones are refused now and then, when their receiver has gone.
+                // Connected sockets are refused now and then, when their receiver is closed.
                 socket.connect(to).unwrap();
                 let _refused_or_sent = socket.send(&[7; 300]);
                 let _pending = socket.take_error().unwrap();

@@ -44,7 +44,7 @@ fn a_question_is_answered_between_tasks() {
             assert_eq!(buf.filled(), question);
         }
         answering.await.unwrap();
-        // Nobody is there any more.
+        // The other socket is closed.
         client.send(b"?").await.unwrap();
         client.readable().await.unwrap();
         let refused = client.recv(&mut [0; 8]).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Datagrams between two stacks: addresses and what comes along, errors that come back, joining, what is malformed.
+//! Datagrams between two stacks: addresses and ancillary data, returned errors, joining, malformed datagrams.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -112,7 +112,7 @@ fn members_of_a_group_are_reached_over_the_wire() {
     let got = b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();
     assert_eq!((got.len, got.dst, got.hop_limit), (6, to.ip(), 1), "a group is the link's");
     b.leave_multicast_v4(&group, &own).unwrap();
-    // What is sent to the group now is not taken in; what is sent behind it shows that it would have been here.
+    // A datagram to the group is now dropped; a later one to the host shows that the first would have arrived by then.
     a.send_to(b"left", to).unwrap();
     a.send_to(b"last", at("10.9.0.2", &b)).unwrap();
     assert_eq!((b.recv(&mut buf).unwrap(), &buf[..4]), (4, &b"last"[..]));
@@ -137,7 +137,7 @@ fn datagrams_of_a_flow_are_joined_for_a_socket_that_asks() {
     let count = b.recv_batch(&mut bufs, &mut metas).unwrap();
     let got: Vec<_> = metas[..count].iter().map(|meta| (meta.len, meta.segment_size)).collect();
     assert_eq!(got, [(3400, 1000), (1000, 0), (0, 0), (700, 0)]);
-    // A buffer with a segment size leaves as packets, and comes as one again.
+    // A buffer with a segment size is sent as packets, and received as one buffer.
     let cut = SendMeta { segment_size: Some(1200), ..to };
     a.send_msg(&[IoSlice::new(&[4; 5000])], &cut).unwrap();
     lab.drive(Duration::from_millis(2));
@@ -147,8 +147,8 @@ fn datagrams_of_a_flow_are_joined_for_a_socket_that_asks() {
     lab.assert_empty();
 }
 
-/// Both ends without threads, and what a send of 5,000 bytes in datagrams of `size` brings about: frames, datagrams that left
-/// joined, and those that were received.
+/// Both ends without threads, and the result of a send of 5,000 bytes in datagrams of `size`: frames, datagrams that were
+/// sent joined, and those that were received.
 fn cut(config: &WireConfig, v6: bool, size: u16, discover: MtuDiscover) -> (u64, u64, usize) {
     let lab = Lab::new(config, |config| config.workers = 0);
     let at = |side: usize| {

@@ -1,6 +1,6 @@
-//! Rights in messages: what arrives, what is closed, and what the collector finds.
+//! Rights in messages: which arrive, which are closed, and which the collector finds.
 //!
-//! Each test ends with nothing in flight and no byte of memory. Semantics beside the kernel's are in
+//! Each test ends with nothing in flight and no byte of memory in use. The comparison with the kernel is in
 //! `tests/unix/`.
 
 mod common;
@@ -175,7 +175,7 @@ fn a_socket_sent_through_itself_is_collected() {
     on_each(|stack| {
         let (a, b) = pair(stack);
         let (witness, lost) = pair(stack);
-        // b lies in b's own buffer, and with it the witness's peer.
+        // b is in b's own buffer, and with it the witness's peer.
         send(&a, b"w", lost);
         send(&a, b"b", b);
         assert_eq!(stack.unix_rights_in_flight(), 0);
@@ -240,7 +240,7 @@ fn a_listener_is_collected_with_the_connection_that_carries_it() {
 fn a_long_chain_is_closed_without_a_deep_stack() {
     let _guard = watchdog("a_long_chain_is_closed_without_a_deep_stack");
     let stack = common::stack();
-    // Each socket lies in the buffer of the next.
+    // Each socket is in the buffer of the next.
     let (_, mut last) = pair(&stack);
     for _ in 0..IN_FLIGHT_MAX - 200 {
         let (near, far) = pair(&stack);
@@ -276,7 +276,8 @@ fn a_peek_duplicates_and_a_barrier_ends_a_read_behind_rights() {
     });
 }
 
-/// One thread peeks for more than there is, another takes what was seen, and then rights come, before the place where the peek goes on.
+/// One thread peeks for more than there is, another takes the bytes that it saw, and then rights arrive, before the position
+/// where the peek continues.
 #[test]
 fn a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others() {
     let _guard = watchdog("a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others");

@@ -20,7 +20,7 @@ use sockeye::unix::{
 };
 use sockeye::{Config, Stack};
 
-/// Without threads of its own: it has ended when its last handle has gone, and not some time later.
+/// A stack without threads: it has ended as soon as its last handle is dropped, and not some time later.
 fn stack() -> Stack {
     stack_locking(UnixLocking::Direct)
 }
@@ -123,7 +123,7 @@ fn two_stacks_may_use_the_same_names_without_interfering() {
             let (mut client, sender) =
                 stack.scope(|| (UnixStream::connect_addr(&name).unwrap(), UnixDatagram::unbound().unwrap()));
             client.write_all(&[place as u8]).unwrap();
-            // Whatever the scope around: a socket keeps to its stack.
+            // A socket stays on its stack in every scope.
             stacks[1 - place].scope(|| {
                 for addr in &datagrams {
                     sender.send_to_addr(&[place as u8], addr).unwrap();
@@ -163,7 +163,7 @@ fn a_name_of_another_stack_is_not_found() {
         assert_eq!(errno(sender.connect("/log")), Some(Errno::NOENT));
         assert_eq!(errno(sender.send_to(b"x", "/log")), Some(Errno::NOENT));
         assert_eq!(errno(here.unix_unlink("/log")), Some(Errno::NOENT));
-        // What a missing abstract name is to Linux.
+        // Linux's error for a missing abstract name.
         let refused = Some(Errno::CONNREFUSED);
         assert_eq!(errno(UnixStream::connect_addr(&abstract_addr("stream"))), refused);
         assert_eq!(errno(sender.send_to_addr(b"x", &abstract_addr("log"))), refused);
@@ -202,7 +202,7 @@ fn receive(from: &UnixStream) -> Right {
     ancillary.take_rights().remove(0)
 }
 
-/// An interface that tells when its stack has ended.
+/// An interface that reports when its stack has ended.
 fn life(stack: &Stack) -> ChannelPort {
     let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
     let addr = Prefix::new(IpAddr::from([10, 0, 0, 1]), 24).unwrap();
@@ -243,7 +243,7 @@ fn a_socket_in_flight_keeps_its_stack_and_the_last_one_ends_it() {
     drop(home);
     send(&near, one);
     send(&near, other);
-    assert!(!is_over(&life), "both ends lie in a message");
+    assert!(!is_over(&life), "both ends are in a message");
     let (Right::Stream(mut one), Right::Stream(mut other)) = (receive(&far), receive(&far)) else {
         panic!("two streams were sent")
     };
@@ -252,7 +252,7 @@ fn a_socket_in_flight_keeps_its_stack_and_the_last_one_ends_it() {
     drop(one);
     send(&near, other);
     assert!(!is_over(&life));
-    // Closing what would receive the message closes what lies in it.
+    // Closing the receiver of the message closes the sockets in it.
     drop(far);
     assert!(is_over(&life));
     assert_eq!(way.unix_rights_in_flight(), 0);
@@ -276,7 +276,7 @@ fn a_cycle_through_two_stacks_is_collected_and_counted_where_it_was_sent() {
         assert_eq!(stacks.each_ref().map(|stack| stack.unix_sockets().len()), [1, 1], "{locking}");
         let lives = stacks.each_ref().map(life);
         drop((a_near, b_near, stacks));
-        assert!(lives.iter().all(is_over), "{locking}: no stack is kept by what was collected");
+        assert!(lives.iter().all(is_over), "{locking}: collected sockets keep no stack alive");
     }
 }
 

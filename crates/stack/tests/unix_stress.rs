@@ -2,7 +2,7 @@
 //! sockets and close. At the end every byte and every right is accounted for: nothing in flight, no byte of
 //! memory in use.
 //!
-//! What is random comes from a seed that is printed. `SOCKEYE_TEST_SCALE` scales the rounds.
+//! The random numbers come from a seed that is printed. `SOCKEYE_TEST_SCALE` scales the rounds.
 
 mod common;
 
@@ -117,17 +117,17 @@ fn packets_stay_whole_between_threads_that_poll() {
     );
 }
 
-/// What a client sends: a stream that only it knows the other end of, and a number.
+/// The message of a client: a stream whose other end only it has, and a number.
 fn carry(client: &UnixStream, stack: &Stack, number: u64) -> UnixStream {
     let (kept, sent) = UnixStream::pair_on(stack).unwrap();
     let mut ancillary = SendAncillary::new();
     ancillary.add_right(sent);
-    // The server may have gone: then the right is still in the ancillary, and goes with it.
+    // The server may have closed: then the right is still in the ancillary data, and is dropped with it.
     let _ = client.send_msg(&[IoSlice::new(&number.to_ne_bytes())], None, &mut ancillary, MsgFlags::NONE);
     kept
 }
 
-/// Accepts until told to stop; adds up the numbers that came.
+/// Accepts until stopped; returns the sum of the received numbers.
 fn serve(listener: &UnixListener, over: &AtomicBool, mut random: Random) -> u64 {
     let mut sum = 0;
     while !over.load(Ordering::Relaxed) {
@@ -233,7 +233,7 @@ fn datagrams_meet_reconnects_disconnects_and_closes() {
                 std::thread::spawn(move || {
                     let own = &names[index % names.len()];
                     for _ in 0..scaled(150) {
-                        // Two threads share a name: one binds it, the other goes without.
+                        // Two threads share a name: one binds it, the other stays unnamed.
                         let socket = UnixDatagram::bind_addr_on(&stack, own)
                             .or_else(|_| UnixDatagram::unbound_on(&stack))
                             .unwrap();
@@ -365,7 +365,7 @@ fn sockets_that_carry_each_other_are_all_collected_at_the_end() {
                 })
             });
             join_all(threads.collect());
-            // Not in order, and with all that lies in each other's buffers.
+            // Dropped out of order, with messages still in each other's buffers.
             drop(table);
         },
         "sockets_that_carry_each_other_are_all_collected_at_the_end",

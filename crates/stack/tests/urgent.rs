@@ -1,4 +1,4 @@
-//! Urgent data: the mark, and who is told of it. What the kernel says in the same place is in `oracle.rs`.
+//! Urgent data: the mark, and which waiters are notified of it. The comparison with the kernel is in `oracle.rs`.
 
 mod common;
 
@@ -8,11 +8,11 @@ use std::time::Duration;
 use sockeye::TcpStream;
 use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 
-/// Nothing more comes.
+/// The time after which no more events are expected.
 const NOW: Option<Duration> = Some(Duration::ZERO);
 const COMING: Option<Duration> = Some(Duration::from_secs(10));
 
-/// How often a wait tells of urgent data.
+/// How often a wait reports urgent data.
 fn told(poll: &Poll, timeout: Option<Duration>) -> usize {
     let mut events = Events::with_capacity(4);
     poll.wait(&mut events, timeout).unwrap();

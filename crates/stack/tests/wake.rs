@@ -1,4 +1,4 @@
-//! Who runs what a thread leaves behind (`Config::wake`, `Config::entry`).
+//! Which thread runs the items that a thread leaves behind (`Config::wake`, `Config::entry`).
 
 mod common;
 
@@ -24,7 +24,7 @@ fn cycle(stack: &Stack, listener: &TcpListener) {
     assert_eq!(answer, [2; 512]);
 }
 
-/// How often workers were woken for cycles on a stack whose connections share squeues, and how often needlessly.
+/// How often workers were woken during cycles on a stack whose connections share squeues, and how often without need.
 fn wakes_of_cycles(wake: Wake, count: usize) -> (u64, u64) {
     let stack = stack_with(|c| {
         Grain::PerCore.set(c);
@@ -52,7 +52,7 @@ fn elision_saves_nearly_all_wakes_of_a_connect_and_close_cycle() {
         "{needless} of {immediate} wakes were needless"
     );
     assert_eq!(still_needless, 0, "of {elide} wakes with elision");
-    assert_eq!(wakes_of_cycles(Wake::Delayed, scaled(50)), (0, 0), "with a delay nobody is woken");
+    assert_eq!(wakes_of_cycles(Wake::Delayed, scaled(50)), (0, 0), "with a delay no worker is woken");
 }
 
 #[test]

@@ -355,7 +355,7 @@ fn one_thread_that_polls_serves_the_blocking_calls_of_others() {
 fn bulk(input: Input) -> (u64, u64, [u64; 5]) {
     let lab = bulk_with(|c| input.set(c));
     let of = |name: &str| counter(&lab.stacks[1], name);
-    assert_eq!(of("input_contended"), 0, "one thread is in nobody's way");
+    assert_eq!(of("input_contended"), 0, "one thread does not contend");
     let runs = ["1", "2_to_3", "4_to_7", "8_to_15", "16_up"].map(|len| of(&format!("input_runs_of_{len}")));
     (of("input_acquisitions"), of("input_packets"), runs)
 }

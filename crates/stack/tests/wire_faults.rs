@@ -1,4 +1,4 @@
-//! What comes in from outside may be anything: damaged, cut, foreign and random frames.
+//! Frames from outside may be anything: damaged, truncated, foreign and random.
 
 mod common;
 #[path = "common/lab.rs"]
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use sockeye::netif::{Checksum, HEAD_MAX, Netif, RxFrame, TxFrame, WireConfig, wire};
 use sockeye_mbuf::{Pool, PoolConfig};
 
-/// What happens to a frame on its way out.
+/// What happens to a frame that is sent.
 type Damage = fn(&mut TxFrame);
 
 /// Sends 500,000 bytes while `damage` may change each frame that leaves; returns the lab.
@@ -112,7 +112,7 @@ fn a_wrong_checksum_field_is_ignored_if_the_device_checks_it() {
     assert_eq!(lab.count("frames_bad_checksum"), 0);
 }
 
-/// Puts one frame into a stack with a listener; returns what became of it.
+/// Injects one frame into a stack with a listener; returns the result.
 fn inject(head: &[u8], rest: &[u8], trusted: bool, input: Input) -> Vec<(&'static str, u64)> {
     let checksum = if trusted { Checksum::Device } else { Checksum::Software };
     let rest = Pool::new(PoolConfig::default()).copy_in(rest).unwrap();
@@ -133,7 +133,7 @@ fn accounted(counters: &[(&'static str, u64)]) -> bool {
     let of = |name: &str| counters.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count);
     let reasons = ["malformed", "bad_checksum", "not_for_us", "unknown_protocol", "no_memory"];
     let dropped: u64 = reasons.iter().map(|reason| of(&format!("frames_{reason}"))).sum();
-    // Fragments, and what is no TCP, are IP's to count.
+    // Fragments, and packets that are not TCP, are counted by IP.
     let is_ips =
         |name: &str| ["ip_in_receives", "ip_frag", "ip_reasm"].iter().any(|start| name.starts_with(start));
     let by_ip: u64 = counters.iter().filter(|(name, _)| is_ips(name)).map(|(_, count)| count).sum();

@@ -1,5 +1,5 @@
-//! The admission limit of writers (`Config::writer_admission`): tokens are taken, every byte arrives, and nobody is kept waiting
-//! by a thread that does something else with its token. Which thread gets a token is tested in `sync/src/admission`.
+//! The admission limit of writers (`Config::writer_admission`): tokens are taken, every byte arrives, and no thread has to wait
+//! for one that does something else with its token. Which thread gets a token is tested in `sync/src/admission`.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn many_writers_are_admitted_in_turn_and_every_byte_arrives() {
     let mut random = Random::new("many_writers_are_admitted_in_turn_and_every_byte_arrives");
     let stack = crowded_stack(|_| {});
     let (clients, servers) = pairs(&stack, crowd_len());
-    // They wait for readers that come late, and are the crowd.
+    // They wait for late readers, and cause the contention.
     let (len, late) = (scaled(MANY), Arc::new(Barrier::new(crowd_len() + 1)));
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for (client, server) in clients.into_iter().zip(servers) {
@@ -151,7 +151,7 @@ fn a_chain_of_readers_that_write_makes_progress_under_the_limit() {
 fn a_write_timeout_ends_a_wait_for_admission() {
     let _guard = watchdog("a_write_timeout_ends_a_wait_for_admission");
     let stack = crowded_stack(|_| {});
-    // Nobody reads.
+    // No thread reads.
     let (clients, servers) = pairs(&stack, 2 * crowd_len());
     let writers: Vec<_> = clients
         .into_iter()

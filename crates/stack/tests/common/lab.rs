@@ -62,7 +62,7 @@ impl Lab {
         (client, listener.accept().unwrap().0)
     }
 
-    /// What both stacks have counted.
+    /// The sum of both stacks' counters.
     pub fn count(&self, name: &str) -> u64 {
         self.stacks.iter().map(|stack| common::counter(stack, name)).sum()
     }
@@ -82,7 +82,7 @@ impl Lab {
                 return;
             }
         }
-        panic!("two stacks that never come to rest");
+        panic!("two stacks never become idle");
     }
 }
 
@@ -123,7 +123,7 @@ macro_rules! as_its_end {
 #[allow(unused_imports)] // Not every test has an end of its own.
 pub(crate) use as_its_end;
 
-/// An end of a wire with somebody in between, who sees what is sent and what arrives.
+/// An end of a wire with an observer, which sees every frame that is sent and that arrives.
 pub struct Tap<S, R> {
     pub end: WireEnd,
     /// Called with frames on their way out; may change, drop or add some.

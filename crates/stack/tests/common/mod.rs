@@ -1,11 +1,11 @@
-//! What the tests of the socket layer share: a watchdog, seeds, scaling, stacks and hashes.
+//! Helpers of the tests of the socket layer: a watchdog, seeds, scaling, stacks and hashes.
 //!
 //! Must not know any single test. Every test that blocks starts with [`watchdog`]: a lost wake-up is a
-//! thread that sleeps for ever, and a test that hangs tells nothing. Every random test takes its numbers
+//! thread that sleeps for ever, and a test that hangs reports nothing. Every random test takes its numbers
 //! from [`Random`], which prints the seed; `SOCKEYE_SEED` replays it. `SOCKEYE_TEST_SCALE` (percent) makes
 //! the loops shorter for sanitizers and emulators. The whole set is meant to take less than a minute.
-//! `SOCKEYE_TEST_SWITCHES` names the settings of the switches that all stacks are made with, as one row of the matrix
-//! does (`suite/matrix.rs`): `grain=per_core rcvd=sync wake=elide`.
+//! `SOCKEYE_TEST_SWITCHES` holds the settings of the switches for all stacks, as for one row of the matrix
+//! (`suite/matrix.rs`): `grain=per_core rcvd=sync wake=elide`.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
 pub mod settings;
@@ -24,7 +24,7 @@ pub use settings::base;
 
 /// How long a test may take before it counts as hanging, at full scale.
 const HANG: Duration = Duration::from_secs(60);
-/// How long a condition that must come true is waited for.
+/// How long to wait for a condition that must become true.
 const EVENTUALLY: Duration = Duration::from_secs(10);
 
 /// Aborts the process with a message if the guard is not dropped in time.
@@ -81,7 +81,7 @@ fn scale_percent() -> usize {
     std::env::var("SOCKEYE_TEST_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(100)
 }
 
-/// Waits until `condition` holds; panics with `what` if it does not in good time.
+/// Waits until `condition` holds; panics with `what` if it does not within [`EVENTUALLY`].
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let until = Instant::now() + EVENTUALLY;
     while !condition() {
@@ -154,8 +154,8 @@ pub fn hash_of(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// How long to wait for what nobody can ask for: until the other threads have done what a call has left them. With
-/// settings that leave more to workers, which may look every 10 ms only, it is longer.
+/// How long to wait until other threads have done the work that a call has left to them, which no call can query.
+/// It is longer with settings that leave more to workers, which may look only every 10 ms.
 pub fn settling_time() -> Duration {
     Duration::from_millis(if settings::given().is_empty() { 5 } else { 50 })
 }

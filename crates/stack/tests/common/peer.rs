@@ -1,4 +1,4 @@
-//! A stack with an interface, whose other side is the test. It has no threads and a time that jumps: nothing happens unless the test does it.
+//! A stack with an interface whose other side is the test. It has no threads and simulated time: only the test drives it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
 
 use crate::host::{Host, icmp, packet};
 
-/// The stack, and its peer. It lives while anybody has a handle: the interface is gone with the last one.
+/// The stack and its peer. The stack lives while a handle exists; dropping the last one removes the interface.
 #[derive(Clone)]
 pub struct Peer(Arc<Mutex<Host>>);
 
@@ -33,7 +33,7 @@ impl Peer {
         self.0.lock().unwrap()
     }
 
-    /// Does something about each packet that has come.
+    /// Handles each packet that has arrived.
     pub fn react(&self, react: impl Fn(&mut Host, &[u8])) {
         let mut host = self.host();
         for packet in host.turn() {
@@ -69,7 +69,7 @@ pub fn ack(host: &mut Host, segment: &[u8]) {
     ack_with(host, segment, u16::MAX);
 }
 
-/// The same with this window; what is sent in turn.
+/// The same with this window; returns the answers.
 pub fn ack_with(host: &mut Host, segment: &[u8], window: u16) -> Vec<Vec<u8>> {
     answer(host, segment, Header { seq: SeqNum::new(8), window, ..Header::default() })
 }

@@ -105,7 +105,7 @@ pub fn grains() -> Vec<Grain> {
     Grain::ALL.to_vec()
 }
 
-/// Whether an application's threads run what they find queued.
+/// Whether an application's threads run the items that they find queued.
 pub fn callers_run_queues(config: &Config) -> bool {
     let _ = config;
     #[cfg(feature = "experiments")]

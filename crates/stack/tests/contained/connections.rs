@@ -12,16 +12,16 @@ use sockeye::{Config, TcpKeepalive};
 use crate::common;
 use crate::world::{End, Medium, Pair, World, end_of};
 
-/// What happens on a connection, so that a point is reached.
+/// The operation on a connection that reaches a point.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Traffic {
     /// Messages both ways, and options that change.
     Both,
-    /// Nothing, so that the victim's keepalive timer goes off.
+    /// Nothing, so that the victim's keepalive timer fires.
     Quiet,
 }
 
-/// The points that small messages reach on one end, and what they need.
+/// The points that small messages reach on one end, and the operations that they need.
 const POINTS: &[(&str, Traffic)] = &[
     ("conn.step", Traffic::Both),
     ("conn.segment", Traffic::Both),
@@ -89,7 +89,7 @@ fn every_point(medium: Medium, change: impl Fn(&mut Config)) {
             assert_eq!(failpoints::fired(point) - before, 1, "{point}");
             assert!(ends[victim].is_panic(), "{point}: {:?}", ends[victim]);
             assert!(ends[1 - victim].is_reset(), "{point}: the other end: {:?}", ends[1 - victim]);
-            // It stays, whatever is asked.
+            // The error stays, whichever operation reports it.
             let again = [
                 end_of((&pair.0[victim]).read(&mut [0]), true),
                 end_of((&pair.0[victim]).write(b"x"), false),
@@ -190,7 +190,7 @@ fn every_waiter_of_the_connection_is_notified() {
             let pair = world.pair();
             let victim = &pair.0[1];
             pair.0.iter().for_each(|end| end.set_nonblocking(false).unwrap());
-            // Nobody reads at the other end, so writers fill both buffers and wait.
+            // The other end does not read, so writers fill both buffers and wait.
             let mut waiters = Vec::new();
             for _ in 0..2 {
                 let end = victim.try_clone().unwrap();
@@ -208,7 +208,7 @@ fn every_waiter_of_the_connection_is_notified() {
             failpoints::arm("conn.notified", 0, 1, pair.key(1));
             let _ = victim.set_nodelay(true);
             let ended: Vec<_> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
-            // A writer of whose bytes some were taken reports that first, and the error when it writes the rest.
+            // A writer that wrote some bytes reports their number first, and the error when it writes the rest.
             let failed = ended
                 .iter()
                 .filter(|end| end.as_ref().is_err_and(|error| error.to_string().contains("panicked")));
@@ -238,7 +238,7 @@ fn a_connect_whose_protocol_code_panics_fails_at_once() {
             let pair = world.pair();
             pair.works(&world);
             drop(pair);
-            // What has got as far as the listener has been reset.
+            // Connections that reached the listener have been reset.
             let _ = world.listener.accept();
             world.end(2);
         }

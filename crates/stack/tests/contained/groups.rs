@@ -129,7 +129,7 @@ fn a_panic_over_an_echo_request_fails_one_call() {
     arm("echo.request", 0, 1, id);
     assert!(is_panic(ping.send_to(2, b"ask", here)));
     works(3);
-    // Queued, and told, although that is where it panicked.
+    // The datagram is queued and the receiver notified, although the panic was in the notification.
     arm("udp.deliver", 0, 1, id);
     let _ = ping.send_to(4, b"ask", here);
     assert_eq!(ping.recv(&mut [0; 8]).unwrap().seq, 4);

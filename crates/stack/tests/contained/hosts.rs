@@ -12,7 +12,7 @@ use crate::world::end_of;
 
 const MOMENT: Duration = Duration::from_millis(5);
 
-/// Three hosts, the first of which talks to the others.
+/// Three hosts, the first of which has connections to the others.
 struct Three {
     lab: Lab,
     talker: UdpSocket,
@@ -58,13 +58,13 @@ fn a_panic_over_a_neighbor_takes_that_neighbor_with_it() {
     let _guard = common::watchdog("panics over neighbors");
     let mut three = Three::new();
     assert!(three.reaches(1, 10));
-    // The way to the first is asked for, and what asked is dropped.
+    // The stack resolves the first next hop, and drops the packet that needed it.
     arm("neighbor.resolve", 0, 1, 2);
     assert!(!three.reaches(0, 10));
     assert!(three.lab.neighbor(0, "10.0.0.2").is_none());
     assert!(three.reaches(1, 10), "the other is still known");
     assert!(three.reaches(0, 10), "and the first is found again");
-    // What it says of itself.
+    // The neighbor's own advertisement.
     three.lab.stacks[0].remove_neighbor(three.lab.ids[0], "10.0.0.2".parse().unwrap()).unwrap();
     arm("neighbor.learn", 0, 1, 2);
     let _ = three.talker.send_to(b"asks", three.others[0].local_addr().unwrap());
@@ -120,7 +120,7 @@ fn a_panic_over_a_fragment_takes_its_datagram_with_it() {
     let _guard = common::watchdog("panics over fragments");
     let mut three = Three::new();
     assert!(three.reaches(0, 4000) && three.reaches(1, 4000));
-    // The second of three, so that the third begins anew what never becomes whole.
+    // The panic is at the second of three fragments, so the third starts a new datagram, which is never complete.
     arm("reassembly.fragment", 1, 1, 0);
     assert!(!three.reaches(0, 4000));
     assert!(three.reaches(0, 4000) && three.reaches(1, 4000));

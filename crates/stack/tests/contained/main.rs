@@ -1,7 +1,7 @@
 //! A panic in the stack's own code ends the connection or entry that it was about, and nothing else.
 //!
-//! The panics are injected by [`failpoints`], whose table is the process's: these tests stand in a binary of their own, and each
-//! takes a [`turn`].
+//! [`failpoints`] inject the panics. Their table is global to the process, so these tests have a binary of their own, and
+//! each takes a [`turn`].
 
 #[path = "../common/mod.rs"]
 mod common;

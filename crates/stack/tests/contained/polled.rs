@@ -27,7 +27,7 @@ fn a_reader_gets_an_error_if_frames_that_it_polled_itself_cause_a_panic() {
         noted.lock().unwrap().push(thread::current().id());
     }));
     let (mut from, mut to) = lab.pair();
-    // As many connections as it takes until a reader takes the frame, however the threads come about.
+    // As many connections as needed until a reader takes the frame, however the threads are scheduled.
     let mut panics = 0;
     let mut is_by_reader = || {
         let (reader, error) = read_until_panic(&lab);
@@ -43,7 +43,7 @@ fn a_reader_gets_an_error_if_frames_that_it_polled_itself_cause_a_panic() {
     lab.assert_empty();
 }
 
-/// A connection that ends by a panic of its server's input. The server's reader, and what its read has reported.
+/// A connection that a panic of its server's input ends. Returns the server's reader and the result of its read.
 fn read_until_panic(lab: &Lab) -> (ThreadId, Error) {
     let (mut client, mut server) = lab.pair();
     let port = |addr: SocketAddr| u64::from(addr.port());

@@ -102,7 +102,7 @@ fn a_poll_whose_end_panics_leaves_all_its_sockets() {
         (&pair.0[0]).read_exact(&mut [0]).unwrap();
         pair.works(&world);
     }
-    // With a registration that nobody took back the connections would stay.
+    // A registration that was not removed would keep the connections alive.
     drop(pairs);
     world.end(1);
 }

@@ -21,7 +21,7 @@ const POINTS: &[&str] = &[
     "conn.read",
 ];
 
-/// Talks on a connection until it ends or has been talked on for long enough.
+/// Exchanges messages on a connection until it ends or for long enough.
 fn chatter(pair: &Pair, random: &mut Random) {
     let mut buf = [0; 4096];
     for round in 0..200_u32 {

@@ -35,7 +35,7 @@ fn a_panic_over_a_datagram_loses_nothing_but_that() {
             }
         };
         exchange();
-        // Queued, and its receiver is told of it although that is where it panicked.
+        // The datagram is queued and its receiver notified, although the panic was in the notification.
         arm("udp.deliver", 0, 1, 4001);
         let waiting = receivers[0].try_clone().unwrap();
         let waiting = std::thread::spawn(move || waiting.recv(&mut [0; 9]));
@@ -74,7 +74,7 @@ fn a_panic_in_a_call_on_a_unix_stream_ends_that_stream() {
             let mut copy = peer.try_clone().unwrap();
             let waiting = std::thread::spawn(move || copy.read(&mut [0; 4]));
             if point == "unix.receive" {
-                // The reader is the one that panics; the writer finds its peer gone.
+                // The reader panics; the writer finds its peer closed.
                 arm(point, 0, 1, 0);
                 own.write_all(&vec![1; len]).unwrap_or_default();
                 let error = waiting.join().unwrap().unwrap_err();
@@ -84,7 +84,7 @@ fn a_panic_in_a_call_on_a_unix_stream_ends_that_stream() {
                 arm(point, 0, 1, 0);
                 let error = own.write(&vec![1; len]).unwrap_err();
                 assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
-                // What was queued before the panic may be read before the end.
+                // Bytes queued before the panic may be read before the end.
                 let read = waiting.join().unwrap();
                 let end = loop {
                     match peer.read(&mut [0; 65536]) {

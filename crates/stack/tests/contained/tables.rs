@@ -1,4 +1,4 @@
-//! Panics while a table of the transport layer is locked: the entry is gone, the others and the table go on.
+//! Panics while a table of the transport layer is locked: the entry is removed, the other entries and the table stay usable.
 
 use std::io::{Read, Write};
 
@@ -8,19 +8,19 @@ use sockeye::{TcpListener, TcpSocket, TcpStream};
 use crate::common;
 use crate::world::{End, Medium, World, end_of};
 
-/// How a client learns that the handshake has come to nothing.
+/// How a client learns that the handshake has failed.
 fn failure(world: &World, mut client: &TcpStream) -> End {
     world.until("the client hears of it", || {
         end_of(client.read(&mut [0]), true).or_else(|| end_of(client.write(b"x"), false))
     })
 }
 
-/// What points know the listener by.
+/// The key by which points identify the listener.
 fn port(world: &World) -> u64 {
     u64::from(world.listener.local_addr().unwrap().port())
 }
 
-/// A handshake with a panic at `point`, after `skip` hits, whose connection comes to be all the same.
+/// A handshake with a panic at `point`, after `skip` hits, whose connection is established nevertheless.
 fn survives(medium: Medium, point: &str, skip: u32, of: impl Fn(&World) -> u64) {
     let world = World::new(medium, |c| c.workers = 0);
     let other = world.pair();
@@ -59,7 +59,7 @@ fn a_panic_over_a_handshake_takes_its_entry_with_it() {
         // Over the SYN, which the client repeats.
         survives(medium, "syncache.segment", 0, port);
         survives(medium, "demux.look_up", 0, port);
-        // Over the acknowledgment of the SYN-ACK: the client believes in the connection, and is told.
+        // The panic is over the acknowledgment of the SYN-ACK: the client regards the connection as established, and gets a reset.
         is_reset(medium, "syncache.segment", 1);
         is_reset(medium, "demux.establish", 0);
         is_reset(medium, "listener.push", 0);
@@ -151,7 +151,7 @@ fn a_wheel_that_panics_loses_no_call() {
     let sent = || common::counter(&world.stacks[0], "segments_out");
     let before = sent();
     let clients = [world.connect(), world.connect()];
-    // Nobody answers: each SYN is repeated by the wheel, which panics the first time.
+    // The SYNs are not answered: the timer wheel repeats each, and panics the first time.
     arm("timers.advance", 0, 1, 0);
     while sent() - before < 6 {
         world.turn_of(&world.stacks[..1]);

@@ -125,11 +125,11 @@ fn a_bind_that_panics_leaves_name_and_socket_as_they_were() {
         let socket = UnixSocket::new_stream(stack);
         arm("unix.name", 0, 1, 0);
         is_panic(&socket.bind(addr).unwrap_err());
-        assert!(UnixStream::connect_addr_on(stack, addr).is_err(), "nobody is there");
+        assert!(UnixStream::connect_addr_on(stack, addr).is_err(), "no peer is bound");
         socket.bind(addr).unwrap();
         let listener = socket.listen(1).unwrap();
         drop((UnixStream::connect_addr_on(stack, addr).unwrap(), listener.accept().unwrap()));
-        // A close tells the waiters, and gives the name up, all the same.
+        // A close still notifies the waiters and frees the name.
         let client = UnixStream::connect_addr_on(stack, addr).unwrap();
         arm("unix.forget", 0, 1, 0);
         drop((listener, socket));

@@ -1,4 +1,4 @@
-//! Panics in the middle of what a UNIX call does: connections that are half made, datagrams that are half queued, rights in hand.
+//! Panics in the middle of a UNIX call: half-made connections, half-queued datagrams, rights held by the call.
 
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use crate::common;
 use crate::unix::{is_panic, pass};
 use crate::world::{Medium, World, asleep_in};
 
-/// Runs `test`, which injects as many panics as it says, with each locking.
+/// Runs `test` with each locking. It returns the number of panics that it injected.
 fn on_each(what: &'static str, test: impl Fn(&Stack) -> u64) {
     let _turn = crate::turn();
     let _guard = common::watchdog(what);
@@ -84,7 +84,7 @@ fn a_waiting_accept_gets_no_half_made_connection() {
                     let (mut server, _) = listener.accept().unwrap();
                     match server.read(&mut [0]) {
                         Ok(1) => return,
-                        Ok(_) => panic!("a connection that nobody has made"),
+                        Ok(_) => panic!("a connection that was not made"),
                         Err(error) => assert!(is_errno(&error, Errno::CONNRESET), "{error}"),
                     }
                 }
@@ -145,7 +145,7 @@ fn a_disconnect_that_panics_has_disconnected() {
         assert_eq!(own.send(b"x").unwrap_err().kind(), ErrorKind::NotConnected);
         own.set_nonblocking(true).unwrap();
         assert_eq!(own.recv(&mut [0; 20]).unwrap_err().kind(), ErrorKind::WouldBlock);
-        // The peer is told, as it always is.
+        // The peer is notified, as always.
         assert!(is_errno(&peer.recv(&mut [0]).unwrap_err(), Errno::CONNRESET));
         own.disconnect().unwrap();
         let (other, last) = UnixDatagram::pair_on(stack).unwrap();
@@ -243,7 +243,7 @@ fn a_panic_leaves_no_half_changed_stream() {
     });
 }
 
-/// What carries rights.
+/// The kind of message that carries the rights.
 enum Carriers {
     Stream(UnixStream, UnixStream),
     Packets(UnixSeqpacket, UnixSeqpacket),

@@ -1,4 +1,4 @@
-//! Everybody who waits for a connection, or a listener, of which protocol code panics.
+//! All kinds of waiters at a connection or listener whose protocol code panics.
 
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
@@ -28,7 +28,7 @@ fn tasks_and_pollers_of_a_connection_that_panics_are_notified() {
 fn are_told(world: &World) {
     let pair = world.pair();
     let mut victim = &pair.0[1];
-    // Nobody reads at the other end, so both buffers fill.
+    // The other end does not read, so both buffers fill.
     let mut refused = 0;
     world.until("it is not writable any more", || {
         refused = if victim.write(&[7; 65_536]).is_err() { refused + 1 } else { 0 };

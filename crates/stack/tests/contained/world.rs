@@ -22,7 +22,7 @@ pub enum Medium {
     Wire,
 }
 
-/// One stack or two, and what their panic hooks were told.
+/// One stack or two, and the panics that their hooks received.
 pub struct World {
     /// The client's and the server's, which may be the same.
     pub stacks: [Stack; 2],
@@ -68,7 +68,7 @@ impl World {
         Self { stacks, listener, told, is_driven, is_one, now: Cell::new(Duration::ZERO), threads }
     }
 
-    /// Lets the stacks do what they have to: for a millisecond, or for a moment if they have threads for it.
+    /// Lets the stacks do pending work: for a millisecond of simulated time, or for a moment if they have threads.
     pub fn turn(&self) {
         self.turn_of(&self.stacks);
     }
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Takes turns until `done` says something.
+    /// Drives the stacks until `done` returns a value.
     pub fn until<T>(&self, what: &str, mut done: impl FnMut() -> Option<T>) -> T {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -110,7 +110,7 @@ impl World {
 
     /// The same, of a client that is connecting.
     pub fn accept(&self, client: TcpStream) -> Pair {
-        // Others may be in the queue whose client gave up.
+        // The queue may hold other connections, whose clients gave up.
         let is_its = |server: &TcpStream| server.peer_addr().ok() == client.local_addr().ok();
         let accept = || self.listener.accept().ok().map(|(server, _)| server).filter(is_its);
         let server = self.until("a connection is accepted", accept);
@@ -118,12 +118,12 @@ impl World {
         Pair([client, server])
     }
 
-    /// What the hooks were told so far.
+    /// The panics that the hooks have received so far.
     pub fn told(&self) -> Vec<PanicReport> {
         self.told.lock().unwrap().clone()
     }
 
-    /// `panics` panics were counted and told, all of the stack's own code, and nothing is left of anything.
+    /// Checks that `panics` panics were counted and reported, all in the stack's own code, and that nothing is left behind.
     pub fn end(self, panics: u64) {
         // On loopback both are one stack.
         let stacks = if self.is_one { &self.stacks[..1] } else { &self.stacks[..] };
@@ -147,7 +147,7 @@ impl World {
 pub struct Pair(pub [TcpStream; 2]);
 
 impl Pair {
-    /// What a failpoint knows one end by.
+    /// The key by which a failpoint identifies one end.
     pub fn key(&self, side: usize) -> u64 {
         let end = &self.0[side];
         u64::from(end.local_addr().unwrap().port()) << 16 | u64::from(end.peer_addr().unwrap().port())
@@ -193,7 +193,7 @@ impl End {
     }
 }
 
-/// What a call says of the end, if it has come.
+/// What a call reports about the end of the connection, if it has ended.
 pub fn end_of(called: std::io::Result<usize>, is_read: bool) -> Option<End> {
     match called {
         Ok(0) if is_read => Some(End::Eof),

@@ -1,4 +1,4 @@
-//! Errors that the stack sends: which, quoting what, and to which sources never.
+//! Errors that the stack sends: which errors, what they quote, and which sources never get one.
 
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip::fragment::Fragment;
@@ -6,7 +6,7 @@ use sockeye_proto::ip::fragment::Fragment;
 use crate::fragments::part;
 use crate::host::{Host, between, icmp, inwards, packet, read_icmp};
 
-/// A protocol that nobody speaks (RFC 3692).
+/// A protocol number for experiments (RFC 3692), which is not implemented.
 const EXPERIMENT: u8 = 253;
 
 #[test]
@@ -58,7 +58,7 @@ fn a_parameter_problem_points_at_the_unknown_field() {
         assert_eq!(quote, offending);
         assert_eq!(host.stack.memory_in_use(), 0);
     }
-    // Sent to many and told all the same: it comes from an address of the link.
+    // Sent to a group and answered nevertheless: it comes from an address of the link.
     let mut host = Host::new();
     let to_many = packet(between("fd09::2", "ff02::1"), 60, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]);
     let sent = host.send(&to_many);
@@ -67,8 +67,8 @@ fn a_parameter_problem_points_at_the_unknown_field() {
 
 #[test]
 fn a_problem_behind_a_fragment_header_is_reported_for_the_first_fragment() {
-    // As above, all of it 8 bytes further on; a hop-by-hop header that the fragment header names; a protocol that nobody
-    // takes, named by the fragment header and by options behind it.
+    // As above, 8 bytes further on; a hop-by-hop header that the fragment header names; an unknown protocol, named by
+    // the fragment header and by options behind it.
     for (next, inside, problem, at) in [
         (60, &[EXPERIMENT, 0, 0, 0, 0x81, 2, 0, 0][..], Problem::Option, 52),
         (60, &[43, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 4, 2, 0, 0, 0, 0], Problem::Field, 58),
@@ -82,7 +82,7 @@ fn a_problem_behind_a_fragment_header_is_reported_for_the_first_fragment() {
         let place = |offset, more| Fragment { id: 3, offset, more };
         let rest = [7; 16];
         let first = part(inwards(Family::V6), next, place(0, true), inside);
-        assert!(host.send(&first).is_empty(), "the rest may still come");
+        assert!(host.send(&first).is_empty(), "the rest may still arrive");
         let end = u16::try_from(inside.len()).unwrap();
         let sent = host.send(&part(inwards(Family::V6), next, place(end, false), &rest));
         let (addresses, message, quote) = read_icmp(&sent[0]);
@@ -91,7 +91,7 @@ fn a_problem_behind_a_fragment_header_is_reported_for_the_first_fragment() {
         assert_eq!(quote, [&first[..], &rest].concat());
         assert_eq!(host.stack.memory_in_use(), 0);
     }
-    // An option that is not to be told of, and a datagram that went to many.
+    // An option that must not be reported, and a datagram to a group.
     let mut host = Host::new();
     let atomic = Fragment { id: 4, offset: 0, more: false };
     let silent = part(inwards(Family::V6), 60, atomic, &[EXPERIMENT, 0, 0x41, 4, 0, 0, 0, 0]);
@@ -147,6 +147,6 @@ fn errors_are_limited_for_each_destination_and_for_all() {
     // Some share a bucket with another, as there are fewer buckets than addresses.
     let refused = host.count("icmp_out_rate_limit_global") + host.count("icmp_out_rate_limit_host") - 14;
     assert_eq!(many as u64 + refused, 197);
-    // What is left of fifty tokens, each error costing none, one or two of them.
+    // The rest of fifty tokens; each error costs none, one or two of them.
     assert!((22..=88).contains(&many), "{many}");
 }

@@ -1,4 +1,4 @@
-//! Floods of ICMP errors, and of what would have errors for an answer: sockets go on, and answers keep their rate. Floods of
+//! Floods of ICMP errors, and of packets that cause errors: sockets keep working, and answers keep their rate. Floods of
 //! fragments: `fragments.rs`.
 
 use std::io::{ErrorKind, Write};
@@ -15,7 +15,7 @@ const FAMILIES: [(Family, &str, &str); 2] =
     [(Family::V4, "0.0.0.0:0", "10.9.0.2:9"), (Family::V6, "[::]:0", "[fd09::2]:9")];
 /// Errors of each kind about each packet.
 const ROUNDS: u32 = 200;
-/// What errors say.
+/// The kinds of errors.
 const KINDS: [Error; 6] = [
     Error::Unreachable(Unreachable::Host),
     Error::Unreachable(Unreachable::Port),

@@ -1,4 +1,4 @@
-//! Datagrams that come and go in fragments, hostile ones, and reports about segments.
+//! Datagrams that are received and sent in fragments, hostile fragments, and reports about segments.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn parts(whole: &[u8], id: u32, size: usize) -> Vec<Vec<u8>> {
     payload.chunks(size).enumerate().map(cut).collect()
 }
 
-/// What fragments that the stack has sent make together: header and payload.
+/// The datagram that the stack's fragments form: header and payload.
 fn joined(sent: &[Vec<u8>]) -> (Header, Vec<u8>) {
     let mut whole = Vec::new();
     let mut header = None;
@@ -85,7 +85,7 @@ fn time_exceeded_is_sent_to_the_sender_of_the_first_fragment() {
         let fragments = parts(&icmp(inwards(family), ASK, &[1; 100]), 5, 48);
         assert!(host.send(&fragments[0]).is_empty());
         let second = parts(&icmp(inwards(family), ASK, &[1; 100]), 6, 48);
-        assert!(host.send(&second[1]).is_empty(), "its first fragment never comes");
+        assert!(host.send(&second[1]).is_empty(), "its first fragment never arrives");
         assert!(host.pass(Duration::from_secs(seconds - 1)).is_empty());
         assert!(host.stack.memory_in_use() > 0);
         let told = host.pass(Duration::from_secs(2));
@@ -167,10 +167,10 @@ fn a_flood_of_fragments_stays_within_its_bounds_and_a_fresh_datagram_gets_throug
         assert!(host.count("ip_reasm_evicted") > 900, "{what}: {}", host.count("ip_reasm_evicted"));
         assert_eq!(host.count("ip_frag_no_room"), 0, "{what}");
         let fresh: Vec<_> = fragments(6).iter().flat_map(|packet| host.send(packet)).collect();
-        assert!(!fresh.is_empty(), "{what}: a datagram that comes now is answered");
-        // Sources that hold more than a share give way before those that hold less.
+        assert!(!fresh.is_empty(), "{what}: a datagram that arrives now is answered");
+        // Sources that hold more than a share are evicted before those that hold less.
         let answer = host.send(&before[1]);
-        assert_eq!(answer.is_empty(), sources == 2000, "{what}: the one that was begun before");
+        assert_eq!(answer.is_empty(), sources == 2000, "{what}: the datagram that was begun before");
         host.pass(Duration::from_secs(61));
         assert_eq!(host.stack.memory_in_use(), 0);
     }
@@ -198,7 +198,7 @@ fn only_an_error_that_quotes_the_syn_ends_a_connection_attempt() {
 }
 
 proptest! {
-    /// Whatever comes in: nothing panics, memory goes back, and a connect that is under way goes on.
+    /// With any input nothing panics, memory is returned, and a connect in progress continues.
     #[test]
     fn arbitrary_packets_change_nothing_for_others(
         packets in prop::collection::vec(
@@ -228,7 +228,7 @@ proptest! {
         prop_assert_eq!(message, Message::EchoReply { id: 7, seq: 9 });
         prop_assert!(stream.peer_addr().is_ok() || stream.take_error().unwrap().is_none());
         let again = host.pass(Duration::from_secs(61));
-        prop_assert!(again.iter().any(|packet| packet[20..24] == syn[20..24]), "the SYN comes again");
+        prop_assert!(again.iter().any(|packet| packet[20..24] == syn[20..24]), "the SYN is repeated");
         drop(stream);
         host.pass(Duration::from_secs(1));
         prop_assert_eq!(host.stack.memory_in_use(), 0);

@@ -37,7 +37,7 @@ impl Host {
         Self::on(Medium::Ip, change)
     }
 
-    /// On Ethernet, where the stack says nothing more of its own accord.
+    /// On Ethernet, after the stack has sent all its unsolicited packets.
     pub fn ethernet() -> Self {
         let mut host = Self::on(Medium::Ethernet(MACS[0]), |_| {});
         // It has reported its groups, and announced its addresses.
@@ -65,13 +65,13 @@ impl Host {
         Self { stack, netif, now, port: ports.pop() }
     }
 
-    /// Gives the stack a packet and returns what it sends in turn.
+    /// Gives the stack a packet and returns the answers.
     pub fn send(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
         self.port.as_ref().unwrap().try_send(packet).unwrap();
         self.turn()
     }
 
-    /// Lets `time` pass, and returns what the stack sends meanwhile.
+    /// Advances the time by `time`, and returns the packets that the stack sends meanwhile.
     pub fn pass(&mut self, time: Duration) -> Vec<Vec<u8>> {
         let end = self.now + time;
         let mut sent = Vec::new();
@@ -84,7 +84,7 @@ impl Host {
         sent
     }
 
-    /// Does what is due now.
+    /// Runs what is due now.
     pub fn turn(&mut self) -> Vec<Vec<u8>> {
         for _ in 0..100 {
             if self.stack.poll(self.now).is_none_or(|next| next > self.now) {

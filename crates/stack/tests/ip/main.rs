@@ -1,6 +1,6 @@
-//! The Internet layer as a host on the other side of an interface sees it: packets go in as bytes, packets come out.
+//! The Internet layer as a host on the other side of an interface sees it: packets in, packets out, as bytes.
 //!
-//! Stacks here have no threads and a time of their own that jumps. Random tests print what they shrank to.
+//! The stacks here have no threads and use simulated time. Random tests print the shrunk input.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,7 +1,7 @@
 //! Every way in which a frame can be malformed: which counters rise, and that no other does.
 //!
-//! A row is what is wrong, the frames (the last of which is wrong), and the counters that rise by the last one. Totals are
-//! among them; what every frame is counted as is left out.
+//! A row names the error, the frames (the last of which has it), and the counters that the last frame raises. Totals are
+//! among them; counters that every frame raises are left out.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use sockeye_proto::ip::{self, Addresses, PROTOCOL_ICMPV6, PROTOCOL_TCP, PROTOCOL
 use crate::fragments::part;
 use crate::host::{Host, MACS, between, frame, icmp, inwards, packet};
 
-/// A protocol that nobody speaks (RFC 3692).
+/// A protocol number for experiments (RFC 3692), which is not implemented.
 const EXPERIMENT: u8 = 253;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -21,7 +21,7 @@ const DESTINATION_OPTIONS: u8 = 60;
 const IGMP: u8 = 2;
 const ASK: Message = Message::EchoRequest { id: 7, seq: 9 };
 
-/// What each frame is counted as, and packet memory, which comes back.
+/// Counters that every frame raises, and packet memory, which is returned.
 fn is_of_any(name: &str) -> bool {
     ["frames_in", "input_batches"].contains(&name) || name.starts_with("mbuf_")
 }
@@ -40,7 +40,7 @@ fn row(what: &'static str, counters: impl Into<String>, frame: Vec<u8>) -> Row {
 const IP: &str = "ip_in_receives ip_in_delivers";
 const ICMP: &str = "ip_in_receives ip_in_delivers icmp_in_msgs";
 const HEADER: &str = "frames_malformed ip_in_hdr_errors";
-/// The sender is told.
+/// The sender gets an error.
 const TOLD: &str = "ip_out_requests icmp_out_msgs frames_out";
 const FRAGMENT: &str = "ip_in_receives ip_reasm_reqds ip_reasm_fails";
 
@@ -117,7 +117,7 @@ fn malformed(why: &str) -> String {
     format!("frames_{why} {HEADER}")
 }
 
-/// Refused for this, which the sender is told.
+/// Refused for this reason, which is reported to the sender.
 fn told(why: &str) -> String {
     format!("frames_{why} {HEADER} {TOLD}")
 }
@@ -225,7 +225,7 @@ fn segments() {
     let tcp = |addresses: Addresses, offset: u8, options: &[u8]| {
         let mut segment = vec![0; 20];
         segment[12] = offset << 4;
-        // A reset, to which nobody says anything.
+        // A reset, which is not answered.
         segment[13] = 4;
         segment.extend(options);
         summed(addresses, PROTOCOL_TCP, 64, segment, 16)
@@ -314,7 +314,7 @@ fn fragments() {
             let counters = format!("{FRAGMENT} ip_frag_{why}");
             rows.push(Row { what, frames: frames.collect(), counters });
         }
-        // Of one datagram, one part says that it may be marked and another that it may not.
+        // Two fragments of one datagram, one of which is ECN-capable and the other not.
         let class = |bytes: Vec<u8>| match family {
             Family::V4 => {
                 let mut bytes = with(bytes, 1, 3);

@@ -1,8 +1,8 @@
-//! Which addresses may stand in a packet that comes in: every class of address, as source and as destination, of both
+//! Which addresses a received packet may have: every class of address, as source and as destination, of both
 //! families, on each kind of interface and medium, with TCP, UDP and ICMP inside.
 //!
 //! "Taken" means that the packet had an effect that an application or a peer can see: an answer of any kind, or a
-//! datagram in a socket. What is not taken must have none, not even a question for a neighbor.
+//! datagram in a socket. A packet that is not taken must have none, not even a neighbor solicitation.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -18,17 +18,17 @@ use crate::common;
 use crate::host::{between, bytes_of, frame, icmp, packet};
 use crate::segments::segment_of;
 
-/// What an interface takes in.
+/// Which packets an interface accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// What is for the stack's own addresses.
+    /// Packets to the stack's own addresses.
     Wire,
-    /// What is for any host (`Stack::set_any_address`).
+    /// Packets to any host (`Stack::set_any_address`).
     Any,
 }
 use Kind::{Any, Wire};
 
-/// What becomes of a packet to an address.
+/// The handling of a packet to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum To {
     /// It is taken in as one for a host.
@@ -39,15 +39,15 @@ enum To {
     Nobody,
 }
 
-/// Our addresses on the interface where packets come in, and on another.
+/// Our addresses on the interface where packets arrive, and on another.
 const OURS: [[&str; 3]; 2] =
     [["10.9.0.1/24", "fd09::1/64", "fe80::a/64"], ["10.77.0.1/24", "fd77::1/64", "fe80::b/64"]];
 /// The station of each of our two interfaces, and the station that sends.
 const MACS: [MacAddr; 3] =
     [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 1, 1]), MacAddr([2, 0, 0, 0, 0, 9])];
 
-/// Each class of address: an example, whether a packet from it is taken, and what becomes of one to it, on an interface
-/// that takes in what is for us, and on one that takes in what is for any host.
+/// Each class of address: an example, whether a packet from it is taken, and how one to it is handled, on an interface
+/// that accepts packets to us, and on one that accepts packets to any host.
 const TABLE: [(&str, bool, To, To); 55] = [
     // Hosts: on the link, elsewhere, on our other link, and of the link only.
     ("10.9.0.2", true, To::Nobody, To::Host),
@@ -90,7 +90,7 @@ const TABLE: [(&str, bool, To, To); 55] = [
     ("::10.9.0.1", false, To::Nobody, To::Nobody),
     ("::192.0.2.9", false, To::Nobody, To::Nobody),
     ("::2", false, To::Nobody, To::Nobody),
-    // Groups: that of all hosts, some that nobody has joined, and those that never leave an interface.
+    // Groups: that of all hosts, some that no socket has joined, and those that never leave an interface.
     ("224.0.0.1", false, To::Many, To::Many),
     ("224.0.0.9", false, To::Nobody, To::Nobody),
     ("239.255.255.255", false, To::Nobody, To::Nobody),
@@ -145,7 +145,7 @@ impl Bed {
             ids.push(stack.attach_with(channel, &prefixes, &quiet).unwrap());
             ports.append(&mut port);
         }
-        // Whatever may be answered can be.
+        // Every packet that may be answered can be.
         for network in ["0.0.0.0/0", "::/0"] {
             stack.add_route(network.parse().unwrap(), ids[0]).unwrap();
         }
@@ -189,7 +189,7 @@ impl Bed {
         (sent, self.receivers.iter().map(of).sum())
     }
 
-    /// What a packet brings about that comes in by the first interface.
+    /// The effect of a packet that arrives at the first interface.
     fn give(&self, packet: &[u8]) -> (usize, usize) {
         let ethertype = if packet[0] >> 4 == 4 { 0x0800 } else { 0x86dd };
         let bytes = match self.medium {
@@ -284,7 +284,7 @@ fn packets_to_addresses_of_no_host_are_neither_answered_nor_delivered() {
     assert!(wrong.is_empty(), "TCP open, TCP closed, UDP open, UDP closed, echo:\n{}", wrong.join("\n"));
 }
 
-/// What stands between these two is said to be of a link that it does not come from.
+/// Packets with these addresses claim to be of a link that they do not come from.
 #[test]
 fn a_link_local_source_reaches_only_hosts_on_that_link() {
     for (dst, taken) in [("fe80::a", true), ("fd09::1", true), ("fd77::1", false), ("2001:db8::1", false)] {
@@ -293,7 +293,7 @@ fn a_link_local_source_reaches_only_hosts_on_that_link() {
     }
 }
 
-/// The whole of a host's loopback, asked for by way of those who answer.
+/// The whole loopback network, reached from outside through services that answer.
 #[test]
 fn no_answer_is_routed_into_the_loopback() {
     for (name, kind) in [("wire", Wire), ("any", Any)] {
@@ -340,7 +340,7 @@ fn no_answer_is_routed_into_the_loopback() {
     }
 }
 
-/// A host without an address is heard by who can answer it: DHCP does it so (RFC 2131 section 4.1).
+/// A packet from a host without an address is delivered to sockets that can answer it, as DHCP does (RFC 2131 section 4.1).
 #[test]
 fn a_host_without_an_address_reaches_sockets_that_may_answer_by_broadcast() {
     let bed = Bed::new(Wire, false);
@@ -348,12 +348,12 @@ fn a_host_without_an_address_reaches_sockets_that_may_answer_by_broadcast() {
     server.set_nonblocking(true).unwrap();
     let discover = datagram(between("0.0.0.0", "255.255.255.255"), (68, 67));
     assert_eq!(bed.give(&discover), (0, 0));
-    assert!(server.recv_from(&mut [0; 64]).is_err(), "what it sent to 0.0.0.0 would go to the loopback");
+    assert!(server.recv_from(&mut [0; 64]).is_err(), "an answer to 0.0.0.0 would be routed to the loopback");
     server.set_broadcast(true).unwrap();
     assert_eq!(bed.give(&discover), (0, 0));
     let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
     assert_eq!(from, SocketAddr::from(([0, 0, 0, 0], 68)));
-    // To one host, or to a network, nobody talks without an address.
+    // No host sends to one host, or to a network's broadcast address, without an address.
     for dst in ["10.9.0.1", "10.9.0.255"] {
         bed.give(&datagram(between("0.0.0.0", dst), (68, 67)));
         assert!(server.recv_from(&mut [0; 64]).is_err(), "{dst}");
@@ -368,7 +368,8 @@ fn a_broadcast_request_without_a_source_is_not_answered() {
         let ask = icmp(between(src, dst), Message::EchoRequest { id: 1, seq: 1 }, b"data");
         assert_eq!(bed.give(&ask), (answers, 0), "{src} {dst}");
     }
-    // What may be neighbor discovery, by its hop limit, is heard also from an address of ours; a question is not answered.
+    // A packet that may be neighbor discovery, by its hop limit, is accepted also from an address of ours; a request is not
+    // answered.
     for src in ["fd09::1", "fd77::1", "fe80::a", "fe80::b"] {
         let mut ask = icmp(between(src, "ff02::1"), Message::EchoRequest { id: 1, seq: 1 }, b"data");
         ask[7] = 255;
@@ -441,7 +442,7 @@ fn an_error_reaches_a_connection_only_through_its_outgoing_interface() {
         by(1, Error::PacketTooBig(1300));
         assert_eq!(bed.count("ip_path_mtu_learned"), 1);
 
-        // A handshake's, whose sequence number is known.
+        // An error about a handshake whose sequence number is known.
         let mut socket =
             if far.is_ipv4() { TcpSocket::new_v4(&bed.stack) } else { TcpSocket::new_v6(&bed.stack) };
         socket.set_nonblocking(true);
@@ -478,7 +479,7 @@ fn half_open_connections_and_redirects_are_not_touched() {
     }
     assert_eq!(bed.effects(), (0, 0));
     let routes = bed.stack.routes();
-    // The handshake goes on as if nothing had been said.
+    // The handshake continues as if there had been no error.
     let (_, range) = sockeye_proto::ip::parse(&syn_ack, sockeye_proto::ip::HeaderChecksum::Verify).unwrap();
     let checked = sockeye_proto::tcp::wire::ChecksumIn::Trusted;
     let (_, answer, _) = sockeye_proto::tcp::wire::parse(&syn_ack[range], checked).unwrap();

@@ -1,5 +1,5 @@
-//! What one hostile sender can do to others: for each table and each limit in `docs/bounds.md`, somebody behind one interface
-//! fills it while an honest host behind another goes on.
+//! What one hostile sender can do to others: for each table and each limit in `docs/bounds.md`, a host behind one interface
+//! fills it while an honest host behind another keeps working.
 //!
 //! Each test floods, checks by a counter that the bound was met, and then has the honest host move bytes over a connection
 //! it had before, over a new one and by datagrams. Neighbors and routers: `link/one_station.rs`. Fragments: `fragments.rs`.
@@ -22,7 +22,7 @@ use crate::segments::segment_of;
 /// The server's address where the honest host is, and that host's.
 const SERVER: &str = "10.8.0.1";
 const CLIENT: &str = "10.8.0.2";
-/// A connection or datagram comes through within this.
+/// A connection is established, or a datagram arrives, within this time.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// A server with a hostile host on one interface, and an honest one on another.
@@ -60,7 +60,7 @@ impl Beside {
         beside
     }
 
-    /// Lets both work until `is_done`, with time passing, and says whether it was in time.
+    /// Drives both, with time passing, until `is_done`; returns whether that was in time.
     fn until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.host.now + PATIENCE;
         while self.host.now < end {
@@ -112,7 +112,7 @@ impl Beside {
         })
     }
 
-    /// A packet from the hostile host, and what it got back.
+    /// Sends a packet from the hostile host and returns the answers.
     fn hostile(&mut self, packet: &[u8]) -> Vec<Vec<u8>> {
         self.host.send(packet)
     }
@@ -124,7 +124,7 @@ fn begin(client: &Stack) -> TcpStream {
     socket.connect(format!("{SERVER}:80").parse().unwrap()).unwrap()
 }
 
-/// Lets both do what is due now. What one sends in its turn is news to the other, so a round without any proves nothing.
+/// Runs what is due now on both. An answer of one may be input of the other, so a round without frames proves nothing.
 fn turn(server: &Stack, client: &Stack, now: Duration) {
     let mut quiet = 0;
     while quiet < 3 {
@@ -153,7 +153,7 @@ fn syn(addresses: Addresses, ports: Ports, seq: u32) -> Vec<u8> {
     segment_of(addresses, ports, &header)
 }
 
-/// Completes a handshake with what the server has answered.
+/// Completes a handshake with the server's answer.
 fn last_ack(addresses: Addresses, ports: Ports, seq: u32, syn_ack: &[u8]) -> Vec<u8> {
     let (_, answer, _) = tcp::parse(&syn_ack[20..], ChecksumIn::Trusted).unwrap();
     let header = Header {
@@ -219,7 +219,7 @@ fn an_undecided_source_leaves_room_at_a_listener_with_a_hook() {
     let mut socket = TcpSocket::new_v4(&beside.client);
     socket.set_nonblocking(true);
     let _far = socket.connect(format!("{SERVER}:90").parse().unwrap()).unwrap();
-    assert!(beside.until(|_| asking.accept().is_ok()), "the honest host is asked for, and let in");
+    assert!(beside.until(|_| asking.accept().is_ok()), "the hook is asked about the honest host, and admits it");
     kept.lock().unwrap().clear();
     beside.is_served();
 }

@@ -1,4 +1,4 @@
-//! What is known of the MTU of paths: who teaches it, who goes by it, and for how long.
+//! The path MTU cache: which packets update it, which senders use it, and for how long.
 
 use std::io::Write;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_report_about_a_datagram_applies_to_its_destination_for_ten_minutes() {
         let sent = host.turn().remove(0);
         assert_eq!(sent.len(), 1400 + headers);
         report(&mut host, family, 1300, &sent);
-        assert_eq!(socket.send(b"the error is told once").unwrap_err().raw_os_error(), EMSGSIZE);
+        assert_eq!(socket.send(b"the error is reported once").unwrap_err().raw_os_error(), EMSGSIZE);
         assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), (1300, 1));
 
         let other = connected(&host, any, to);

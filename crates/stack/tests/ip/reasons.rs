@@ -1,8 +1,8 @@
-//! What is misdirected is counted under a name of its own, besides the total. What is malformed: `malformed.rs`.
+//! Misdirected packets have counters of their own, besides the total. Malformed packets: `malformed.rs`.
 
 use crate::host::{Host, between, packet};
 
-/// A protocol that nobody speaks (RFC 3692).
+/// A protocol number for experiments (RFC 3692), which is not implemented.
 const EXPERIMENT: u8 = 253;
 const TCP: u8 = 6;
 

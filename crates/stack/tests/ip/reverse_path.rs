@@ -40,7 +40,7 @@ impl Links {
         links
     }
 
-    /// Whether a question that comes in by a link is answered, by whichever.
+    /// Whether an echo request that arrives over a link is answered, over either link.
     fn answers(&self, link: usize, src: &str, dst: &str) -> bool {
         let ask = icmp(between(src, dst), Message::EchoRequest { id: 1, seq: 1 }, b"data");
         self.ports[link].try_send(&ask[..]).unwrap();

@@ -1,4 +1,4 @@
-//! Routes and addresses that come and go.
+//! Routes and addresses that are added and removed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A host on two links, on each of which there is a host `fe80::9`: who is meant, and by which link one leaves.
+//! A host on two links, each of which has a host `fe80::9`: which one is meant, and which link a packet uses.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -67,7 +67,7 @@ impl Links {
         }
     }
 
-    /// What was sent since, without its link header, and by which link.
+    /// The packets that were sent since, without link header, with their link.
     fn sent(&self) -> Vec<(usize, Vec<u8>)> {
         self.poll();
         let of = |link: usize| {
@@ -155,7 +155,7 @@ fn a_client_is_answered_over_the_link_it_came_from() {
         links.receive(link, &segment_of(from, ports, &ack));
         let (stream, peer): (TcpStream, _) = listener.accept().unwrap();
         assert_eq!((peer, stream.local_addr().unwrap()), (links.peer(link, 4000), links.ours(link, 80)));
-        // A port where nobody listens: the reset, too.
+        // A port without a listener: the reset, too.
         links.receive(link, &segment_of(from, Ports { src: 4000, dst: 81 }, &syn));
         let sent = links.sent();
         assert_eq!((sent.len(), sent[0].0), (1, link));
@@ -198,7 +198,7 @@ fn datagrams_use_the_link_of_their_scope_and_answers_return_over_it() {
         assert_eq!(connected.local_addr().unwrap(), links.ours(link, connected.local_addr().unwrap().port()));
         connected.send(b"x").unwrap();
         assert_eq!(links.sent()[0].0, link);
-        // What is of the other link is not for us here.
+        // An address of the other link is not ours on this one.
         let before = common::counter(&links.stack, "frames_not_for_us");
         links.receive(1 - link, &packet(from, PROTOCOL_UDP, &udp));
         assert_eq!(common::counter(&links.stack, "frames_not_for_us"), before + 1);
@@ -296,7 +296,7 @@ fn a_scope_that_does_not_fit_is_refused() {
     assert_eq!(bound.connect(links.peer(1, 9)).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(bound.send_to(b"x", links.peer(1, 9)).unwrap_err().kind(), ErrorKind::InvalidInput);
     bound.send_to(b"x", links.peer(0, 9)).unwrap();
-    // Without a scope, a bound socket has its link all the same; a scope of what is not of a link has no meaning.
+    // Without a scope, a bound socket still has its link; a scope is ignored for an address that is not link-local.
     bound.send_to(b"x", with("fe80::9", 0)).unwrap();
     assert_eq!(links.sent().iter().map(|(link, _)| *link).collect::<Vec<_>>(), [0, 0]);
     assert_eq!(udp.send_to(b"x", with("2001:db8::9", 77)).unwrap_err().kind(), ErrorKind::NetworkUnreachable);

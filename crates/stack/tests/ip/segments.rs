@@ -1,4 +1,4 @@
-//! A connection whose peer is a test: its segments by hand.
+//! A connection whose peer is the test, which builds segments by hand.
 
 use std::net::SocketAddr;
 

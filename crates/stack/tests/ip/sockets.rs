@@ -1,4 +1,4 @@
-//! Sockets for echo requests: over the loopback, over an interface, and what errors tell them.
+//! Sockets for echo requests: over the loopback, over an interface, and the errors that they get.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -78,7 +78,7 @@ fn answers_arrive_only_at_the_socket_that_sent_the_request() {
         assert_eq!((&buf, reply.hop_limit), (b"ans", 64));
         assert_eq!(other.recv(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
 
-        // Of a socket that is gone, and of one with another peer.
+        // Of a socket that is closed, and of one with another peer.
         let id = one.id();
         drop(one);
         host.send(&icmp(inwards(family), Message::EchoReply { id, seq: 3 }, b""));

@@ -9,7 +9,7 @@ use sockeye_proto::ndp::wire::{self, Message, NeighborAdvert};
 
 use crate::lab::{ALL, ARP, IPV6, Lab, ethertype, frame, mac};
 
-/// What the host at port 0 has sent of ARP, with the time of nothing: order matters.
+/// The ARP packets that the host at port 0 has sent, without times: only their order matters.
 fn arps(lab: &mut Lab) -> Vec<arp::Packet> {
     let log = lab.take_log();
     log.iter()
@@ -112,7 +112,7 @@ fn a_link_local_address_that_is_in_use_is_replaced() {
             solicited: false,
             overrides: true,
         };
-        // The owner says so from the address itself.
+        // The owner announces the address from the address itself.
         let packet =
             wire::emit(target, "ff02::1".parse().unwrap(), &Message::NeighborAdvert(advert)).unwrap();
         lab.inject(0, frame(MacAddr([0x33, 0x33, 0, 0, 0, 1]), mac(9), IPV6, &packet));

@@ -1,5 +1,5 @@
-//! Floods of Neighbor Discovery, of routers and of queries: tables keep their bounds, answers their rate, and what is in
-//! use goes on. Floods of ARP: `hostile.rs`.
+//! Floods of Neighbor Discovery, of routers and of queries: tables keep their bounds, answers their rate, and connections
+//! in use keep working. Floods of ARP: `hostile.rs`.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn message(src: &str, dst: &str, to: MacAddr, hop_limit: u8, mut body: Vec<u8>) 
     frame(to, mac(8), IPV6, &packet(src, dst, PROTOCOL_ICMPV6, hop_limit, &body))
 }
 
-/// A pair of hosts, and a connection between them that is used before `flood` and after it, with nobody asked for anew.
+/// A pair of hosts, and a connection between them that is used before `flood` and after it, without new solicitations.
 fn beside_a_connection(flood: impl FnOnce(&mut Lab)) -> Lab {
     let mut lab = Lab::pair();
     let (mut client, mut server) = lab.connected("[fd00::2]:80");
@@ -70,7 +70,7 @@ fn solicitations_from_forged_neighbors_are_answered_and_few_create_entries() {
         lab.turn();
         let learned = lab.stacks[0].neighbors().len();
         assert!((LEARNED_MAX..=LEARNED_MAX + 4).contains(&learned), "{learned} neighbors");
-        assert_eq!(lab.count(0, "neighbor_solicits_out"), before, "nobody is asked for");
+        assert_eq!(lab.count(0, "neighbor_solicits_out"), before, "no neighbor is solicited");
     });
     assert!(lab.count(0, "neighbor_adverts_out") >= u64::from(COUNT));
 }
@@ -102,7 +102,7 @@ fn endless_routers_and_prefixes_only_fill_their_tables() {
     let lab = beside_a_connection(|lab| {
         let (routes, addresses) = (lab.stacks[0].routes().len(), lab.stacks[0].addresses().len());
         for number in 0..2000u32 {
-            // A router of its own, with a prefix of its own, for ever.
+            // Each time a new router with a new prefix, with infinite lifetimes.
             let mut body = vec![134, 0, 0, 0, 64, 0, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
             body.extend([1, 1]);
             body.extend(forged_mac(number));
@@ -127,7 +127,7 @@ fn endless_routers_and_prefixes_only_fill_their_tables() {
 
 #[test]
 fn endless_queries_are_answered_ten_times_a_second() {
-    // With what goes before it less than the 15 s after which a neighbor may have to be asked anew (RFC 4861 section 6.3.2).
+    // Together with the steps before it less than the 15 s after which a neighbor may have to be probed (RFC 4861 section 6.3.2).
     const SECONDS: u64 = 9;
     let groups = |lab: &Lab| {
         let socket = UdpSocket::bind_on(&lab.stacks[0], "[::]:5000").unwrap();

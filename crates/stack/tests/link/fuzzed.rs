@@ -1,9 +1,9 @@
 //! A million damaged and invented frames of every protocol beside a transfer: it arrives whole, nothing panics, no memory
-//! stays.
+//! leaks.
 //!
-//! The frames are copies of good ones, those of a conversation that was recorded and of a list, with bytes changed, cut,
-//! lengthened, put together from two, with checksums and lengths made right again or left wrong. What a host with the
-//! transfer's own address, ports and sequence numbers could say is left out: nothing protects from that.
+//! The frames are copies of valid ones, from a recorded exchange and from a list, with bytes changed, truncated,
+//! lengthened, combined from two, with checksums and lengths corrected or left wrong. Frames with the transfer's own
+//! address, ports and sequence numbers are left out: nothing protects from those.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown};
@@ -17,11 +17,11 @@ use crate::lab::{ARP, IPV4, IPV6, Lab, ethertype, mac};
 
 /// Frames, all in all; a tenth where a test takes long anyway.
 const FRAMES: usize = 1_000_000;
-/// Between two turns of the stacks.
+/// Frames between two polls of the stacks.
 const BURST: usize = 64;
 /// Longest frame, and most of a recorded one that is changed.
 const FRAME_MAX: usize = 1514;
-/// Packet memory that the stack may ever hold: what has come in fragments (4 MiB), buffers of its sockets, frames that wait.
+/// The most packet memory that the stack may hold: fragments (4 MiB), buffers of its sockets, queued frames.
 const MEMORY_MAX: usize = 24 << 20;
 
 /// The recorded conversation: everything that stacks say to one another, but for the transfer.
@@ -79,7 +79,7 @@ fn listed() -> Vec<Vec<u8>> {
     };
     vec![
         v4(1, &[], 0, &ping),
-        // Record route, timestamp, loose source route, and what no option can be.
+        // Record route, timestamp, loose source route, and an invalid option.
         v4(1, &[7, 7, 4, 0, 0, 0, 0, 0], 0, &ping),
         v4(1, &[68, 8, 5, 0, 0, 0, 0, 0], 0, &ping),
         v4(1, &[131, 7, 4, 10, 0, 0, 9, 0], 0, &ping),
@@ -114,7 +114,7 @@ fn framed(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     crate::lab::frame(mac(1), mac(8), ethertype, packet)
 }
 
-/// A frame that nobody has sent so.
+/// A frame that no host has sent in this form.
 fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut frame = corpus[random.below(corpus.len())].clone();
     if random.chance(8) {
@@ -146,7 +146,7 @@ fn damaged(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// Makes lengths and checksums right, so that what is behind them is looked at.
+/// Corrects lengths and checksums, so that the stack parses the bytes behind them.
 fn mend(frame: &mut [u8], random: &mut Random) {
     if frame.len() < 14 + 40 {
         return;
@@ -195,8 +195,8 @@ fn sum(parts: &[&[u8]]) -> u16 {
     sum as u16
 }
 
-/// Whether it could be believed to come from who takes part in the transfer: it names the client's port, or speaks of
-/// the Ethernet address of either.
+/// Whether it could pass for a frame of an end of the transfer: it has the client's port, or contains the Ethernet
+/// address of either end.
 fn is_theirs(frame: &[u8], port: u16) -> bool {
     let speaks_of_link = ethertype_is(frame, ARP) && frame.len() >= 32 && frame[28..31] == [10, 0, 0];
     let names_port = frame.len() > 34 && frame[30..].windows(2).any(|two| two == port.to_be_bytes());
@@ -207,7 +207,7 @@ fn ethertype_is(frame: &[u8], wanted: u16) -> bool {
     frame.len() >= 14 && ethertype(frame) == wanted
 }
 
-/// Writes and reads as much as goes; how much was written.
+/// Writes and reads as much as possible; returns the number of bytes written.
 fn carry(from: &mut TcpStream, to: &mut TcpStream, unsent: &[u8], got: &mut Vec<u8>) -> usize {
     let sent = match from.write(&unsent[..unsent.len().min(3000)]) {
         Ok(sent) => sent,
@@ -270,7 +270,7 @@ fn a_transfer_arrives_whole_among_a_million_damaged_frames_and_no_memory_leaks()
     assert_each_was_looked_at(&lab);
 }
 
-/// The frames were good enough to come to every part, and bad enough to be refused there.
+/// Checks that the frames were valid enough to reach every part, and invalid enough to be refused there.
 fn assert_each_was_looked_at(lab: &Lab) {
     let missing: Vec<_> = [
         "frames_malformed",

@@ -1,4 +1,4 @@
-//! Groups that sockets join: told to the routers, let through the filter, left again.
+//! Groups that sockets join: reported to the routers, passed by the filter, left again.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! What TCP gets through keeps its neighbor reachable: no probes, no lock.
+//! Progress of TCP keeps its neighbor reachable: no probes, no lock.
 
 use std::io::{ErrorKind, Read};
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn a_neighbor_that_silently_becomes_another_station_is_found_by_the_third_timeou
         let near: &[&str] = &["10.0.0.1/24", "fd00::1/64"];
         let far: &[&str] = &["10.0.0.2/24", "fd00::2/64"];
         let mut lab = Lab::new(&[near, far, far]);
-        // The other one with the same addresses: nobody hears of it before.
+        // The other station with the same addresses, which has sent nothing before.
         lab.plug(2, false);
         lab.pass(15 * SECOND);
         let (mut client, mut server) = lab.connected(to);
@@ -59,10 +59,10 @@ fn a_neighbor_that_silently_becomes_another_station_is_found_by_the_third_timeou
         assert_eq!(lab.neighbor(0, addr).and_then(|neighbor| neighbor.lladdr), Some(mac(1)));
         lab.plug(1, false);
         lab.plug(2, true);
-        // Timeouts after 0.2, 0.6 and 1.4 s, three questions, and what is sent again 6.2 s after the first time.
+        // Timeouts after 0.2, 0.6 and 1.4 s, three solicitations, and a retransmission 6.2 s after the first transmission.
         assert!(!lab.ping(&mut client, &mut server, 8 * SECOND));
         assert_eq!(lab.neighbor(0, addr).and_then(|neighbor| neighbor.lladdr), Some(mac(2)));
-        // It does not know the connection, and says so.
+        // It does not know the connection, and sends a reset.
         let end = client.read(&mut [0; 8]).unwrap_err();
         assert_eq!(end.kind(), ErrorKind::ConnectionReset);
     }

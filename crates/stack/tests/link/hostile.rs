@@ -1,4 +1,4 @@
-//! Floods and arbitrary bytes on the link: bounds hold, and what is in use goes on.
+//! Floods and arbitrary bytes on the link: bounds hold, and connections in use keep working.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn arbitrary_frame() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Nothing panics, the connection is undisturbed, tables stay within bounds, memory comes back.
+    /// Nothing panics, the connection is undisturbed, tables stay within bounds, memory is returned.
     #[test]
     fn arbitrary_frames_change_no_other_state(frames in prop::collection::vec(arbitrary_frame(), 1..150)) {
         let mut lab = Lab::pair();

@@ -12,7 +12,7 @@ use sockeye_mbuf::Chain;
 
 use crate::common;
 
-/// What all ports share.
+/// The state that all ports share.
 #[derive(Default)]
 struct Hub {
     /// Frames on their way to each port.
@@ -22,7 +22,7 @@ struct Hub {
     log: Vec<(usize, Vec<u8>)>,
 }
 
-/// One station's end.
+/// The end of one station.
 struct Port {
     hub: Arc<Mutex<Hub>>,
     index: usize,
@@ -117,12 +117,12 @@ impl Lab {
         lab
     }
 
-    /// Does what is due now, until nothing is.
+    /// Runs what is due now, until nothing is due.
     pub fn turn(&mut self) {
         self.earliest();
     }
 
-    /// Does what is due now; when the next thing is.
+    /// Runs what is due now; returns the next deadline.
     fn earliest(&mut self) -> Option<Duration> {
         for _ in 0..1000 {
             let next = self.stacks.iter().filter_map(|stack| stack.poll(self.now)).min();
@@ -131,10 +131,10 @@ impl Lab {
                 return next;
             }
         }
-        panic!("stacks that never come to rest");
+        panic!("the stacks never become idle");
     }
 
-    /// Lets `time` pass, doing what is due on the way.
+    /// Advances the time by `time` and runs everything that becomes due.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(next) = self.earliest().filter(|next| *next <= end) {

@@ -1,6 +1,6 @@
-//! Ethernet as stacks and strangers on one link see it: ARP, Neighbor Discovery, addresses, groups.
+//! Ethernet as stacks and other hosts on one link see it: ARP, Neighbor Discovery, addresses, groups.
 //!
-//! Stacks here have no threads and a time of their own that jumps. Random tests print what they shrank to.
+//! The stacks here have no threads and use simulated time. Random tests print the shrunk input.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Neighbors that are found, go away, come back, are set by hand.
+//! Neighbors that are found, disappear, return, and are set by hand.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn two_hosts_find_each_other_in_both_families() {
         assert!(lab.ping(&mut client, &mut server, SECOND));
         let neighbor = lab.neighbor(0, theirs).unwrap();
         assert_eq!((neighbor.lladdr, neighbor.state), (Some(mac(1)), NeighborState::Reachable));
-        // The other side has learned us from our request, and has been confirmed by what TCP got through.
+        // The other side has learned our address from our request, and progress of TCP has confirmed it.
         assert_eq!(lab.count(0, "neighbor_solicits_out"), 1);
         assert_eq!(lab.count(1, "neighbor_adverts_out"), 1);
         assert_eq!(lab.count(1, "neighbor_solicits_out"), 0);
@@ -67,7 +67,7 @@ fn a_neighbor_that_disappears_is_deleted_and_found_again_when_it_returns() {
     let (mut client, mut server) = lab.connected("10.0.0.2:80");
     assert!(lab.ping(&mut client, &mut server, SECOND));
     lab.plug(1, false);
-    // Reachable, stale, then in question; after three probes it is gone, and asked for again with each repetition.
+    // Reachable, stale, then probed; after three probes it is deleted, and solicited again with each retransmission.
     assert!(!lab.ping(&mut client, &mut server, Duration::from_secs(90)));
     assert!(lab.count(0, "neighbor_unreachable") >= 1);
     let state = lab.neighbor(0, "10.0.0.2").map(|neighbor| neighbor.state);
@@ -89,9 +89,9 @@ fn packets_to_an_idle_neighbor_leave_at_once_and_it_is_probed() {
     assert!(lab.ping(&mut client, &mut server, Duration::from_millis(100)));
     assert!(
         !lab.take_log().iter().any(|(_, frame)| is_solicit(frame)),
-        "nobody is asked before he is sent to"
+        "no neighbor is solicited before a packet for it"
     );
-    // What TCP got through is what a probe would have found.
+    // Progress of TCP has confirmed the neighbor as a probe would have.
     lab.pass(Duration::from_secs(10));
     assert_eq!(lab.count(0, "neighbor_solicits_out"), 1);
 }

@@ -1,4 +1,4 @@
-//! What one hostile station on a link can do to others: it answers for as many addresses as it likes, and honest ones go on.
+//! What one hostile station on a link can do to others: it answers for many addresses, and honest stations keep working.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -27,14 +27,14 @@ fn a_station_that_answers_for_a_thousand_addresses_blocks_no_new_neighbor() {
     for number in 0..2000u32 {
         let src = Ipv4Addr::new(10, 0, 1 + (number >> 7) as u8, 1 + (number & 127) as u8);
         let from = [2, 7, 0, (number >> 16) as u8, (number >> 8) as u8, number as u8];
-        // It asks for an answer, and answers when it is asked who it is.
+        // It sends requests, and answers solicitations for its address.
         lab.inject(0, frame(mac(0), mac(8), IPV4, &packet(&src.to_string(), "10.0.0.1", 1, 64, &ask)));
         lab.turn();
         let reply = arp::Packet { operation: arp::Operation::Reply, ..arp::Packet::request(from, src, ours) };
         lab.inject(0, frame(mac(0), mac(8), ARP, &reply.emit()));
         lab.turn();
         if number % 16 == 0 {
-            // Meanwhile the connection goes on, without waiting for anything.
+            // Meanwhile the connection makes progress without any delay.
             assert!(lab.ping(&mut client, &mut server, Duration::from_millis(50)), "{number}");
         }
     }

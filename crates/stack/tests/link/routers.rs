@@ -1,4 +1,4 @@
-//! What routers advertise: solicited, believed, expired.
+//! Router advertisements: solicited, accepted, expired.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -81,7 +81,7 @@ fn an_advertised_prefix_gives_an_address_and_a_default_route() {
     let neighbor = lab.neighbor(0, ROUTER).unwrap();
     assert!(neighbor.is_router && neighbor.lladdr == Some(mac(0x98)));
     lab.take_log();
-    // A SYN to somewhere far goes to the router, from the new address.
+    // A SYN to a remote host is sent to the router, from the new address.
     let _far = lab.connect("[2001:db8:ffff::1]:80");
     lab.turn();
     let log = lab.take_log();
@@ -90,7 +90,7 @@ fn an_advertised_prefix_gives_an_address_and_a_default_route() {
     assert_eq!(syn[22..38], "2001:db8::ff:fe00:1".parse::<Ipv6Addr>().unwrap().octets());
 }
 
-/// What the stack at port 0 sends for a SYN and a datagram of 1,400 bytes from two sockets: hop limits, lengths, and the MSS.
+/// The packets of the stack at port 0 for a SYN and a datagram of 1,400 bytes from two sockets: hop limits, lengths, MSS.
 fn sent_with(lab: &mut Lab, dst: &str) -> (Vec<(u8, usize)>, u16) {
     lab.take_log();
     let socket = UdpSocket::bind_on(&lab.stacks[0], "[::]:0").unwrap();
@@ -116,10 +116,10 @@ fn an_advertised_hop_limit_and_mtu_apply_to_ipv6() {
     lab.inject(0, numbers(99, 1400));
     lab.turn();
     let (sent, mss) = sent_with(&mut lab, "fd00::2");
-    assert_eq!((sent.len(), mss), (3, 1340), "the datagram goes in two fragments");
+    assert_eq!((sent.len(), mss), (3, 1340), "the datagram is sent in two fragments");
     assert!(sent.iter().all(|(hops, len)| *hops == 99 && *len <= 1400), "{sent:?}");
 
-    // Who says otherwise is heard, and IPv4 has numbers of its own.
+    // An option of the socket overrides them, and IPv4 has values of its own.
     let socket = UdpSocket::bind_on(&lab.stacks[0], "[::]:0").unwrap();
     socket.set_unicast_hops_v6(64).unwrap();
     socket.send_to(&[1; 100], "[fd00::2]:9").unwrap();
@@ -130,7 +130,7 @@ fn an_advertised_hop_limit_and_mtu_apply_to_ipv6() {
     let [(_, v6), (_, v4)] = &log[..] else { panic!("{} frames", log.len()) };
     assert_eq!((v6[21], v4[22], v4.len()), (64, 64, 1514));
 
-    // What nobody can mean is not believed: too few hops, an MTU out of bounds.
+    // Impossible values are ignored: too few hops, an MTU out of bounds.
     for (hop_limit, mtu) in [(1, 1279), (31, 1501), (0, 0)] {
         lab.inject(0, numbers(hop_limit, mtu));
         lab.turn();

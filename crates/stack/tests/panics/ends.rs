@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use crate::common::{self, eventually};
 use crate::{in_time, waker};
 
-/// A stack with a worker that runs everything, an interface whose port tells when the stack is gone, and two ends of a
+/// A stack with a worker that runs everything, an interface whose port shows when the stack has ended, and two ends of a
 /// connection.
 struct One {
     stack: Stack,
@@ -51,7 +51,7 @@ fn is_gone(port: &ChannelPort) -> bool {
 #[test]
 fn two_stacks_whose_workers_drop_each_others_last_handle_both_end() {
     let mut stacks = [One::new(), One::new()];
-    // Each worker is in its waker before the handles that the test holds are gone, and drops the last one after that.
+    // Each worker is in its waker before the test drops its handles, and drops the last one after that.
     let (inside, alone) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
     let lasts: [Arc<Mutex<Option<Stack>>>; 2] = Default::default();
     for (one, last) in stacks.iter_mut().zip(&lasts) {

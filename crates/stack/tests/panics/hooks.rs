@@ -125,7 +125,7 @@ fn values_captured_by_a_hook_may_panic_when_dropped() {
     stack.set_driver_wake(Some(of_driver(PanicsInDrop)));
     let (syn, driver) = ("drop of a SYN hook", "drop of a driver's hook");
     assert_eq!(reports.all(), [syn, syn, driver].map(|place| (PanicSource::Hook, place)));
-    // The last one goes with the stack.
+    // The last one is dropped with the stack.
     drop(stack);
     assert_eq!(reports.all().len(), 4);
 }

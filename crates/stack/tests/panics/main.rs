@@ -1,7 +1,7 @@
-//! Foreign code that panics, blocks, calls back or ends its stack, and what everybody else notices of it: nothing.
+//! Foreign code that panics, blocks, calls back or ends its stack, and does not disturb any other code.
 //!
-//! Wakers, hooks and interfaces are the application's. These tests use public calls only, and see panics by the hook of the
-//! stack and its counters.
+//! Wakers, hooks and interfaces are the application's. These tests use only public calls, and observe panics through the
+//! hook of the stack and its counters.
 
 #[path = "../common/lab.rs"]
 mod lab;
@@ -27,7 +27,7 @@ use sockeye::{PanicReport, PanicSource, Stack};
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What a stack has reported, oldest first.
+/// The reports of a stack, oldest first.
 #[derive(Clone, Default)]
 struct Reports(Arc<Mutex<Vec<(PanicSource, &'static str)>>>);
 

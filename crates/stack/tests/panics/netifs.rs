@@ -111,7 +111,7 @@ const IN_USE: [&str; 5] = ["transmit", "ring", "receive", "wait", "is_down"];
 const CONSTANTS: [&str; 7] =
     ["attached", "mtu", "queue_count", "medium", "offloads_checksum", "segment_max", "udp_segment_max"];
 
-/// What the methods of an interface do beside their own work, once it is set.
+/// What the methods of an interface do in addition to their work, once it is set.
 #[derive(Default)]
 struct Script {
     deed: Mutex<Option<(&'static str, Deed)>>,
@@ -355,7 +355,7 @@ fn an_interface_may_drop_the_last_handle_of_its_stack_in_every_method() {
                 let _ = server.write_all(b"x");
                 script.is_over()
             });
-            // The interface goes with its stack, and the script is then the test's alone.
+            // The interface is dropped with its stack; then only the test holds the script.
             eventually(method, || Arc::strong_count(&script) == 2);
             drop(bed.script);
         });
@@ -380,7 +380,7 @@ fn an_interface_that_blocks_in_transmit_costs_frames_and_no_other_call() {
         let mut writer = one.0.try_clone().unwrap();
         let blocked = std::thread::spawn(move || writer.write_all(&[1; 10]));
         entered.recv().unwrap();
-        // Everything else goes on: connections by the same interface, by others and by none, tables and timers.
+        // Everything else keeps working: connections over the same interface, over others and over none, tables and timers.
         (&two.0).write_all(&[2; 10]).unwrap();
         assert!(!bed.stack.sockets(true).is_empty());
         let (mut near, mut far) = common::pair(&bed.stack);
@@ -434,7 +434,7 @@ fn an_interface_whose_wait_always_panics_counts_as_gone_before_long() {
     let start = Instant::now();
     stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
     // Its addresses go with it.
-    eventually("it is gone", || TcpListener::bind_on(&stack, "10.9.0.1:0").is_err());
+    eventually("it is removed", || TcpListener::bind_on(&stack, "10.9.0.1:0").is_err());
     assert_eq!(waits.load(Ordering::Relaxed), 10, "after {:?}", start.elapsed());
     let error = TcpStream::connect_on(&stack, "10.9.0.2:80").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);

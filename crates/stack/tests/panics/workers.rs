@@ -1,4 +1,4 @@
-//! Wakers that panic on a worker, which runs everything with `entry = fill`: it goes on.
+//! Wakers that panic on a worker, which runs everything with `entry = fill`: the worker continues.
 
 use std::io::{Read, Write};
 use std::pin::Pin;

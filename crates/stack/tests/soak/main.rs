@@ -5,7 +5,7 @@
 //! hangs (a watchdog), nothing was lost (every transfer arrived), and nothing is left: no connection, no byte of packet memory, no
 //! thread and no descriptor.
 //!
-//! `SOCKEYE_SOAK_SECONDS` says how long, 1 to 60; 8 unless set. The seed is printed, `SOCKEYE_SEED` gives one.
+//! `SOCKEYE_SOAK_SECONDS` sets the duration, 1 to 60; the default is 8. The seed is printed; `SOCKEYE_SEED` sets it.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,7 +25,7 @@ use sockeye::netif::{WireConfig, wire};
 use sockeye::{Config, PanicReport, Stack, TcpConfig};
 use traffic::World;
 
-/// How long the soak runs unless told otherwise.
+/// The default duration of the soak.
 const SECONDS_DEFAULT: u64 = 8;
 
 fn duration() -> Duration {
@@ -78,7 +78,7 @@ fn foreign_code_that_misbehaves_breaks_nothing() {
     assert!(done > 0, "some transfers arrived");
     eprintln!("{done} transfers and waits, {} panics", mischief.panics.load(Ordering::Relaxed));
 
-    // What the misbehaving code still holds goes first: it refers to the stacks.
+    // The values that the misbehaving code still holds are dropped first: they refer to the stacks.
     mischief.retire();
     let World { left, right, driven, .. } = Arc::into_inner(world).expect("all threads have ended");
     assert!(mischief.panics.load(Ordering::Relaxed) > 0, "something panicked");

@@ -15,7 +15,7 @@ pub type Callback = Box<dyn Fn() + Send + Sync>;
 
 /// Handles that wait to be dropped, at most.
 const BAG_MAX: usize = 64;
-/// What every message of a deliberate panic begins with.
+/// The prefix of every deliberate panic's message.
 const ON_PURPOSE: &str = "on purpose";
 
 /// Decides what misbehaving code does, and counts it.
@@ -46,7 +46,7 @@ impl Mischief {
         *self.callbacks.lock().unwrap() = Arc::new(callbacks);
     }
 
-    /// Keeps `what` until some misbehaving code drops it. With a full bag it is dropped here.
+    /// Keeps `what` until some misbehaving code drops it. If the bag is full, drops it here.
     pub fn pack(&self, what: impl Any + Send) {
         let mut bag = self.bag.lock().unwrap();
         if bag.len() < BAG_MAX && !self.is_retired.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ impl Mischief {
         }
     }
 
-    /// From now on everything behaves; whatever is kept is dropped.
+    /// Ends all misbehaviour and drops the values that are kept.
     pub fn retire(&self) {
         self.is_retired.store(true, Ordering::Relaxed);
         self.set_callbacks(Vec::new());

@@ -11,7 +11,7 @@ use crate::mischief::Mischief;
 /// Calls for each that may misbehave: so few that transfers still arrive.
 const ONE_IN: usize = 200;
 
-/// See the module's head. What is called once, or ends a wait, behaves: nobody could make up for it.
+/// See the module's head. Methods that are called once, or that end a wait, behave: nothing could make up for a failure.
 pub struct Unreliable<N> {
     inner: N,
     mischief: Arc<Mischief>,

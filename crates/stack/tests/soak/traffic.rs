@@ -1,4 +1,4 @@
-//! What has to arrive whatever foreign code does, and the threads that bring foreign code into play.
+//! Transfers that have to arrive whatever foreign code does, and the threads that trigger foreign code.
 
 use std::future::Future;
 use std::io::{ErrorKind, Read, Write};
@@ -22,7 +22,7 @@ const UNANSWERED: Duration = Duration::from_millis(300);
 /// The longest time between two polls of the stack without threads.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The stacks, and what all threads share.
+/// The stacks, and the state that all threads share.
 pub struct World {
     pub left: Stack,
     /// Behind a wire to `left`.
@@ -104,7 +104,7 @@ fn transfer(random: &mut Random, mut client: TcpStream, mut server: TcpStream) {
     common::send_chunked(&client, &data, 30_000, random);
     let mut answer = [0; 32];
     client.read_exact(&mut answer).expect("the answer");
-    assert_eq!(answer, expected, "what arrived is what was sent");
+    assert_eq!(answer, expected, "the received bytes are those that were sent");
     common::join(reader);
 }
 
@@ -181,7 +181,7 @@ fn tasks(world: &World, mut random: Random) -> u64 {
         let far = shape::TcpStream::from_std(far).unwrap();
         through_a_waker(&world.mischief, far.readable(), || near.write_all(b"x").unwrap()).unwrap();
         if random.chance(2) {
-            // Some later waker or hook ends the connection, on whatever thread it runs.
+            // Some later waker or hook ends the connection, on any thread.
             world.mischief.pack(near);
         }
         count += 1;
@@ -259,7 +259,7 @@ fn hooks(world: &World, _: Random) -> u64 {
                 "{error}"
             ),
         }
-        // What a refused or unanswered connect has left behind is accepted and dropped.
+        // Connections left behind by refused or unanswered connects are accepted and dropped.
         while listener.accept().is_ok() {}
     }
     listener.set_syn_hook(None::<fn(Syn)>);
@@ -290,7 +290,7 @@ fn without_threads(world: &World, mut random: Random) -> u64 {
     count
 }
 
-/// Lets the stack without threads finish what it still has to do.
+/// Lets the stack without threads finish its pending work.
 pub fn drain(stack: &Stack) {
     let mut now = Duration::from_secs(3600);
     eventually("the stack without threads is empty", || {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{self, Random, assert_empty, join_all, scaled, stack_with, watchdog};
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
-/// What one end does with its life; then it is dropped.
+/// What one end does before it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Nothing,
@@ -152,7 +152,7 @@ fn a_listener_may_be_dropped_during_handshakes() {
             let stack = stack.clone();
             std::thread::spawn(move || {
                 if let Ok(mut client) = TcpStream::connect_on(&stack, addr) {
-                    // Never accepted: the reset comes, or has come.
+                    // Never accepted: the reset arrives, or has arrived.
                     let _ = client.write(b"hello");
                     while client.read(&mut [0; 16]).is_ok_and(|n| n > 0) {}
                 }
@@ -165,7 +165,7 @@ fn a_listener_may_be_dropped_during_handshakes() {
     assert_empty(&stack);
 }
 
-/// Connects, talks a little and closes, over and over; some ends reset.
+/// Connects, exchanges a few bytes and closes, repeatedly; some ends reset.
 fn churn(stack: &Stack, listener: &TcpListener, count: usize, mut random: Random) -> usize {
     let mut served = 0;
     for _ in 0..count {
@@ -234,7 +234,7 @@ fn two_sockets_may_connect_to_each_other_at_once() {
         let thread = std::thread::spawn(move || other.connect(one_at));
         let one = one.connect(other_at);
         let other = common::join(thread);
-        // They meet, or the first SYN came before anybody was there and was refused.
+        // They connect, or the first SYN arrived before the other socket was there and was refused.
         if let (Ok(mut one), Ok(mut other)) = (one, other) {
             one.write_all(b"both").unwrap();
             let mut got = [0; 4];

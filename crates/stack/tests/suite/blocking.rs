@@ -1,4 +1,4 @@
-//! What blocks, for how long, and what ends it.
+//! Which calls block, for how long, and which events end the wait.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -182,7 +182,7 @@ fn a_blocked_accept_takes_the_next_connection() {
     let mut made: Vec<SocketAddr> = clients.iter().map(|c| c.local_addr().unwrap()).collect();
     seen.sort();
     made.sort();
-    assert_eq!(seen, made, "each connection went to one acceptor");
+    assert_eq!(seen, made, "each connection was accepted once");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_reset_ends_blocked_reads_and_writes() {
     server.set_linger(Some(Duration::ZERO)).unwrap();
     drop(server);
     let (read, written) = (common::join(reader), common::join(writer));
-    // SO_ERROR goes to the thread that comes first; the other finds the end of the stream or a broken pipe.
+    // SO_ERROR is reported to the first thread; the other gets the end of the stream or a broken pipe.
     let first_read = read == Err(ErrorKind::ConnectionReset) && written == ErrorKind::BrokenPipe;
     let first_write = read == Ok(0) && written == ErrorKind::ConnectionReset;
     assert!(first_read || first_write, "{read:?} {written:?}");
@@ -257,7 +257,7 @@ fn a_lingering_close_waits_for_the_reader_or_times_out() {
     client.set_nonblocking(false).unwrap();
     let closer = std::thread::spawn(move || drop(client));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(!closer.is_finished(), "nobody has read the last bytes yet");
+    assert!(!closer.is_finished(), "the last bytes have not been read yet");
     let mut got = Vec::new();
     server.read_to_end(&mut got).unwrap();
     common::join(closer);

@@ -111,7 +111,7 @@ fn round(stack: &Stack, random: &mut Random) {
         working.push(std::thread::spawn(move || flood(writing, writer)));
         let (over, tinkerer) = (over.clone(), random.fork());
         tinkering.push(std::thread::spawn(move || tinker(setting, &over, tinkerer)));
-        // Both directions end at last, whatever the first end was.
+        // Both directions end eventually, in either order.
         working.push(std::thread::spawn(move || {
             end(&closing, &mut numbers);
             moment(&mut numbers);
@@ -160,8 +160,8 @@ fn several_writers_on_one_connection_lose_nothing() {
     server.read_to_end(&mut bytes).unwrap();
     join_all(threads);
     assert_eq!(bytes.len(), usize::from(writers) * each as usize * 8);
-    // 20,000 is a multiple of 8 and every write one of 8 bytes, so no write is ever torn: each is
-    // appended whole under the buffer's mutex, and each writer's come in its order.
+    // 20,000 is a multiple of 8 and every write has 8 bytes, so no write is ever torn: each is
+    // appended whole under the socket lock, and each writer's bytes stay in order.
     let mut next = [0; 4];
     for record in bytes.chunks(8) {
         let (writer, number) = record.split_at(4);
@@ -299,7 +299,7 @@ fn clones_may_be_dropped_in_any_order_on_any_thread() {
                 })
             })
             .collect();
-        // The end comes with the last clone, after all bytes, and not before.
+        // The stream ends when the last clone is dropped, after all bytes.
         let mut got = Vec::new();
         server.read_to_end(&mut got).unwrap();
         assert!(got == data);

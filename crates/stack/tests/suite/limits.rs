@@ -1,4 +1,4 @@
-//! What happens at every bound: a clear error or back-pressure, and life goes on afterwards.
+//! What happens at every bound: a clear error or back-pressure, and normal operation afterwards.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -21,13 +21,13 @@ fn a_small_backlog_delays_clients_and_loses_none() {
     for backlog in [1, 2, 4] {
         let stack = common::stack();
         let listener = listen_with_backlog(&stack, backlog);
-        // Dropped SYNs come again after 1, 2, 4 seconds; many clients: `driven.rs`, where time is cheap.
+        // Dropped SYNs are repeated after 1, 2, 4 seconds; many clients: `driven.rs`, with simulated time.
         let clients = backlog + 3;
         let threads = (0..clients as u32).map(|number| {
             let (stack, addr) = (stack.clone(), listener.local_addr().unwrap());
             std::thread::spawn(move || {
                 let mut client = TcpStream::connect_on(&stack, addr).unwrap();
-                // Data that comes before there is room must not be lost either.
+                // Data that arrives before there is room must not be lost either.
                 client.write_all(&number.to_be_bytes()).unwrap();
                 let mut back = [0; 4];
                 client.read_exact(&mut back).unwrap();
@@ -83,7 +83,7 @@ fn a_connect_to_a_closed_port_does_not_connect_to_itself() {
         }
     }
     assert_empty(&stack);
-    // Who asks for it by name gets it.
+    // An explicit bind to the port succeeds.
     let mut socket = TcpSocket::new_v4(&stack);
     socket.bind("127.0.0.1:40000".parse().unwrap()).unwrap();
     let mut alone = socket.connect("127.0.0.1:40000".parse().unwrap()).unwrap();
@@ -177,7 +177,7 @@ fn half_open_connections_are_bounded_and_the_stack_goes_on() {
     let failed = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
     assert!(
         served > 0 && served + failed >= clients.len(),
-        "{served} served, {failed} told that they failed"
+        "{served} served, {failed} failed with an error"
     );
 }
 
@@ -203,7 +203,7 @@ fn at_the_memory_cap_writers_wait_and_nothing_is_lost() {
         writers.push(std::thread::spawn(move || push(client, data)));
         readers.push((server, sent));
     }
-    // Nobody reads until the memory is full: 16 times 512 KiB want to go into 1 MiB.
+    // No thread reads until the memory is full: 16 times 512 KiB are written for a cap of 1 MiB.
     if readers.len() >= 8 {
         common::eventually("a writer waits for memory", || counter(&stack, "memory_waits") > 0);
     }
@@ -241,7 +241,7 @@ fn a_non_blocking_write_at_the_memory_cap_fails_with_the_reason() {
     };
     assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory), "{error}");
     assert!(stack.memory_in_use() <= 1 << 20);
-    // Another connection has nothing of its own to wait for: it is told.
+    // Another connection has no bytes of its own to wait for: it gets the error.
     let (mut poor, mut poor_peer) = common::pair(&stack);
     poor.set_nonblocking(true).unwrap();
     let mut given = 0;
@@ -255,7 +255,7 @@ fn a_non_blocking_write_at_the_memory_cap_fails_with_the_reason() {
     if error.kind() == ErrorKind::OutOfMemory {
         assert!(error.to_string().contains("memory_max"), "{error}");
     }
-    // Reading gives the memory back, and what was taken arrives.
+    // Reading frees the memory, and the accepted bytes arrive.
     hog_peer.read_exact(&mut vec![0; hogged]).unwrap();
     poor_peer.read_exact(&mut vec![0; given]).unwrap();
     common::eventually("memory is back", || stack.memory_in_use() == 0);

@@ -1,7 +1,7 @@
 //! Every pair of settings of the switches works together: this whole binary, run again for a set of rows that covers
 //! all pairs, each time with shorter loops.
 //!
-//! A row runs in a process of its own (settings come by the environment, see `common`), so that a hang or an abort names
+//! A row runs in a process of its own (the environment has its settings, see `common`), so that a hang or an abort names
 //! its row. Alone: `SOCKEYE_TEST_SWITCHES="grain=per_core rcvd=sync …" cargo test -p sockeye --test suite`.
 
 use std::process::{Command, Output};
@@ -90,7 +90,7 @@ fn the_cover_has_every_pair_of_settings_and_few_rows() {
 
 /// Runs this binary's other tests with the settings of a row.
 fn run(settings: &str) -> Output {
-    Command::new(std::env::current_exe().expect("a test knows its own file"))
+    Command::new(std::env::current_exe().expect("the path of the test binary is known"))
         .args(["--skip", "matrix::", "--test-threads", THREADS])
         .env(SWITCHES, settings)
         .env("SOCKEYE_TEST_SCALE", common::scaled(SCALE_PERCENT).to_string())
@@ -98,7 +98,7 @@ fn run(settings: &str) -> Output {
         .expect("this binary can be run again")
 }
 
-/// What the tests said with the settings of a row, if one failed.
+/// The output of the tests with the settings of a row, if one failed.
 fn failure(row: &str) -> Option<String> {
     let output = run(row);
     let said = String::from_utf8_lossy(&output.stdout);
@@ -124,8 +124,8 @@ fn every_pair_of_settings_passes_the_suite() {
             });
         }
     });
-    // Settings that leave work to threads are late where other rows and a sanitizer have the cores: what failed beside them
-    // has to fail by itself too.
+    // Settings that leave work to threads are slow while other rows and a sanitizer use the cores: a row that failed beside
+    // them must also fail alone.
     let again = |(row, first): (&String, String)| {
         eprintln!("again, by itself: {row}\n{first}");
         failure(row)

@@ -1,5 +1,5 @@
-//! Bytes that change hands in packet memory, without a copy: whole, in order and once, in whatever pieces, mixed with copies;
-//! shared by many connections; held back, given back and refused.
+//! Bytes that are sent and received as packet memory, without a copy: whole, in order and once, in any pieces, mixed with
+//! copies; shared by many connections; held back, returned and refused.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -37,7 +37,7 @@ fn send_mixed(mut to: &TcpStream, data: &[u8], random: &mut Random) {
 /// Reads to the end, now with a copy and now without.
 fn receive_mixed(mut from: &TcpStream, random: &mut Random) -> Hash {
     let (mut hash, mut buffer) = (Sha256::new(), vec![0; 100 << 10]);
-    // Chains that are kept for a while: what they show does not change.
+    // Chains that are kept for a while: their content does not change.
     let mut kept: Vec<(MbufChain, Hash)> = Vec::new();
     loop {
         let room = random.size(buffer.len());
@@ -119,7 +119,7 @@ fn one_chain_is_sent_to_many_and_stays_unchanged() {
     for index in 0..clients.len() {
         let (mut server, _) = listener.accept().unwrap();
         server.send_mbufs(&mut page.clone()).unwrap();
-        // What follows may lie behind the page in its last cluster, and is nobody else's.
+        // The next bytes may be behind the page in its last cluster, which no other chain uses.
         server.write_all(&index.to_ne_bytes()).unwrap();
     }
     let mut numbers: Vec<usize> = join_all(clients)
@@ -184,7 +184,7 @@ fn a_full_buffer_leaves_the_rest_in_the_chain() {
         let mut part = vec![0; 10_000];
         match server.read(&mut part) {
             Ok(read) => got.extend_from_slice(&part[..read]),
-            // All that was taken has been read, and the sender has not been told yet.
+            // All accepted bytes have been read, and the sender has not been notified yet.
             Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
         }
     }
@@ -204,7 +204,7 @@ fn ends_and_errors_are_those_of_reads_and_writes() {
     assert!(server.recv_mbufs(1).unwrap().is_empty(), "the end of the stream");
     let mut chain = lent(&stack, b"too late");
     assert_eq!(client.send_mbufs(&mut chain).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-    assert_eq!(flat(&chain), b"too late", "what is refused is still there");
+    assert_eq!(flat(&chain), b"too late", "the refused bytes are still in the chain");
 }
 
 #[test]
@@ -220,13 +220,13 @@ fn memory_is_counted_while_any_view_exists() {
         error.to_string().contains("700000 bytes") && error.to_string().contains("memory_max"),
         "{error}"
     );
-    assert_eq!(stack.memory_in_use(), in_use, "nothing is left of what did not fit");
+    assert_eq!(stack.memory_in_use(), in_use, "none of the bytes that did not fit are left");
     let mut part = held.clone();
     part.advance(100);
     part.truncate(10);
     drop(held);
     assert!(stack.memory_in_use() > 0);
-    // A chain may outlive its stack, and the connection that it goes out by.
+    // A chain may outlive its stack, and the connection that it is sent on.
     let (other, (client, mut server)) = (stack_with(|_| {}), pair(&stack));
     client.send_mbufs(&mut part.clone()).unwrap();
     let mut got = [0; 10];

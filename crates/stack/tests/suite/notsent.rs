@@ -1,7 +1,7 @@
-//! TCP_NOTSENT_LOWAT with threads: a writer that waits for sending is let in, and no wake-up for that is lost; if one is, the
-//! test does not end and the watchdog says so.
+//! TCP_NOTSENT_LOWAT with threads: a writer that waits for sending is unblocked, and no wake-up is lost; if one is, the
+//! test does not end and the watchdog reports it.
 //!
-//! What lets in which writer, step by step, is in `tests/notsent.rs`.
+//! The conditions that unblock a writer are tested step by step in `tests/notsent.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -101,7 +101,7 @@ fn changing_or_removing_the_mark_unblocks_a_writer() {
     }
 }
 
-/// A loop that writes when it is told that it may, and then until it would block.
+/// A loop that writes when the socket is reported writable, and then until a write would block.
 fn write_when_told(stream: &TcpStream, data: &[u8], trigger: Trigger) {
     stream.set_nonblocking(true).unwrap();
     let poll = Poll::new(Duration::from_micros(20));

@@ -1,4 +1,4 @@
-//! Readiness: level and edge, registration, wake, and what epoll says in the same place.
+//! Readiness: level and edge, registration, wake, and a comparison with epoll.
 //!
 //! The stress that looks for lost readiness is in `poll_stress.rs`.
 
@@ -13,11 +13,11 @@ use sockeye::{Stack, TcpSocket, TcpStream};
 
 const SPIN: Duration = Duration::from_micros(50);
 const BOTH: Interest = Interest::READABLE.with(Interest::WRITABLE);
-/// Long enough for an event that must come, short enough for one that must not.
+/// Long enough for an event that must be reported, short enough for one that must not.
 const NOT_COMING: Option<Duration> = Some(Duration::from_millis(10));
 const COMING: Option<Duration> = Some(Duration::from_secs(10));
 
-/// What a wait says, in letters: token, then r w R(read closed) W(write closed) E(rror), sorted.
+/// The events of a wait, in letters: token, then r w R(read closed) W(write closed) E(rror), sorted.
 fn wait(poll: &Poll, timeout: Option<Duration>) -> Vec<String> {
     let mut events = Events::with_capacity(64);
     let count = poll.wait(&mut events, timeout).unwrap();
@@ -66,7 +66,7 @@ fn an_edge_is_reported_once_for_every_change() {
     client.set_nodelay(true).unwrap();
     let poll = Poll::new(SPIN);
     poll.register(&server, Token(1), BOTH, Trigger::Edge).unwrap();
-    assert_eq!(wait(&poll, COMING), ["1w"], "what is ready at registration counts as a change");
+    assert_eq!(wait(&poll, COMING), ["1w"], "readiness at registration counts as a change");
     assert!(wait(&poll, NOT_COMING).is_empty());
     client.write_all(b"a").unwrap();
     assert_eq!(wait(&poll, COMING), ["1r"]);
@@ -98,7 +98,7 @@ fn an_end_a_reset_and_a_listener_are_reported() {
     drop(client);
     assert_eq!(wait(&poll, COMING), ["2rRWE"]);
     assert!(server.take_error().unwrap().is_some());
-    assert_eq!(wait(&poll, COMING), ["2rRW"], "the error is gone, the end stays");
+    assert_eq!(wait(&poll, COMING), ["2rRW"], "the error is cleared, the end stays");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn registration_is_changed_and_ended() {
     assert_eq!(absent.kind(), std::io::ErrorKind::NotFound);
     poll.register(&server, Token(6), Interest::READABLE, Trigger::Edge).unwrap();
     drop(server);
-    assert!(wait(&poll, NOT_COMING).is_empty(), "a socket that is gone is not told of");
+    assert!(wait(&poll, NOT_COMING).is_empty(), "a closed socket is not reported");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn more_events_than_the_capacity_are_reported_in_turn() {
             seen[event.token().0] += 1;
         }
     }
-    assert!(seen.iter().all(|n| *n == 3), "nobody is passed over: {seen:?}");
+    assert!(seen.iter().all(|n| *n == 3), "no socket is skipped: {seen:?}");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn an_event_beyond_one_waiters_capacity_is_given_to_another() {
             events.iter().next().unwrap().token().0
         })
     };
-    // Both sockets are ready before anybody waits, in one go; each waiter takes one and never returns.
+    // Both sockets become ready together, before any thread waits; each waiter takes one and never returns.
     for (number, (mut client, server)) in pairs.iter().map(|(c, s)| (c, s)).enumerate() {
         client.write_all(b"x").unwrap();
         poll.register(server, Token(number), Interest::READABLE, Trigger::Edge).unwrap();
@@ -360,8 +360,8 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
     }
 }
 
-/// Whether both say the same. An edge report may repeat what still holds (Linux's report is the whole state, ours the
-/// change); what the kernel reports as new must not be missing.
+/// Whether both report the same. An edge report may repeat conditions that still hold (Linux reports the whole state, we
+/// report the change); a condition that the kernel reports as new must not be missing.
 fn agrees(trigger: Trigger, now: Step, own: &str, kernels: &str) -> bool {
     match trigger {
         Trigger::Level => own == kernels,
@@ -372,7 +372,7 @@ fn agrees(trigger: Trigger, now: Step, own: &str, kernels: &str) -> bool {
 /// How often a step is repeated for the kernel's sake.
 const KERNEL_TRIES: usize = 100;
 
-/// What a step is to make of a socket's being writable; `None` if it is not about that.
+/// Whether a step makes a socket writable or not writable; `None` if it does not affect that.
 fn writable_after(step: Step) -> Option<bool> {
     match step {
         Step::FillUp => Some(false),
@@ -389,7 +389,7 @@ fn is_writable(kernel: &std::net::TcpStream) -> bool {
     rustix::event::poll(&mut fds, Some(&none)).unwrap() > 0
 }
 
-/// What a step may make ready.
+/// The readiness that a step may cause.
 fn now_ready(step: Step) -> &'static str {
     match step {
         Step::PeerWrites => "r",
@@ -412,7 +412,7 @@ fn readiness_is_what_epoll_says() {
         &[FillUp, PeerResets],
         &[PeerWrites, Shut, ReadAll],
     ];
-    // What a delayed acknowledgment makes ready must come within the settling time, where workers do it all.
+    // Readiness caused by a delayed acknowledgment must be reported within the settling time, where workers do everything.
     let stack = common::stack_with(|c| c.tcp.delack = c.tcp.delack.min(common::delack_max()));
     for steps in stories {
         for trigger in [Trigger::Level, Trigger::Edge] {

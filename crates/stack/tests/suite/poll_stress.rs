@@ -17,7 +17,7 @@ use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 const SPIN: Duration = Duration::from_micros(20);
 const BOTH: Interest = Interest::READABLE.with(Interest::WRITABLE);
 
-/// One end of a connection in an event loop: sends `data` and hashes what comes.
+/// One end of a connection in an event loop: sends `data` and hashes the received bytes.
 struct End {
     stream: TcpStream,
     data: Vec<u8>,
@@ -73,7 +73,7 @@ impl End {
     }
 }
 
-/// Serves ends until all are done; returns the hash of what each received.
+/// Serves ends until all are done; returns the hash of the bytes that each received.
 fn serve(
     mut ends: HashMap<usize, End>,
     trigger: Trigger,
@@ -109,7 +109,7 @@ fn serve(
                 let end = ends.remove(&number).unwrap();
                 hashes.insert(number, end.hash.finalize().into());
             } else if once && interest(end) != before {
-                // A level that nobody wants to hear of any more must be taken out.
+                // A level that is no longer of interest must be deregistered.
                 poll.reregister(&end.stream, Token(number), interest(end), trigger).unwrap();
             }
         }
@@ -181,7 +181,7 @@ fn several_waiters_on_one_set_share_the_events() {
                     }
                 }
             }
-            // The others wait for events that will not come.
+            // The others wait for events that will never be reported.
             poll.wake();
         })
     });
@@ -222,7 +222,7 @@ fn registering_during_traffic_loses_nothing() {
             poll.reregister(&server, Token(0), Interest::READABLE, trigger).unwrap();
         }
         let mut events = Events::with_capacity(1);
-        // An event lost here would never come: nothing else will happen to this socket.
+        // An event lost here would never be repeated: nothing else happens to this socket.
         poll.wait(&mut events, None).unwrap();
         assert!(events.iter().next().unwrap().is_readable());
         drop(common::join(writer));

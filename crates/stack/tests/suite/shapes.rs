@@ -42,7 +42,7 @@ fn peek_copies_and_takes_nothing() {
         let read = server.read(&mut second[..room.min(peeked.max(1))]).unwrap();
         assert_eq!(first[..read], second[..read]);
         if peeked == 0 {
-            assert_eq!(read, 0, "peek says the end, so does read");
+            assert_eq!(read, 0, "peek reports the end, and so does read");
             break;
         }
         got.extend_from_slice(&second[..read]);

@@ -1,4 +1,4 @@
-//! The first things that must work: connect, talk both ways, close.
+//! The first things that must work: connect, send in both directions, close.
 
 use std::io::{Read, Write};
 

@@ -1,7 +1,7 @@
-//! Bytes arrive whole, in order and once, whatever the sizes, chunkings and settings.
+//! Bytes arrive whole, in order and once, with all sizes, chunkings and settings.
 //!
-//! Both directions are busy at once in every transfer; the receiver compares the SHA-256 of what came with
-//! that of what was sent. Without threads: `driven.rs`. Single shapes of reading and writing: `shapes.rs`.
+//! Both directions are busy at once in every transfer; the receiver compares the SHA-256 of the received bytes
+//! with that of the sent bytes. Without threads: `driven.rs`. Single shapes of reading and writing: `shapes.rs`.
 
 use crate::common::settings::{Setting, grains};
 use std::net::{Ipv6Addr, SocketAddr};
@@ -41,7 +41,7 @@ fn exchange(stream: TcpStream, plan: Plan, mut random: Random) -> [common::Hash;
     let sent = hash_of(&data);
     let writing = stream.try_clone().unwrap();
     let mut numbers = random.fork();
-    // Tiny chunks of a large transfer take for ever: the number of writes is bounded instead.
+    // Tiny chunks of a large transfer take too long, so the number of writes is bounded instead.
     let write_max = plan.write_max.max(plan.bytes / 4096 + 1);
     let writer = std::thread::spawn(move || send_chunked(&writing, &data, write_max, &mut numbers));
     let read_max = plan.read_max.max(plan.bytes / 4096 + 1);
@@ -169,7 +169,7 @@ fn buffer_sizes_may_change_in_the_middle_of_a_transfer() {
     assert_empty(&stack);
 }
 
-/// A connection whose listener stands at `bind` and whose client connects to `to`.
+/// A connection whose listener is bound to `bind` and whose client connects to `to`.
 fn pair_at(stack: &Stack, bind: &str, to: &str) -> (TcpStream, TcpStream) {
     let bind: SocketAddr = bind.parse().unwrap();
     let listener = TcpListener::bind_on(stack, bind).unwrap();

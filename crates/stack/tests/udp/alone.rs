@@ -1,5 +1,5 @@
-//! What has no safe call on the kernel's side, after Linux's documentation: segmentation offload, the error queue,
-//! batches, what comes along with a datagram.
+//! Features that have no safe call on the kernel's side, tested against Linux's documentation: segmentation offload, the
+//! error queue, batches, ancillary data.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn a_socket_that_asks_for_joined_datagrams_gets_the_buffer_as_it_was_sent() {
     let mut buf = vec![0; 65_536];
     let meta = b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap();
     assert_eq!((meta.len, meta.segment_size, meta.segment_count()), (50_000, 1200, 42));
-    // What is one datagram stays one.
+    // One datagram stays one.
     a.send(&[1; 1200]).unwrap();
     assert_eq!(b.recv_msg(&mut [IoSliceMut::new(&mut buf)]).unwrap().segment_size, 0);
 }
@@ -119,7 +119,7 @@ fn batches_arrive_in_order_for_every_destination() {
     assert!(metas[50..53].iter().all(|meta| meta.from.port() == six.local_addr().unwrap().port()));
     assert_eq!(c.recv(&mut [0; 8]).unwrap(), 5);
     assert_eq!(a.send_batch(&[]).unwrap(), 0);
-    // An error ends a batch; what went before it was sent.
+    // An error ends a batch; the datagrams before it were sent.
     let bad = SendMeta { to: None, ..SendMeta::default() };
     let broken = [Outgoing { bytes: b"x", meta: to(&b) }, Outgoing { bytes: b"y", meta: bad }];
     assert_eq!(a.send_batch(&broken).unwrap(), 1);

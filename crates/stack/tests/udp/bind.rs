@@ -1,4 +1,4 @@
-//! Which binds stand in each other's way, and who of those that share a port receives.
+//! Which binds conflict, and which of the sockets that share a port receives a datagram.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -39,7 +39,7 @@ fn each_pair_of_binds_has_the_kernels_result() {
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
 }
 
-/// What the second bind to the first one's port says.
+/// The result of the second bind to the first one's port.
 fn pair<N: Net>(net: &N, port: u16, first: (&str, (bool, bool)), second: (&str, (bool, bool))) -> String {
     let (before, addr) = parse(first, port);
     let _one = net.bind(before, addr).unwrap();

@@ -98,7 +98,7 @@ fn a_connected_socket_hears_its_peer_only<N: Net>(net: &N, story: &mut Story) {
     story.note("b sends", b.send_to(b"friend", a.local()));
     story.recv("a", &a, 16);
     story.recv("a", &a, 16);
-    // No socket is there for a stranger; that tells the stranger nothing, as it is not connected.
+    // No socket matches another sender; it gets no error, as it is not connected.
     story.state("c", &c);
     story.note("a sends past its peer", a.send_to(b"aside", c.local()));
     story.recv("c", &c, 8);
@@ -161,7 +161,7 @@ fn a_bound_socket_keeps_its_port_through_a_disconnect<N: Net>(net: &N, story: &m
     story.recv("a", &a, 8);
 }
 
-/// A port at which nobody is.
+/// A port without a socket.
 fn nobody<N: Net>(net: &N) -> std::net::SocketAddr {
     net.at("127.0.0.1:0").local()
 }

@@ -1,9 +1,9 @@
-//! UDP beside the kernel's: the same cases run on Linux's sockets and on Sockeye's, and must tell the same story, down to
-//! addresses, errnos, what is cut off and what is ready.
+//! UDP compared with the kernel's: the same cases run on Linux's sockets and on Sockeye's, and must make the same
+//! observations, down to addresses, errnos, truncation and readiness.
 //!
-//! A case is a function over [`provider::Net`] that notes what it observes in a [`story::Story`]; Linux's is the
-//! expectation. Where they are meant to differ, [`story::DIFFERENCES`] says how and why. What has no safe call on the
-//! kernel's side (UDP_SEGMENT, the error queue) is in `alone.rs`.
+//! A case is a function over [`provider::Net`] that records its observations in a [`story::Story`]; Linux's is the
+//! expectation. [`story::DIFFERENCES`] lists the intended differences with their reasons. Features that have no safe call
+//! on the kernel's side (UDP_SEGMENT, the error queue) are in `alone.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -63,7 +63,7 @@ fn a_group_without_members_is_silent<N: Net>(net: &N, story: &mut Story) {
     story.note("a sends", a.send_to(b"z", to));
     story.recv("one", &one, 8);
     story.state("a", &a);
-    // At a port where nobody is, nobody says so.
+    // A port without a socket sends no error.
     one.join(group, ip("127.0.0.1")).unwrap();
     a.connect(SocketAddr::new(group, 9)).unwrap();
     story.note("a sends", a.send(b"x"));

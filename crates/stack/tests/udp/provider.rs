@@ -24,10 +24,10 @@ impl Before {
     }
 }
 
-/// How long a receive waits before it says that nothing has come.
+/// How long a receive waits before it reports that nothing has arrived.
 const PATIENCE: Duration = Duration::from_millis(40);
 
-/// Where sockets come from.
+/// The source of sockets: the kernel or a stack.
 pub trait Net {
     type Socket: Socket;
     fn unbound(&self, before: Before) -> Self::Socket;
@@ -48,7 +48,7 @@ pub trait Socket {
     fn send_to(&self, bytes: &[u8], to: SocketAddr) -> io::Result<usize>;
     fn recv(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
     fn peek(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)>;
-    /// Scatters; bytes, and whether some were cut off.
+    /// A vectored receive; returns the bytes, and whether some were truncated.
     fn recv_two(&self, first: &mut [u8], second: &mut [u8]) -> io::Result<(usize, bool)>;
     fn take_error(&self) -> Option<io::Error>;
     fn set_broadcast(&self, on: bool);
@@ -243,7 +243,7 @@ impl Socket for sockeye::UdpSocket {
         self.set_nonblocking(on).unwrap();
     }
     fn set_rcvbuf(&self, bytes: usize) {
-        // Linux doubles what it is told.
+        // Linux doubles the value that is set.
         self.set_recv_buffer_size(2 * bytes);
     }
     fn set_ttl(&self, ttl: u32) -> io::Result<()> {

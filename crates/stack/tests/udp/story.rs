@@ -1,6 +1,6 @@
-//! What a case observed, line by line, and the comparison.
+//! The observations of a case, line by line, and the comparison.
 //!
-//! Ports are the stacks' own to choose, so a story calls addresses by the names that the case gave them.
+//! Each stack chooses its own ports, so a story refers to addresses by the names that the case gave them.
 
 use std::fmt::{Debug, Write as _};
 use std::io;
@@ -48,7 +48,7 @@ impl Story {
         self.note(&format!("{who} has the peer"), peer);
     }
 
-    /// What a receive into `room` bytes brings.
+    /// The result of a receive into `room` bytes.
     pub fn recv(&mut self, who: &str, socket: &impl Socket, room: usize) {
         let mut buf = vec![0; room];
         let got = socket.recv(&mut buf).map(|(len, from)| (text(&buf[..len]), self.addr(from)));

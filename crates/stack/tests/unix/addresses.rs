@@ -1,4 +1,4 @@
-//! Addresses beside those of `std`, which are the kernel's: what is one, and what it says of itself.
+//! Addresses compared with those of `std`, which are the kernel's: which are valid, and how they are shown.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -6,7 +6,7 @@ use std::os::unix::net::SocketAddr as Theirs;
 
 use sockeye::unix::SocketAddr as Ours;
 
-/// What both say: pathname, abstract name, whether unnamed.
+/// The view of both: pathname, abstract name, whether unnamed.
 type Said = Result<(Option<Vec<u8>>, Option<Vec<u8>>, bool), io::ErrorKind>;
 
 fn bytes(path: Option<&std::path::Path>) -> Option<Vec<u8>> {

@@ -1,7 +1,7 @@
-//! Runs a case on the kernel and on Sockeye under each setting of `unix_locking`, and holds the
-//! transcripts against each other: Linux is the expectation.
+//! Runs a case on the kernel and on Sockeye under each setting of `unix_locking`, and compares the
+//! transcripts: Linux is the expectation.
 //!
-//! Invariants: a line may differ only as [`DIFFERENCES`] says, or where the library's types have no such
+//! Invariants: a line may differ only as listed in [`DIFFERENCES`], or if the library's types have no such
 //! call; a case in which nothing was compared fails.
 
 use crate::common::settings::{Setting, UnixLocking};
@@ -94,7 +94,7 @@ pub fn run<P: crate::provider::Provider>(provider: P, case: impl FnOnce(&mut Run
     run.finish()
 }
 
-/// What is to be said of transcripts that differ, `title` at its head.
+/// The report on transcripts that differ, headed by `title`.
 pub fn difference(title: &str, case: &str, kernel: &[Line], sockeye: &[Line]) -> Option<String> {
     let agrees = |k: &Line, s: &Line| k.call == s.call && agree(case, k, s);
     let same = kernel.len() == sockeye.len() && kernel.iter().zip(sockeye).all(|(k, s)| agrees(k, s));

@@ -1,7 +1,7 @@
-//! The kernel's sockets: what the cases are measured by.
+//! The kernel's sockets: the reference for the cases.
 //!
-//! Must not know: the cases. Invariants: pathnames lie in a folder of this provider's own, abstract names
-//! begin with its tag, so that cases run beside each other; both are gone when it is dropped.
+//! Must not know the cases. Invariants: pathnames are in a folder of this provider's own, and abstract names
+//! begin with its tag, so that cases can run in parallel; dropping the provider removes both.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -63,7 +63,7 @@ impl Kernel {
         }
         let Some(bytes) = address.abstract_name() else { return Some(Name::Unnamed) };
         if bytes.is_empty() {
-            // What the system call reports of a socket without a name; no case uses the empty abstract one.
+            // The system call's answer for a socket without a name; no case uses the empty abstract name.
             return Some(Name::Unnamed);
         }
         let text = String::from_utf8_lossy(bytes).into_owned();
@@ -86,13 +86,13 @@ pub fn padded(prefix: String, len: usize) -> String {
     prefix + &PADDING.to_string().repeat(missing)
 }
 
-/// A name that consists of padding is told by the length of the whole.
+/// A name that consists of padding is recognised by its total length.
 pub fn logical(name: &str, len: usize, padded: fn(usize) -> Name, plain: fn(String) -> Name) -> Name {
     let is_padding = !name.is_empty() && name.chars().all(|c| c == PADDING);
     if is_padding { padded(len) } else { plain(name.to_owned()) }
 }
 
-/// Five hexadecimal digits are what autobind makes of an empty name.
+/// Autobind turns an empty name into five hexadecimal digits.
 pub fn chosen_or(name: String) -> Name {
     let is_chosen = name.len() == 5 && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if is_chosen { Name::Chosen } else { Name::Abstract(name) }
@@ -184,8 +184,8 @@ impl Provider for Kernel {
                 _ => {}
             }
         }
-        // Its drop would look for what is left behind a length that is no multiple of a header's alignment,
-        // at an address that is none either. Nothing is left, and it owns nothing but what was drained.
+        // Its drop would look for further messages behind a length that is no multiple of a header's alignment, at an
+        // unaligned address. No message is left, and it owns nothing else.
         std::mem::forget(control);
         data.truncate(got.bytes);
         Ok(Incoming {
@@ -283,9 +283,9 @@ fn told(from: rustix::net::UCred) -> Credentials {
     Credentials { pid: from.pid.as_raw_nonzero().get(), uid: from.uid.as_raw(), gid: from.gid.as_raw() }
 }
 
-/// Exactly so much that the kernel finds room for what was asked and for no descriptor more: the space
-/// for one, rounded up as CMSG_SPACE does, would take two. Behind another message it has to be rounded up all
-/// the same, or it is not found.
+/// Exactly enough room for the requested number of descriptors and for no other: the space for one, rounded up
+/// as by CMSG_SPACE, would hold two. Behind another message it still has to be rounded up, or the kernel does not
+/// find it.
 fn control_len(room: Room) -> usize {
     const HEADER: usize = 16;
     const DESCRIPTOR: usize = 4;

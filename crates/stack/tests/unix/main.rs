@@ -1,11 +1,11 @@
-//! UNIX-domain sockets beside the kernel's: every case runs on both and the transcripts are compared.
+//! UNIX-domain sockets compared with the kernel's: every case runs on both and the transcripts are compared.
 //!
 //! Purpose: Linux itself is the expectation, for values, errno, message flags and readiness, under each
-//! setting of `unix_locking`. A case is a function over [`script::Run`]; what it may call stands in
-//! [`provider`]; [`compare`] has the list of what is meant to differ. [`random`] makes cases up.
+//! setting of `unix_locking`. A case is a function over [`script::Run`]; [`provider`] has the calls that it may
+//! make; [`compare`] lists the intended differences. [`random`] generates cases.
 //!
-//! Must not know: how Sockeye's sockets are built, and nothing of time: a case neither measures nor
-//! depends on who is faster.
+//! Must not know how Sockeye's sockets are built, nor anything about time: a case neither measures it nor
+//! depends on which side is faster.
 
 // That a socket is `Send` is a longer proof with the feature `count`, whose types are wrapped once more.
 #![recursion_limit = "256"]

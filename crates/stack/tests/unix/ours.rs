@@ -1,10 +1,10 @@
 //! Sockeye's sockets, behind the same trait as the kernel's.
 //!
-//! Purpose: the library has a type for each kind of socket and for what it has become; here they are one
-//! handle again, as a descriptor is. What the types cannot say is answered with [`Refusal::Inexpressible`].
+//! Purpose: the library has a type for each kind and state of socket; here they are one handle again, as a
+//! descriptor is. Calls that the types cannot express are answered with [`Refusal::Inexpressible`].
 //!
-//! Must not know: the cases. Invariants: nothing is added to an answer or taken from it, but that credentials
-//! that nobody had room for are dropped (the library always has room for them).
+//! Must not know the cases. Invariants: answers are passed on unchanged, except that credentials for which the
+//! caller had no room are dropped (the library always has room for them).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;
@@ -28,10 +28,10 @@ use crate::provider::{
 /// A stack's sockets.
 pub struct Ours(Stack);
 
-/// A socket, whatever it has become.
+/// A socket in any state.
 pub struct Socket {
     kind: Kind,
-    /// As it was made; accepted sockets and pairs are born as what they are.
+    /// As it was created; accepted sockets and pairs have their final type from the beginning.
     raw: Option<UnixSocket>,
     form: RwLock<Option<Arc<Form>>>,
 }
@@ -323,7 +323,7 @@ fn name(address: &SocketAddr) -> Name {
     }
 }
 
-/// Another handle of what is to be passed, as passing a descriptor makes one.
+/// Another handle of the object to be passed, as passing a descriptor makes one.
 fn right(carried: &Carried<'_, Socket>) -> Answer<Right> {
     let socket = match carried {
         Carried::File(file) => return Ok(file.try_clone()?.into()),

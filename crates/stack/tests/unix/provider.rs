@@ -1,14 +1,14 @@
-//! What a case may ask of a UNIX-domain socket, as one trait over both implementations.
+//! The calls that a case may make on a UNIX-domain socket, as one trait over both implementations.
 //!
 //! Purpose: every case is written once, over [`Provider`], and run on the kernel and on Sockeye. The trait
 //! is as low as the system calls are: one kind of handle, flags, errno. A library with a type for each kind
 //! of socket cannot express every call (`accept` on a datagram socket); its provider then answers
 //! [`Refusal::Inexpressible`], which the comparison leaves out and counts.
 //!
-//! Must not know: which provider, which case.
+//! Must not know any provider or case.
 //!
-//! Invariants: names are logical; a provider puts them where nobody else's are (a folder or a prefix of its
-//! own) and takes that away again when it reports one. A provider belongs to one run of one case.
+//! Invariants: names are logical; a provider puts them into a folder or behind a prefix of its own, and removes
+//! that again when it reports one. A provider belongs to one run of one case.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub fn hidden(name: &str) -> Name {
     Name::Abstract(name.to_owned())
 }
 
-/// Why a call did not do what it was asked.
+/// Why a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Linux's number.
@@ -101,7 +101,7 @@ pub enum Handle<S> {
     File(OwnedFd),
 }
 
-/// What to send.
+/// A message to send.
 pub struct Outgoing<'a, S> {
     pub data: &'a [u8],
     pub to: Option<&'a Name>,
@@ -110,7 +110,7 @@ pub struct Outgoing<'a, S> {
     pub flags: Flags,
 }
 
-/// What to receive into.
+/// The buffers to receive into.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
     pub data: usize,
@@ -129,9 +129,9 @@ pub struct Credentials {
     pub gid: u32,
 }
 
-/// What was received.
+/// A received message.
 pub struct Incoming<S> {
-    /// What the call returned, which MSG_TRUNC can make more than there is data.
+    /// The value that the call returned, which may exceed the length of the data with MSG_TRUNC.
     pub len: usize,
     pub data: Vec<u8>,
     pub truncated: bool,
@@ -171,7 +171,7 @@ pub enum Direction {
 pub trait Provider: Sized + Send + Sync + 'static {
     type Socket: Send + Sync + 'static;
 
-    /// What a file that came out of a message is, of which the sender says that it is a socket or not.
+    /// A file that was received in a message; the sender declares whether it is a socket.
     fn adopt(file: OwnedFd, is_socket: bool) -> Handle<Self::Socket>;
 
     fn socket(&self, kind: Kind) -> Answer<Self::Socket>;

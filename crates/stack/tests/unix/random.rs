@@ -1,12 +1,12 @@
-//! Cases that nobody thought of: random sequences of calls, one by one on the kernel and on Sockeye.
+//! Generated cases: random sequences of calls, one by one on the kernel and on Sockeye.
 //!
-//! Purpose: proptest makes sequences of calls on a handful of sockets and names; each call is made on both
-//! sides and the answers compared at once. What the library's types cannot express is left out on
+//! Purpose: proptest generates sequences of calls on a few sockets and names; each call is made on both
+//! sides and the answers are compared at once. Calls that the library's types cannot express are left out on
 //! both sides, so that both stay in the same state. The sequences are the same in every run
-//! (`SOCKEYE_TEST_SCALE` says how many); a failure is shrunk by proptest and shown as a transcript.
+//! (`SOCKEYE_TEST_SCALE` scales their number); proptest shrinks a failure, which is shown as a transcript.
 //!
 //! Invariants: nothing blocks; so little is sent that no buffer's size matters; a socket that is passed
-//! along never carries one itself, so nothing waits for the kernel's collector, which runs when it likes.
+//! never carries one itself, so nothing waits for the kernel's collector, which runs at any time.
 
 use crate::common::settings::{Setting, UnixLocking};
 use proptest::prelude::*;
@@ -164,7 +164,7 @@ impl Call {
     }
 }
 
-/// Sockets that arrive are told from files by an upper-case letter, so all names have one.
+/// An upper-case letter distinguishes received sockets from files, so all names have one.
 fn carrier(slot: Slot) -> String {
     format!("S{slot}")
 }

@@ -46,12 +46,12 @@ impl<P: Provider> Run<P> {
         }
     }
 
-    /// What was noted; every socket and file is closed.
+    /// Returns the transcript; every socket and file is closed.
     pub fn finish(self) -> Vec<Line> {
         self.transcript
     }
 
-    /// What has been noted so far.
+    /// The transcript so far.
     pub fn lines(&self) -> &[Line] {
         &self.transcript
     }
@@ -61,7 +61,7 @@ impl<P: Provider> Run<P> {
         self.transcript.truncate(count);
     }
 
-    /// Notes something that is not a call's answer, such as what was found out from several.
+    /// Records a line that is not a call's answer, such as a conclusion from several answers.
     pub fn note(&mut self, what: &str, value: impl Debug) {
         self.transcript.push(Line { call: what.to_owned(), answer: Some(format!("{value:?}")) });
     }
@@ -246,7 +246,7 @@ impl<P: Provider> Run<P> {
         self.recv_with(name, Room { data: room, rights: names.len(), ..NOTHING_BUT_DATA }, names);
     }
 
-    /// What arrives is kept under `names`, in order; what has no name is closed.
+    /// Received files are kept under `names`, in order; those without a name are closed.
     pub fn recv_with(&mut self, name: &str, room: Room, names: &[&str]) {
         let call = format!("recv({name}, {}{})", room.data, wishes(room));
         let Some(socket) = self.sockets.get(name) else { return self.note(&call, "no such socket") };
@@ -264,8 +264,8 @@ impl<P: Provider> Run<P> {
         self.answered(call, answer.map(Verbatim));
     }
 
-    /// A file that arrived: the kernel does not say what it is, so a case that passes sockets says so by
-    /// giving it a name that begins with an upper-case letter.
+    /// A received file. The kernel does not report its kind, so a case that passes sockets gives them names that
+    /// begin with an upper-case letter.
     fn keep_file(&mut self, name: &str, file: OwnedFd) {
         match P::adopt(file, name.starts_with(|c: char| c.is_ascii_uppercase())) {
             Handle::Socket(socket) => self.put(name, socket),
@@ -391,7 +391,7 @@ impl<P: Provider> Run<P> {
         self.files.insert(writer.to_owned(), write.into());
     }
 
-    /// Writes to a file and says what that gave; for pipes.
+    /// Writes to a file and records the result; for pipes.
     pub fn file_write(&mut self, name: &str, data: &[u8]) {
         let answer = match self.files.get(name) {
             Some(file) => rustix::io::write(file, data).map_err(Refusal::from),
@@ -400,7 +400,7 @@ impl<P: Provider> Run<P> {
         self.answered(format!("write({name}, {})", shown(data)), answer);
     }
 
-    /// Reads from a file; blocks until there is something or nobody can write any more.
+    /// Reads from a file; blocks until there is data or no writer is left.
     pub fn file_read(&mut self, name: &str, room: usize) {
         let mut data = vec![0; room];
         let answer = match self.files.get(name) {
@@ -412,8 +412,7 @@ impl<P: Provider> Run<P> {
     }
 
     /// Runs `blocked`, which is expected to block on the socket `name`, in a thread, and `event` a moment
-    /// later in this one; the blocked call's answer is noted last. Which of them comes first must not change
-    /// the answers.
+    /// later in this one; the blocked call's answer is recorded last. Their order must not change the answers.
     pub fn meanwhile(
         &mut self,
         call: &str,

@@ -1,5 +1,5 @@
-//! SIOCOUTQ, without the kernel beside: there it counts its own bookkeeping too. What is documented is that
-//! it is what the peer has not received yet.
+//! SIOCOUTQ, without a comparison with the kernel, which also counts its own overhead. The documented meaning is
+//! the number of bytes that the peer has not received yet.
 
 use crate::common::settings::{Setting, UnixLocking};
 use sockeye::unix::{UnixDatagram, UnixSeqpacket, UnixStream};

@@ -1,4 +1,4 @@
-//! How a transcript spells what calls were given and what they answered.
+//! How a transcript spells the arguments and results of calls.
 //!
 //! Invariants: nothing in the text depends on the implementation, on the machine or on the run.
 

@@ -34,7 +34,7 @@ const CASES: [Case; 21] = [
     case("TCP write while connecting: user timeout", || {
         connecting(Way::Write, |peer, own| {
             own.set_user_timeout(Some(Duration::from_millis(100))).unwrap();
-            // Two retransmissions are to come then; the first finds that the time is over.
+            // Two retransmissions are due then; the first finds that the time is over.
             drop(peer.host().pass(Duration::from_millis(1100)));
         })
     }),
@@ -98,7 +98,7 @@ fn connecting(way: Way, end: fn(&Peer, &TcpStream)) -> Setting {
     setting(Both::new(stream, way), move || end(&peer, &own), kept)
 }
 
-/// Connects to a listener. Nothing runs timers, so a task that only tried again would wait for ever.
+/// Connects to a listener. No timers run, so a task that only retried by timer would wait for ever.
 struct Backlog {
     stack: Stack,
     to: SocketAddr,
@@ -145,7 +145,7 @@ fn accept(listener: &UnixListener) {
     (0..MANY).for_each(|_| drop(listener.accept().unwrap()));
 }
 
-/// A future that is dropped while it waits leaves the listener's list, and another one is told all the same.
+/// A future that is dropped while it waits is removed from the listener's list, and another one is still notified.
 #[test]
 fn a_cancelled_connect_leaves_the_room_to_the_others() {
     let stack = stack_with(|config| config.workers = 0);

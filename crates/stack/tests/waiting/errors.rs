@@ -1,6 +1,6 @@
-//! Errors that come back from outside to sockets of UDP and ICMP: a waiter that waits to receive is told.
+//! Network errors for sockets of UDP and ICMP: a waiting receiver is notified.
 //!
-//! One receiver takes an error, so not several threads wait.
+//! Each error is reported to one receiver, so the tests do not let several threads wait.
 
 use std::sync::Arc;
 

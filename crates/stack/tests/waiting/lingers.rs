@@ -1,4 +1,4 @@
-//! A thread that closes with SO_LINGER waits until what it has sent is acknowledged, or never will be.
+//! A thread that closes with SO_LINGER waits until its sent data is acknowledged, or never can be.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ fn lingering_ends_with_its_time() {
         let stream = established(&peer);
         stream.set_linger(Some(Duration::from_millis(1))).unwrap();
         drop(stream);
-        assert_eq!(peer.host().stack.connection_count(), 1, "what was written is still on its way");
+        assert_eq!(peer.host().stack.connection_count(), 1, "the written bytes are still in flight");
     });
 }
 

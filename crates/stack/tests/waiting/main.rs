@@ -1,5 +1,5 @@
-//! A waiter at a socket is told of everything that ends its wait, whatever kind of waiter it is, and whatever the others do:
-//! tasks that give up, wakers that panic or that use the socket when they are dropped, pollers that are dropped.
+//! A waiter at a socket is notified of every event that ends its wait, for every kind of waiter, and whatever the others do:
+//! tasks that are cancelled, wakers that panic or use the socket when they are dropped, pollers that are dropped.
 #![forbid(unsafe_code)]
 
 #[path = "../common/mod.rs"]
@@ -27,7 +27,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// Within this whatever must happen has happened. Only a failing test waits so long.
+/// The time within which an expected event must have happened. Only a failing test waits so long.
 const LONG: Duration = Duration::from_secs(5);
 
 /// A waker that counts how often it was woken.

@@ -1,13 +1,13 @@
-//! Each kind of waiter, each reason to wake, each kind of socket: the waiter is told. Connects are in `connects.rs`, closes that
-//! linger in `lingers.rs`, errors from outside in `errors.rs`; room that a writer had reserved is in `conn/reserved.rs`.
+//! Each kind of waiter, each reason to wake, each kind of socket: the waiter is notified. Connects are in `connects.rs`,
+//! closes that linger in `lingers.rs`, network errors in `errors.rs`; room that a writer had reserved is in `conn/reserved.rs`.
 //!
-//! Where the answer is that a wait is *not* ended, the case has what ends it instead:
+//! If an event does *not* end a wait, the case has the event that does:
 //!
 //! * A socket closes with its last handle, and every waiter holds one. So no wait can be ended by a close of the same socket:
-//!   dropping another handle ends nothing, and what comes afterwards is still told. The same holds for a stack: its sockets keep it,
-//!   so dropping the application's last handle of it ends no wait.
-//! * A device that is gone ends connections, and no wait for datagrams: others may come by another way.
-//! * Pollers are not told of packet memory: a socket without any counts as writable, and the write says that there is none.
+//!   dropping another handle ends nothing, and later events are still reported. The same holds for a stack: its sockets keep it
+//!   alive, so dropping the application's last handle of it ends no wait.
+//! * A removed device ends connections, and no wait for datagrams: others may arrive by another route.
+//! * Pollers are not notified of packet memory: a socket without any counts as writable, and the write fails for lack of it.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -26,7 +26,7 @@ use crate::lab::{Lab, as_its_end};
 use crate::subjects::{Both, Connect, Hungry, Subject, Way};
 use crate::{Count, LONG, in_time, poll};
 
-/// How many wait at once where several do. What ends their wait is enough for as many.
+/// The number of waiters in cases with several. The event that ends their wait is enough for all.
 pub const MANY: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ impl Kind {
         [Self::Thread, Self::Threads, Self::PollFunction, Self::Tasks, Self::Level, Self::Edge];
 }
 
-/// A socket that is about to be waited for, what ends the wait, and what has to live until then.
+/// A socket to wait for, the event that ends the wait, and the values that have to live until then.
 pub struct Setting {
     subject: Box<dyn Subject>,
     end: Box<dyn FnOnce()>,
@@ -194,7 +194,7 @@ pub fn check(cases: &[Case]) {
     }
 }
 
-/// Says which part of the matrix has failed.
+/// Names the part of the matrix that has failed.
 struct Named(&'static str, Kind);
 
 impl Drop for Named {
@@ -295,8 +295,8 @@ fn fill(mut stream: impl Write) {
     while stream.write(&[0; 4096]).is_ok() {}
 }
 
-/// Fills the buffers of both ends of a TCP connection, of which the own one takes `own` bytes. Less is not enough: an
-/// acknowledgment that is still to come would make room later.
+/// Fills the buffers of both ends of a TCP connection, of which the own one takes `own` bytes. Less is not enough: a
+/// later acknowledgment would free room.
 fn fill_both(client: &TcpStream, own: usize) {
     client.set_nonblocking(true).unwrap();
     let mut filled = 0;
@@ -313,7 +313,7 @@ fn fill_both(client: &TcpStream, own: usize) {
 /// Bytes in the peer's buffer of 65,536 that leave less than a segment's room.
 const OTHER_END: usize = 64_000;
 
-/// Reads what there is.
+/// Reads all available bytes.
 fn drain(stream: &(impl Bytes + ?Sized)) {
     stream.drain();
 }
@@ -327,7 +327,7 @@ macro_rules! bytes {
         $(impl Bytes for $stream {
             fn drain(&self) {
                 self.set_nonblocking(true).unwrap();
-                // What is on its way from the other end comes within the time.
+                // Bytes in flight from the other end arrive within the time.
                 let mut idle = 0;
                 while idle < 20 {
                     match (&*self).read(&mut [0; 65536]) {
@@ -459,7 +459,7 @@ fn memory() -> Setting {
     let (hog, reader) = pair(&stack);
     hog.set_nonblocking(true).unwrap();
     while (&hog).write(&[0; 2048]).is_ok() {}
-    // What threads have laid by is used up too.
+    // Memory in per-thread caches is used up too.
     client.set_nonblocking(true).unwrap();
     while (&client).write(&[0; 2048]).is_ok() || (&client).write(&[0; 1]).is_ok() {}
     client.set_nonblocking(false).unwrap();

@@ -53,7 +53,7 @@ fn a_dropped_poll_keeps_no_socket_and_a_kept_one_goes_on() {
     assert_empty(&stack);
 }
 
-/// Polls come and go while their socket is told of bytes, and while it closes.
+/// Polls are created and dropped while their socket receives bytes, and while it closes.
 #[test]
 fn a_poll_may_be_dropped_during_deliveries_and_closes() {
     in_time(|| {

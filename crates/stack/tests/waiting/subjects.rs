@@ -56,7 +56,7 @@ fn poll_read(stream: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Pol
     Pin::new(stream).poll_read(cx, &mut ReadBuf::new(&mut [0; 1])).map(|_| ())
 }
 
-/// What the two faces of a socket have in common.
+/// The common interface of blocking and asynchronous sockets.
 macro_rules! subject {
     ($socket:ty, $face:ty, $block:expr, $poll:expr, $wait:expr) => {
         impl Subject for Both<$socket, $face> {

@@ -28,7 +28,7 @@ fn all_are_woken<'a>(name: &str, wait: impl Fn() -> Wait<'a>, end: impl FnOnce()
         assert!(tasks[at].1.0.is_woken(), "{name}: task {at}");
         assert_eq!(tasks[at].1.0.get(), 1, "{name}: task {at}");
     }
-    assert_eq!(tasks[0].1.0.get() + tasks[2].1.0.get(), 0, "{name}: those who gave up");
+    assert_eq!(tasks[0].1.0.get() + tasks[2].1.0.get(), 0, "{name}: the cancelled tasks");
     let mut done =
         tasks.iter_mut().filter_map(|(future, (_, waker))| Some(poll(future.as_mut()?.as_mut(), waker)));
     assert!(done.any(|polled| polled.is_ready()), "{name}");

@@ -49,7 +49,7 @@ impl Drop for PanicsInDrop {
 /// A socket, and how a task waits for it by a poll function.
 type Waits = Box<dyn FnMut(&mut Context<'_>) -> Poll<()> + Send>;
 
-/// Its name, its wait, its other end, and what ends the wait.
+/// Its name, its wait, its other end, and the event that ends the wait.
 type Socket = (&'static str, Waits, Box<dyn Send>, Box<dyn FnOnce() + Send>);
 
 /// A stream that is written until it takes no more.

@@ -1,5 +1,5 @@
-//! Calls that wait, and what ends the wait. Whether the event comes before or after the call has begun to
-//! wait must not change what both answer.
+//! Calls that wait, and the events that end the wait. Whether the event happens before or after the call has begun
+//! to wait must not change the answers.
 
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ fn a_writer_is_woken_by_the_end<P: Provider>(r: &mut Run<P>) {
         }
         r.pair(kind, "a", "b");
         r.fill("a", CHUNK);
-        // A writer that waits is told ECONNRESET there, and one that comes later EPIPE: that is either.
+        // A waiting writer gets ECONNRESET there, and a later one EPIPE: either is accepted.
         r.meanwhile("send", "a", |p, s| Ok(format!("refused: {}", writes(p, s).is_err())), |r| r.close("b"));
     }
 }

@@ -1,4 +1,4 @@
-//! Buffer sizes and queue queries: what is documented of them, not how many bytes fit.
+//! Buffer sizes and queue queries: their documented behaviour, not how many bytes fit.
 
 use crate::compare::cases;
 use crate::provider::{Direction, KINDS, Kind, Provider};

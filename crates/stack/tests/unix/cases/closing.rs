@@ -1,10 +1,10 @@
-//! Every way in which two ends can come apart, and everything that can then be asked of them.
+//! Every way in which a connection can end, and every call that can then be made on both ends.
 
 use crate::compare::cases;
 use crate::provider::{CONNECTED, Kind, Provider, Side, path};
 use crate::script::Run;
 
-/// What an end does before the other leaves, and how an end leaves.
+/// What an end does before the other closes, and how an end closes.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Nothing,

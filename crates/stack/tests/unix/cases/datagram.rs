@@ -1,4 +1,4 @@
-//! SOCK_DGRAM alone: addresses, connecting and disconnecting, whose datagrams are taken.
+//! SOCK_DGRAM alone: addresses, connecting and disconnecting, which senders' datagrams are accepted.
 
 use crate::compare::cases;
 use crate::provider::{Kind, Name, Provider, Side, hidden, path};

@@ -1,6 +1,6 @@
-//! The cases, by what they are about.
+//! The cases, by subject.
 //!
-//! Must not know: which provider runs them. A case leaves nothing behind that blocks.
+//! Must not know which provider runs them. A case leaves no blocked call behind.
 
 mod blocking;
 mod buffers;

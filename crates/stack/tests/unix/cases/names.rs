@@ -1,4 +1,4 @@
-//! Names: pathnames, abstract names, autobind, and what bind, listen and connect answer about them.
+//! Names: pathnames, abstract names, autobind, and the results of bind, listen and connect with them.
 
 use crate::compare::cases;
 use crate::provider::{CONNECTED, KINDS, Kind, Name, Provider, hidden, path};

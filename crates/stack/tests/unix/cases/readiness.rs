@@ -1,4 +1,4 @@
-//! What poll answers at each step: filling, draining, closing, listening.
+//! The result of poll at each step: filling, draining, closing, listening.
 
 use crate::compare::cases;
 use crate::provider::{CONNECTED, KINDS, Kind, Provider, Side, hidden, path};

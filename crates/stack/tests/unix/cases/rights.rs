@@ -1,4 +1,4 @@
-//! SCM_RIGHTS: what arrives, what is cut off, what is refused, and where a read ends because of it.
+//! SCM_RIGHTS: which rights arrive, which are truncated or refused, and where a read ends because of them.
 
 use std::time::Duration;
 

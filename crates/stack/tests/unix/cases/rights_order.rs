@@ -1,8 +1,8 @@
 //! Sockets in flight: closing in every order, sockets that carry themselves or each other, deep chains.
 //!
-//! What is in flight and cannot be reached any more must go by itself, and a witness outside sees that: the
-//! other end of a pair whose one end was in flight hangs up. The kernel's collector runs in the background,
-//! so a case waits until the witness sees something, and notes that it did.
+//! Sockets that are in flight and unreachable must be collected, which an outside witness shows: the other end of
+//! a pair whose one end was in flight hangs up. The kernel's collector runs in the background, so a case waits
+//! until the witness sees the hang-up, and records that it did.
 
 use std::time::{Duration, Instant};
 
@@ -129,7 +129,7 @@ fn a_ring_that_is_held_from_outside_lives<P: Provider>(r: &mut Run<P>) {
     for name in ["Left", "A", "C", "D"] {
         r.close(name);
     }
-    // B is the way in: through it D comes out, and through D another B.
+    // B is the entry: a receive from it returns D, and a receive from D another B.
     r.quiet_pair(Kind::Stream, "churn", "churned");
     r.close("churn");
     r.close("churned");
@@ -163,11 +163,11 @@ fn a_listener_in_flight_in_its_own_clients_queue<P: Provider>(r: &mut Run<P>) {
     r.quiet_pair(Kind::Stream, "Left", "witness");
     r.socket(Kind::Stream, "client");
     r.connect("client", &hidden("server"));
-    // What is sent to a socket that nobody accepted waits in the listener's backlog.
+    // Messages to a socket that was not accepted wait in the listener's backlog.
     r.send_rights("client", b"x", &["Listener", "Left"]);
     r.close("Left");
     r.close("Listener");
-    // Nobody can accept it any more: the listener is only in the queue of one that waits to be accepted.
+    // It cannot be accepted any more: the listener is only in the queue of a socket that waits to be accepted.
     hangs_up(r, "witness");
 }
 
