@@ -56,8 +56,14 @@ fn shares_its_thread(what: &str, mut operation: impl AsyncFnMut()) {
             operation().await;
             operations += 1;
         }
-        assert!(other.is_finished(), "{what}: {operations} times, and the other task was not polled {TURNS} times");
-        assert!(operations >= OPERATIONS_MIN, "{what}: only {operations} times in {TURNS} polls of the other task");
+        assert!(
+            other.is_finished(),
+            "{what}: {operations} times, and the other task was not polled {TURNS} times"
+        );
+        assert!(
+            operations >= OPERATIONS_MIN,
+            "{what}: only {operations} times in {TURNS} polls of the other task"
+        );
     });
 }
 

@@ -114,7 +114,10 @@ fn a_buffer_of_datagrams_crosses_a_channel_that_allows_it_in_one_frame_unchanged
                 assert!(right.received() == expected, "one by one, for a socket that does not ask");
                 right.socket.set_gro(true).unwrap();
                 assert_eq!(transfer(&left, &right, &data[..49_500], 1000), frames);
-                assert!(right.received() == [(data[..49_500].to_vec(), 1000)], "joined, for a socket that asks");
+                assert!(
+                    right.received() == [(data[..49_500].to_vec(), 1000)],
+                    "joined, for a socket that asks"
+                );
                 let joined = if frames == 1 { 100 } else { 0 };
                 assert_eq!(counter(&left.stack, "udp_out_joined"), joined);
                 for name in ["udp_in_errors", "frames_malformed", "frames_bad_checksum", "udp_rcvbuf_errors"]

@@ -219,7 +219,10 @@ fn an_undecided_source_leaves_room_at_a_listener_with_a_hook() {
     let mut socket = TcpSocket::new_v4(&beside.client);
     socket.set_nonblocking(true);
     let _far = socket.connect(format!("{SERVER}:90").parse().unwrap()).unwrap();
-    assert!(beside.until(|_| asking.accept().is_ok()), "the hook is asked about the honest host, and admits it");
+    assert!(
+        beside.until(|_| asking.accept().is_ok()),
+        "the hook is asked about the honest host, and admits it"
+    );
     kept.lock().unwrap().clear();
     beside.is_served();
 }

@@ -175,10 +175,7 @@ fn half_open_connections_are_bounded_and_the_stack_goes_on() {
         stack.poll(now);
     }
     let failed = clients.iter().filter(|c| c.take_error().unwrap().is_some()).count();
-    assert!(
-        served > 0 && served + failed >= clients.len(),
-        "{served} served, {failed} failed with an error"
-    );
+    assert!(served > 0 && served + failed >= clients.len(), "{served} served, {failed} failed with an error");
 }
 
 /// One writer's share of a stack whose memory does not suffice for all.
