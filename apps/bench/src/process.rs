@@ -101,7 +101,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn both_outputs_and_the_status_come_back() {
+    fn both_outputs_and_the_status_are_returned() {
         let ended = run(&mut sh("echo out; echo err >&2; exit 3"), LONG).unwrap();
         assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("out\n", "err\n"));
         assert_eq!(ended.status.code(), Some(3));

@@ -130,7 +130,7 @@ fn reordering_alone_causes_almost_no_retransmissions() {
 }
 
 #[test]
-fn goodput_under_loss_is_what_the_response_function_expects() {
+fn goodput_under_loss_follows_the_response_function() {
     // The average window of RFC 9438 section 5.2, in segments, for 1 % and 0.1 % of loss at 50 ms and 100 ms: there
     // Reno's `sqrt(3 / 2p)` is the larger one. A long run comes near it; a sender that repaired badly would be far below,
     // and one that did not slow down far above.

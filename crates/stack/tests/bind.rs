@@ -295,14 +295,14 @@ fn unused_kernel_port() -> u16 {
 }
 
 #[test]
-fn sockeye_answers_as_the_document_says() {
+fn sockeye_binds_as_documented() {
     let stack = Stack::new(Config { workers: 1, ..Config::default() }).expect("a stack starts");
     let next = AtomicU16::new(10_000);
     compare(&Sockeye(stack), Case::all(), || next.fetch_add(1, Ordering::Relaxed));
 }
 
 #[test]
-fn the_kernel_answers_as_the_document_says() {
+fn the_kernel_binds_as_documented() {
     let has_v6 = Kernel.bind(3, 0, 0).is_ok();
     if !has_v6 {
         println!("this host has no IPv6: the kernel's cases with it are left out");

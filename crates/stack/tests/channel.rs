@@ -182,7 +182,7 @@ fn frames_without_a_stack_or_of_a_wrong_length_are_refused() {
 }
 
 #[test]
-fn a_program_that_goes_away_takes_the_interface_down() {
+fn a_program_that_drops_its_port_takes_the_interface_down() {
     let _guard = common::watchdog("a port that goes");
     let (netif, ports) = channel(&ChannelConfig { queues: 2, ..ChannelConfig::default() }).unwrap();
     let [first, second] = <[ChannelPort; 2]>::try_from(ports).ok().unwrap();

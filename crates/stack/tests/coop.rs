@@ -133,7 +133,7 @@ fn a_pair_of_tcp_streams_in_one_task() {
 }
 
 #[test]
-fn tcp_connections_that_come_without_end() {
+fn an_endless_sequence_of_tcp_connections() {
     let stack = stack();
     let listener = common::listener(&stack);
     let addr = listener.local_addr().unwrap();
@@ -324,7 +324,7 @@ fn a_unix_stream_that_always_has_data_or_room() {
 }
 
 #[test]
-fn unix_connections_that_come_without_end() {
+fn an_endless_sequence_of_unix_connections() {
     let stack = stack();
     let name = UnixAddr::from_abstract_name("hog").unwrap();
     let listener = UnixListener::bind_addr_on(&stack, &name).unwrap();

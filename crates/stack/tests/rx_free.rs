@@ -203,8 +203,8 @@ fn without_threads_the_driver_returns_unclaimed_buffers() {
 }
 
 #[test]
-fn memory_on_lists_goes_back_before_a_caller_is_refused() {
-    let _guard = watchdog("memory_on_lists_goes_back_before_a_caller_is_refused");
+fn memory_on_lists_is_returned_before_a_caller_is_refused() {
+    let _guard = watchdog("memory_on_lists_is_returned_before_a_caller_is_refused");
     let (first, second) = cores();
     for setting in RxFree::ALL {
         let stack = stack_with(|c| {

@@ -154,7 +154,7 @@ fn joined_frame() -> Frame {
 const UDP_LEN_AT: usize = 24;
 
 #[test]
-fn a_frame_that_lies_about_its_datagrams_is_refused_or_dropped_and_counted() {
+fn a_frame_with_wrong_metadata_about_its_datagrams_is_refused_or_dropped_and_counted() {
     let _guard = watchdog("joined datagrams that lie");
     let right = Side::new(&config(Medium::Ip, 30_000), 2, false);
     let mut frame = joined_frame();

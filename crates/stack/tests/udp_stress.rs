@@ -110,8 +110,8 @@ fn datagrams_of_many_senders_are_received_in_order_or_counted() {
 }
 
 #[test]
-fn sockets_come_and_go_under_traffic() {
-    let _guard = watchdog("sockets_come_and_go_under_traffic");
+fn sockets_are_created_and_dropped_during_traffic() {
+    let _guard = watchdog("sockets_are_created_and_dropped_during_traffic");
     let stack = common::stack();
     let stop = Arc::new(AtomicBool::new(false));
     let anchor = UdpBuilder::new_v4(&stack).reuse_port(true).bind("127.0.0.1:0".parse().unwrap()).unwrap();

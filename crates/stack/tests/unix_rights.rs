@@ -144,7 +144,7 @@ fn unread_rights_are_closed_with_the_socket_and_those_without_room_are_reported(
 }
 
 #[test]
-fn too_many_rights_come_back_to_the_sender() {
+fn too_many_rights_are_returned_to_the_sender() {
     let stack = common::stack();
     let (a, b) = pair(&stack);
     let mut many = SendAncillary::new();
@@ -185,7 +185,7 @@ fn a_socket_sent_through_itself_is_collected() {
 }
 
 #[test]
-fn two_sockets_sent_through_each_other_are_collected_when_the_last_handle_goes() {
+fn two_sockets_sent_through_each_other_are_collected_with_the_last_handle() {
     on_each(|stack| {
         let ((a, b), (c, d)) = (pair(stack), pair(stack));
         // b in d's buffer and d in b's: both still have a handle outside.
@@ -202,7 +202,7 @@ fn two_sockets_sent_through_each_other_are_collected_when_the_last_handle_goes()
 }
 
 #[test]
-fn what_a_living_socket_holds_is_not_collected() {
+fn sockets_held_by_a_live_socket_are_not_collected() {
     on_each(|stack| {
         let ((a, b), (c, d), (e, f)) = (pair(stack), pair(stack), pair(stack));
         // f holds d, d holds b, b holds d: f lives, so all do.

@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "one thread sleeps")]
-    fn two_threads_cannot_share_a_parker() {
+    fn two_threads_cannot_share_a_sleeper() {
         let sleeper = Sleeper::new();
         let _first = sleeper.prepare_sleep();
         let _second = sleeper.prepare_sleep();

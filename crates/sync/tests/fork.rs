@@ -1,11 +1,11 @@
-//! What a child of fork(2) sees of its parent's origins. Each child ends without returning to the test.
+//! How a child of fork(2) sees its parent's per-process values. Each child ends without returning to the test.
 #![cfg(all(not(loom), not(miri)))]
 
 use sockeye_sync::fork::{Origin, PerProcess, generation, nonce};
 
 /// Runs `child` in a child of this process; true if it returned true in time.
 fn in_child(child: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child touches nothing that another thread may hold but what is tested, and ends by `_exit`.
+    // SAFETY: apart from the tested code, the child touches nothing that another thread may hold, and it ends with `_exit`.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: no precondition.

@@ -1,7 +1,7 @@
-//! The protocols with real threads, on real memory, for a moment each: what the models cannot show
-//! is the recycling of nodes, the kernel's futex, and counts beyond two.
+//! The protocols with real threads, on real memory, for a moment each: they cover the recycling of nodes,
+//! the kernel's futex, and counts beyond two, which the models cannot show.
 //!
-//! The schedule is the machine's, so a failure here does not replay; the counts below are chosen
+//! The machine decides the schedule, so a failure here does not replay; the counts below are chosen
 //! so that a broken protocol fails nearly every time within a second.
 #![cfg(not(loom))]
 
@@ -26,7 +26,7 @@ const LOST: Duration = Duration::from_secs(30);
 /// An item: its maker and its number.
 type Item = (usize, usize);
 
-/// The next number expected of each producer: checks order, and that no item comes twice.
+/// The next number expected of each producer: checks order, and that no item is run twice.
 struct Ran {
     next: [usize; THREADS_COUNT],
 }
@@ -153,7 +153,7 @@ fn threads_that_wait_to_enter_are_alone_inside_and_all_enter() {
                     let item = (producer, number);
                     let inside = if number % 2 == 0 {
                         let mut inside = connection.squeue.enter_blocking().expect("no panic");
-                        // Order: what this thread queued before has to run first.
+                        // Order: items that this thread queued before have to run first.
                         while let Some(item) = inside.pop() {
                             connection.record(&mut inside, item);
                         }
@@ -185,7 +185,7 @@ fn the_last_change_before_a_post_is_always_seen() {
     let notify = Notify::new();
     let queue = RunQueue::new();
     let sleeper = Sleeper::new();
-    // Without a lock, so the order comes from the post and the take alone.
+    // Without a lock, so only the post and the take provide the order.
     let freed: [AtomicUsize; THREADS_COUNT] = std::array::from_fn(|_| AtomicUsize::new(0));
     thread::scope(|scope| {
         for own in &freed {

@@ -1,7 +1,7 @@
 //! The house rules, on this repository.
 //!
-//! Each test is one rule; what a rule says and that it can fail is tested in the crate itself. Reads
-//! files and asks cargo for its metadata; builds nothing, so it takes a second or two.
+//! Each test is one rule; the crate itself tests the content of a rule and that it can fail. Reads
+//! files and cargo's metadata; builds nothing, so it takes a second or two.
 
 use std::sync::LazyLock;
 

@@ -45,7 +45,7 @@ fn a_workload_alone_is_its_rows_of_the_default_set() {
 }
 
 #[test]
-fn one_way_has_64_bytes_and_nagles_algorithm_unless_told_otherwise() {
+fn one_way_has_64_bytes_and_nagles_algorithm_by_default() {
     let plan = plan("one-way");
     assert_eq!(plan.cases.iter().map(Case::label).collect::<Vec<_>>(), ["64 B, two cores"]);
     assert_eq!(

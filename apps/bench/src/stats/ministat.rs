@@ -219,7 +219,7 @@ mod tests {
 
     /// The four comparisons that came with the change that gave unix sockets locks of their own.
     #[test]
-    fn published_differences_come_out_to_the_last_digit() {
+    fn published_differences_are_reproduced_to_the_last_digit() {
         for (base, other, lines) in [
             (
                 moments(11, 1_692_766.3, 2971.1702),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_wrong_command_line_says_why_on_stderr_and_exits_with_2() {
+fn a_wrong_command_line_is_explained_on_stderr_and_exits_with_2() {
     for (line, parts) in [
         ("stream --size 12X", &["--size", "12X", "64K"][..]),
         ("rr --samples 0", &["--samples", "0", "such as 10"]),

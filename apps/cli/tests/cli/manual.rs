@@ -129,7 +129,7 @@ fn the_measuring_program_writes_its_own_page() {
 }
 
 #[test]
-fn the_main_page_goes_to_standard_output() {
+fn the_main_page_is_written_to_standard_output() {
     let text = stdout(&run(sockeye("man")));
     for part in [".TH sockeye 1", "sockeye\\-tun(1)", ".SH EXAMPLES\n"] {
         assert!(text.contains(part), "{part} is not in {text}");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_wrong_command_line_says_why_on_stderr_and_exits_with_2() {
+fn a_wrong_command_line_is_explained_on_stderr_and_exits_with_2() {
     let output = run(sockeye("bnch"));
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());

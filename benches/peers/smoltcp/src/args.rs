@@ -1,6 +1,6 @@
 //! The command line: flags with values, each of which has a default.
 //!
-//! Must not know: what they are good for.
+//! Must not know what the flags are used for.
 //!
 //! Tests: below.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use smoltcp::wire::Ipv4Cidr;
 
-/// What the bench asks for.
+/// The bench's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Args {
     /// This end's address and network.

@@ -13,7 +13,7 @@ use std::thread;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Says that all is ready, and answers from now on, on a thread of its own.
+/// Reports that everything is ready, and answers requests from now on, on a thread of its own.
 ///
 /// # Errors
 /// The system's.
@@ -38,7 +38,7 @@ fn answer(mut socket: UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What this was built with.
+/// The versions that this program was built with.
 pub fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let found = lock.split_once("name = \"smoltcp\"\nversion = \"").map(|(_, rest)| rest);

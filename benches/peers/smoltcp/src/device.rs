@@ -1,9 +1,9 @@
-//! The TUN device with virtio headers, as smoltcp wants a device.
+//! The TUN device with virtio headers, as a device of smoltcp.
 //!
-//! Purpose: what smoltcp's own device for TUN does, without an allocation for each packet, and with checksums and segmentation
-//! left to the kernel, which smoltcp can since 0.14: so that it is measured at its best.
+//! Purpose: the same as smoltcp's own device for TUN, without an allocation for each packet, and with checksums and
+//! segmentation left to the kernel, which smoltcp supports since 0.14, so that smoltcp is measured at its best.
 //!
-//! Must not know: what the packets carry, but for where a TCP header is in those that smoltcp writes.
+//! Must not know what the packets carry, except where the TCP header is in those that smoltcp writes.
 //!
 //! Invariant: there is room for any frame that the kernel may give.
 //!
@@ -111,7 +111,7 @@ impl phy::TxToken for TxToken<'_> {
         let result = f(packet);
         vnet.fill(0);
         if packet.get(PROTOCOL_AT) == Some(&TCP) {
-            // The checksum's place holds zero and not the sum of the pseudo header: nobody completes it, since the other
+            // The checksum field holds zero and not the sum of the pseudo header: no device completes it, since the other
             // side is the kernel itself.
             vnet[0] = NEEDS_CHECKSUM;
             vnet[6..8].copy_from_slice(&IP_LEN.to_ne_bytes());
@@ -123,7 +123,7 @@ impl phy::TxToken for TxToken<'_> {
             vnet[2..4].copy_from_slice(&(IP_LEN + tcp_len).to_ne_bytes());
             vnet[4..6].copy_from_slice(&size.get().to_ne_bytes());
         }
-        // What the kernel does not take is lost, as on a wire.
+        // A frame that the kernel does not take is lost, as on a wire.
         let _ = rustix::io::write(rustix::stdio::stdin(), &self.room[..end]);
         result
     }

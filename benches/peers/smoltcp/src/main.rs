@@ -1,11 +1,11 @@
 //! smoltcp at the far end of a TUN device, for `sockeye bench tun --peers`.
 //!
-//! Purpose: smoltcp with the settings under which it is fastest on such a device, and the three services that the bench asks
-//! of every far end: receive, send, answer byte by byte. One thread does everything, which is how smoltcp is made.
+//! Purpose: smoltcp with the settings with which it is fastest on such a device, and the three services that the bench
+//! requires of every far end: receive, send, answer byte by byte. One thread does everything, as smoltcp is designed.
 //!
 //! Its standard input is the device, opened by the bench. Its standard output is a socket to the bench (`control.rs`).
 //!
-//! Must not know: what is measured.
+//! Must not know what is measured.
 //!
 //! Tests: the bench's own, when the peers are built.
 #![forbid(unsafe_code)]
@@ -83,7 +83,7 @@ fn run(args: &Args) -> Result<(), String> {
     }
 }
 
-/// Until a packet comes, or for so long.
+/// Waits until a packet arrives, or for so long.
 fn sleep(most: Option<Duration>) -> Result<(), String> {
     let timeout = most.and_then(|most| Timespec::try_from(most).ok());
     let stdin = rustix::stdio::stdin();

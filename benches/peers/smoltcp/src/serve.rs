@@ -1,8 +1,8 @@
-//! The services: what connections to each port get.
+//! The services of each port.
 //!
-//! Purpose: two sockets for each port, so that a connection may come while the one before is being ended.
+//! Purpose: two sockets for each port, so that a connection may arrive while the one before it closes.
 //!
-//! Must not know: the device.
+//! Must not know the device.
 //!
 //! Invariant: bytes are copied out of and into a buffer of the service's own, as an application has it.
 //!
@@ -13,12 +13,12 @@ use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 
 use crate::args::Args;
 
-/// What is done with a connection.
+/// The work on a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Work {
     /// Read and forget.
     Receive,
-    /// Write, as much as goes.
+    /// Write as much as possible.
     Send,
     /// Write back each byte.
     Rr,
@@ -30,7 +30,7 @@ const SOCKETS: usize = 2;
 /// Bytes of a read or write, as the bench's other far ends have it.
 const CHUNK: usize = 256 << 10;
 
-/// All sockets and what they do.
+/// All sockets and their work.
 pub struct Services {
     sockets: Vec<(SocketHandle, Work, u16)>,
     buffer: Vec<u8>,

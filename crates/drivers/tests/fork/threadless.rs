@@ -40,8 +40,8 @@ fn everything(stack: &Stack, listener: &TcpListener, (client, server): &(TcpStre
 }
 
 #[test]
-fn a_child_goes_on_with_a_stack_without_threads_and_so_does_its_parent() {
-    alone("threadless::a_child_goes_on_with_a_stack_without_threads_and_so_does_its_parent", || {
+fn a_stack_without_threads_works_in_a_child_and_in_its_parent() {
+    alone("threadless::a_stack_without_threads_works_in_a_child_and_in_its_parent", || {
         let stack = Stack::new(threadless()).unwrap();
         let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
         let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();

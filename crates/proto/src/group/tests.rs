@@ -158,7 +158,7 @@ fn v4_body(mut body: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn igmp_queries_are_told_apart_by_length_and_code() {
+fn igmp_queries_are_distinguished_by_length_and_code() {
     let level = |body| match igmp::parse(&v4_body(body)) {
         Ok(Message::Query(query)) => Some((query.level, query.max_response.as_millis())),
         _ => None,

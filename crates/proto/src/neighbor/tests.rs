@@ -211,7 +211,7 @@ fn a_neighbor_that_a_higher_layer_reaches_is_never_probed() {
 }
 
 #[test]
-fn a_flood_of_packets_to_absent_hosts_leaves_neighbors_in_use_alone() {
+fn a_flood_of_packets_to_absent_hosts_evicts_no_neighbor_in_use() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     for number in 0..100 {
         cache.resolve(ip(number), at(0), no_hint);
@@ -226,7 +226,7 @@ fn a_flood_of_packets_to_absent_hosts_leaves_neighbors_in_use_alone() {
 }
 
 #[test]
-fn a_flood_of_strangers_requests_leaves_neighbors_in_use_alone() {
+fn a_flood_of_requests_from_unknown_hosts_evicts_no_neighbor_in_use() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     for number in 0..100 {
         cache.resolve(ip(number), at(0), no_hint);

@@ -61,7 +61,7 @@ fn are_told(world: &World) {
 }
 
 #[test]
-fn a_thread_in_accept_goes_on_waiting_after_a_handshake_that_panics() {
+fn a_thread_in_accept_keeps_waiting_after_a_handshake_that_panics() {
     let _turn = crate::turn();
     let _guard = common::watchdog("accept beside handshakes that panic");
     for medium in [Medium::Loopback, Medium::Wire] {

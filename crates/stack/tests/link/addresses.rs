@@ -125,7 +125,7 @@ fn a_link_local_address_that_is_in_use_is_replaced() {
 }
 
 #[test]
-fn another_hosts_probe_for_the_same_address_is_a_conflict_and_our_own_that_comes_back_is_not() {
+fn another_hosts_probe_for_the_same_address_is_a_conflict_and_our_own_looped_back_is_not() {
     let options = LinkOptions { addressing: Addressing::Eui64, ..LinkOptions::default() };
     let mut lab = Lab::with(&[&[]], &options);
     let target: Ipv6Addr = "fe80::ff:fe00:1".parse().unwrap();

@@ -420,7 +420,7 @@ fn an_interface_that_panics_in_its_last_methods_neither_keeps_its_stack_nor_take
 }
 
 #[test]
-fn an_interface_whose_wait_always_panics_counts_as_gone_before_long() {
+fn an_interface_whose_wait_always_panics_is_soon_removed() {
     let stack = common::stack();
     let waits = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&waits);

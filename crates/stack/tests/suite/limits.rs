@@ -153,8 +153,8 @@ fn connections_beyond_the_time_wait_limit_close_without_it() {
 }
 
 #[test]
-fn half_open_connections_are_bounded_and_the_stack_goes_on() {
-    let _guard = watchdog("half_open_connections_are_bounded_and_the_stack_goes_on");
+fn half_open_connections_are_bounded_and_the_stack_keeps_working() {
+    let _guard = watchdog("half_open_connections_are_bounded_and_the_stack_keeps_working");
     // A stack without threads, and a time that does not pass: handshakes stay where they are.
     let stack = stack_with(|c| (c.workers, c.tcp.syn_backlog) = (0, 1));
     let listener = listen_with_backlog(&stack, 1);

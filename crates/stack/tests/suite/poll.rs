@@ -401,8 +401,8 @@ fn now_ready(step: Step) -> &'static str {
 }
 
 #[test]
-fn readiness_is_what_epoll_says() {
-    let _guard = watchdog("readiness_is_what_epoll_says");
+fn readiness_matches_epoll() {
+    let _guard = watchdog("readiness_matches_epoll");
     use Step::{FillUp, PeerReadsAll, PeerResets, PeerShuts, PeerWrites, ReadAll, ReadSome, Shut};
     let stories: [&[Step]; 6] = [
         &[PeerWrites, PeerWrites, ReadSome, ReadAll, PeerWrites, ReadAll],

@@ -6,19 +6,19 @@ use crate::provider::{Before, Net, Socket};
 use crate::story::{Story, cases};
 
 cases! {
-    datagrams_keep_their_bounds_and_say_whose_they_are,
-    what_does_not_fit_is_cut_off,
+    datagrams_keep_their_bounds_and_carry_their_sender,
+    data_that_does_not_fit_is_truncated,
     an_empty_datagram_is_one,
-    a_peek_leaves_what_it_shows,
-    a_connected_socket_hears_its_peer_only,
-    what_came_before_a_connect_is_still_received,
+    a_peek_consumes_nothing,
+    a_connected_socket_receives_only_from_its_peer,
+    datagrams_queued_before_a_connect_are_still_received,
     a_connect_chooses_the_local_address_and_a_disconnect_undoes_it,
     connecting_again_keeps_the_local_address,
     a_bound_socket_keeps_its_port_through_a_disconnect,
-    nobody_there_is_told_once_to_who_is_connected,
-    the_pending_error_comes_before_what_is_there,
-    nobody_there_is_not_told_to_who_is_not_connected,
-    a_receiver_that_comes_back_is_heard_again,
+    a_connected_socket_gets_one_error_for_a_closed_port,
+    the_pending_error_is_reported_before_the_data,
+    an_unconnected_socket_gets_no_error_for_a_closed_port,
+    a_receiver_that_returns_is_reached_again,
     destinations_that_cannot_be,
     a_datagram_has_a_largest_size,
     broadcast_has_to_be_asked_for,
@@ -31,7 +31,7 @@ cases! {
     a_socket_that_was_never_bound,
 }
 
-fn datagrams_keep_their_bounds_and_say_whose_they_are<N: Net>(net: &N, story: &mut Story) {
+fn datagrams_keep_their_bounds_and_carry_their_sender<N: Net>(net: &N, story: &mut Story) {
     let (a, b) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     story.name("a", &a);
     story.name("b", &b);
@@ -47,7 +47,7 @@ fn datagrams_keep_their_bounds_and_say_whose_they_are<N: Net>(net: &N, story: &m
     story.addresses("a", &a);
 }
 
-fn what_does_not_fit_is_cut_off<N: Net>(net: &N, story: &mut Story) {
+fn data_that_does_not_fit_is_truncated<N: Net>(net: &N, story: &mut Story) {
     let (a, b) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     for room in [(0, 0), (1, 2), (2, 8), (8, 0)] {
         story.note("a sends", a.send_to(b"abcde", b.local()));
@@ -71,7 +71,7 @@ fn an_empty_datagram_is_one<N: Net>(net: &N, story: &mut Story) {
     story.recv("b", &b, 8);
 }
 
-fn a_peek_leaves_what_it_shows<N: Net>(net: &N, story: &mut Story) {
+fn a_peek_consumes_nothing<N: Net>(net: &N, story: &mut Story) {
     let (a, b) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     story.name("a", &a);
     story.name("b", &b);
@@ -85,7 +85,7 @@ fn a_peek_leaves_what_it_shows<N: Net>(net: &N, story: &mut Story) {
     story.recv("b", &b, 8);
 }
 
-fn a_connected_socket_hears_its_peer_only<N: Net>(net: &N, story: &mut Story) {
+fn a_connected_socket_receives_only_from_its_peer<N: Net>(net: &N, story: &mut Story) {
     let (a, b, c) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     for (name, socket) in [("a", &a), ("b", &b), ("c", &c)] {
         story.name(name, socket);
@@ -105,7 +105,7 @@ fn a_connected_socket_hears_its_peer_only<N: Net>(net: &N, story: &mut Story) {
     story.addresses("a", &a);
 }
 
-fn what_came_before_a_connect_is_still_received<N: Net>(net: &N, story: &mut Story) {
+fn datagrams_queued_before_a_connect_are_still_received<N: Net>(net: &N, story: &mut Story) {
     let (a, b, c) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     story.name("b", &b);
     story.name("c", &c);
@@ -166,7 +166,7 @@ fn nobody<N: Net>(net: &N) -> std::net::SocketAddr {
     net.at("127.0.0.1:0").local()
 }
 
-fn nobody_there_is_told_once_to_who_is_connected<N: Net>(net: &N, story: &mut Story) {
+fn a_connected_socket_gets_one_error_for_a_closed_port<N: Net>(net: &N, story: &mut Story) {
     let a = net.at("127.0.0.1:0");
     a.connect(nobody(net)).unwrap();
     story.note("a sends", a.send(b"x"));
@@ -183,7 +183,7 @@ fn nobody_there_is_told_once_to_who_is_connected<N: Net>(net: &N, story: &mut St
     story.peek("a", &a, 8);
 }
 
-fn the_pending_error_comes_before_what_is_there<N: Net>(net: &N, story: &mut Story) {
+fn the_pending_error_is_reported_before_the_data<N: Net>(net: &N, story: &mut Story) {
     let (a, b) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     story.name("a", &a);
     story.name("b", &b);
@@ -197,7 +197,7 @@ fn the_pending_error_comes_before_what_is_there<N: Net>(net: &N, story: &mut Sto
     story.recv("a", &a, 16);
 }
 
-fn nobody_there_is_not_told_to_who_is_not_connected<N: Net>(net: &N, story: &mut Story) {
+fn an_unconnected_socket_gets_no_error_for_a_closed_port<N: Net>(net: &N, story: &mut Story) {
     let a = net.at("127.0.0.1:0");
     let to = nobody(net);
     for _ in 0..2 {
@@ -207,7 +207,7 @@ fn nobody_there_is_not_told_to_who_is_not_connected<N: Net>(net: &N, story: &mut
     story.recv("a", &a, 8);
 }
 
-fn a_receiver_that_comes_back_is_heard_again<N: Net>(net: &N, story: &mut Story) {
+fn a_receiver_that_returns_is_reached_again<N: Net>(net: &N, story: &mut Story) {
     let (a, b) = (net.at("127.0.0.1:0"), net.at("127.0.0.1:0"));
     story.name("a", &a);
     story.name("b", &b);

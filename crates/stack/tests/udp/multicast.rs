@@ -6,9 +6,9 @@ use crate::provider::{Before, Net, Ours, Socket};
 use crate::story::{Story, cases};
 
 cases! {
-    members_receive_and_others_who_take_all,
+    members_receive_and_so_do_sockets_that_take_all_groups,
     a_group_without_members_is_silent,
-    without_the_loop_nothing_comes_back,
+    nothing_is_looped_back_without_multicast_loop,
     joins_and_leaves_that_cannot_be,
     bound_to_the_group,
 }
@@ -26,7 +26,7 @@ fn sender<N: Net>(net: &N) -> N::Socket {
     a
 }
 
-fn members_receive_and_others_who_take_all<N: Net>(net: &N, story: &mut Story) {
+fn members_receive_and_so_do_sockets_that_take_all_groups<N: Net>(net: &N, story: &mut Story) {
     let group = ip("239.11.12.13");
     let one = net.bind(SHARED, "0.0.0.0:0".parse().unwrap()).unwrap();
     let to = SocketAddr::new(group, one.local().port());
@@ -70,7 +70,7 @@ fn a_group_without_members_is_silent<N: Net>(net: &N, story: &mut Story) {
     story.state("a", &a);
 }
 
-fn without_the_loop_nothing_comes_back<N: Net>(net: &N, story: &mut Story) {
+fn nothing_is_looped_back_without_multicast_loop<N: Net>(net: &N, story: &mut Story) {
     let group = ip("239.11.12.15");
     let one = net.at("0.0.0.0:0");
     one.join(group, ip("127.0.0.1")).unwrap();

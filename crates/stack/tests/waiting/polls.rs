@@ -38,7 +38,7 @@ fn a_socket_may_be_in_any_number_of_polls_one_after_the_other() {
 }
 
 #[test]
-fn a_dropped_poll_keeps_no_socket_and_a_kept_one_goes_on() {
+fn a_dropped_poll_keeps_no_socket_and_another_continues() {
     let stack = stack();
     let (client, server) = pair(&stack);
     let (kept, dropped) = (Poll::new(Duration::ZERO), Poll::new(Duration::ZERO));

@@ -1,7 +1,7 @@
-//! The admission limit of writers (`admission.rs`): a token goes from one to the next, and no writer sleeps while it is free.
+//! The admission limit of writers (`admission.rs`): a token is passed from one to the next, and no writer sleeps while it is free.
 //!
-//! Loom reports a writer that sleeps for ever as a deadlock; no waiter looks around in the model. If a token that is free were not
-//! given out in the same section, or the ticket taken in another one than the place in the queue, these would find one.
+//! Loom reports a writer that sleeps for ever as a deadlock; waiters do not poll in the model. If a free token were not given
+//! out in the same section, or the ticket not taken in the section that queues the writer, these models would find one.
 
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ fn three_writers_all_get_one() {
     });
 }
 
-/// A token that is handed to a writer whose time is over at that moment is its own or the next one's, and never lost.
+/// A token that is handed to a writer whose time runs out at that moment stays with it or is passed on, and is never lost.
 #[test]
 fn a_writer_that_gives_up_loses_no_token() {
     check(|| {

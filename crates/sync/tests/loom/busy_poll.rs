@@ -3,8 +3,8 @@
 //!
 //! The caller's spin is [`LOOKS`] looks long; the input thread that defers has a deadline, and waits at its interface
 //! without one. Loom reports a thread that sleeps for ever as a deadlock: a caller that parks although its frame has
-//! come, or an input thread that waits at an interface which has a frame. Without the
-//! deadline it finds one: a frame that comes when the caller has gone, between the input thread's look at *preferred* and its sleep.
+//! arrived, or an input thread that waits at an interface that has a frame. Without the deadline loom finds one: a frame
+//! that arrives after the caller has left, between the input thread's load of *preferred* and its sleep.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +17,7 @@ use sockeye_sync::{Mutex, Sleeper, WaitQueue};
 
 use crate::check_bounded;
 
-/// Looks of a caller before it parks: one that finds nothing, and one behind which something may have come.
+/// Checks of a caller before it parks: one that finds nothing, and one after which a frame may have arrived.
 const LOOKS: usize = 2;
 
 /// An interface with a level to wait for.
@@ -128,8 +128,8 @@ fn later() -> Option<Instant> {
     Some(Instant::now() + Duration::from_micros(200))
 }
 
-/// One frame that the caller waits for, and one for which no thread waits, which comes before it, behind it, or when the caller has gone.
-/// The input thread ends once both were taken.
+/// One frame that the caller waits for, and one for which no thread waits, which arrives before it, after it, or when the
+/// caller has left. The input thread ends once both were taken.
 fn two_frames() {
     let world = World::new();
     let (input, caller) = (world.clone(), world.clone());

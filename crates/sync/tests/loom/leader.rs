@@ -1,5 +1,6 @@
-//! A caller that waits at a device as its leader, in place of the thread that does so otherwise (`sync/src/leader.rs`,
-//! `stack/src/inet/input/leader.rs`): a notify by another thread ends its sleep, and when it leaves, the follower looks after the device.
+//! A caller that waits at a device as its leader, in place of the input thread (`sync/src/leader.rs`,
+//! `stack/src/inet/input/leader.rs`): a notify by another thread ends its sleep, and when it leaves, the follower takes over
+//! the device.
 //!
 //! Loom reports a thread that sleeps for ever as a deadlock.
 
@@ -62,7 +63,7 @@ impl Device {
 struct World {
     device: Device,
     slot: LeaderSlot,
-    /// What the leader waits for.
+    /// The condition that the leader waits for.
     is_done: Mutex<bool>,
     wait: WaitQueue,
 }
@@ -165,7 +166,7 @@ fn frames_end_a_leaders_sleep_too() {
     });
 }
 
-/// The frame comes when the leader has left: the follower takes it, whatever it knew of the leader.
+/// The frame arrives after the leader has left: the follower takes it, whatever it has observed of the leader.
 #[test]
 fn a_leader_that_leaves_hands_the_device_to_the_follower() {
     check_bounded(|| {

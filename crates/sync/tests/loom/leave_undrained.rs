@@ -1,9 +1,9 @@
 //! Leaving without draining: nothing is stranded, nothing runs twice, no sleeping thread is popped, and nothing runs
 //! in a squeue that its connection has left.
 //!
-//! The stack never moves a connection to another squeue. The last two models show what the question about an
-//! item's home is for, should it ever do so: with it all is well, without it (the counter-example) an item runs in
-//! the wrong place.
+//! The stack never moves a connection to another squeue. The last two models show why the check of an item's home
+//! would be needed if it did: with the check all items run at home, without it (the counter-example) an item runs in
+//! the wrong squeue.
 
 use std::sync::atomic::{AtomicBool as PlainBool, Ordering as PlainOrdering};
 
@@ -19,7 +19,7 @@ use crate::{check, check_bounded};
 /// An item: the connection it is for, its maker, and its number.
 type Item = (usize, usize, usize);
 
-/// A squeue that connections share, what was run in it, and what its worker was told.
+/// A squeue that connections share, the items that were run in it, and the notifications of its worker.
 struct Shared {
     squeue: Squeue<Item>,
     ran: Guarded<Vec<Item>>,
@@ -106,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// What was run, sorted, when all threads are done.
+    /// The items that were run, sorted, when all threads are done.
     fn finish(&self) -> Vec<Item> {
         self.work();
         let mut inside = self.squeue.try_enter().expect("all threads have left");
@@ -209,7 +209,7 @@ impl Served<usize> for Mover<'_> {
 
 impl World {
     fn is_home(&self, place: usize) -> bool {
-        // Acquire: what was done at the former home.
+        // Acquire: the changes made at the former home.
         self.home.load(Ordering::Acquire) == place
     }
 
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// A worker's turn: what has moved is forwarded after leaving.
+    /// One run of a worker: it forwards moved items after leaving.
     fn work(&self) {
         while let Some(place) = self.told.take_all().next() {
             let mut moved = Vec::new();
@@ -278,7 +278,7 @@ fn move_against_elision(asks: bool, is_misplaced: std::sync::Arc<PlainBool>) {
     let other = world.clone();
     let thread = thread::spawn(move || other.deliver(1));
     world.count();
-    // Release: what was done here, for the thread that finds it at the new home.
+    // Release: the changes made here, for the thread that finds the item at the new home.
     world.home.store(1, Ordering::Release);
     world.leave(inside, 0);
     thread.join().unwrap();

@@ -4,15 +4,14 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p sockeye-sync --release --test loom
 //! ```
 //!
-//! Without `--cfg loom` this file is empty. Numbers of threads and items are the smallest in which
-//! each race that the heads of the source files talk about can happen: two producers to race for a
+//! Without `--cfg loom` this file is empty. The numbers of threads and items are the smallest with which
+//! each race described in the heads of the source files can happen: two producers to race for a
 //! place in the list, one owner to leave under them, one worker to take over. More would take hours
-//! and show nothing else. Where a model has three threads, the number of forced switches is limited
+//! and show nothing else. In models of three threads the number of forced switches is limited
 //! (`PREEMPTIONS`): races of this kind need one or two.
 #![cfg(loom)]
 
 mod admission;
-mod bed;
 mod brief;
 mod busy_poll;
 mod leader;
@@ -21,6 +20,7 @@ mod notify;
 mod once_arc;
 mod outlet;
 mod pair;
+mod parker;
 mod poll_queue;
 mod precheck;
 mod readiness;

@@ -14,7 +14,7 @@ use crate::{check, check_bounded};
 
 const RCVD: u32 = 1;
 
-/// The user frees space and posts; the owner, whose item is queued already, takes and looks. Gives
+/// The user frees space and posts; the owner, whose item is queued already, takes and checks. Returns
 /// whether a thread has seen the space or is about to.
 fn freed_space_is_seen(post: impl Fn(&Notify) -> Post + Copy + Send + 'static) -> bool {
     let notify = Arc::new(Notify::new());
@@ -23,7 +23,7 @@ fn freed_space_is_seen(post: impl Fn(&Notify) -> Post + Copy + Send + 'static) -
     let user = {
         let (notify, space) = (notify.clone(), space.clone());
         thread::spawn(move || {
-            // U1, without a lock: the ordering has to come from the post alone.
+            // U1, without a lock: only the post provides the ordering.
             space.store(1, Ordering::Relaxed);
             // U2
             post(&notify)
@@ -74,7 +74,7 @@ fn two_posters_fire_once_and_no_bit_is_lost() {
                 })
             })
             .into();
-        // The owner runs what it finds in its queue.
+        // The owner runs the items in its queue.
         let mut taken = 0;
         let mut runs_count = 0;
         if queued.load(Ordering::Relaxed) > 0 {
@@ -121,7 +121,7 @@ fn a_post_against_kill_queues_only_items_that_the_owner_drops() {
             let (notify, gone) = (notify.clone(), gone.clone());
             thread::spawn(move || {
                 let posted = notify.post(RCVD);
-                // A thread that is told that it is dead sees why.
+                // A thread that finds it dead sees the reason.
                 assert!(posted != Post::Dead || gone.load(Ordering::Relaxed) == 1);
                 posted
             })

@@ -6,7 +6,7 @@ use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::check;
 
-/// A value that says when it is dropped; its word is written before it is shared, without any order of its own.
+/// A value that records its drop; its word is written before it is shared, with relaxed ordering.
 struct Value {
     word: AtomicBool,
 }

@@ -19,7 +19,7 @@ struct World {
     /// Items as the device has got them.
     device: Mutex<Vec<u32>>,
     inside: AtomicUsize,
-    /// Times that a thread put down and asked for another to come.
+    /// How often a thread left items behind and requested another thread for them.
     calls: AtomicUsize,
 }
 

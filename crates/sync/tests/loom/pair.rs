@@ -1,7 +1,7 @@
 //! Two linked blocks: sends against sends, closes and new links. A deadlock, and a lost wake-up of a thread that waits to
 //! link, is reported by loom; the pointer that changes to a third block in a thread's window, by the assertion
-//! in `pair.rs`. What a mutex guards is counted by a relaxed load and a store, so two threads under it at a
-//! time, or one that does not see what the last one did, lose a count.
+//! in `pair.rs`. The value that a mutex guards is incremented by a relaxed load and a store, so two threads under it
+//! at a time, or one that does not see the last one's changes, lose a count.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -143,7 +143,7 @@ fn a_new_link_waits_for_a_thread_in_the_window() {
 }
 
 #[test]
-fn a_send_that_is_unlinked_and_linked_anew_in_its_window_goes_to_one_of_the_two() {
+fn a_send_that_is_relinked_in_its_window_reaches_one_of_the_two_peers() {
     check_bounded(|| {
         let [b, c, a] = in_order();
         let _cost = pair::link_both(&a, &b);
@@ -220,13 +220,13 @@ fn address(pcb: &Pcb) -> usize {
     std::ptr::from_ref(pcb).addr()
 }
 
-/// The peer that a send goes to: the one that the socket was made with, or that under the mutex.
+/// The peer that a send reaches: the one that the socket was created with, or the one under the mutex.
 fn peer_of(from: &Pcb, known: &Arc<Pcb>) -> Option<Arc<Pcb>> {
     from.remembered.peer(Some(known)).cloned().or_else(|| from.link.peer())
 }
 
-/// A socket of a pair is linked anew, while others send from it. What is sent after the new peer can have sent something goes to the new one; before
-/// that, to one of the two.
+/// A socket of a pair is linked anew, while others send from it. Sends that happen after a message of the new peer was
+/// received reach the new peer; earlier ones reach one of the two.
 #[test]
 fn an_answer_to_a_new_peer_reaches_it() {
     check_bounded(|| {
@@ -255,7 +255,7 @@ fn an_answer_to_a_new_peer_reaches_it() {
     });
 }
 
-/// Two sends have found the peer dead, while another thread links the sender anew: the new link stays, and what goes with it.
+/// Two sends have found the peer dead, while another thread links the sender anew: the new link and its state stay.
 #[test]
 fn losing_a_peer_late_removes_no_new_link() {
     check_bounded(|| {
@@ -278,7 +278,7 @@ fn losing_a_peer_late_removes_no_new_link() {
     });
 }
 
-/// What runs under the mutexes panics: they are free, and nothing has changed.
+/// The code under the mutexes panics: they are unlocked, and nothing has changed.
 #[test]
 fn a_panic_under_the_mutexes_leaves_the_link_as_it_was() {
     check_three(|| {

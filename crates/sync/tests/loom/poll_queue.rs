@@ -1,8 +1,8 @@
-//! A poller's lists (`poll_queue.rs`, `slots.rs`, `polled.rs`): registrations that come and go and have each other's numbers, while their sockets are
-//! marked and the poller looks.
+//! A poller's lists (`poll_queue.rs`, `slots.rs`, `polled.rs`): registrations that are added and removed and reuse numbers,
+//! while their sockets are marked and the poller checks them.
 //!
-//! A socket is a count of bytes and a list of its waiters, under a mutex. The poller is a thread that sleeps until it finds what
-//! it waits for: a mark that it is not told of is a deadlock, which loom reports.
+//! A socket is a count of bytes and a list of its waiters, under a mutex. The poller is a thread that sleeps until it finds
+//! the event that it waits for: a mark without a wake-up is a deadlock, which loom reports.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
@@ -179,8 +179,8 @@ fn mark_late(registration: &Arc<Registration>) {
     fire(owed);
 }
 
-/// A socket in a set that is marked while it leaves the set, and its number goes to another socket, which has a byte if `is_ready`. The other one
-/// is reported if it has, and once in each round.
+/// A socket is marked while it leaves the set, and its number is given to another socket, which has a byte if `is_ready`.
+/// The other one is reported if it has one, and once in each round.
 fn number_is_used_again(way: Way, is_ready: bool) {
     let queue = Arc::new(Queue::new());
     let (old, new) = (Socket::new(), Socket::new());
@@ -210,7 +210,7 @@ fn number_is_used_again(way: Way, is_ready: bool) {
     let is_told_again = is_ready && way != Way::Edge;
     assert_eq!(reports_of_a_round(&queue, &new), usize::from(is_told_again), "an entry of the first counts");
     assert!(is_ready || new.reports() == 0);
-    // Whatever is left of entries of the first, the second is marked as if there were none.
+    // Remaining entries of the first do not affect how the second is marked.
     new.read();
     assert_eq!(reports_of_a_round(&queue, &new), 0);
     new.deliver();
@@ -247,7 +247,7 @@ fn a_poller_that_goes_to_sleep_finds_new_entries() {
     }
 }
 
-/// A level that was reported, and is read and comes again while the poller looks.
+/// A level that was reported, and is read and rises again while the poller checks.
 #[test]
 fn a_level_that_rises_again_during_a_check_is_reported() {
     for way in [OWNED, Way::Level] {

@@ -48,7 +48,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Runs `first` and what waits, with output after it, until nothing is left.
+    /// Runs `first` and the waiting items, with output after them, until nothing is left.
     fn serve(&self, mut locked: Locked<'_, SoRcv, Work>, first: Option<Work>) {
         let mut first = first;
         loop {
@@ -109,13 +109,13 @@ fn the_precheck_loses_no_update() {
         conn.recv();
         let so_rcv = conn.so.lock();
         assert_eq!(so_rcv.bytes, 0);
-        assert_eq!(so_rcv.advertised, HIWAT, "the peer knows of all the room");
+        assert_eq!(so_rcv.advertised, HIWAT, "the peer has been advertised all the room");
         assert!(!conn.notify.is_queued());
     });
 }
 
-/// The buffer is full and the peer knew of room for a segment; the owner advertises what is left with an edge stored apart, while the reader
-/// empties the buffer. True if the peer ends up knowing of the room, or the owner is told to look.
+/// The buffer is full, and room for a segment was advertised to the peer; the owner advertises the rest with an edge stored
+/// apart, while the reader empties the buffer. True if all the room is advertised in the end, or the owner is notified.
 fn update_reaches_the_peer_with_an_edge_stored_apart() -> bool {
     let so_rcv = SoRcv { bytes: HIWAT, advertised: HIWAT };
     let conn = Arc::new(Connection { so: SocketLock::new(so_rcv), notify: Notify::new() });

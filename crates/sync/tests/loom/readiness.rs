@@ -1,4 +1,4 @@
-//! A byte that comes while a poller drops its entry, or a reader lowers: one of them always has an entry that is not void.
+//! A byte that arrives while a poller drops its entry, or a reader lowers: one of them always has an entry that is not void.
 //!
 //! The socket is a count of bytes under a mutex; the inbox is a list under another one. The last model is the
 //! counter-example: with an idle word that is written outside the socket's mutex the byte is lost.
@@ -20,7 +20,7 @@ struct Socket {
 }
 
 impl Socket {
-    /// A byte has come and was reported: the poller holds the entry that is returned.
+    /// A byte has arrived and was reported: the poller holds the returned entry.
     fn with_a_reported_byte() -> (Arc<Self>, Generation) {
         let socket = Self {
             bytes: Mutex::new(0),
@@ -63,7 +63,7 @@ impl Socket {
         }
     }
 
-    /// At the end: whether the bytes that are left are known to the poller, by one entry.
+    /// At the end: whether the poller has one entry for the remaining bytes.
     fn is_known(&self, held: Option<Generation>) -> bool {
         let inbox = std::mem::take(&mut *self.inbox.lock());
         let valid =
@@ -73,7 +73,7 @@ impl Socket {
     }
 }
 
-/// A byte comes and what is there is read while the poller looks at its entry; what is left is known.
+/// A byte arrives and another thread reads while the poller checks its entry; the poller has an entry for remaining bytes.
 fn look_beside_a_writer_and_a_reader(socket: &Arc<Socket>, entry: Generation) {
     let [writer, reader] = [Socket::deliver, Socket::read].map(|act| {
         let socket = socket.clone();
@@ -114,7 +114,7 @@ fn an_entry_that_is_still_in_the_inbox_is_checked_and_settled() {
         let (socket, entry) = Socket::with_a_reported_byte();
         socket.read();
         assert!(!socket.look(entry));
-        // Delivered anew; the reader comes before the poller takes the entry out of its inbox, or after.
+        // Delivered again; the reader runs before the poller takes the entry out of its inbox, or after.
         socket.deliver();
         let entry = socket.inbox.lock().pop().expect("it was idle");
         look_beside_a_writer_and_a_reader(&socket, entry);

@@ -15,13 +15,13 @@ use crate::support::Guarded;
 const REPLY: u32 = 1;
 const CLOSE: u32 = 2;
 
-/// What stands in the queue of the connection's own squeue.
+/// An item in the queue of the connection's own squeue.
 enum Work {
     Notify,
     Segment,
 }
 
-/// What protocol code has done.
+/// The actions of protocol code.
 #[derive(Default)]
 struct Pcb {
     is_closed: bool,
@@ -42,7 +42,7 @@ struct World {
     connection: Connection,
     queue: RunQueue<()>,
     sleeper: Sleeper,
-    /// What the worker is to run before it may end.
+    /// The number of items that the worker has to run before it may end.
     is_over: AtomicUsize,
 }
 
@@ -104,7 +104,7 @@ impl World {
         }
     }
 
-    /// A worker's life, until it is told that it is over.
+    /// A worker's loop, until it is stopped.
     fn work(&self) {
         loop {
             for () in self.queue.take_all() {
@@ -153,13 +153,13 @@ fn a_close_against_everything_queued_loses_no_reply_and_no_item() {
                 closer.enter(Work::Notify);
             }
         });
-        // The reader is a worker at the same time as far as the queue goes: it would wait for itself, so it does not
-        // wait, and looks for the reply when all threads are done.
+        // The reader also acts as a worker: it would wait for itself, so it does not wait, and checks for the reply
+        // when all threads are done.
         let conn = &world.connection;
         let request = conn.replies.ask();
         let has_fired = conn.notify.post(REPLY) == Post::Fire;
         if has_fired && conn.squeue.fill(Work::Notify) == Filled::WakeWorker {
-            let inside = conn.squeue.resume().expect("no other thread was told");
+            let inside = conn.squeue.resume().expect("no other thread was notified");
             world.drain(inside, false);
         }
         peer.join().unwrap();

@@ -21,7 +21,7 @@ impl Worker {
         self.sleeper.wake_if_sleeping();
     }
 
-    /// Runs until `count` items have come; gives them in order.
+    /// Runs until `count` items have arrived; returns them in order.
     fn run(&self, count: usize) -> Vec<usize> {
         let mut ran = Vec::new();
         while ran.len() < count {

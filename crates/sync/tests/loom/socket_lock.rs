@@ -45,7 +45,7 @@ fn bring(lock: &Lock, item: Item) {
     }
 }
 
-/// What a worker sleeps for.
+/// The condition that a worker sleeps for.
 #[derive(Default)]
 struct Told {
     is_told: Mutex<bool>,
@@ -66,7 +66,7 @@ impl Told {
     }
 }
 
-/// When all are done: nothing waits, and what was run, each thread's items in order.
+/// When all are done: checks that nothing waits, and returns the items that were run, each thread's in order.
 fn assert_ran(lock: &Lock, threads_count: usize, items_count: usize) {
     let locked = lock.try_enter().expect("all threads have let go");
     assert!(!locked.has_backlog(), "an item was left behind");
@@ -186,7 +186,7 @@ fn two_sections_in_every_interleaving() {
     });
 }
 
-/// A runner takes two items, runs one, and hands off; the worker sleeps until it is told.
+/// A runner takes two items, runs one, and hands off; the worker sleeps until it is notified.
 #[test]
 fn a_worker_takes_over_items_that_a_runner_leaves() {
     check_three(|| {
@@ -225,7 +225,7 @@ fn a_worker_takes_over_items_that_a_runner_leaves() {
     });
 }
 
-/// Without workers what was handed off waits for the next that brings something, or drives.
+/// Without workers, handed-off items wait for the next thread that brings an item, or that drives the stack.
 #[test]
 fn a_hand_off_without_a_worker_is_run_by_the_next_holder() {
     check_bounded(|| {
@@ -262,7 +262,7 @@ fn a_runner_that_yields_is_the_runner_again() {
     });
 }
 
-/// A runner panics while one thread leaves an item and another waits: the item comes back or is dropped, the sleeper goes on.
+/// A runner panics while one thread leaves an item and another waits: the item is returned or dropped, the sleeper continues.
 #[test]
 fn a_dead_lock_keeps_no_waiter_and_no_item() {
     check_three(|| {
@@ -286,7 +286,7 @@ fn a_dead_lock_keeps_no_waiter_and_no_item() {
 /// Two ends of a connection in one process: segments are numbered under the lock of the sender, and handed over while it is
 /// held.
 struct End {
-    /// The number of the next segment, and what has arrived.
+    /// The number of the next segment, and the segments that have arrived.
     lock: SocketLock<(usize, Vec<usize>), usize>,
 }
 
@@ -313,11 +313,11 @@ impl End {
                 }
             }
         }
-        // What had to wait for that.
+        // The segments that had to wait for that.
         self.lock.take_over().into_iter().for_each(|own| self.let_go(own));
     }
 
-    /// The policy *leave*: what waits is run later, by this thread.
+    /// The policy *leave*: this thread runs the waiting items later.
     fn let_go_first(&self, own: Locked<'_, (usize, Vec<usize>), usize>) {
         let _later = own.leave();
     }

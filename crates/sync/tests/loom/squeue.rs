@@ -10,8 +10,8 @@ use crate::{check, check_bounded};
 /// An item: its maker and its number.
 type Item = (usize, usize);
 
-/// A squeue and what belongs to it: the items that were run. Loom watches the cell, so two
-/// threads inside at a time, or one that does not see what the last one did, fail the model.
+/// A squeue and the items that were run in it. Loom checks the cell, so two threads inside at a time, or
+/// one that does not see the last one's changes, fail the model.
 struct Connection {
     squeue: Squeue<Item>,
     ran: Guarded<Vec<Item>>,
@@ -40,13 +40,13 @@ impl Connection {
         }
     }
 
-    /// Takes over what is scheduled, if it is, and runs everything. True if it was.
+    /// Takes over the squeue if it is scheduled, and runs everything. True if it was.
     fn resume(&self) -> bool {
         let Some(mut inside) = self.squeue.resume() else {
             return false;
         };
-        // A look before anything is taken from the queue: what the last owner did has to be seen
-        // through the taking over alone.
+        // A check before anything is taken from the queue: the takeover alone has to make the last owner's
+        // changes visible.
         let _seen = self.ran.with(&mut inside, |ran| ran.len());
         self.drain(inside);
         true
@@ -64,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// What was run, when all threads are done: nothing may be queued any more.
+    /// The items that were run, when all threads are done: nothing may be queued any more.
     fn finish(&self) -> Vec<Item> {
         let mut inside = self.squeue.try_enter().expect("all threads have left");
         assert!(inside.take().is_empty());
@@ -112,7 +112,7 @@ fn three_producers_run_every_item_once() {
     });
 }
 
-/// Runs its own item, and hands off at once when leaving fails; the worker is told afterwards.
+/// Runs its own item, and hands off at once when leaving fails; the worker is notified afterwards.
 fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
     match connection.squeue.enter(item) {
         Entry::Queued => {}
@@ -127,7 +127,7 @@ fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
     }
 }
 
-/// A worker's turn: resumes once for everything it was told.
+/// One run of a worker: resumes once for each notification.
 fn work(connection: &Connection, told: &RunQueue<()>) {
     for () in told.take_all() {
         connection.resume();
@@ -146,7 +146,7 @@ fn items_left_without_a_drain_reach_the_worker() {
         no_drain(&connection, &told, (0, 0));
         work(&connection, &told);
         thread.join().unwrap();
-        // The worker looks once more because it is told after its first look, if at all.
+        // The worker checks once more because a notification may arrive after its first check.
         work(&connection, &told);
         let ran = connection.finish();
         assert_eq!(ran.len(), 3);
@@ -199,11 +199,11 @@ fn filled_items_are_complete_for_the_thread_that_resumes() {
         let connection = Connection::new();
         let other = connection.clone();
         let thread = thread::spawn(move || {
-            // After a visit inside, so the thread that resumes has to see that as well.
+            // After a change inside, so the thread that resumes has to see that as well.
             other.process((1, 0));
             assert_eq!(other.squeue.fill((1, 1)), Filled::WakeWorker);
         });
-        // A worker that polls: nothing but the word tells it of the item.
+        // A worker that polls: only the word shows the item.
         connection.resume();
         thread.join().unwrap();
         connection.resume();

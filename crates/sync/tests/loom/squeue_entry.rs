@@ -1,4 +1,4 @@
-//! Entering by waiting, and what a panic inside does to waiting threads.
+//! Entering by waiting, and the effect of a panic inside on waiting threads.
 
 use loom::sync::Arc;
 use loom::thread;
@@ -135,7 +135,7 @@ fn a_panic_inside_strands_neither_sleeper_nor_item() {
         });
         let other = squeue.clone();
         let sleeper = thread::spawn(move || assert!(other.enter_blocking().is_err()));
-        // What unwinding does.
+        // As unwinding does.
         drop(inside);
         producer.join().unwrap();
         sleeper.join().unwrap();

@@ -1,6 +1,6 @@
 //! A queue whose takers wait in a list (`take_queue.rs`): no item is left behind while a taker waits.
 //!
-//! Loom reports a taker that sleeps for ever as a deadlock. Without the telling in `leave`,
+//! Loom reports a taker that sleeps for ever as a deadlock. Without the notification in `leave`,
 //! [`a_taker_that_leaves_passes_the_item_on`] finds one.
 
 use loom::sync::Arc;
@@ -29,7 +29,7 @@ fn take(queue: &Queue) -> u8 {
     }
 }
 
-/// A taker that waits once at most, and takes what is there.
+/// A taker that waits once at most, and takes an available item.
 fn take_once(queue: &Queue) -> Option<u8> {
     let taker = Arc::new(WaitQueue::new());
     let looked = queue.lock().take_or_wait(&taker);

@@ -1,5 +1,5 @@
-//! Tasks that wait for room (`tasks.rs`), some of which a writer has reserved and gives back (`reserved.rs`); and for what stands under another mutex
-//! than their list.
+//! Tasks that wait for room (`tasks.rs`), some of which a writer has reserved and returns (`reserved.rs`); and for state under
+//! another mutex than their list.
 //!
 //! A lost wake-up shows as a deadlock, which loom reports.
 
@@ -12,7 +12,7 @@ use sockeye_sync::reserved::Reserved;
 use sockeye_sync::tasks::{self, Waitable};
 use sockeye_sync::{BriefMutex, Key, Mutex, NoPollers, WaitList, WaitQueue};
 
-use crate::bed::Bed;
+use crate::parker::Parker;
 use crate::{check, check_bounded};
 
 const WRITE: u8 = 1;
@@ -22,7 +22,7 @@ const HIWAT: u32 = 2;
 struct Socket {
     so: BriefMutex<So>,
     threads: WaitQueue,
-    /// Room by what stands elsewhere.
+    /// Whether state under another mutex gives room.
     elsewhere: Mutex<bool>,
 }
 
@@ -66,19 +66,19 @@ impl Socket {
 
     /// A future that is awaited until there is room.
     fn writable(&self) {
-        let ((bed, waker), mut key) = (Bed::new(), None);
+        let ((parker, waker), mut key) = (Parker::new(), None);
         loop {
             let own = |list: &mut WaitList<NoPollers>| *key.get_or_insert_with(|| list.issue(WRITE));
             let Ok(is_over) = tasks::register(self, (), own, waker.clone(), drop);
             if is_over {
                 break;
             }
-            bed.sleep();
+            parker.sleep();
         }
         let Ok(()) = key.map_or(Ok(()), |key| tasks::leave(self, (), key, drop));
     }
 
-    /// A writer that reserves what room there is, and copies so many bytes without the mutex.
+    /// A writer that reserves all available room, and copies so many bytes without the mutex.
     fn write(&self, copied: u32) {
         let mut so = self.so.lock();
         let space = so.space();
@@ -107,7 +107,7 @@ impl Socket {
         owed.into_iter().for_each(Waker::wake);
     }
 
-    /// Makes room elsewhere, and tells afterwards.
+    /// Makes room under the other mutex, and notifies afterwards.
     fn open(&self) {
         *self.elsewhere.lock() = true;
         let mut owed: Vec<Waker> = Vec::new();
@@ -162,7 +162,7 @@ fn a_task_is_notified_of_state_outside_the_list() {
         let task = thread::spawn(move || other.writable());
         socket.open();
         task.join().unwrap();
-        assert_eq!(socket.so.lock().list.task_count(), 0, "it may have gone on while it was listed");
+        assert_eq!(socket.so.lock().list.task_count(), 0, "it may have continued while it was listed");
     });
 }
 
@@ -171,7 +171,7 @@ fn a_task_is_notified_of_state_outside_the_list() {
 fn a_waker_that_panics_prevents_no_other_wake_up() {
     check_bounded(|| {
         let socket = Socket::new(HIWAT);
-        let ((_, first), (bed, second)) = (Bed::new(), Bed::new());
+        let ((_, first), (parker, second)) = (Parker::new(), Parker::new());
         let own = second.clone();
         let slot = Key::slot(WRITE);
         let Ok(is_over) = tasks::register(&*socket, (), |_| slot, first, drop);
@@ -187,10 +187,10 @@ fn a_waker_that_panics_prevents_no_other_wake_up() {
             };
             tasks::register(&*socket, (), |_| slot, second, discard)
         }));
-        // The other one comes back if there is room already.
+        // The other one returns if there is room already.
         assert!(registered.is_err());
         if was_replaced {
-            bed.sleep();
+            parker.sleep();
         }
         reader.join().unwrap();
         assert_eq!(socket.so.lock().list.task_count(), 0);

@@ -11,7 +11,7 @@ use loom::thread;
 use sockeye_sync::tasks::{self, Waitable};
 use sockeye_sync::{Key, Mutex, Poller, Spin, WaitList, WaitQueue};
 
-use crate::bed::Bed;
+use crate::parker::Parker;
 use crate::{check, check_bounded};
 
 const READ: u8 = 1;
@@ -28,7 +28,7 @@ struct Buffer {
     list: WaitList<Marks>,
 }
 
-/// A poller's registration: what it was told.
+/// A poller's registration: the notifications that it got.
 struct Marks(LoomMutex<u8>);
 
 impl Poller for Marks {
@@ -74,14 +74,14 @@ impl Socket {
         Arc::new(Self { buffer: Mutex::new(buffer), threads: WaitQueue::new() })
     }
 
-    /// Looks, and comes onto the list if there is nothing.
+    /// Checks, and joins the list if there is nothing.
     fn poll(&self, key: &mut Option<Key>, waker: &Waker) -> Poll<()> {
         let own = |list: &mut WaitList<Marks>| *key.get_or_insert_with(|| list.issue(READ));
         let Ok(is_over) = tasks::register(self, (), own, waker.clone(), drop);
         if is_over { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// What dropping a future does.
+    /// As dropping a future does.
     fn give_up(&self, key: Option<Key>) {
         if let Some(key) = key {
             let Ok(()) = tasks::leave(self, (), key, drop);
@@ -90,9 +90,9 @@ impl Socket {
 
     /// A future that is awaited.
     fn readable(&self) {
-        let ((bed, waker), mut key) = (Bed::new(), None);
+        let ((parker, waker), mut key) = (Parker::new(), None);
         while self.poll(&mut key, &waker).is_pending() {
-            bed.sleep();
+            parker.sleep();
         }
         self.give_up(key);
     }
@@ -157,10 +157,10 @@ fn a_close_wakes_every_waiter() {
         let socket = Socket::new();
         let other = socket.clone();
         let task = thread::spawn(move || other.readable());
-        let (bed, waker) = Bed::new();
+        let (parker, waker) = Parker::new();
         assert!(socket.buffer.lock().list.register(Key::slot(WRITE), waker).is_none());
         socket.close();
-        bed.sleep();
+        parker.sleep();
         task.join().unwrap();
     });
 }
@@ -184,7 +184,7 @@ fn a_cancelled_task_consumes_no_wake_up() {
         let socket = Socket::new();
         let (fickle, patient) = (socket.clone(), socket.clone());
         let gives_up = thread::spawn(move || {
-            let ((_bed, waker), mut key) = (Bed::new(), None);
+            let ((_parker, waker), mut key) = (Parker::new(), None);
             let _either = fickle.poll(&mut key, &waker);
             fickle.give_up(key);
         });
@@ -200,7 +200,7 @@ fn a_cancelled_task_consumes_no_wake_up() {
 fn a_late_cancellation_does_not_affect_a_later_task() {
     check_bounded(|| {
         let socket = Socket::new();
-        let ((_bed, waker), mut key) = (Bed::new(), None);
+        let ((_parker, waker), mut key) = (Parker::new(), None);
         assert!(socket.poll(&mut key, &waker).is_pending());
         let (told, late) = (socket.clone(), socket.clone());
         let told = thread::spawn(move || told.append());
@@ -216,7 +216,7 @@ fn a_late_cancellation_does_not_affect_a_later_task() {
 fn the_last_of_two_tasks_in_one_entry_is_woken() {
     check_bounded(|| {
         let socket = Socket::new();
-        let ((_first, old), (last, new)) = (Bed::new(), Bed::new());
+        let ((_first, old), (last, new)) = (Parker::new(), Parker::new());
         let mut slot = Some(Key::slot(READ));
         assert!(socket.poll(&mut slot, &old).is_pending());
         let other = socket.clone();

@@ -1,10 +1,10 @@
-//! What several tests of squeues share.
+//! Helpers shared by several tests of squeues.
 
 use sockeye_sync::Inside;
 use sockeye_sync::facade::UnsafeCell;
 
 /// A value that only the thread inside one squeue touches. Loom and Miri report an access by two threads at a time, and one
-/// that does not see what the last owner did.
+/// that does not see the last owner's changes.
 pub struct Guarded<V>(UnsafeCell<V>);
 
 // SAFETY: the value is reached with the proof of being inside alone, which one thread has at a time.

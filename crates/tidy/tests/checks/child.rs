@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// What a check cannot do without.
+/// A tool that a check needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// A subcommand of cargo that is installed on its own.
@@ -32,9 +32,9 @@ pub struct Child {
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Set to `off` to skip the checks.
 const SWITCH: &str = "SOCKEYE_CHECKS";
-/// Longest time that a child may take, seconds: several times what the slowest needs on two busy cores.
+/// Longest time that a child may take, seconds: several times that of the slowest on two busy cores.
 const CHILD_SECONDS_MAX: u32 = 1500;
-/// What timeout(1) exits with when the time is over.
+/// The exit code of timeout(1) when the time is over.
 const TIMED_OUT: i32 = 124;
 /// Lines of a failed child's output that are shown: its end, where the reason is.
 const SHOWN_LINES_MAX: usize = 200;
@@ -73,7 +73,7 @@ impl Child {
         println!("{ran} tests passed");
     }
 
-    /// The same, with what it printed; `None` if it was skipped.
+    /// The same, with its output; `None` if it was skipped.
     pub fn output(self, folder: &str) -> Option<Output> {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
@@ -98,8 +98,8 @@ fn clean_cargo() -> Command {
     clean(Command::new(cargo_path()))
 }
 
-/// The same under timeout(1), which ends the tests that a cargo has started along with it: a test that
-/// hangs in a child shall be a failure that says so.
+/// The same under timeout(1), which also ends the tests that the cargo has started: a test that hangs in
+/// a child becomes a failure with a message.
 fn bounded_cargo() -> Command {
     let mut command = clean(Command::new("timeout"));
     command.arg("--kill-after=10").arg(CHILD_SECONDS_MAX.to_string()).arg(cargo_path());
@@ -110,7 +110,7 @@ fn cargo_path() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// A command without what the cargo around us has told its children.
+/// A command without the variables that the cargo around us sets for its children.
 fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();

@@ -1,9 +1,8 @@
 //! The checks that need a tool or a build of their own: format, lints, models, sanitizer.
 //!
 //! Each runs cargo as a child with a target folder under `target/checks`, so that the builds do not
-//! throw each other out of the cache; one at a time, as each uses all cores. Where the tool is missing a
-//! check says so and passes, except in continuous integration (`CI=true`), where it fails: there a
-//! check that is not run is a check that is not there.
+//! evict each other from the cache; one at a time, as each uses all cores. If the tool is missing, a check
+//! prints that and passes, except in continuous integration (`CI=true`), where it fails.
 //!
 //! | check | what it runs |
 //! |---|---|
@@ -14,8 +13,8 @@
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
-//! | packages | `cargo package` of what is published, without a build; what is in them |
-//! | oldest compiler | `cargo check` of what is published, with the compiler of `rust-version` |
+//! | packages | `cargo package` of the published packages, without a build; their contents |
+//! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Must not know what the children test. The children never test this package, so there is no
@@ -29,11 +28,11 @@ use std::process::Command;
 use child::{Child, Need};
 use sockeye_tidy::metadata::{self, Card};
 
-/// What the sanitizer watches: the crates with unsafe code and the one that exercises them most.
+/// The packages that run under the sanitizer: the crates with unsafe code and the one that exercises them most.
 const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
 /// All features but `count`: with that the crates are their instrumented twins, which are in the workspace too.
 const FEATURES: &str = "sockeye/tokio";
-/// What the random tests of `sockeye` are cut down to under the sanitizer, percent of their cases.
+/// The share of cases that the random tests of `sockeye` run under the sanitizer, percent.
 const SANITIZED_SCALE: &str = "10";
 
 #[test]
@@ -113,7 +112,7 @@ fn sanitized() -> Child {
         // The sanitizer is an unstable flag of the stable compiler, which has its runtime all the same.
         .env("RUSTC_BOOTSTRAP", "1")
         // The process-wide stack and the threads' caches live until the end on purpose; they are
-        // reachable, which the leak check knows, so it stays on.
+        // reachable, which the leak check accepts, so it stays on.
         .env("ASAN_OPTIONS", "detect_leaks=1:detect_stack_use_after_return=1")
         .env("SOCKEYE_TEST_SCALE", SANITIZED_SCALE)
         .needs(Need::Sanitizer)
@@ -139,7 +138,7 @@ fn the_counting_build_counts_each_hand_off() {
 const OLDEST: &str = concat!(env!("CARGO_PKG_RUST_VERSION"), ".0");
 /// Files that each package has to have.
 const PACKED: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
-/// What cargo says of each package: pages with a host are for the publisher to name (ADR 60).
+/// Cargo's warning for each package: the publisher sets the pages with a host (ADR 60).
 const NO_PAGES: &str = "manifest has no documentation, homepage or repository";
 
 fn published() -> Vec<Card> {
@@ -149,9 +148,9 @@ fn published() -> Vec<Card> {
     cards.into_iter().filter(|card| card.is_published).collect()
 }
 
-/// A build from what is packed takes minutes: `.ci/publish package`.
+/// A build from the packed files takes minutes: `.ci/publish package`.
 #[test]
-fn what_is_published_is_packed_with_its_page_and_its_licences() {
+fn published_packages_are_packed_with_their_readme_and_licences() {
     let cards = published();
     let packages = cards.iter().flat_map(|card| ["-p", card.name.as_str()]);
     let child = Child::cargo("package").args(["--no-verify", "--allow-dirty", "--offline"]).args(packages);
@@ -173,7 +172,7 @@ fn what_is_published_is_packed_with_its_page_and_its_licences() {
 
 /// Where this compiler is the oldest itself, all other tests have been built with it.
 #[test]
-fn the_oldest_compiler_builds_what_is_published() {
+fn the_oldest_compiler_builds_the_published_packages() {
     if child::compiler() == OLDEST {
         println!("this compiler is the oldest");
         return;
@@ -189,14 +188,14 @@ fn the_oldest_compiler_builds_what_is_published() {
 
 /// Seconds of each target: enough to run its corpus and some ten thousand inputs more.
 const FUZZ_SECONDS: &str = "-max_total_time=4";
-/// What libFuzzer asks of the compiler; the sanitizer as above.
+/// The compiler flags that libFuzzer needs; the sanitizer as above.
 const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Ccodegen-units=1 \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 #[test]
 fn the_fuzz_targets_build_with_libfuzzer_and_find_nothing_in_some_seconds() {
-    // New inputs go to the first folder that libFuzzer is told of: not into the committed corpus.
+    // LibFuzzer writes new inputs to the first folder it is given, so not to the committed corpus.
     let found = child::checks_folder().join("fuzz-found");
     for target in ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile"] {
         let folder = found.join(target);

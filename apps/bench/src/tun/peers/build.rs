@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_tool_a_failure_and_one_that_takes_too_long_are_told_apart() {
+    fn a_missing_tool_a_failure_and_a_timeout_have_different_errors() {
         let here = Path::new(".");
         let long = Duration::from_secs(60);
         let missing = run(Command::new("no-such-tool-of-ours"), here, long).unwrap_err();

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_says_what_it_is_answers_and_ends_with_its_socket() {
+    fn a_peer_identifies_itself_answers_and_ends_with_its_socket() {
         let peer = shell("echo ready a stack; while read -r line; do echo 1500; done <&1").unwrap();
         assert_eq!(peer.about(), "a stack");
         assert_eq!(peer.cpu().unwrap(), Duration::from_nanos(1500));
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_ends_or_talks_nonsense_is_an_error() {
+    fn a_peer_that_ends_or_sends_nonsense_is_an_error() {
         assert!(shell("exit 1").unwrap_err().to_string().contains("ended early"));
         assert!(shell("echo hello").unwrap_err().to_string().contains("hello"));
         let peer = shell("echo ready; read -r line <&1; echo much").err();

@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    fn a_server_whose_clients_have_gone_ends_without_being_told<P: Provider>(provider: &P) {
+    fn a_server_whose_clients_have_closed_ends_by_itself<P: Provider>(provider: &P) {
         let spec = Spec { connections: 4, threads: Some(1), size: 1, nodelay: false };
         let Pairs { clients, servers } = pairs(provider, 4).unwrap();
         let server = shares(provider, servers, &spec).unwrap().pop().unwrap();
@@ -248,7 +248,7 @@ mod tests {
         server.answer_until_stopped(&Meter::new(0, 0)).unwrap();
     }
 
-    fn a_client_whose_server_has_gone_fails<P: Provider>(provider: &P) {
+    fn a_client_whose_server_has_closed_fails<P: Provider>(provider: &P) {
         let spec = Spec { connections: 2, threads: Some(1), size: 1, nodelay: false };
         let Pairs { clients, servers } = pairs(provider, 2).unwrap();
         let client = shares(provider, clients, &spec).unwrap().pop().unwrap();
@@ -260,15 +260,15 @@ mod tests {
     fn the_kernel_is_served_by_readiness() {
         let kernel = Kernel::new().unwrap();
         all_threads_make_transactions(&kernel);
-        a_server_whose_clients_have_gone_ends_without_being_told(&kernel);
-        a_client_whose_server_has_gone_fails(&kernel);
+        a_server_whose_clients_have_closed_ends_by_itself(&kernel);
+        a_client_whose_server_has_closed_fails(&kernel);
     }
 
     #[test]
     fn sockeye_is_served_by_readiness() {
         let sockeye = Sockeye::new(Spin::On).unwrap();
         all_threads_make_transactions(&sockeye);
-        a_server_whose_clients_have_gone_ends_without_being_told(&sockeye);
-        a_client_whose_server_has_gone_fails(&sockeye);
+        a_server_whose_clients_have_closed_ends_by_itself(&sockeye);
+        a_client_whose_server_has_closed_fails(&sockeye);
     }
 }

@@ -341,7 +341,7 @@ fn a_jump_of_the_clock_repeats_each_entry_once() {
 }
 
 #[test]
-fn a_full_cache_drops_the_oldest_whatever_its_retries() {
+fn a_full_cache_drops_the_oldest_entry_regardless_of_its_retries() {
     let mut cache = Cache::new(3, HASH_KEY);
     let add = |cache: &mut Cache, number, now| {
         cache.on_syn(key(number), LISTENER, &syn(), &PARAMS, NUMBERS, at(now));

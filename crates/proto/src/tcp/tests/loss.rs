@@ -67,7 +67,7 @@ fn acknowledgments_that_only_resemble_duplicates_are_not_counted() {
 }
 
 #[test]
-fn a_timeout_goes_back_to_the_first_segment_and_starts_slowly() {
+fn a_timeout_returns_to_the_first_segment_and_slow_start() {
     let mut t = in_flight();
     let rto = t.pcb.rto();
     let sent = t.wait(rto);

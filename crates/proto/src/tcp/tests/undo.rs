@@ -45,7 +45,7 @@ fn a_timeout_is_spurious_if_something_sent_once_and_before_it_arrives() {
 }
 
 #[test]
-fn a_real_timeout_goes_on_to_repeat_the_rest() {
+fn a_genuine_timeout_retransmits_the_rest() {
     let mut t = in_flight(false);
     time_out(&mut t);
     t.report(1, &[]);

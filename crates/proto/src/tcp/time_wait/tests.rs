@@ -189,7 +189,7 @@ fn paws_acknowledges_old_duplicates_and_drops_segments_without_timestamps() {
 }
 
 #[test]
-fn ts_recent_follows_acceptable_segments_and_never_goes_back() {
+fn ts_recent_follows_acceptable_segments_and_never_decreases() {
     let ecr = |tw: &mut TimeWait| tw.ack(after(9)).options.timestamps.unwrap().ecr;
     let mut tw = record(true);
     tw.on_segment(&segment(Flags::ACK, 0, Some(-7)), 0, after(1));

@@ -93,7 +93,7 @@ fn a_writer_is_woken_by_the_end<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn a_datagram_writer_is_woken_when_its_receiver_goes<P: Provider>(r: &mut Run<P>) {
+fn a_datagram_writer_is_woken_when_its_receiver_closes<P: Provider>(r: &mut Run<P>) {
     r.pair(Kind::Datagram, "a", "b");
     r.fill("a", CHUNK);
     r.meanwhile("send", "a", writes, |r| r.close("b"));
@@ -160,7 +160,7 @@ fn a_client_waits_for_room_in_the_backlog<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn a_client_that_waits_is_refused_when_the_listener_goes<P: Provider>(r: &mut Run<P>) {
+fn a_waiting_client_is_refused_when_the_listener_closes<P: Provider>(r: &mut Run<P>) {
     for kind in CONNECTED {
         let at = hidden(&format!("{kind:?}"));
         small_listener(r, kind, &at);
@@ -199,13 +199,13 @@ cases!(
     a_peeker_is_woken_and_takes_nothing,
     a_writer_is_woken_by_a_reader,
     a_writer_is_woken_by_the_end,
-    a_datagram_writer_is_woken_when_its_receiver_goes,
+    a_datagram_writer_is_woken_when_its_receiver_closes,
     a_large_write_waits_for_a_slow_reader,
     wait_all_waits_for_all,
     an_acceptor_is_woken_by_a_client,
     an_acceptor_is_woken_by_its_listeners_shutdown,
     a_client_waits_for_room_in_the_backlog,
-    a_client_that_waits_is_refused_when_the_listener_goes,
+    a_waiting_client_is_refused_when_the_listener_closes,
     a_client_waits_no_longer_than_its_timeout,
     an_acceptor_waits_no_longer_than_its_timeout,
 );

@@ -80,15 +80,15 @@ fn come_apart<P: Provider>(r: &mut Run<P>, kind: Kind) {
     }
 }
 
-fn every_way_for_stream_ends_to_come_apart<P: Provider>(r: &mut Run<P>) {
+fn every_way_of_closing_stream_ends<P: Provider>(r: &mut Run<P>) {
     come_apart(r, Kind::Stream);
 }
 
-fn every_way_for_seqpacket_ends_to_come_apart<P: Provider>(r: &mut Run<P>) {
+fn every_way_of_closing_seqpacket_ends<P: Provider>(r: &mut Run<P>) {
     come_apart(r, Kind::Seqpacket);
 }
 
-fn every_way_for_datagram_ends_to_come_apart<P: Provider>(r: &mut Run<P>) {
+fn every_way_of_closing_datagram_ends<P: Provider>(r: &mut Run<P>) {
     come_apart(r, Kind::Datagram);
 }
 
@@ -137,7 +137,7 @@ fn a_part_that_was_read_does_not_count<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn shutdown_of_what_was_never_connected<P: Provider>(r: &mut Run<P>) {
+fn shutdown_of_an_unconnected_socket<P: Provider>(r: &mut Run<P>) {
     for kind in CONNECTED {
         r.socket(kind, "a");
         r.nonblocking("a");
@@ -225,12 +225,12 @@ fn a_filled_end_is_closed<P: Provider>(r: &mut Run<P>) {
 }
 
 cases!(
-    every_way_for_stream_ends_to_come_apart,
-    every_way_for_seqpacket_ends_to_come_apart,
-    every_way_for_datagram_ends_to_come_apart,
+    every_way_of_closing_stream_ends,
+    every_way_of_closing_seqpacket_ends,
+    every_way_of_closing_datagram_ends,
     closing_with_unread_data_resets,
     a_part_that_was_read_does_not_count,
-    shutdown_of_what_was_never_connected,
+    shutdown_of_an_unconnected_socket,
     shutdown_of_a_listener,
     shutting_twice,
     data_after_the_readers_shutdown,

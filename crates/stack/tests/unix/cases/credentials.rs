@@ -30,7 +30,7 @@ fn passcred_is_off_until_it_is_asked_for<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn credentials_come_with_every_message<P: Provider>(r: &mut Run<P>) {
+fn credentials_arrive_with_every_message<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         r.quiet_pair(kind, "a", "b");
         r.set_passcred("b", true);
@@ -91,7 +91,7 @@ fn an_accepted_socket_inherits_passcred<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn passcred_gives_a_name_to_who_connects_or_sends<P: Provider>(r: &mut Run<P>) {
+fn passcred_names_sockets_that_connect_or_send<P: Provider>(r: &mut Run<P>) {
     let at = hidden("server");
     r.listener(Kind::Stream, "listener", &at, 2);
     r.socket(Kind::Stream, "client");
@@ -115,10 +115,10 @@ fn passcred_gives_a_name_to_who_connects_or_sends<P: Provider>(r: &mut Run<P>) {
 cases!(
     peer_credentials_are_those_of_the_process,
     passcred_is_off_until_it_is_asked_for,
-    credentials_come_with_every_message,
+    credentials_arrive_with_every_message,
     credentials_without_room_are_cut_off,
     credentials_and_rights_together,
     credentials_are_peeked_at_too,
     an_accepted_socket_inherits_passcred,
-    passcred_gives_a_name_to_who_connects_or_sends,
+    passcred_names_sockets_that_connect_or_send,
 );

@@ -13,7 +13,7 @@ fn at_names<P: Provider>(r: &mut Run<P>, names: &[&str]) {
     }
 }
 
-fn datagrams_tell_where_they_come_from<P: Provider>(r: &mut Run<P>) {
+fn datagrams_carry_their_source<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["a"]);
     r.bound(DATAGRAM, "b", &path("b"));
     r.socket(DATAGRAM, "nameless");
@@ -27,7 +27,7 @@ fn datagrams_tell_where_they_come_from<P: Provider>(r: &mut Run<P>) {
     r.recv("b", 16);
 }
 
-fn sending_where_nobody_is<P: Provider>(r: &mut Run<P>) {
+fn sending_to_an_unused_address<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["a"]);
     r.send_to("a", b"x", &hidden("missing"));
     r.send_to("a", b"x", &path("missing"));
@@ -75,7 +75,7 @@ fn a_connected_socket_takes_datagrams_from_its_peer_only<P: Provider>(r: &mut Ru
     r.send_to("b", b"x", &hidden("a"));
 }
 
-fn what_came_before_connecting_is_kept<P: Provider>(r: &mut Run<P>) {
+fn datagrams_queued_before_connecting_are_kept<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["a", "b", "c"]);
     r.send_to("c", b"early", &hidden("a"));
     r.connect("a", &hidden("b"));
@@ -107,7 +107,7 @@ fn connecting_again_and_disconnecting<P: Provider>(r: &mut Run<P>) {
     r.recv("b", 8);
 }
 
-fn disconnecting_lets_go_of_what_the_old_peer_sent<P: Provider>(r: &mut Run<P>) {
+fn disconnecting_discards_datagrams_of_the_old_peer<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["a", "b", "c"]);
     r.connect("a", &hidden("b"));
     r.send_to("b", b"from b", &hidden("a"));
@@ -123,7 +123,7 @@ fn disconnecting_lets_go_of_what_the_old_peer_sent<P: Provider>(r: &mut Run<P>) 
     r.recv("a", 16);
 }
 
-fn reconnecting_elsewhere_tells_the_peer_that_was_connected_back<P: Provider>(r: &mut Run<P>) {
+fn reconnecting_elsewhere_notifies_the_peer_that_was_connected_back<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["a", "b", "c"]);
     r.connect("a", &hidden("b"));
     r.connect("b", &hidden("a"));
@@ -155,7 +155,7 @@ fn connected_to_oneself<P: Provider>(r: &mut Run<P>) {
     r.recv("a", 8);
 }
 
-fn the_peer_of_a_connected_socket_goes<P: Provider>(r: &mut Run<P>) {
+fn the_peer_of_a_connected_socket_closes<P: Provider>(r: &mut Run<P>) {
     for at in [path("b"), hidden("b")] {
         r.socket(DATAGRAM, "a");
         r.nonblocking("a");
@@ -174,7 +174,7 @@ fn the_peer_of_a_connected_socket_goes<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn one_end_of_a_pair_goes<P: Provider>(r: &mut Run<P>) {
+fn one_end_of_a_pair_closes<P: Provider>(r: &mut Run<P>) {
     r.quiet_pair(DATAGRAM, "a", "b");
     r.send("a", b"unread");
     r.send("b", b"unread too");
@@ -189,7 +189,7 @@ fn one_end_of_a_pair_goes<P: Provider>(r: &mut Run<P>) {
     r.poll("a");
 }
 
-fn one_end_of_a_pair_goes_with_nothing_unread<P: Provider>(r: &mut Run<P>) {
+fn one_end_of_a_pair_closes_with_nothing_unread<P: Provider>(r: &mut Run<P>) {
     r.quiet_pair(DATAGRAM, "a", "b");
     r.close("b");
     r.look("a");
@@ -198,7 +198,7 @@ fn one_end_of_a_pair_goes_with_nothing_unread<P: Provider>(r: &mut Run<P>) {
     r.send("a", b"y");
 }
 
-fn a_full_receiver_refuses_everybody<P: Provider>(r: &mut Run<P>) {
+fn a_full_receiver_refuses_every_sender<P: Provider>(r: &mut Run<P>) {
     at_names(r, &["receiver", "a", "b"]);
     r.connect("a", &hidden("receiver"));
     r.fill("a", 10);
@@ -271,20 +271,20 @@ fn a_chain_of_connected_sockets<P: Provider>(r: &mut Run<P>) {
 }
 
 cases!(
-    datagrams_tell_where_they_come_from,
-    sending_where_nobody_is,
+    datagrams_carry_their_source,
+    sending_to_an_unused_address,
     sending_to_another_kind,
     connecting_sets_the_peer,
     a_connected_socket_takes_datagrams_from_its_peer_only,
-    what_came_before_connecting_is_kept,
+    datagrams_queued_before_connecting_are_kept,
     connecting_again_and_disconnecting,
-    disconnecting_lets_go_of_what_the_old_peer_sent,
-    reconnecting_elsewhere_tells_the_peer_that_was_connected_back,
+    disconnecting_discards_datagrams_of_the_old_peer,
+    reconnecting_elsewhere_notifies_the_peer_that_was_connected_back,
     connected_to_oneself,
-    the_peer_of_a_connected_socket_goes,
-    one_end_of_a_pair_goes,
-    one_end_of_a_pair_goes_with_nothing_unread,
-    a_full_receiver_refuses_everybody,
+    the_peer_of_a_connected_socket_closes,
+    one_end_of_a_pair_closes,
+    one_end_of_a_pair_closes_with_nothing_unread,
+    a_full_receiver_refuses_every_sender,
     shutdown_of_datagram_sockets,
     shutdown_without_a_peer,
     a_path_may_be_taken_over_while_its_first_holder_is_connected_to,

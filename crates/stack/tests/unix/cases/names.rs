@@ -96,7 +96,7 @@ fn names_have_a_longest_length<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn connecting_where_nobody_is<P: Provider>(r: &mut Run<P>) {
+fn connecting_to_an_unused_address<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         for at in [path("missing"), hidden("missing")] {
             r.socket(kind, "a");
@@ -218,7 +218,7 @@ fn a_closed_client_stays_in_the_backlog<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn a_listener_that_goes_resets_who_was_not_accepted<P: Provider>(r: &mut Run<P>) {
+fn a_closed_listener_resets_unaccepted_connections<P: Provider>(r: &mut Run<P>) {
     for kind in CONNECTED {
         let at = path(&format!("{kind:?}"));
         r.listener(kind, "listener", &at, 2);
@@ -249,7 +249,7 @@ fn connecting_twice<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn accepting_when_nobody_waits<P: Provider>(r: &mut Run<P>) {
+fn accepting_without_a_waiting_client<P: Provider>(r: &mut Run<P>) {
     for kind in CONNECTED {
         r.listener(kind, "listener", &hidden(&format!("{kind:?}")), 1);
         r.accept("listener", "nobody");
@@ -280,7 +280,7 @@ cases!(
     kinds_share_paths_and_not_abstract_names,
     a_bound_socket_is_not_bound_again,
     names_have_a_longest_length,
-    connecting_where_nobody_is,
+    connecting_to_an_unused_address,
     connecting_to_a_bound_socket_that_does_not_listen,
     connecting_to_a_socket_of_another_kind,
     a_path_outlives_its_socket_and_an_abstract_name_does_not,
@@ -288,8 +288,8 @@ cases!(
     listening_twice_and_with_little_backlog,
     a_full_backlog_refuses_for_now,
     a_closed_client_stays_in_the_backlog,
-    a_listener_that_goes_resets_who_was_not_accepted,
+    a_closed_listener_resets_unaccepted_connections,
     connecting_twice,
-    accepting_when_nobody_waits,
+    accepting_without_a_waiting_client,
     accepting_in_order,
 );

@@ -55,7 +55,7 @@ fn each_shutdown_at_both_ends<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn a_full_end_whose_reader_goes_is_writable<P: Provider>(r: &mut Run<P>) {
+fn a_full_end_whose_reader_closes_is_writable<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         for side in [Side::Read, Side::Write, Side::Both] {
             r.quiet_pair(kind, "a", "b");
@@ -83,7 +83,7 @@ fn unread_data_and_the_end_together<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn a_listener_is_readable_while_somebody_waits<P: Provider>(r: &mut Run<P>) {
+fn a_listener_is_readable_while_a_client_waits<P: Provider>(r: &mut Run<P>) {
     for kind in CONNECTED {
         let at = hidden(&format!("{kind:?}"));
         r.listener(kind, "listener", &at, 5);
@@ -144,7 +144,7 @@ fn an_unconnected_datagram_socket_may_always_write<P: Provider>(r: &mut Run<P>) 
     r.poll("connected");
 }
 
-fn a_datagram_socket_whose_full_receiver_goes<P: Provider>(r: &mut Run<P>) {
+fn a_datagram_socket_whose_full_receiver_closes<P: Provider>(r: &mut Run<P>) {
     r.bound(Kind::Datagram, "receiver", &hidden("receiver"));
     r.bound(Kind::Datagram, "sender", &hidden("sender"));
     r.connect("sender", &hidden("receiver"));
@@ -174,11 +174,11 @@ cases!(
     new_sockets,
     filling_and_draining,
     each_shutdown_at_both_ends,
-    a_full_end_whose_reader_goes_is_writable,
+    a_full_end_whose_reader_closes_is_writable,
     unread_data_and_the_end_together,
-    a_listener_is_readable_while_somebody_waits,
+    a_listener_is_readable_while_a_client_waits,
     a_client_that_waits_to_be_accepted_may_write,
     an_unconnected_datagram_socket_may_always_write,
-    a_datagram_socket_whose_full_receiver_goes,
+    a_datagram_socket_whose_full_receiver_closes,
     an_error_is_reported_until_it_is_taken,
 );

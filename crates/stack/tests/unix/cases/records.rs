@@ -24,7 +24,7 @@ fn boundaries_are_kept<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn what_has_no_room_is_cut_off<P: Provider>(r: &mut Run<P>) {
+fn data_without_room_is_truncated<P: Provider>(r: &mut Run<P>) {
     for kind in RECORDS {
         r.quiet_pair(kind, "a", "b");
         r.send("a", b"a long record");
@@ -35,7 +35,7 @@ fn what_has_no_room_is_cut_off<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn msg_trunc_tells_the_whole_length<P: Provider>(r: &mut Run<P>) {
+fn msg_trunc_returns_the_whole_length<P: Provider>(r: &mut Run<P>) {
     let trunc = Flags { trunc: true, ..DONT_WAIT };
     for kind in RECORDS {
         r.quiet_pair(kind, "a", "b");
@@ -183,8 +183,8 @@ fn an_unconnected_seqpacket_sends_and_receives_nothing<P: Provider>(r: &mut Run<
 
 cases!(
     boundaries_are_kept,
-    what_has_no_room_is_cut_off,
-    msg_trunc_tells_the_whole_length,
+    data_without_room_is_truncated,
+    msg_trunc_returns_the_whole_length,
     peeking_shows_the_first_record,
     an_empty_record_is_one,
     an_end_of_record_mark,

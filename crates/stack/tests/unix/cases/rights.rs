@@ -80,7 +80,7 @@ fn the_same_twice_in_one_message<P: Provider>(r: &mut Run<P>) {
     r.recv("right", 8);
 }
 
-fn what_has_no_room_is_closed<P: Provider>(r: &mut Run<P>) {
+fn rights_without_room_are_closed<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         r.quiet_pair(kind, "a", "b");
         r.quiet_pair(Kind::Stream, "One", "one");
@@ -157,7 +157,7 @@ fn rights_end_a_read_that_has_no_room_for_them<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn rights_come_with_the_first_part_of_their_data<P: Provider>(r: &mut Run<P>) {
+fn rights_arrive_with_the_first_part_of_their_data<P: Provider>(r: &mut Run<P>) {
     r.quiet_pair(Kind::Stream, "a", "b");
     r.quiet_pair(Kind::Stream, "Left", "right");
     r.send_rights("a", b"abcdef", &["Left"]);
@@ -245,7 +245,7 @@ fn a_refused_message_passes_nothing<P: Provider>(r: &mut Run<P>) {
     }
 }
 
-fn rights_to_nobody<P: Provider>(r: &mut Run<P>) {
+fn rights_to_an_unused_address<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         r.quiet_pair(kind, "a", "b");
         r.quiet_pair(Kind::Stream, "Left", "right");
@@ -284,19 +284,19 @@ cases!(
     a_listener_arrives_and_accepts,
     several_arrive_in_order,
     the_same_twice_in_one_message,
-    what_has_no_room_is_closed,
+    rights_without_room_are_closed,
     without_any_room_all_are_closed,
     an_empty_list_is_no_rights,
     rights_without_data,
     rights_end_a_read_of_a_stream,
     rights_end_a_read_that_has_no_room_for_them,
-    rights_come_with_the_first_part_of_their_data,
+    rights_arrive_with_the_first_part_of_their_data,
     wait_all_stops_at_rights,
     peeking_gives_copies,
     a_peek_of_a_stream_stops_at_rights,
     as_many_as_may_be_and_one_more,
     a_refused_message_passes_nothing,
-    rights_to_nobody,
+    rights_to_an_unused_address,
     rights_go_with_a_truncated_record,
     a_read_without_room_and_rights_that_wait,
 );

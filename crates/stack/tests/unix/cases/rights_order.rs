@@ -26,7 +26,7 @@ fn hangs_up<P: Provider>(r: &mut Run<P>, witness: &str) {
     }
 }
 
-fn a_socket_in_flight_goes_with_the_queue_it_is_in<P: Provider>(r: &mut Run<P>) {
+fn a_socket_in_flight_is_closed_with_its_queue<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         for order in [["a", "b"], ["b", "a"]] {
             r.quiet_pair(kind, "a", "b");
@@ -42,7 +42,7 @@ fn a_socket_in_flight_goes_with_the_queue_it_is_in<P: Provider>(r: &mut Run<P>) 
     }
 }
 
-fn a_file_in_flight_goes_with_the_queue_it_is_in<P: Provider>(r: &mut Run<P>) {
+fn a_file_in_flight_is_closed_with_its_queue<P: Provider>(r: &mut Run<P>) {
     for kind in KINDS {
         r.quiet_pair(kind, "a", "b");
         r.pipe("reader", "writer");
@@ -144,7 +144,7 @@ fn a_ring_that_is_held_from_outside_lives<P: Provider>(r: &mut Run<P>) {
     hangs_up(r, "witness");
 }
 
-fn a_chain_goes_in_one_piece<P: Provider>(r: &mut Run<P>) {
+fn a_chain_is_sent_in_one_piece<P: Provider>(r: &mut Run<P>) {
     r.quiet_pair(Kind::Stream, "Carried", "witness");
     for depth in 0..40 {
         r.quiet_pair(Kind::Stream, "in", "Out");
@@ -171,7 +171,7 @@ fn a_listener_in_flight_in_its_own_clients_queue<P: Provider>(r: &mut Run<P>) {
     hangs_up(r, "witness");
 }
 
-fn an_unaccepted_connection_goes_with_the_rights_in_it<P: Provider>(r: &mut Run<P>) {
+fn an_unaccepted_connection_is_closed_with_the_rights_in_it<P: Provider>(r: &mut Run<P>) {
     r.listener(Kind::Stream, "listener", &hidden("server"), 2);
     r.quiet_pair(Kind::Stream, "Left", "witness");
     r.socket(Kind::Stream, "client");
@@ -186,15 +186,15 @@ fn an_unaccepted_connection_goes_with_the_rights_in_it<P: Provider>(r: &mut Run<
 const PATIENCE: Duration = Duration::from_secs(10);
 
 cases!(
-    a_socket_in_flight_goes_with_the_queue_it_is_in,
-    a_file_in_flight_goes_with_the_queue_it_is_in,
+    a_socket_in_flight_is_closed_with_its_queue,
+    a_file_in_flight_is_closed_with_its_queue,
     the_sender_may_go_before_the_rights_are_taken,
     a_socket_carries_itself,
     a_socket_that_carries_itself_is_taken_out_again,
     two_ends_carry_each_other,
     a_ring_of_pairs,
     a_ring_that_is_held_from_outside_lives,
-    a_chain_goes_in_one_piece,
+    a_chain_is_sent_in_one_piece,
     a_listener_in_flight_in_its_own_clients_queue,
-    an_unaccepted_connection_goes_with_the_rights_in_it,
+    an_unaccepted_connection_is_closed_with_the_rights_in_it,
 );

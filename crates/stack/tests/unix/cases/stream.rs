@@ -74,7 +74,7 @@ fn large_transfers_keep_their_order<P: Provider>(r: &mut Run<P>) {
     r.recv("b", 1);
 }
 
-fn wait_all_takes_what_is_there_and_waits_for_no_more_than_that<P: Provider>(r: &mut Run<P>) {
+fn wait_all_takes_the_available_bytes_and_does_not_wait_for_more<P: Provider>(r: &mut Run<P>) {
     let all = Flags { wait_all: true, ..NO_FLAGS };
     r.pair(STREAM, "a", "b");
     r.timeout("b", Direction::Receive, Duration::from_millis(10));
@@ -177,7 +177,7 @@ cases!(
     nothing_is_sent_and_nothing_is_received,
     peeking_takes_nothing,
     large_transfers_keep_their_order,
-    wait_all_takes_what_is_there_and_waits_for_no_more_than_that,
+    wait_all_takes_the_available_bytes_and_does_not_wait_for_more,
     wait_all_and_peek,
     msg_trunc_means_nothing_to_a_stream,
     a_record_mark_means_nothing_to_a_stream,

@@ -1,30 +1,30 @@
-//! A task is a thread here, which sleeps in its bed until its waker is called.
+//! A task is a thread here, which parks until its waker is called.
 
 use std::task::{Wake, Waker};
 
 use loom::sync::{Arc, Condvar, Mutex as LoomMutex};
 
-/// A task's bed.
-pub struct Bed {
+/// Parks and wakes a task.
+pub struct Parker {
     is_woken: LoomMutex<bool>,
     changed: Condvar,
 }
 
 /// Wakers are `std`'s, so they count references of their own.
-struct BedWaker(Arc<Bed>);
+struct ParkerWaker(Arc<Parker>);
 
-impl Wake for BedWaker {
+impl Wake for ParkerWaker {
     fn wake(self: std::sync::Arc<Self>) {
         *self.0.is_woken.lock().unwrap() = true;
         self.0.changed.notify_one();
     }
 }
 
-impl Bed {
+impl Parker {
     pub fn new() -> (Arc<Self>, Waker) {
-        let bed = Arc::new(Self { is_woken: LoomMutex::new(false), changed: Condvar::new() });
-        let waker = Waker::from(std::sync::Arc::new(BedWaker(bed.clone())));
-        (bed, waker)
+        let parker = Arc::new(Self { is_woken: LoomMutex::new(false), changed: Condvar::new() });
+        let waker = Waker::from(std::sync::Arc::new(ParkerWaker(parker.clone())));
+        (parker, waker)
     }
 
     pub fn sleep(&self) {
