@@ -92,7 +92,7 @@ func (c conn) read(buf []byte) int {
 	}
 }
 
-// write takes all of buf, or says that nobody wants it any more.
+// write writes all of buf; it returns false if the peer no longer accepts data.
 func (c conn) write(buf []byte) bool {
 	payload := bytes.NewReader(buf)
 	for payload.Len() > 0 {
