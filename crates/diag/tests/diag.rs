@@ -10,7 +10,7 @@ use sockeye::unix::{UnixDatagram, UnixSeqpacket};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 use sockeye_diag::{publish_in, reports_in};
 
-/// A folder that does not exist yet, and goes at the end.
+/// A folder that does not exist yet, and is deleted at the end.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! A published stack, and a program that removes, replaces or stalls what belongs to it.
+//! A published stack, and a program that removes or replaces its files or stalls its connections.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
@@ -38,7 +38,7 @@ impl Drop for Folder {
     }
 }
 
-/// A stack that is published, and the far end of its interface, which tells whether the stack is still there.
+/// A stack that is published, and the far end of its interface, which shows whether the stack still exists.
 fn published(folder: &Folder) -> (Published, PathBuf, ChannelPort) {
     let stack = Stack::new(Config { workers: 1, ..Config::default() }).unwrap();
     let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
@@ -48,7 +48,7 @@ fn published(folder: &Folder) -> (Published, PathBuf, ChannelPort) {
     (published, path, ports.remove(0))
 }
 
-/// A stack whose report is longer than what fits between two kernel sockets.
+/// A stack whose report is longer than the buffers of two kernel sockets.
 fn large() -> (Stack, Vec<TcpListener>) {
     let stack = Stack::new(Config { workers: 1, ..Config::default() }).unwrap();
     let listeners = (0..5000).map(|_| TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap()).collect();
@@ -59,7 +59,7 @@ fn gone(port: &ChannelPort) -> bool {
     matches!(port.try_send(&[0u8; 20][..]), Err(SendError::Detached))
 }
 
-/// What another program does to the name.
+/// What another program does with the name.
 type Deed = fn(&Path) -> Option<UnixListener>;
 
 #[test]
@@ -96,7 +96,7 @@ fn dropping_the_publisher_ends_its_thread_and_frees_the_stack_even_if_its_name_w
         });
         is_done.recv_timeout(SOON).unwrap_or_else(|_| panic!("{what}: the drop hangs"));
         // The thread gives the stack back when it ends.
-        assert!(gone(&port), "{what}: the stack is still there, and a thread that keeps it");
+        assert!(gone(&port), "{what}: the stack still exists, and a thread that keeps it");
         assert_eq!(path.exists(), is_others, "{what}: the name");
         drop(other);
     }
@@ -194,7 +194,7 @@ fn a_program_that_answers_slowly_or_does_not_accept_is_abandoned_after_a_second(
     let (told, is_told) = mpsc::channel();
     let at = folder.0.clone();
     std::thread::spawn(move || told.send(reports_in(&at)));
-    let (reports, mut unreachable) = is_told.recv_timeout(SOON + SOON).expect("it waits for ever").unwrap();
+    let (reports, mut unreachable) = is_told.recv_timeout(SOON + SOON).expect("it does not return").unwrap();
     unreachable.sort_by(|a, b| a.path.cmp(&b.path));
     let kinds: Vec<_> = unreachable.iter().map(|program| program.error.kind()).collect();
     assert_eq!((reports.len(), kinds), (0, vec![ErrorKind::TimedOut, ErrorKind::TimedOut]));

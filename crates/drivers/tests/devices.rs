@@ -221,7 +221,7 @@ fn deleting_a_device_ends_its_connections_and_nothing_hangs() {
             }
         }
     });
-    // Kept open: it is the device that goes, and not the peer.
+    // Kept open: the device is removed, and not the peer.
     let _server = reads.join().unwrap();
     assert!(!lab.tun.is_down());
     delete_link(&lab.namespace, lab.tun.link().name()).unwrap();
@@ -233,14 +233,14 @@ fn deleting_a_device_ends_its_connections_and_nothing_hangs() {
     assert_eq!(lab.tun.transmit(0, &mut frames).dropped_count, 1);
     let sleeps = lab.tun.counts()[0].sleeps;
     std::thread::sleep(Duration::from_millis(20));
-    assert!(lab.tun.counts()[0].sleeps < sleeps + 10, "an input thread of a device that is gone is busy");
+    assert!(lab.tun.counts()[0].sleeps < sleeps + 10, "an input thread of a removed device is busy");
 }
 
 /// Frames for the device that the kernel has dropped, as its own counters have it. In the namespace of the device.
 fn dropped_by_kernel(name: &str) -> u64 {
     let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = table.lines().find_map(|line| line.trim().strip_prefix(&format!("{name}:"))).unwrap();
-    // Eight columns of what was received, then bytes, packets, errors, drops.
+    // Eight columns for reception, then bytes, packets, errors, drops.
     line.split_whitespace().nth(11).unwrap().parse().unwrap()
 }
 

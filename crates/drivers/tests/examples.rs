@@ -1,6 +1,6 @@
-//! The examples, with the kernel on both sides: a sandbox whose packets all go into a stack, and an outside.
+//! The examples, with the kernel on both sides: a sandbox whose packets all enter a stack, and an outside.
 //!
-//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+//! Needs the right to create network namespaces and devices; without it the tests print that and pass.
 
 #[path = "../examples/gateway/allow.rs"]
 mod allow;
@@ -33,7 +33,7 @@ use sockeye_drivers::testing::Namespace;
 
 /// Where servers are.
 const OUTSIDE: [&str; 2] = ["198.51.100.7", "2001:db8::7"];
-/// What a read waits for at most, so that a test that fails ends.
+/// The longest wait of a read, so that a failing test ends.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct World {
@@ -68,7 +68,7 @@ impl World {
         self.outside.run(|| TcpListener::bind((OUTSIDE[usize::from(v6)], 0)).unwrap()).unwrap()
     }
 
-    /// A socket that sends back what it gets, until it gets nothing for long.
+    /// A socket that echoes datagrams, until it receives none for a long time.
     fn udp_echo(&self, v6: bool) -> SocketAddr {
         let socket = self.outside.run(|| UdpSocket::bind((OUTSIDE[usize::from(v6)], 0)).unwrap()).unwrap();
         let addr = socket.local_addr().unwrap();
@@ -145,7 +145,7 @@ fn a_proxy_keeps_half_closed_connections() {
         answer
     });
     let mut question = Vec::new();
-    // Its end comes although the client still reads; what is answered after it arrives.
+    // It gets the end of the stream although the client still reads; answers after that arrive.
     server.read_to_end(&mut question).unwrap();
     server.write_all(&question).unwrap();
     drop(server);
@@ -195,7 +195,7 @@ fn a_proxy_carries_datagrams_and_their_answers() {
     let world = World::open();
     for v6 in [false, true] {
         let (one, other) = (world.udp_echo(v6), world.udp_echo(v6));
-        // Connected sockets hear only the peer that they have asked.
+        // Connected sockets receive only from their peer.
         let clients = [one, other, one].map(|to| world.udp_client(to));
         for (index, client) in clients.iter().enumerate() {
             for len in [0, 1, 1200] {
@@ -265,7 +265,7 @@ fn an_allow_list_accepts_addresses_networks_and_wildcards_and_names_errors() {
         ("*:*", "10.0.0.1:1"),
         ("[2001:db8::1]:443", "[2001:db8::1]:443"),
         ("[2001:db8::/32]:443", "[2001:db8:1::1]:443"),
-        // What is named, in either form of an address.
+        // Listed destinations, in either form of an address.
         ("[::ffff:10.0.0.1]:80", "10.0.0.1:80"),
         ("10.0.0.1:80", "[::ffff:10.0.0.1]:80"),
         ("127.0.0.1:80", "127.0.0.1:80"),
@@ -274,7 +274,7 @@ fn an_allow_list_accepts_addresses_networks_and_wildcards_and_names_errors() {
         ("169.254.169.254:80", "169.254.169.254:80"),
         ("10.1.1.1:80", "10.1.1.1:80"),
         ("[2001:db8::1:1]:80", "[2001:db8::1:1]:80"),
-        // What carries another address, if both are named.
+        // Addresses that embed another, if both are listed.
         ("*:80", "[64:ff9b::8.8.8.8]:80"),
         ("[64:ff9b::/96]:80 8.8.8.8:80", "[64:ff9b::8.8.8.8]:80"),
         ("[64:ff9b:1::/48]:80", "[64:ff9b:1::8.8.8.8]:80"),
@@ -294,7 +294,7 @@ fn an_allow_list_accepts_addresses_networks_and_wildcards_and_names_errors() {
     ] {
         assert!(!permits(pattern, to), "{pattern} {to}");
     }
-    // Nobody who writes "everything" means the host itself, its link, or many; whatever form they come in.
+    // "Everything" does not include the host itself, its link, or groups, in any form of address.
     for everything in [
         "*:80",
         "0.0.0.0/0:80 [::/0]:80",
@@ -379,13 +379,13 @@ fn one_thread_serves_the_kernel_from_a_loop_of_its_own() {
     let mut turns = 0;
     while clients.iter().any(|client| !client.is_finished()) {
         let next = looped.turn().unwrap();
-        // So that the test's end is seen: the loop itself would sleep for as long as it is told.
+        // So that the loop notices the end of the test: otherwise it would sleep until its deadline.
         let soon = looped.now() + Duration::from_millis(50);
         looped.sleep(Some(next.map_or(soon, |next| next.min(soon)))).unwrap();
         turns += 1;
     }
     clients.into_iter().for_each(|client| client.join().unwrap().unwrap());
-    assert!(turns < 200_000, "{turns} turns: it does not sleep");
+    assert!(turns < 200_000, "{turns} iterations: it does not sleep");
 }
 
 /// Services of a host, of both families and for datagrams, on one port.
@@ -437,7 +437,7 @@ fn a_gateway_that_allows_everything_still_refuses_the_host_itself() {
     let [services, at_own] = world.outside.run(start).unwrap();
     let patterns = [services.port, at_own.port].map(|port| format!("*:{port}"));
     *list.lock().unwrap() = Some(AllowList::new(&patterns, |_| {}).unwrap());
-    // As the kernel of the sandbox lets its programs say it; what it keeps to itself is in the test with packets.
+    // The forms that the sandbox's kernel lets programs use; those that it refuses are in the test with packets.
     let own = OUTSIDE.map(|own| SocketAddr::new(own.parse().unwrap(), at_own.port).to_string());
     let ways = [
         "[::127.0.0.1]",
@@ -464,8 +464,8 @@ fn a_gateway_that_allows_everything_still_refuses_the_host_itself() {
     assert!(other);
 }
 
-/// Packets that no kernel would send, on the gateway's stack without a device: nothing is answered as if somebody were there, and
-/// nobody is connected onward.
+/// Packets that no kernel would send, on the gateway's stack without a device: none is answered as if from an existing host,
+/// and no onward connection is made.
 #[test]
 fn a_gateway_forwards_no_packet_to_the_host_itself() {
     let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();
@@ -491,7 +491,7 @@ fn a_gateway_forwards_no_packet_to_the_host_itself() {
         }
     }
     eventually("the stack has taken everything", || frames_in() >= given);
-    // A place that is nobody's: asked for after all others, so whatever they have brought about was begun before.
+    // A destination of no host, requested after all others, so all their effects began before.
     ports[0].send(&packet(SocketAddr::from(([192, 0, 2, 9], services.port + 1)), true)[..], None).unwrap();
     let mut answers = Vec::new();
     while let Some(frame) = ports[0].recv(Some(PATIENCE)) {
@@ -509,6 +509,6 @@ fn a_gateway_forwards_no_packet_to_the_host_itself() {
     }
     assert!(answers.iter().all(|flags| flags & 4 != 0), "only resets: {answers:x?}");
     services.assert_untouched("packets");
-    // What the stack lets through is not let through by the list: 6to4, Teredo, NAT64, ISATAP and site-local addresses.
+    // Addresses that the stack passes and the list refuses: 6to4, Teredo, NAT64, ISATAP and site-local addresses.
     assert!(list.refused().len() >= 10, "{:?}", list.refused());
 }

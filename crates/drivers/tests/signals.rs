@@ -1,8 +1,8 @@
-//! Signals in every call: a handler without `SA_RESTART` runs over and over on all threads of the process, those of
-//! applications in blocking calls, of stacks, of a device and of a runtime. No call ends by it, no timeout gets shorter,
-//! and nothing that is transferred is lost.
+//! Signals in every call: a handler without `SA_RESTART` runs repeatedly on all threads of the process, those of
+//! applications in blocking calls, of stacks, of a device and of a runtime. It ends no call, shortens no timeout,
+//! and loses no transferred byte.
 //!
-//! All of it is in one process, so the tests take turns.
+//! All of it is in one process, so the tests run one at a time.
 
 mod common;
 
@@ -23,15 +23,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Between two signals to a thread.
 const EVERY: Duration = Duration::from_micros(500);
-/// Signals to a thread that sits in a call before it gets what it waits for.
+/// Signals to a thread in a blocking call before the event that it waits for.
 const SIGNALS: u64 = 40;
 /// Of the calls that end by their time.
 const TIMEOUT: Duration = Duration::from_millis(150);
-/// What a machine with other work may add to it.
+/// The time that a busy machine may add to it.
 const SLACK: Duration = Duration::from_secs(20);
 /// Buffers, so small that a writer has to wait soon.
 const BUFFER: u32 = 16 << 10;
-/// What is written into them.
+/// The bytes that are written into them.
 const LEN: usize = 1 << 20;
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -63,7 +63,7 @@ fn stands<R: Send>(
             std::thread::yield_now();
         }
         signals.pass(SIGNALS);
-        assert!(!calling.is_finished(), "{what} has ended before there was anything");
+        assert!(!calling.is_finished(), "{what} has ended before its event");
         assert!(Signals::handled() >= before + SIGNALS, "{what} had no signals");
         release();
         calling.join().unwrap()
@@ -109,7 +109,7 @@ fn tcp_continues_after_signals() {
     let to = listener.local_addr().unwrap();
     let connect = || TcpStream::connect_on(&stack, to);
     stands(&signals, "accept", || listener.accept(), || drop(connect().unwrap())).unwrap();
-    // The SYN is answered when its hook says so.
+    // The SYN is answered when its hook accepts it.
     let (ask, asked) = mpsc::channel();
     let ask = Mutex::new(ask);
     listener.set_syn_hook(Some(move |syn| ask.lock().unwrap().send(syn).unwrap()));
@@ -149,7 +149,7 @@ fn datagrams_and_echo_continue_after_signals() {
     sender.set_nonblocking(false).unwrap();
     let free = || (0..held).for_each(|_| assert_eq!(hoarder.recv(&mut [0; 2048]).unwrap(), 1024));
     assert_eq!(stands(&signals, "send_to", || sender.send_to(&[8; 1024], to), free).unwrap(), 1024);
-    assert_eq!(hoarder.recv(&mut [0; 2048]).unwrap(), 1024, "the one that waited has come");
+    assert_eq!(hoarder.recv(&mut [0; 2048]).unwrap(), 1024, "the waiting connection was accepted");
 }
 
 fn udp_socket(stack: &Stack) -> UdpSocket {
@@ -263,7 +263,7 @@ fn ends_in_time<R: Debug>(what: &str, call: impl FnOnce() -> io::Result<R>, kind
     assert!((TIMEOUT..TIMEOUT + SLACK).contains(&took), "{what} took {took:?}");
 }
 
-/// A server of the kernel's that sends back what it gets, until the end. Its own calls are interrupted, and go on.
+/// An echo server on the kernel's sockets. Its own calls are interrupted, and continue.
 fn kernel_echo(lab: &Lab) -> (SocketAddr, std::thread::JoinHandle<()>) {
     let at = lab.kernel_addr(false, 0);
     let listener = lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();

@@ -79,7 +79,7 @@ fn a_device_that_segments_sends_and_receives_frames_longer_than_its_mtu() {
     let count = lab.tun.counts()[0];
     let longest = u64::from(lab.tun.mtu()) * 2;
     assert!(count.bytes_out > longest * LEN as u64 / longest, "{count:?}");
-    // Acknowledgments are counted too, so the mean says less than there is.
+    // Acknowledgments are counted too, so the mean is an underestimate.
     assert!(count.bytes_out / count.frames_out > 1500, "{count:?}");
     assert!(count.bytes_in / count.frames_in > 1500, "{count:?}");
 }
@@ -107,7 +107,7 @@ fn a_bulk_sender_sends_frames_beyond_the_ip_length_field() {
         common::hash(&received)
     });
     let mut stream = TcpStream::connect_on(&lab.stack, to).unwrap();
-    // As large frames as go: a record of one is enough, whatever the reader makes of the window.
+    // The largest possible frames: one is enough, whatever window the reader advertises.
     let mut longest = 0;
     for chunk in data.chunks(4 << 20) {
         let before = lab.tun.counts()[0];
@@ -176,7 +176,7 @@ fn a_connection_stays_with_one_queue_in_both_directions() {
     let into: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.bytes_in - b.bytes_in).collect();
     let queue = out.iter().position(|bytes| *bytes > 3_000_000).expect("one queue has it all");
     assert!(out.iter().enumerate().all(|(index, bytes)| index == queue || *bytes == 0), "{out:?}");
-    // What came before the kernel had heard of our choice went where the kernel's own hash led it.
+    // Frames before the kernel had learnt our choice of queue used the kernel's own hash.
     let elsewhere: u64 = into.iter().enumerate().filter(|(index, _)| *index != queue).map(|(_, n)| n).sum();
     assert!(into[queue] > 3_000_000 && elsewhere < 10_000, "{queue}: {into:?}");
 }
@@ -217,6 +217,6 @@ fn datagrams_that_the_kernel_joins_are_split_again() {
             assert!(buf[..len] == *expected, "a datagram of {len} bytes");
         }
         let counts = lab.tun.counts()[0];
-        assert!(counts.frames_in < 21, "they came in one frame, with what else the kernel says: {counts:?}");
+        assert!(counts.frames_in < 21, "they arrived in one frame; counters: {counts:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! Callers that sleep at a device (`stack/src/inet/input/leader.rs`): what ends their sleep, and that no other thread waits for it.
+//! Callers that sleep at a device (`stack/src/inet/input/leader.rs`): events that end their sleep; no other thread waits for it.
 //!
-//! Needs the right to make network namespaces and devices; without it the tests say so and pass.
+//! Needs the right to create network namespaces and devices; without it the tests print that and pass.
 
 mod common;
 
@@ -15,7 +15,7 @@ use sockeye_drivers::TunConfig;
 
 /// Round trips after which a queue counts as one connection's.
 const ROUNDS: usize = 40;
-/// How long to wait for what a busy machine may put off.
+/// How long to wait for an event that a busy machine may delay.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A stack whose callers sleep at once, and a listener of it.
@@ -26,7 +26,7 @@ fn lab(v6: bool) -> (Lab, TcpListener) {
     (lab, listener)
 }
 
-/// A connection whose other end, the kernel's, gives back each byte, until one is 0, and then ends.
+/// A connection whose other end, the kernel's, echoes each byte, until one is 0, and then closes.
 fn echoed(lab: &Lab, listener: &TcpListener) -> (TcpStream, JoinHandle<()>) {
     let to = listener.local_addr().unwrap();
     let echo = lab.kernel(move || drop(echo(to)));
@@ -59,7 +59,7 @@ fn round_trip(mut stream: &TcpStream, byte: u8) {
     assert_eq!(answer, [byte]);
 }
 
-/// A thread that reads while nothing comes, once it has set out to sleep at the device.
+/// Starts a thread that reads while nothing arrives; returns when it is about to sleep at the device.
 fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
     for _ in 0..10 {
         (0..ROUNDS).for_each(|_| round_trip(stream, 7));
@@ -73,7 +73,7 @@ fn asleep(lab: &Lab, stream: &TcpStream) -> JoinHandle<std::io::Result<usize>> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The caller found the input thread at the queue, and has parked as ever.
+        // The caller found the input thread at the queue, and has parked as usual.
         { stream }.write_all(&[1]).unwrap();
         if reader.join().unwrap().is_err() {
             // The caller's time was over before.
@@ -101,7 +101,7 @@ fn a_thread_that_sleeps_at_the_device_takes_the_frames_itself() {
         let [watches, batches, by_callers] = more;
         watches > 0 && 2 * by_callers > batches
     };
-    // Where all threads share a core, or others want it, the answer may for a while always be there before the reader looks.
+    // If all threads share a busy core, the answer may for a while always arrive before the reader looks.
     let until = Instant::now() + LONG;
     let is_so = std::iter::repeat_with(|| takes_them_himself(&mut seen))
         .take_while(|is_so| *is_so || Instant::now() < until)
@@ -162,12 +162,12 @@ fn other_connections_are_served_during_and_after_a_sleep_at_the_device() {
     let (first, first_echo) = echoed(&lab, &listener);
     for round in 0..3 {
         let reader = asleep(&lab, &first);
-        // Its handshake and its bytes come to the queue at which the other one sleeps.
+        // Its handshake and its bytes arrive at the queue at which the other one sleeps.
         let (second, second_echo) = echoed(&lab, &listener);
         (0..ROUNDS).for_each(|_| round_trip(&second, 10 + round));
         (&first).write_all(&[1]).unwrap();
         assert_eq!(reader.join().unwrap().unwrap(), 1);
-        // Nobody sleeps there now.
+        // No thread sleeps there now.
         (0..ROUNDS).for_each(|_| round_trip(&second, 20 + round));
         end(&second, second_echo);
     }
@@ -184,7 +184,7 @@ fn timers_run_while_a_writer_sleeps_at_the_device_with_a_closed_window() {
     let (go, told) = std::sync::mpsc::channel::<()>();
     let sink = lab.kernel(move || {
         let mut stream = echo(to);
-        // A part each time it is told to, and the rest when nobody tells it any more.
+        // Reads a part at each signal, and the rest when the channel is closed.
         let parts: u64 = told.iter().map(|()| read_part(&mut stream)).sum();
         parts + std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
     });
@@ -198,7 +198,7 @@ fn timers_run_while_a_writer_sleeps_at_the_device_with_a_closed_window() {
         twin.write_all(&vec![3; LEN]).unwrap();
         twin.shutdown(Shutdown::Write).unwrap();
     });
-    // The kernel's buffer is full, and the window is probed: a frame that nobody but the timer has caused.
+    // The kernel's buffer is full, and the window is probed: a frame that only the timer has caused.
     let is_probed = |before: &mut u64| {
         let until = Instant::now() + Duration::from_secs(4);
         while Instant::now() < until {
@@ -208,7 +208,7 @@ fn timers_run_while_a_writer_sleeps_at_the_device_with_a_closed_window() {
                 return true;
             }
         }
-        // A writer who finds the input thread at the queue parks as ever: the next window may find it elsewhere.
+        // A writer that finds the input thread at the queue parks as usual: the next window may find it elsewhere.
         *before = lab.count("input_leads");
         go.send(()).unwrap();
         false

@@ -22,7 +22,7 @@ fn panics(stack: &Stack) -> u64 {
     stack.counters().into_iter().find(|(name, _)| *name == "panics_foreign").unwrap().1
 }
 
-/// The wait fails for this task, and goes on for another one.
+/// The wait fails for this task, and continues for another one.
 fn fails<R: std::fmt::Debug>(stack: &Stack, wait: impl Future<Output = std::io::Result<R>>) {
     let (mut wait, before) = (pin!(wait), panics(stack));
     let waker = unclonable();

@@ -1,7 +1,7 @@
 //! Does a protocol that takes writes for messages survive a real network?
 //!
-//! One write is not one read: TCP cuts and joins, and on a lossy link it does so in all the ways there are. This program
-//! sends messages behind their lengths, which is right; put `read` in the place of `read_exact` and a seed will tell.
+//! One write is not one read: TCP splits and joins writes, on a lossy link in every possible way. This program prefixes
+//! messages with their lengths, which is correct; replace `read_exact` by `read` and some seed will fail.
 //! `cargo run -p sockeye-sim --example lossy_link [SEED]`.
 
 use std::io;

@@ -1,8 +1,8 @@
 //! Does a client's retry logic survive a partition?
 //!
-//! The client asks a server once a second and tries again, with a growing pause, when it hears nothing for two seconds. The
-//! network is cut for half a minute. What is tested: that no question is given up, and that the client is back soon after
-//! the network is. `cargo run -p sockeye-sim --example partition [SEED]`.
+//! The client sends a request once a second and retries, with a growing pause, if it gets no answer for two seconds. The
+//! network is cut for half a minute. The test checks that no request is abandoned, and that the client recovers soon after
+//! the network. `cargo run -p sockeye-sim --example partition [SEED]`.
 
 use std::io;
 use std::net::SocketAddr;

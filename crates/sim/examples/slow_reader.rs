@@ -1,8 +1,8 @@
 //! What does a slow reader do to the writer?
 //!
 //! A server sends as fast as it is allowed to; a client reads a little each second. Real flow control is at work: the
-//! window shuts, is probed, and opens. What is tested: that the server holds no more memory than its buffers, however long
-//! it goes on, and that nothing is lost. `cargo run -p sockeye-sim --example slow_reader [SEED]`.
+//! window shuts, is probed, and opens. The test checks that the server holds no more memory than its buffers, however long
+//! it runs, and that nothing is lost. `cargo run -p sockeye-sim --example slow_reader [SEED]`.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{HostConfig, LinkConfig, Net, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of each buffer, of what is sent, and of what is read each second.
+/// Bytes of each buffer, sent in total, and read each second.
 const BUFFER: u32 = 64 << 10;
 const TOTAL: usize = 2 << 20;
 const PER_SECOND: usize = 16 << 10;
@@ -30,7 +30,7 @@ async fn program(net: Net) {
     let addr = server.at(80);
     server.spawn(async move {
         let listener = TcpListener::bind(addr).await.expect("the port is free");
-        let (mut stream, _) = listener.accept().await.expect("a client comes");
+        let (mut stream, _) = listener.accept().await.expect("a client connects");
         stream.write_all(&vec![7; TOTAL]).await.expect("the client reads on");
     });
     let reader = client.spawn(async move {
@@ -38,7 +38,7 @@ async fn program(net: Net) {
         let (mut got, mut part) = (0, vec![0; PER_SECOND]);
         while got < TOTAL {
             time::sleep(Duration::from_secs(1)).await;
-            stream.read_exact(&mut part).await.expect("the server goes on");
+            stream.read_exact(&mut part).await.expect("the server continues");
             got += part.len();
         }
     });

@@ -22,20 +22,20 @@ struct Reader {
 
 const EAGER: Reader = Reader { rcvbuf: None, read_max: 1 << 20, pause: Duration::ZERO };
 
-/// What a transfer came to.
+/// The result of a transfer.
 struct Course {
     /// Bytes a second at the end.
     rate: u64,
     /// Sizes of the buffers at the end.
     sndbuf: usize,
     rcvbuf: usize,
-    /// What the sender says that it was limited by at the end.
+    /// The limit that the sender reports at the end.
     limit: Option<Limit>,
-    /// And for how long what was in the way.
+    /// And for how long each limit applied.
     carried: Carried,
 }
 
-/// Sends from `client` to `server` as much as goes for `until`, and measures the last fifth of that time.
+/// Sends from `client` to `server` as much as possible for `until`, and measures the last fifth of that time.
 async fn course(client: &Host, server: &Host, reader: Reader, until: Duration) -> Course {
     let addr = server.at(80);
     let end = time::Instant::now() + until;
@@ -76,7 +76,7 @@ fn hosts(net: &Net, config: HostConfig, mbit: u64, rtt: Duration) -> (Host, Host
     let client = net.host_with("client", config.clone()).unwrap();
     let server = net.host_with("server", config).unwrap();
     let rate = mbit * MBIT;
-    // The queue takes half of what the path does.
+    // The queue holds half as much as the path.
     let queue = rate as usize / 8 * rtt.as_millis() as usize / 2_000;
     net.link(&client, &server, LinkConfig { rate: Some(rate), queue, ..LinkConfig::rtt(rtt) });
     (client, server)
@@ -86,7 +86,7 @@ fn hosts(net: &Net, config: HostConfig, mbit: u64, rtt: Duration) -> (Host, Host
 fn a_gigabit_over_two_hundred_milliseconds_is_filled_without_configuration() {
     Sim::new(1).run(|net| async move {
         let (client, server) = hosts(&net, HostConfig::default(), 1_000, 200 * MS);
-        // By then the window has grown back from what a queue of half a round trip lost at the end of slow start.
+        // By then the window has recovered from the losses of a queue of half a round trip at the end of slow start.
         let course = course(&client, &server, EAGER, 10_000 * MS).await;
         assert!(course.rate > 900 * MBIT / 8, "{} bytes a second", course.rate);
         assert!(course.sndbuf > 25_000_000 && course.rcvbuf > 25_000_000);

@@ -10,7 +10,7 @@ use sockeye_sim::{Capture, LinkConfig, Sim, time};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// An echo between blocking programs on a lossy link. Returns what crossed it.
+/// An echo between blocking programs on a lossy link. Returns the packets that crossed it.
 fn history(seed: u64) -> Vec<u8> {
     Sim::exactly(seed).capture(Capture::All).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));

@@ -17,7 +17,7 @@ fn run(first: u64) {
         sum.crashes += one.crashes;
         calm += u64::from(one.faults == 0);
     }
-    // The plans are what they are meant to be: enough of everything.
+    // The plans are varied enough: they contain enough of everything.
     assert!(sum.conversations > 2 * SEEDS && sum.clean > sum.conversations / 3, "{sum:?}");
     assert!(sum.bytes > 10_000_000 && sum.faults > 1000 && sum.retransmitted > 100, "{sum:?}");
     assert!(sum.crashes > SEEDS / 20 && calm > SEEDS / 8, "{sum:?}, {calm} of {SEEDS} seeds without a fault");

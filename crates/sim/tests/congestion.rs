@@ -1,4 +1,4 @@
-//! Congestion control over simulated paths: queues that mark, and who gets how much of a bottleneck.
+//! Congestion control over simulated paths: queues that mark, and the shares of flows at a bottleneck.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A host whose connections are made so.
+/// A host whose connections use this configuration.
 fn host(congestion_control: CongestionControl, ecn: EcnMode) -> HostConfig {
     let stack = Config {
         sndbuf: 8 << 20,
@@ -22,7 +22,7 @@ fn host(congestion_control: CongestionControl, ecn: EcnMode) -> HostConfig {
     HostConfig { stack, ..HostConfig::default() }
 }
 
-/// A stream that never ends, from one host to another: what was read so far, and what the sender knows.
+/// An endless stream from one host to another: the number of bytes read so far, and the sender's state.
 fn begin(from: &Host, to: &Host, port: u16) -> (Rc<Cell<u64>>, Rc<Cell<Option<TcpInfo>>>) {
     begin_with(from, to, port, None)
 }
@@ -87,7 +87,7 @@ fn a_queue_that_marks_loses_nothing_is_short_and_is_no_slower() {
         assert!(info.ecn && info.mark_count > 5 && link.marked >= u64::from(info.mark_count), "{info:?}");
         assert_eq!((info.rexmt_bytes, link.dropped()), (0, 0), "{info:?} {link:?}");
         assert!(share >= 90, "{cc:?}: {share} %");
-        // Who has not agreed to be marked is not, and fills the queue.
+        // A flow that has not agreed to ECN is not marked, and fills the queue.
         let (_, info, link) = alone(host(cc, EcnMode::Accept), marking, 20);
         assert!(!info.ecn && link.marked == 0 && link.queue_full > 0, "{info:?} {link:?}");
     }

@@ -78,7 +78,7 @@ fn one_seed_gives_one_history_to_the_byte_and_another_gives_another() {
     let first = history(7);
     assert!(first.len() > 100_000, "{} bytes only", first.len());
     assert!(first == history(7), "the second run differs");
-    // On another thread, whose CPU and whose thread-local memory are others.
+    // On another thread, with another CPU and other thread-local memory.
     let elsewhere = std::thread::spawn(|| history(7)).join().unwrap();
     assert!(first == elsewhere, "a run on another thread differs");
     assert_ne!(fingerprint(&first), fingerprint(&history(8)));

@@ -25,7 +25,7 @@ fn link() -> LinkConfig {
     }
 }
 
-/// What came to a simulated link from its first end, and what became of it.
+/// The packets that arrived at a simulated link from its first end, and their fate.
 fn simulated(seed: u64) -> (Vec<Offered>, LinkStats) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let stats = Rc::new(RefCell::new(LinkStats::default()));
@@ -47,7 +47,7 @@ fn simulated(seed: u64) -> (Vec<Offered>, LinkStats) {
             stream.write_all(&vec![1; 2 << 20]).await.unwrap();
         });
         assert_eq!(read.await.unwrap(), 2 << 20);
-        // What is on its way shall arrive.
+        // Packets in flight have to arrive.
         sockeye_sim::time::sleep(Duration::from_secs(300)).await;
         *result.borrow_mut() = link.there().stats();
     });

@@ -1,4 +1,4 @@
-//! What is said when a program fails: seed, command, packets. And that what stands still fails.
+//! The report when a program fails: seed, command, packets. A program that makes no progress fails too.
 
 use std::process::{Command, Output};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! TCP Fast Open over a path with delay: what it is for is the round trip that it saves (RFC 7413).
+//! TCP Fast Open over a path with delay: its purpose is to save a round trip (RFC 7413).
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What links do to connections over them.
+//! The effect of links on connections over them.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn a_perfect_link_takes_exactly_its_delay_and_serialisation_time_and_duplicates_
         let config = LinkConfig { rate: Some(100_000_000), queue: 4 << 20, ..LinkConfig::rtt(20 * MS) };
         let (client, server, link) = pair(&net, config);
         let took = transfer(&client, &server, 4 << 20).await;
-        // 4 MiB at 100 Mbit/s are 336 ms; the handshake and slow start come on top.
+        // 4 MiB at 100 Mbit/s take 336 ms, plus the handshake and slow start.
         assert!(took > 356 * MS && took < 700 * MS, "{took:?}");
         let traffic = net.traffic();
         assert_eq!((traffic.retransmitted, traffic.resets, traffic.connects), (0, 0, 1));
@@ -169,7 +169,7 @@ fn a_silently_smaller_mtu_stalls_a_transfer_until_the_black_hole_is_found() {
             narrow.back().update(|back| back.mtu = 1500);
         });
         let took = transfer(&client, &server, 20 << 20).await;
-        // 1.7 s at the full rate; three timeouts before it is suspected; then the search goes up to what passes.
+        // 1.7 s at the full rate; three timeouts before a black hole is suspected; then the search rises to the size that passes.
         assert!(took < Duration::from_secs(6), "{took:?}");
         let stats = link.there().stats();
         assert!(stats.too_long > 0);
@@ -215,7 +215,7 @@ fn one_loss_in_a_window_of_megabytes_causes_one_retransmission() {
         let server = net.host_with("server", large).unwrap();
         let config = LinkConfig { rate: Some(1_000_000_000), queue: 16 << 20, ..LinkConfig::rtt(100 * MS) };
         let link = net.link(&client, &server, config);
-        // Some 4 MB are in flight when it is lost, and as many more come before that is known.
+        // About 4 MB are in flight when it is lost, and as many more are sent before the loss is noticed.
         link.there().filter(|packet| if packet.index == 5000 { Fate::Drop } else { Fate::Pass });
         transfer(&client, &server, 20 << 20).await;
         assert_eq!(link.there().stats().filtered, 1);

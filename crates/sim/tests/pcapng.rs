@@ -1,4 +1,4 @@
-//! The captures, read by somebody else's reader.
+//! The captures, read by an independent reader.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Capture, LinkConfig, Sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A capture, and what went into it: packets and losses.
+/// A capture, and its expected content: packets and losses.
 fn capture() -> (Vec<u8>, u64, u64) {
     Sim::exactly(9).capture(Capture::All).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
@@ -53,7 +53,7 @@ fn another_reader_finds_interfaces_packets_times_and_comments() {
             PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
                 let at = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
                 assert!(at >= last && packet.if_id < 2 && packet.caplen == packet.origlen);
-                assert_eq!(packet.data[0] >> 4, 4, "an IPv4 header comes first");
+                assert_eq!(packet.data[0] >> 4, 4, "the packet begins with an IPv4 header");
                 let total = u16::from_be_bytes([packet.data[2], packet.data[3]]);
                 assert_eq!(u32::from(total), packet.origlen);
                 comments +=
@@ -61,7 +61,7 @@ fn another_reader_finds_interfaces_packets_times_and_comments() {
                 (packets, last) = (packets + 1, at);
             }
             PcapBlockOwned::NG(Block::SectionHeader(_)) => {}
-            _ => panic!("nobody wrote other blocks"),
+            _ => panic!("there are no other blocks"),
         }
         reader.consume(len);
     }

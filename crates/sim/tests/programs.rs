@@ -1,4 +1,4 @@
-//! Programs: time, tasks, crashes, and what idleness costs.
+//! Programs: time, tasks, crashes, and the cost of idleness.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -84,10 +84,10 @@ fn a_crash_ends_programs_silently_and_the_peer_learns_of_it_when_it_sends() {
         assert!(!server.is_up() && server.stack().is_none());
         assert_eq!(program.await, Err(Aborted));
         time::sleep(SECOND).await;
-        assert_eq!(net.flow(from_server.0, from_server.1), sent, "a host without power says nothing");
+        assert_eq!(net.flow(from_server.0, from_server.1), sent, "a host without power sends nothing");
         server.restart();
         server.spawn(serve());
-        // The new stack knows nothing of the connection, and says so.
+        // The new stack does not know the connection, and sends a reset.
         stream.write_all(b"b").await.unwrap();
         let error = stream.read_u8().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);

@@ -1,4 +1,4 @@
-//! Datagrams between simulated hosts: links lose and delay them, and nobody sends them again.
+//! Datagrams between simulated hosts: links lose and delay them, without retransmission.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use sockeye_sim::{LinkConfig, Sim, time};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What arrives of `count` datagrams over a link that loses some.
+/// The datagrams of `count` that arrive over a lossy link.
 fn arrivals(seed: u64, loss: f64, count: u32) -> Vec<u32> {
     Sim::new(seed).run(move |net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
@@ -42,7 +42,7 @@ fn a_clean_link_carries_all_in_order_and_a_lossy_one_some() {
     let some = arrivals(2, 0.3, 200);
     assert!((100..180).contains(&some.len()), "{} of 200 at a loss of 30 %", some.len());
     assert!(some.is_sorted());
-    assert_eq!(some, arrivals(2, 0.3, 200), "a seed says all");
+    assert_eq!(some, arrivals(2, 0.3, 200), "a seed determines everything");
     assert_ne!(some, arrivals(3, 0.3, 200));
 }
 

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A service on a host that tells every client the same.
+/// A service on a host that sends every client the same bytes.
 fn serve(host: &Host, word: &'static str) -> JoinHandle<Result<()>> {
     host.spawn(async move {
         let listener = UnixListener::bind("/run/service")?;
@@ -94,7 +94,7 @@ fn a_crash_ends_the_host_s_sockets_and_frees_its_names() {
         let mut given = given.take().unwrap();
         host.crash();
         assert_eq!((serving.await.map(drop), held.await), (Err(Aborted), Err(Aborted)));
-        assert_eq!(given.read(&mut [0]).await.unwrap(), 0, "its peer has gone");
+        assert_eq!(given.read(&mut [0]).await.unwrap(), 0, "its peer has closed");
         host.restart();
         assert_eq!(kind(ask(&host).await), Some(ErrorKind::NotFound));
         let serving = serve(&host, "new");
@@ -128,7 +128,7 @@ fn a_full_backlog_makes_a_task_wait_in_virtual_time() {
     });
 }
 
-/// What a run sees: the automatic name of a socket, and whether another run's path is there.
+/// The observations of a run: the automatic name of a socket, and whether another run's path exists.
 async fn see(net: Net) -> (Vec<u8>, Option<ErrorKind>, UnixListener) {
     let host = net.host("host");
     let seen = host.spawn(async {

@@ -1,7 +1,7 @@
-//! What congestion control and recovery must reach, on paths that chance decides by a seed: goodput against theory,
-//! fairness, and nothing sent again for reordering alone.
+//! Requirements of congestion control and recovery, on seeded random paths: goodput against theory, fairness, and no
+//! retransmissions for reordering alone.
 //!
-//! `sockeye sim matrix` measures many more paths; these are the ones that every test run holds.
+//! `sockeye sim matrix` measures many more paths; every test run checks these.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const MBIT: u64 = 1_000_000;
 /// Payload of a packet, and its length.
 const PAYLOAD: f64 = 1448.0 / 1500.0;
 
-/// What came of streams side by side.
+/// The result of parallel streams.
 struct Outcome {
     /// Bits per second that each receiver read.
     goodput: Vec<f64>,
@@ -37,7 +37,7 @@ impl Outcome {
     }
 }
 
-/// Sends streams over one link, stream `i` from second `i` on; what they deliver in `lasts` behind `warm_up`.
+/// Sends streams over one link, stream `i` from second `i` on; returns what they deliver in `lasts` after `warm_up`.
 fn send(seed: u64, link: LinkConfig, streams: u16, warm_up: Duration, lasts: Duration) -> Outcome {
     Sim::exactly(seed).run(|net| async move {
         let host = |name| net.host_with(name, host_config()).unwrap();
@@ -141,7 +141,7 @@ fn goodput_under_loss_follows_the_response_function() {
         let outcome = send(seed, link, 1, Duration::from_secs(5), Duration::from_secs(120));
         let window = (1.5f64 / loss).sqrt() * 1448.0 * 8.0;
         let part = outcome.total() / (window / rtt.as_secs_f64());
-        assert!((0.75..1.5).contains(&part), "{loss}, {rtt:?}: {part:.2} of what theory expects");
+        assert!((0.75..1.5).contains(&part), "{loss}, {rtt:?}: {part:.2} of the theoretical value");
         let again = outcome.traffic;
         assert!(again.needless * 20 <= again.retransmitted, "{loss}, {rtt:?}: {again:?}");
     }
@@ -154,7 +154,7 @@ fn a_path_that_loses_nothing_is_filled_whatever_its_length_and_rate() {
     {
         let outcome = send(5, path(rate, rtt), 1, Duration::from_secs(15), Duration::from_secs(10));
         let part = outcome.total() / rate as f64;
-        // What lay behind a hole when the time began is read in it, and may be a window.
+        // Data behind a hole at the start of the interval is read during it, and may be a whole window.
         assert!(part > 0.93 * PAYLOAD && part < 1.02 * PAYLOAD, "{rate} bit/s, {rtt:?}: {part:.3}");
     }
 }

@@ -39,7 +39,7 @@ pub const HIDDEN: [&str; 31] = [
     "[2001:db8:9::5efe:127.0.0.1]",
 ];
 
-/// Addresses that a host says are its own, and ways to write them.
+/// Addresses that a host treats as its own, and ways to write them.
 pub const OWN: [&str; 2] = ["10.1.1.1", "2001:db8::1:1"];
 pub const HIDDEN_OWN: [&str; 6] = [
     "10.1.1.1",

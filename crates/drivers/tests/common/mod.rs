@@ -17,7 +17,7 @@ pub const KERNEL: [&str; 2] = ["10.9.0.1/24", "fd09::1/64"];
 /// Likewise.
 pub const STACK: [&str; 2] = ["10.9.0.2/24", "fd09::2/64"];
 
-/// Whether this test cannot run here; says why on standard error.
+/// Whether this test cannot run here; prints the reason on standard error.
 pub fn skipped(test: &str) -> bool {
     let reason = unavailable();
     if let Some(reason) = &reason {
@@ -100,7 +100,7 @@ pub fn hash(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-/// What both kinds of streams can do.
+/// The common operations of both kinds of streams.
 pub trait Stream: Read + Write + Send {
     fn twin(&self) -> Box<dyn Stream>;
     fn end(&self);
@@ -143,7 +143,7 @@ pub fn exchange(stream: impl Stream, seed: u64, len: usize) -> [[u8; 32]; 2] {
     })
 }
 
-/// Waits for `what`, which has to come.
+/// Waits for `what`, which has to happen.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !is_so() {

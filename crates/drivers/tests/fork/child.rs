@@ -47,7 +47,7 @@ pub struct Child {
     answers: std::fs::File,
 }
 
-/// What the child writes its answer to.
+/// The file to which the child writes its answer.
 pub struct Answer(std::fs::File);
 
 impl Answer {
@@ -61,8 +61,8 @@ pub fn fork() -> Result<Child, Answer> {
     let (reader, writer): (OwnedFd, OwnedFd) = std::io::pipe()
         .map(|(reader, writer)| (reader.into(), writer.into()))
         .expect("there are descriptors");
-    // SAFETY: the child uses what the crates under test say may be used after a fork, and the C library, whose memory
-    // allocator works in a child.
+    // SAFETY: the child uses only calls that the crates under test document as usable after a fork, and the C library,
+    // whose memory allocator works in a child.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid > 0 {

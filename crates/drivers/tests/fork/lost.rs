@@ -44,14 +44,14 @@ fn call_in_children(world: &World, hammers: &Hammers) {
             Err(_) => end(|| {
                 match waits.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Polled::Ready(done) => refused(done),
-                    Polled::Pending => panic!("a task in a child waits for ever"),
+                    Polled::Pending => panic!("a task in a child never completes"),
                 }
                 calls(world);
             }),
         }
         forks += 1;
         let before = hammers.rounds();
-        // However busy the machine is, somebody gets on.
+        // However busy the machine is, some thread makes progress.
         while hammers.rounds() == before {
             std::thread::yield_now();
         }
@@ -107,7 +107,7 @@ fn of_stack(world: &World) {
     refused(stack.attach(left, &[prefix]));
     refused(stack.unix_unlink("/nothing"));
     refused(stack.remove_address("10.7.0.1".parse().unwrap()));
-    // What cannot fail answers with nothing.
+    // Calls that cannot fail return nothing.
     assert!(stack.counters().is_empty() && stack.sockets(true).is_empty() && stack.unix_sockets().is_empty());
     assert!(stack.routes().is_empty() && stack.addresses().is_empty() && stack.neighbors().is_empty());
     assert_eq!((stack.connection_count(), stack.memory_in_use()), (0, 0));
@@ -172,7 +172,7 @@ fn of_tcp(world: &World) {
     refused(socket.listen(1));
     refused(TcpSocket::new_v4(stack).connect("127.0.0.1:9".parse().unwrap()));
     refused(MbufChain::copied(stack, b"bytes"));
-    // What it has, it keeps: the bytes are its own.
+    // A chain keeps its bytes, which are its own.
     let mut chain = world.chain.clone();
     assert_eq!((chain.split_to(60_000).len(), chain.len()), (60_000, 40_000));
     assert!(world.syn.peer_addr().port() != 0);
@@ -242,12 +242,12 @@ fn of_unix(world: &World) {
     refused(sockeye::unix::UnixSocket::new_datagram(stack).datagram());
 }
 
-/// What a future answers at once.
+/// The result of a future that completes at once.
 #[track_caller]
 fn at_once<R>(future: impl Future<Output = R>) -> R {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Polled::Ready(done) => done,
-        Polled::Pending => panic!("a task in a child waits for ever"),
+        Polled::Pending => panic!("a task in a child never completes"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a child of fork(2) can do with the stacks and sockets of its parent (`docs/fork.md`).
+//! The behaviour of a parent's stacks and sockets in a child of fork(2) (`docs/fork.md`).
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! Stacks without threads: a child goes on with them, with keys of its own.
+//! Stacks without threads: a child can use them further, with keys of its own.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ fn threadless() -> Config {
 /// Some bytes over a connection, there and back.
 fn exchange(client: &TcpStream, server: &TcpStream, stack: &Stack, at: Duration) {
     for (mut from, mut to) in [(client, server), (server, client)] {
-        // Nobody turns the clock for a delayed acknowledgment.
+        // No call advances the clock for a delayed acknowledgment.
         from.set_nodelay(true).unwrap();
         from.write_all(&[1; 3000]).unwrap();
         stack.poll(at);

@@ -17,7 +17,7 @@ use sockeye::unix::{self, UnixDatagram, UnixListener, UnixSeqpacket, UnixSocket,
 use sockeye::{Config, IcmpSocket, MbufChain, Stack, Syn, TcpListener, TcpSocket, TcpStream, UdpSocket};
 use sockeye_diag::{Published, publish_in};
 
-/// What the parent's threads are busy with, and the child has copies of.
+/// The objects that the parent's threads use, and of which the child has copies.
 pub struct World {
     pub stack: Stack,
     pub stream: TcpStream,
@@ -62,7 +62,7 @@ impl Hammers {
     pub fn stop(self) {
         self.stop.store(true, Ordering::Release);
         for thread in self.threads {
-            thread.join().expect("what the threads do goes on as if nobody forked");
+            thread.join().expect("the threads continue as if there had been no fork");
         }
     }
 }

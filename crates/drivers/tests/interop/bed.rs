@@ -1,6 +1,6 @@
-//! A stack beside the kernel on a device of any kind, the kernel's settings, and other people's programs.
+//! A stack and the kernel on a device of any kind, the kernel's settings, and external programs.
 //!
-//! Must not know what is tested. Tests: those that use it.
+//! Must not know what is tested. Tests: its users.
 
 use std::io;
 use std::net::TcpListener as KernelListener;
@@ -22,7 +22,7 @@ pub const LAYERS: [Layer; 2] = [Layer::Ip, Layer::Ethernet];
 pub struct Bed {
     pub lab: Lab,
     pub netif: NetifId,
-    /// Goes with the bed, and lets the watch end.
+    /// Dropped with the test bed, which ends the watchdog.
     _watched: Sender<()>,
 }
 
@@ -43,7 +43,7 @@ impl Bed {
         let mut config = Config::default();
         change(&mut config);
         let stack = Stack::new(config).unwrap();
-        // Nobody else is on this link.
+        // There is no other host on this link.
         let options = LinkOptions { detect_duplicates: false, ..LinkOptions::default() };
         let netif = stack.attach_with(tun.clone(), &common::prefixes(common::STACK), &options).unwrap();
         let bed = Self { lab: Lab { namespace, tun, stack }, netif, _watched: watch() };
@@ -108,7 +108,7 @@ impl Bed {
         }
     }
 
-    /// All connections are gone but for TIME-WAIT, and all memory has come back.
+    /// All connections are closed except for TIME-WAIT, and all memory has been returned.
     pub fn assert_empties(&self) {
         eventually("all connections are gone", || self.lab.stack.connection_count() == 0);
         eventually("all memory came back", || {
@@ -118,7 +118,7 @@ impl Bed {
     }
 }
 
-/// Ends the process if what is returned lives longer than [`LIFE_MAX`]: one end that has failed leaves the other waiting.
+/// Ends the process if the returned value lives longer than [`LIFE_MAX`]: when one end has failed, the other waits.
 fn watch() -> Sender<()> {
     let (watched, gone) = channel();
     std::thread::spawn(move || {
@@ -139,8 +139,8 @@ pub fn sysctl(namespace: &Namespace, name: &str, value: &str) {
     namespace.run(set).unwrap().unwrap_or_else(|error| panic!("{name} = {value}: {error}"));
 }
 
-/// What a program of the kernel's side says, and whether it was content; `None`, with a word on standard error, if there
-/// is none of that name.
+/// The output of a program on the kernel's side, and whether it succeeded; `None`, with a message on standard error, if
+/// there is no such program.
 pub fn program(namespace: &Namespace, words: &str) -> Option<Output> {
     let mut words = words.split_whitespace();
     let name = words.next().unwrap();
@@ -156,7 +156,7 @@ pub fn program(namespace: &Namespace, words: &str) -> Option<Output> {
     }
 }
 
-/// [`program`], which has to be content; returns what it said.
+/// [`program`], which has to succeed; returns its output.
 pub fn content(namespace: &Namespace, words: &str) -> Option<String> {
     let output = program(namespace, words)?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -164,5 +164,5 @@ pub fn content(namespace: &Namespace, words: &str) -> Option<String> {
     Some(said)
 }
 
-/// Long enough for what happens within a second, on a slow machine.
+/// Long enough for an event that happens within a second, on a slow machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -13,10 +13,10 @@ use crate::common::{bytes, hash, skipped};
 
 /// From nothing to the largest that IPv4 carries, and the edges of 1500 bytes on both versions of IP.
 const SIZES: [usize; 14] = [0, 1, 7, 8, 1231, 1232, 1451, 1452, 1453, 1472, 1473, 9000, 32_000, 65_507];
-/// Tries for a datagram; a lost one is no failure, but none is lost for ever.
+/// Attempts for a datagram; a single loss is no failure, but a retry has to arrive.
 const TRIES: usize = 20;
 
-/// What a test wants of a socket of either side.
+/// The operations that a test needs from a socket of either side.
 trait Datagrams: Send + 'static {
     fn put(&self, data: &[u8], to: SocketAddr);
     fn take(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)>;
@@ -42,7 +42,7 @@ macro_rules! datagrams {
 datagrams!(KernelSocket);
 datagrams!(UdpSocket);
 
-/// Answers each datagram by its bytes in reverse, until an empty one comes a second time.
+/// Answers each datagram with its bytes in reverse, until an empty one arrives a second time.
 fn answer(socket: &impl Datagrams) {
     let mut buffer = vec![0; 70_000];
     loop {
@@ -142,7 +142,8 @@ fn a_port_without_a_socket_is_reported_to_both_sides() {
 const CUTS: [(usize, u16); 6] =
     [(1449, 1448), (60_000, 1452), (65_000, 1400), (12_800, 100), (2000, 1999), (3000, 1000)];
 
-/// Sends a buffer to be cut, until all of its datagrams have come; one that is lost is no failure, but none is lost for ever.
+/// Sends a buffer to be segmented, until all of its datagrams have arrived; a single loss is no failure, but a retry has to
+/// arrive.
 fn cut_and_compare(from: &UdpSocket, to: &KernelSocket, (len, size): (usize, u16)) {
     let data = bytes(u64::from(size), len);
     let meta = SendMeta { segment_size: Some(size), ..SendMeta::to(to.name()) };
@@ -190,7 +191,7 @@ fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_segment
                 } else {
                     assert!(joined == 0 && frames >= count, "{frames} frames, {joined} datagrams");
                 }
-                // What a router may cut leaves packet by packet.
+                // Datagrams that a router may fragment are sent packet by packet.
                 ours.set_mtu_discover(MtuDiscover::Dont).unwrap();
                 let joined = bed.lab.count("udp_out_joined");
                 cut_and_compare(&ours, &theirs, (3000, 1000));

@@ -1,8 +1,8 @@
-//! Linux as the peer: every transfer is hashed at both ends, in network namespaces that the tests make.
+//! Linux as the peer: every transfer is hashed at both ends, in network namespaces that the tests create.
 //!
-//! Needs the right to make network namespaces and devices, and for some tests programs (ping, traceroute, curl, ab, ip);
-//! what is missing is said on standard error, and the test passes. What was run against which versions:
-//! docs/interop.md.
+//! Needs the right to create network namespaces and devices, and for some tests programs (ping, traceroute, curl, ab, ip);
+//! if one is missing, the test prints that on standard error and passes. docs/interop.md lists the versions that were
+//! tested.
 
 #[path = "../common/mod.rs"]
 mod common;

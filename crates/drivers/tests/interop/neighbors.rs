@@ -1,4 +1,4 @@
-//! Ethernet with the kernel on the other side: neighbors that expire, go away and come back with another address.
+//! Ethernet with the kernel on the other side: neighbors that expire, disappear and return with another address.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn old_entries_are_confirmed_by_probes() {
         let theirs = bed.lab.kernel(move || std::net::UdpSocket::bind(at).unwrap()).join().unwrap();
         let heard = if v6 { "ndp_in" } else { "arp_in" };
         let before = bed.lab.count(heard);
-        // Nobody answers, so that nothing but our answers to questions confirms to the kernel that we are there.
+        // No service answers, so that only our answers to solicitations confirm to the kernel that we are reachable.
         let asked_again = (0..200_u32).any(|number| {
             theirs.send_to(&number.to_be_bytes(), to).unwrap();
             let mut got = [0; 4];
@@ -89,7 +89,7 @@ fn a_transfer_continues_when_the_kernels_interface_returns_with_another_address(
     if program(&bed.lab.namespace, "ip -V").is_none() {
         return;
     }
-    // It tells its new address to all; else a neighbor that was heard of lately is believed for up to 45 s.
+    // It announces its new address; otherwise a recently confirmed neighbor stays valid for up to 45 s.
     bed.sysctl(&format!("ipv4/conf/{device}/arp_notify"), "1");
     let ip = |words: &str| drop(content(&bed.lab.namespace, &format!("ip {words}")));
     send_and(&bed, false, || {

@@ -1,4 +1,4 @@
-//! A router between the stack and a host, whose link to the host carries less than the stack's, or comes to.
+//! A router between the stack and a host, whose link to the host has a smaller MTU than the stack's, from the start or later.
 
 use std::net::{SocketAddr, UdpSocket as KernelSocket};
 
@@ -103,7 +103,7 @@ fn streams_arrive_whole_through_a_router_with_a_smaller_mtu() {
             let (ours, theirs) = path.connection(v6);
             transfer(ours, theirs);
             let told = path.bed.lab.count("icmp_in_msgs") - before;
-            assert!((1..1000).contains(&told), "the router told {told} times");
+            assert!((1..1000).contains(&told), "the router reported {told} times");
         }
         path.bed.assert_empties();
     }
@@ -163,7 +163,7 @@ fn a_link_that_silently_drops_large_packets_does_not_end_a_transfer() {
         return;
     }
     let Some(path) = Path::new(Layer::Ip, true) else { return };
-    // The router may tell of unreachable destinations once in eleven days.
+    // The router may report unreachable destinations once in eleven days.
     sysctl(&path.bed.lab.namespace, "ipv4/icmp_ratemask", "8");
     sysctl(&path.bed.lab.namespace, "ipv4/icmp_ratelimit", "1000000000");
     let (ours, theirs) = path.connection(false);
@@ -188,7 +188,7 @@ fn datagrams_pass_a_smaller_mtu_in_fragments() {
             let data = bytes(seed as u64, len);
             let mut got = vec![0; 5000];
             let arrived = (0..20).any(|_| {
-                // The router's word about an earlier one is told once.
+                // The router's error about an earlier one is reported once.
                 let _ = ours.send_to(&data, theirs.local_addr().unwrap());
                 matches!(theirs.recv(&mut got), Ok(n) if got[..n] == data)
             });
