@@ -1,11 +1,11 @@
 //! Segments of a sender that cannot prove that it is the peer, beside a transfer.
 //!
 //! Each such segment fails the sequence check, the check of its ACK (RFC 5961 section 5), PAWS, or the rules for RST and SYN, and
-//! is otherwise as harmful as the bytes make it. Holds: it delivers nothing, acknowledges nothing and reports nothing; the whole
-//! state of the pcb, as its `Debug` prints it, is afterwards what it was before, but for the challenge that is owed and its count;
-//! the answers are acknowledgments without text, within the limit of challenges; and the peer's stream comes to its end.
-//! One kind may do more: text of before RCV.NXT that acknowledges plausibly is no different from text that the peer repeats, so
-//! it is answered each time, and may be reported (D-SACK) and end a conversation's delay. `docs/blind.md` has the table.
+//! is otherwise as harmful as the bytes make it. Invariants: it delivers nothing, acknowledges nothing and reports nothing; it
+//! leaves the whole state of the pcb, as its `Debug` prints it, unchanged, except for the challenge that is owed and its count;
+//! the answers are acknowledgments without text, within the limit of challenges; and the peer's stream arrives completely.
+//! One kind may do more: text before RCV.NXT with a plausible acknowledgment is the same as text that the peer repeats, so
+//! it is answered each time, and may be reported (D-SACK) and end request-response mode. `docs/blind.md` has the table.
 //! Tests: `tests/corpus.rs`.
 
 use core::time::Duration;
@@ -39,9 +39,9 @@ const CHALLENGES_MAX: u32 = 14;
 const ISS: u32 = u32::MAX - 5000;
 const IRS: u32 = u32::MAX - 9000;
 
-/// What a challenge changes.
+/// The fields that a challenge changes.
 const CHALLENGED: &[&str] = &["ack_now: ", "challenge_count: ", "challenge_second: "];
-/// What text that may be the peer's own changes besides.
+/// The further fields that text changes if it may be the peer's own.
 const REPEATED: &[&str] = &["reass: ", "quick_acks: ", "ack_mode: "];
 
 struct Bed {
@@ -51,9 +51,9 @@ struct Bed {
     snd: u32,
     /// The next byte that the application would read.
     next: SeqNum,
-    /// What the peer sends next.
+    /// The sequence number that the peer sends next.
     peer: SeqNum,
-    /// Text that the peer has sent, and that has not come: a hole.
+    /// Text that the peer has sent, and that has not arrived: a hole.
     hole: Option<Text>,
     timestamps: bool,
     /// Challenges in this second.
@@ -165,7 +165,7 @@ impl Bed {
         self.output();
     }
 
-    /// The next text, or what was left out.
+    /// The next text, or the text that was left out.
     fn peer_text(&mut self, len: u32) {
         let text = match self.hole.take() {
             Some(hole) => hole,
@@ -177,7 +177,7 @@ impl Bed {
         self.peer_sends(text.start, text.len, Flags::ACK);
     }
 
-    /// Text comes before text that was sent earlier.
+    /// Text arrives before text that was sent earlier.
     fn peer_skips(&mut self, len: u32) {
         if self.hole.is_none() {
             self.hole = Some(Text { start: self.peer, len });
@@ -189,7 +189,7 @@ impl Bed {
     fn pass(&mut self, micros: u64) {
         self.now = self.now + Duration::from_micros(micros);
         let outcome = self.pcb.on_timer(self.now);
-        assert!(!outcome.events.has(Events::CLOSED), "the peer acknowledges what it gets");
+        assert!(!outcome.events.has(Events::CLOSED), "the peer acknowledges received text");
         self.output();
     }
 
@@ -270,7 +270,7 @@ impl Bed {
     }
 
     fn attack(&mut self, forged: &Forged) {
-        // What is due by now is due without the attack.
+        // Work that is due by now is due without the attack.
         self.pass(0);
         let allowed: Vec<_> =
             if forged.is_plausible { [CHALLENGED, REPEATED].concat() } else { CHALLENGED.to_vec() };
@@ -296,7 +296,7 @@ impl Bed {
         assert!(self.challenges <= CHALLENGES_MAX, "{} challenges in a second", self.challenges);
     }
 
-    /// The peer's stream and ours come to their ends as if nothing had happened.
+    /// The peer's stream and ours complete as if nothing had happened.
     fn end(&mut self) {
         self.peer_text(1);
         self.peer_text(1);
@@ -316,7 +316,7 @@ impl Bed {
 
 const FIN: Flags = Flags::FIN;
 
-/// What `Debug` printed, less the values of some fields.
+/// The output of `Debug`, without the values of some fields.
 fn without(mut text: String, fields: &[&str]) -> String {
     for field in fields {
         let Some(begin) = text.find(field) else { panic!("no field {field}") };

@@ -1,7 +1,7 @@
-//! What fuzzers feed: functions of bytes that hold invariants, and panic when one breaks.
+//! Fuzz targets: functions of bytes that check invariants, and panic when one is violated.
 //!
-//! [`TARGETS`] names them. Each reads what it needs from the bytes, so that any input means something and a fuzzer can
-//! change one thing at a time; none looks at a clock or draws numbers of its own, so an input does the same twice. They must not know
+//! [`TARGETS`] names them. Each reads its choices from the bytes, so that any input is valid and a fuzzer can change one
+//! thing at a time; none reads a clock or draws random numbers, so an input has the same effect twice. They must not know
 //! which fuzzer runs them: `fuzz/fuzz_targets` gives them to libFuzzer, `tests/corpus.rs` runs the corpus and a bounded number of
 //! random inputs in every test run. How to: CONTRIBUTING, "Fuzzing".
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The parsers: no bytes make them panic, ranges lie inside the bytes, and what they have read can be written and read again.
+//! The parsers: no bytes make them panic, ranges lie inside the bytes, and parsed values can be written and parsed again.
 //!
 //! Tests: `tests/corpus.rs`.
 
@@ -17,17 +17,17 @@ pub fn ip(data: &[u8]) {
     let Some((&cut, packet)) = data.split_first() else { return };
     let trusted = ip::parse(packet, HeaderChecksum::Trusted);
     let verified = ip::parse(packet, HeaderChecksum::Verify);
-    assert!(verified.is_err() || verified == trusted, "a checksum decides whether, not what");
+    assert!(verified.is_err() || verified == trusted, "a checksum decides whether a packet is parsed, not its value");
     let head = &packet[..usize::from(cut).min(packet.len())];
     if let Ok((header, range)) = ip::parse_head(head, packet.len(), HeaderChecksum::Trusted) {
         assert!(range.start <= range.end && range.end <= packet.len(), "{range:?}");
         assert!(ip::protocol_at(head) < packet.len());
         if range.start <= head.len() {
-            assert_eq!(trusted.as_ref().ok(), Some(&(header, range)), "the head alone says the same");
+            assert_eq!(trusted.as_ref().ok(), Some(&(header, range)), "the head alone gives the same");
         }
     }
     if let Some((_, range)) = ip::parse_refused(packet, packet.len()) {
-        assert!(range.start <= range.end && range.end <= packet.len(), "{range:?} of what may be refused");
+        assert!(range.start <= range.end && range.end <= packet.len(), "{range:?} of a refused packet");
     }
     let Ok((header, range)) = trusted else { return };
     assert!(range.start <= range.end && range.end <= packet.len(), "{range:?}");
@@ -35,7 +35,7 @@ pub fn ip(data: &[u8]) {
     let mut out = vec![0; header.addresses.header_len() + payload.len()];
     let Ok(len) = ip::emit(&header, payload.len(), &mut out) else { return };
     out[len..].copy_from_slice(payload);
-    let (again, range) = ip::parse(&out, HeaderChecksum::Verify).expect("what was written can be read");
+    let (again, range) = ip::parse(&out, HeaderChecksum::Verify).expect("written bytes can be parsed");
     assert_eq!((again, &out[range]), (header, payload));
 }
 
@@ -48,10 +48,10 @@ pub fn tcp(data: &[u8]) {
     let len = wire::emit(ports, &header, ChecksumOut::Omit, &mut out).expect("the longest header fits");
     assert_eq!(len, wire::header_len(&header));
     let (ports_again, again, range) =
-        wire::parse(&out[..len], ChecksumIn::Trusted).expect("what was written can be read");
+        wire::parse(&out[..len], ChecksumIn::Trusted).expect("written bytes can be parsed");
     assert_eq!((ports_again, range), (ports, len..len));
     assert_eq!((again.seq, again.ack, again.window), (header.seq, header.ack, header.window));
-    // What was behind an option of a length that cannot be is gone.
+    // Options behind one of an impossible length are lost.
     assert_eq!((again.flags, again.urgent), (header.flags.without(Flags::BAD_OPTION), header.urgent));
     let (options, written) = (&header.options, &again.options);
     assert_eq!(written.timestamps, options.timestamps);
@@ -101,10 +101,10 @@ fn neighbor_discovery(data: &[u8]) {
     }
     let Ok(read) = ndp::parse(src, dst, hop_limit, &bytes) else { return };
     assert_eq!(hop_limit, 255, "from behind a router");
-    // What a host would send is read again as it was.
+    // A message that a host would send is parsed to the same value.
     if let Some(packet) = ndp::emit(src, dst, &read) {
         let (header, range) =
-            ip::parse(&packet, HeaderChecksum::Trusted).expect("what was written can be read");
+            ip::parse(&packet, HeaderChecksum::Trusted).expect("written bytes can be parsed");
         assert_eq!(header.protocol, ip::PROTOCOL_ICMPV6);
         assert_eq!(ndp::parse(src, dst, header.hop_limit, &packet[range]), Ok(read));
     }

@@ -1,8 +1,8 @@
-//! A pcb under arbitrary segments, calls of the application, and a clock that jumps.
+//! A pcb with arbitrary segments, calls of the application, and a clock that jumps.
 //!
-//! Holds: bytes are delivered in order, each once, and inside the window that was announced; `snd_una`, `snd_nxt` and
-//! `snd_max` keep their order; what is sent lies in the buffer; a poll ends; a wait that the pcb asks for brings it
-//! forward. Tests: `tests/corpus.rs`.
+//! Invariants: bytes are delivered in order, each once, and inside the announced window; `snd_una`, `snd_nxt` and
+//! `snd_max` keep their order; sent data is in the buffer; a poll ends; each deadline that the pcb returns makes
+//! progress. Tests: `tests/corpus.rs`.
 
 use core::time::Duration;
 
@@ -209,7 +209,7 @@ impl Bed {
         }
     }
 
-    /// A silent peer: what is outstanding is given up in a bounded number of deadlines, or nothing is outstanding.
+    /// A silent peer: outstanding data is abandoned after a bounded number of deadlines, or nothing is outstanding.
     fn rest(&mut self) {
         for _ in 0..DEADLINES_MAX {
             let Some(at) = self.pcb.next_deadline() else { return };
@@ -218,10 +218,10 @@ impl Bed {
             let _ = self.pcb.on_timer(self.now);
             self.output();
             let is_stuck = self.now == before && self.pcb.next_deadline() == Some(at);
-            assert!(!is_stuck, "a timer that is due for ever");
+            assert!(!is_stuck, "a timer that stays due");
         }
     }
 }
 
-/// Deadlines that are waited for at the end. A persist timer goes on for ever.
+/// The number of deadlines to wait for at the end. A persist timer runs for ever.
 const DEADLINES_MAX: usize = 64;

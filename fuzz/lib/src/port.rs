@@ -1,4 +1,4 @@
-//! An interface of a stack whose other end is a fuzzer's input: frames go in one by one, and what comes out is shown to an observer.
+//! An interface of a stack whose other end is a fuzzer's input: it delivers frames one by one, and shows sent frames to an observer.
 //!
 //! Checksums count as verified by the device: a wrong one would hide everything behind it. It must not know what frames mean.
 //! Tests: with the targets.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use sockeye::netif::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_mbuf::Chain;
 
-/// Is shown the frames that come out.
+/// Gets the frames that the stack sends.
 pub trait Observer: Send + 'static {
     /// A frame, which begins with so many bytes of a link header.
     fn note(&mut self, frame: &TxFrame, link_len: usize);

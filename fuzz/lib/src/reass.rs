@@ -1,7 +1,8 @@
-//! Data in any order: what arrives behind holes is kept, and what is delivered is the stream.
+//! Data in any order: data behind holes is kept, and the delivered bytes are the stream.
 //!
-//! Pieces of the window come in an order and with overlaps that the bytes decide, then whatever is missing comes once more in
-//! order, as a sender would repeat it. The whole stream must then have been delivered, each byte once. Tests: `tests/corpus.rs`.
+//! Pieces of the window arrive in an order and with overlaps that the bytes decide, then all missing pieces arrive once more
+//! in order, as a sender would repeat them. The whole stream must then have been delivered, each byte once. Tests:
+//! `tests/corpus.rs`.
 
 use core::time::Duration;
 
@@ -15,7 +16,7 @@ use sockeye_proto::time::Instant;
 
 use crate::segments::Text;
 
-/// Bytes of the stream: what the window allows.
+/// Bytes of the stream: those that the window allows.
 const STREAM: u32 = 60_000;
 /// Pieces of one input.
 const PIECES_MAX: usize = 4000;
@@ -42,7 +43,7 @@ pub fn reass(data: &[u8]) {
     while end.read < STREAM {
         let before = end.read;
         end.feed(before, STEP.min(STREAM - before));
-        assert!(end.read > before, "what continues the stream is always taken");
+        assert!(end.read > before, "data that continues the stream is always taken");
     }
 }
 

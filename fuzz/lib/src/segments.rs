@@ -1,4 +1,4 @@
-//! Segments and payload that a fuzzer's bytes decide: near what a connection expects, most of the time.
+//! Segments and payload that a fuzzer's bytes decide: near the expected values of a connection, most of the time.
 //!
 //! The peer's stream is a function of the sequence number, so a payload is a piece of sequence space ([`Text`]), and a
 //! byte at the wrong place is one that does not continue its neighbor. Tests: with the targets.
@@ -57,12 +57,12 @@ pub fn place(from: SeqNum, by: i32) -> SeqNum {
     SeqNum::new(from.raw().wrapping_add_signed(by))
 }
 
-/// What a peer may know of a connection.
+/// The state of a connection that a peer may know.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
-    /// What it would send next.
+    /// The sequence number that it would send next.
     pub seq: SeqNum,
-    /// What it would acknowledge.
+    /// The number that it would acknowledge.
     pub ack: SeqNum,
     /// The first byte that it has not acknowledged.
     pub una: SeqNum,

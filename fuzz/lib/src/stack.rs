@@ -1,8 +1,8 @@
-//! A whole stack that is fed frames: IPv4 and IPv6, arbitrary bytes and segments near what its connections expect, with an
-//! application that accepts, reads, writes, connects and closes meanwhile.
+//! A whole stack that is fed frames: IPv4 and IPv6, arbitrary bytes and segments near the expected ones of its connections, with
+//! an application that accepts, reads, writes, connects and closes meanwhile.
 //!
-//! The stack is driven (`workers = 0`) and seeded, so an input does the same twice. Holds, beside that nothing panics: when the
-//! application has let go of everything and time has passed, there is no connection and all packet memory is back.
+//! The stack is driven (`workers = 0`) and seeded, so an input has the same effect twice. Invariants, besides no panic: when the
+//! application has dropped everything and time has passed, there is no connection and all packet memory is returned.
 //! Tests: `tests/corpus.rs`.
 
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ const STEPS_MAX: usize = 500;
 const STREAMS_MAX: usize = 8;
 /// The port that is listened on.
 const PORT: u16 = 80;
-/// The peer's port that most segments come from; others are near it.
+/// The peer's port of most segments; others are near it.
 const PEER_PORT: u16 = 4000;
 const OURS: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1))];

@@ -1,7 +1,7 @@
 //! Every target over its corpus, over changed copies of it, and over a bounded number of random inputs.
 //!
-//! Which inputs is decided by a seed, so a failure comes again: the panic names the target and writes the input where `cargo fuzz`
-//! or this test can run it once more. `SOCKEYE_TEST_SCALE` (percent) makes the random part longer or shorter.
+//! A seed decides the inputs, so a failure is reproducible: the panic names the target and writes the input where `cargo fuzz`
+//! or this test can run it again. `SOCKEYE_TEST_SCALE` (percent) makes the random part longer or shorter.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,7 +34,7 @@ impl Rng {
 
     fn bytes(&mut self) -> Vec<u8> {
         let len = self.below(LEN_MAX);
-        // Small numbers are what decisions are made of.
+        // Most decisions depend on small numbers.
         let is_small = self.below(2) == 0;
         (0..len).map(|_| (if is_small { self.below(24) } else { self.next() }) as u8).collect()
     }

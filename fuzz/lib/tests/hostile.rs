@@ -1,7 +1,7 @@
-//! Hostile frames in numbers: nothing that is bound to the loopback alone is reached, and nothing is sent to what is not one host.
+//! Hostile frames in large numbers: no socket bound to the loopback alone is reached, and nothing is sent to an address of no host.
 //!
-//! 100,000 frames on each kind of line in an ordinary run; `SOCKEYE_HOSTILE_FRAMES=10000000` for more, `SOCKEYE_TEST_SCALE`
-//! (percent) as for other random tests. Which frames is decided by a seed, so a failure comes again.
+//! 100,000 frames on each kind of link in an ordinary run; `SOCKEYE_HOSTILE_FRAMES=10000000` for more, `SOCKEYE_TEST_SCALE`
+//! (percent) as for other random tests. A seed decides the frames, so a failure is reproducible.
 
 use sockeye_fuzz_targets::{Hostile, Line};
 

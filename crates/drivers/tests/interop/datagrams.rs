@@ -8,8 +8,8 @@ use sockeye::netif::Netif;
 use sockeye::{MtuDiscover, SendMeta, UdpSocket};
 use sockeye_drivers::TunConfig;
 
-use crate::bed::{Bed, LAYERS};
 use crate::common::{bytes, hash, skipped};
+use crate::testbed::{LAYERS, Testbed};
 
 /// From nothing to the largest that IPv4 carries, and the edges of 1500 bytes on both versions of IP.
 const SIZES: [usize; 14] = [0, 1, 7, 8, 1231, 1232, 1451, 1452, 1453, 1472, 1473, 9000, 32_000, 65_507];
@@ -90,11 +90,11 @@ fn datagrams_of_every_size_are_echoed_in_fragments_if_needed() {
         return;
     }
     for layer in LAYERS {
-        let bed = Bed::new(layer);
+        let testbed = Testbed::new(layer);
         for v6 in [false, true] {
-            let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
-            let at = bed.lab.kernel_addr(v6, 0);
-            let theirs = bed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
+            let ours = UdpSocket::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(v6, 0)).unwrap();
+            let at = testbed.lab.kernel_addr(v6, 0);
+            let theirs = testbed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
             let (to_us, to_them) = (ours.name(), theirs.name());
             std::thread::scope(|scope| {
                 scope.spawn(|| answer(&ours));
@@ -105,9 +105,9 @@ fn datagrams_of_every_size_are_echoed_in_fragments_if_needed() {
                 ask(&ours, to_them);
             });
         }
-        assert!(bed.lab.count("ip_reasm_oks") >= 6, "{}", bed.lab.count("ip_reasm_oks"));
-        assert!(bed.lab.count("ip_frag_oks") >= 6, "{}", bed.lab.count("ip_frag_oks"));
-        bed.assert_all_understood();
+        assert!(testbed.lab.count("ip_reasm_oks") >= 6, "{}", testbed.lab.count("ip_reasm_oks"));
+        assert!(testbed.lab.count("ip_frag_oks") >= 6, "{}", testbed.lab.count("ip_frag_oks"));
+        testbed.assert_all_understood();
     }
 }
 
@@ -118,18 +118,18 @@ fn a_port_without_a_socket_is_reported_to_both_sides() {
     }
     let refused = std::io::ErrorKind::ConnectionRefused;
     for layer in LAYERS {
-        let bed = Bed::new(layer);
+        let testbed = Testbed::new(layer);
         for v6 in [false, true] {
-            let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
-            ours.connect(bed.lab.kernel_addr(v6, 9)).unwrap();
-            ours.set_read_timeout(Some(crate::bed::PATIENCE)).unwrap();
+            let ours = UdpSocket::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(v6, 0)).unwrap();
+            ours.connect(testbed.lab.kernel_addr(v6, 9)).unwrap();
+            ours.set_read_timeout(Some(crate::testbed::PATIENCE)).unwrap();
             ours.send(b"anybody?").unwrap();
             assert_eq!(ours.recv(&mut [0; 10]).unwrap_err().kind(), refused);
-            let (at, to) = (bed.lab.kernel_addr(v6, 0), bed.lab.stack_addr(v6, 9));
-            let told = bed.lab.kernel(move || {
+            let (at, to) = (testbed.lab.kernel_addr(v6, 0), testbed.lab.stack_addr(v6, 9));
+            let told = testbed.lab.kernel(move || {
                 let theirs = KernelSocket::bind(at).unwrap();
                 theirs.connect(to).unwrap();
-                theirs.set_read_timeout(Some(crate::bed::PATIENCE)).unwrap();
+                theirs.set_read_timeout(Some(crate::testbed::PATIENCE)).unwrap();
                 theirs.send(b"anybody?").unwrap();
                 theirs.recv(&mut [0; 10]).unwrap_err().kind()
             });
@@ -171,21 +171,21 @@ fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_segment
     }
     for layer in LAYERS {
         for offload in [true, false] {
-            let bed = Bed::with(&TunConfig { layer, offload, ..TunConfig::default() }, |_| ());
-            let frames_out = || bed.lab.tun.counts().iter().map(|queue| queue.frames_out).sum::<u64>();
+            let testbed = Testbed::with(&TunConfig { layer, offload, ..TunConfig::default() }, |_| ());
+            let frames_out = || testbed.lab.tun.counts().iter().map(|queue| queue.frames_out).sum::<u64>();
             for v6 in [false, true] {
-                let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
-                let at = bed.lab.kernel_addr(v6, 0);
-                let theirs = bed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
+                let ours = UdpSocket::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(v6, 0)).unwrap();
+                let at = testbed.lab.kernel_addr(v6, 0);
+                let theirs = testbed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
                 // So that the neighbor is known.
                 ours.put(b"hello", theirs.name());
                 assert!(theirs.take(&mut [0; 9]).is_some());
                 CUTS.into_iter().for_each(|cut| cut_and_compare(&ours, &theirs, cut));
-                let (frames, joined) = (frames_out(), bed.lab.count("udp_out_joined"));
+                let (frames, joined) = (frames_out(), testbed.lab.count("udp_out_joined"));
                 cut_and_compare(&ours, &theirs, (60_000, 1400));
                 let count = 60_000_u64.div_ceil(1400);
-                let (frames, joined) = (frames_out() - frames, bed.lab.count("udp_out_joined") - joined);
-                if cuts(&bed) {
+                let (frames, joined) = (frames_out() - frames, testbed.lab.count("udp_out_joined") - joined);
+                if cuts(&testbed) {
                     // One more for each time that it was sent.
                     assert!(joined >= count && frames < count, "{frames} frames, {joined} datagrams");
                 } else {
@@ -193,16 +193,16 @@ fn a_buffer_of_many_datagrams_leaves_as_one_frame_and_reaches_the_kernel_segment
                 }
                 // Datagrams that a router may fragment are sent packet by packet.
                 ours.set_mtu_discover(MtuDiscover::Dont).unwrap();
-                let joined = bed.lab.count("udp_out_joined");
+                let joined = testbed.lab.count("udp_out_joined");
                 cut_and_compare(&ours, &theirs, (3000, 1000));
-                assert_eq!(bed.lab.count("udp_out_joined") > joined, v6 && cuts(&bed));
+                assert_eq!(testbed.lab.count("udp_out_joined") > joined, v6 && cuts(&testbed));
             }
-            bed.assert_all_understood();
+            testbed.assert_all_understood();
         }
     }
 }
 
 /// Whether the device cuts datagrams: a kernel before 6.2 does not.
-fn cuts(bed: &Bed) -> bool {
-    bed.lab.tun.udp_segment_max() > 0
+fn cuts(testbed: &Testbed) -> bool {
+    testbed.lab.tun.udp_segment_max() > 0
 }

@@ -4,8 +4,8 @@ use std::io::{Read, Write};
 
 use sockeye::TcpListener;
 
-use crate::bed::{Bed, LAYERS, content};
 use crate::common::{bytes, hash, skipped};
+use crate::testbed::{LAYERS, Testbed, content};
 
 /// Bytes of the page.
 const PAGE_LEN: usize = 1_000_000;
@@ -41,10 +41,10 @@ fn curl_and_ab_receive_the_files_of_a_server_on_the_stack() {
         return;
     }
     for layer in LAYERS {
-        let bed = Bed::new(layer);
+        let testbed = Testbed::new(layer);
         let page = bytes(7, PAGE_LEN);
         for v6 in [false, true] {
-            let listener = TcpListener::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+            let listener = TcpListener::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(v6, 0)).unwrap();
             let at = listener.local_addr().unwrap();
             let served = page.clone();
             std::thread::spawn(move || {
@@ -53,20 +53,22 @@ fn curl_and_ab_receive_the_files_of_a_server_on_the_stack() {
                     std::thread::spawn(move || serve(stream, &page));
                 }
             });
-            let got =
-                crate::bed::program(&bed.lab.namespace, &format!("curl -sS --max-time 20 http://{at}/page"));
+            let got = crate::testbed::program(
+                &testbed.lab.namespace,
+                &format!("curl -sS --max-time 20 http://{at}/page"),
+            );
             if let Some(got) = got {
                 assert!(got.status.success(), "{got:?}");
                 assert_eq!(hash(&got.stdout), hash(&page));
             }
             for keep_alive in ["", "-k"] {
                 let words = format!("ab -q -s 20 -n {REQUESTS} -c {AT_ONCE} {keep_alive} http://{at}/short");
-                let Some(said) = content(&bed.lab.namespace, &words) else { continue };
+                let Some(said) = content(&testbed.lab.namespace, &words) else { continue };
                 for line in ["Complete requests:      2000", "Failed requests:        0"] {
                     assert!(said.contains(line), "{said}");
                 }
             }
         }
-        bed.assert_all_understood();
+        testbed.assert_all_understood();
     }
 }

@@ -7,7 +7,6 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-mod bed;
 mod datagrams;
 mod http;
 mod many;
@@ -16,3 +15,4 @@ mod options;
 mod path;
 mod programs;
 mod streams;
+mod testbed;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use sockeye::{TcpListener, TcpStream};
 use sockeye_drivers::Layer;
 
-use crate::bed::Bed;
 use crate::common::{bytes, skipped};
+use crate::testbed::Testbed;
 
 /// Connections. The kernel's end of each is a descriptor.
 const COUNT: usize = 10_000;
@@ -53,14 +53,14 @@ fn ten_thousand_connections_are_open_at_once_and_each_carries_its_own_bytes() {
     if skipped("many connections") || !descriptors() {
         return;
     }
-    let bed = Bed::new(Layer::Ip);
-    bed.sysctl("ipv4/ip_local_port_range", "1024 65000");
-    bed.sysctl("core/somaxconn", "16384");
+    let testbed = Testbed::new(Layer::Ip);
+    testbed.sysctl("ipv4/ip_local_port_range", "1024 65000");
+    testbed.sysctl("core/somaxconn", "16384");
     let half = COUNT / 2;
 
-    let listener = TcpListener::bind_on(&bed.lab.stack, bed.lab.stack_addr(false, 0)).unwrap();
+    let listener = TcpListener::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(false, 0)).unwrap();
     let to = listener.local_addr().unwrap();
-    let clients = bed
+    let clients = testbed
         .lab
         .kernel(move || (0..half).map(|_| std::net::TcpStream::connect(to).unwrap()).collect::<Vec<_>>());
     let mut ours: Vec<TcpStream> = (0..half).map(|_| listener.accept().unwrap().0).collect();
@@ -71,17 +71,17 @@ fn ten_thousand_connections_are_open_at_once_and_each_carries_its_own_bytes() {
     ours.sort_by_key(port);
     theirs.sort_by_key(place);
 
-    let at = bed.lab.kernel_addr(true, 0);
-    let listener = bed.lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let at = testbed.lab.kernel_addr(true, 0);
+    let listener = testbed.lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
     let to = listener.local_addr().unwrap();
     for _ in 0..half {
-        ours.push(TcpStream::connect_on(&bed.lab.stack, to).unwrap());
+        ours.push(TcpStream::connect_on(&testbed.lab.stack, to).unwrap());
         theirs.push(listener.accept().unwrap().0);
     }
-    assert!(bed.lab.stack.connection_count() >= COUNT);
+    assert!(testbed.lab.stack.connection_count() >= COUNT);
     ping_all(&mut ours, &mut theirs);
     ping_all(&mut theirs, &mut ours);
-    bed.assert_all_understood();
+    testbed.assert_all_understood();
     drop((ours, theirs));
-    bed.assert_empties();
+    testbed.assert_empties();
 }

@@ -6,22 +6,22 @@ use std::time::Duration;
 use sockeye::UdpSocket;
 use sockeye_drivers::Layer;
 
-use crate::bed::{Bed, PATIENCE, content, program};
 use crate::common::{KERNEL, addr, bytes, eventually, hash, skipped};
+use crate::testbed::{PATIENCE, Testbed, content, program};
 
 const LEN: usize = 2_000_000;
 
 /// A connection opened by the stack, both ends.
-fn connection(bed: &Bed, v6: bool) -> (sockeye::TcpStream, std::net::TcpStream) {
-    let at = bed.lab.kernel_addr(v6, 0);
-    let listener = bed.lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
-    let ours = sockeye::TcpStream::connect_on(&bed.lab.stack, listener.local_addr().unwrap()).unwrap();
+fn connection(testbed: &Testbed, v6: bool) -> (sockeye::TcpStream, std::net::TcpStream) {
+    let at = testbed.lab.kernel_addr(v6, 0);
+    let listener = testbed.lab.kernel(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
+    let ours = sockeye::TcpStream::connect_on(&testbed.lab.stack, listener.local_addr().unwrap()).unwrap();
     (ours, listener.accept().unwrap().0)
 }
 
 /// Sends from us to the kernel, and does something after a third of it.
-fn send_and(bed: &Bed, v6: bool, meanwhile: impl FnOnce()) {
-    let (mut ours, mut theirs) = connection(bed, v6);
+fn send_and(testbed: &Testbed, v6: bool, meanwhile: impl FnOnce()) {
+    let (mut ours, mut theirs) = connection(testbed, v6);
     let data = bytes(5, LEN);
     let expected = hash(&data);
     let sender = std::thread::spawn(move || ours.write_all(&data).unwrap());
@@ -39,13 +39,15 @@ fn each_side_deletes_its_neighbor_during_a_transfer_and_resolves_it_again() {
     if skipped("forgotten neighbors") {
         return;
     }
-    let bed = Bed::new(Layer::Ethernet);
+    let testbed = Testbed::new(Layer::Ethernet);
     for v6 in [false, true] {
-        let asked = bed.lab.count("neighbor_solicits_out");
-        send_and(&bed, v6, || bed.lab.stack.flush_neighbors(bed.netif).unwrap());
-        assert!(bed.lab.count("neighbor_solicits_out") > asked);
-        let device = bed.device();
-        send_and(&bed, v6, || drop(program(&bed.lab.namespace, &format!("ip neigh flush dev {device}"))));
+        let asked = testbed.lab.count("neighbor_solicits_out");
+        send_and(&testbed, v6, || testbed.lab.stack.flush_neighbors(testbed.netif).unwrap());
+        assert!(testbed.lab.count("neighbor_solicits_out") > asked);
+        let device = testbed.device();
+        send_and(&testbed, v6, || {
+            drop(program(&testbed.lab.namespace, &format!("ip neigh flush dev {device}")))
+        });
     }
 }
 
@@ -54,28 +56,28 @@ fn old_entries_are_confirmed_by_probes() {
     if skipped("old neighbors") {
         return;
     }
-    let bed = Bed::new(Layer::Ethernet);
-    let device = bed.device();
+    let testbed = Testbed::new(Layer::Ethernet);
+    let device = testbed.device();
     for version in ["ipv4", "ipv6"] {
-        bed.sysctl(&format!("{version}/neigh/{device}/base_reachable_time_ms"), "100");
-        bed.sysctl(&format!("{version}/neigh/{device}/delay_first_probe_time"), "1");
+        testbed.sysctl(&format!("{version}/neigh/{device}/base_reachable_time_ms"), "100");
+        testbed.sysctl(&format!("{version}/neigh/{device}/delay_first_probe_time"), "1");
     }
     for v6 in [false, true] {
-        let ours = UdpSocket::bind_on(&bed.lab.stack, bed.lab.stack_addr(v6, 0)).unwrap();
+        let ours = UdpSocket::bind_on(&testbed.lab.stack, testbed.lab.stack_addr(v6, 0)).unwrap();
         ours.set_read_timeout(Some(PATIENCE)).unwrap();
-        let (at, to) = (bed.lab.kernel_addr(v6, 0), ours.local_addr().unwrap());
-        let theirs = bed.lab.kernel(move || std::net::UdpSocket::bind(at).unwrap()).join().unwrap();
+        let (at, to) = (testbed.lab.kernel_addr(v6, 0), ours.local_addr().unwrap());
+        let theirs = testbed.lab.kernel(move || std::net::UdpSocket::bind(at).unwrap()).join().unwrap();
         let heard = if v6 { "ndp_in" } else { "arp_in" };
-        let before = bed.lab.count(heard);
+        let before = testbed.lab.count(heard);
         // No service answers, so that only our answers to solicitations confirm to the kernel that we are reachable.
         let asked_again = (0..200_u32).any(|number| {
             theirs.send_to(&number.to_be_bytes(), to).unwrap();
             let mut got = [0; 4];
             assert_eq!((ours.recv(&mut got).unwrap(), got), (4, number.to_be_bytes()));
             std::thread::sleep(Duration::from_millis(100));
-            bed.lab.count(heard) >= before + 2
+            testbed.lab.count(heard) >= before + 2
         });
-        assert!(asked_again, "{heard}: {} after {before}", bed.lab.count(heard));
+        assert!(asked_again, "{heard}: {} after {before}", testbed.lab.count(heard));
     }
 }
 
@@ -84,22 +86,22 @@ fn a_transfer_continues_when_the_kernels_interface_returns_with_another_address(
     if skipped("a neighbor that goes away") {
         return;
     }
-    let bed = Bed::new(Layer::Ethernet);
-    let device = bed.device();
-    if program(&bed.lab.namespace, "ip -V").is_none() {
+    let testbed = Testbed::new(Layer::Ethernet);
+    let device = testbed.device();
+    if program(&testbed.lab.namespace, "ip -V").is_none() {
         return;
     }
     // It announces its new address; otherwise a recently confirmed neighbor stays valid for up to 45 s.
-    bed.sysctl(&format!("ipv4/conf/{device}/arp_notify"), "1");
-    let ip = |words: &str| drop(content(&bed.lab.namespace, &format!("ip {words}")));
-    send_and(&bed, false, || {
+    testbed.sysctl(&format!("ipv4/conf/{device}/arp_notify"), "1");
+    let ip = |words: &str| drop(content(&testbed.lab.namespace, &format!("ip {words}")));
+    send_and(&testbed, false, || {
         ip(&format!("link set {device} down"));
         std::thread::sleep(Duration::from_millis(300));
         ip(&format!("link set {device} address 02:00:00:00:00:77"));
         ip(&format!("link set {device} up"));
     });
     let known = || {
-        let neighbors = bed.lab.stack.neighbors();
+        let neighbors = testbed.lab.stack.neighbors();
         neighbors.iter().find(|n| n.addr == addr(KERNEL[0])).and_then(|n| n.lladdr)
     };
     eventually("the new address is known", || known().is_some_and(|mac| mac.0 == [2, 0, 0, 0, 0, 0x77]));
@@ -110,9 +112,9 @@ fn a_host_that_is_not_there_is_unreachable() {
     if skipped("an absent neighbor") {
         return;
     }
-    let bed = Bed::new(Layer::Ethernet);
+    let testbed = Testbed::new(Layer::Ethernet);
     for to in ["10.9.0.99:80", "[fd09::99]:80"] {
-        let error = sockeye::TcpStream::connect_on(&bed.lab.stack, to).unwrap_err();
+        let error = sockeye::TcpStream::connect_on(&testbed.lab.stack, to).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{to}: {error:?}");
     }
 }

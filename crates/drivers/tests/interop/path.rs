@@ -8,8 +8,8 @@ use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, veth_pair};
 use sockeye_drivers::{Layer, TunConfig};
 
-use crate::bed::{Bed, LAYERS, content, program, sysctl};
 use crate::common::{self, addr, bytes, exchange, hash, skipped};
+use crate::testbed::{LAYERS, Testbed, content, program, sysctl};
 
 /// The router's addresses towards the host, and the host's.
 const ROUTER: [&str; 2] = ["10.8.0.1/24", "fd08::1/64"];
@@ -18,16 +18,16 @@ const LEN: usize = 3_000_000;
 
 /// A stack, a router and a host behind it.
 struct Path {
-    bed: Bed,
+    testbed: Testbed,
     host: Namespace,
 }
 
 impl Path {
     /// `None`, with a word why, without the program that sets routes.
     fn new(layer: Layer, offload: bool) -> Option<Self> {
-        let bed = Bed::with(&TunConfig { layer, offload, ..TunConfig::default() }, |_| ());
+        let testbed = Testbed::with(&TunConfig { layer, offload, ..TunConfig::default() }, |_| ());
         let host = Namespace::new().unwrap();
-        let router = &bed.lab.namespace;
+        let router = &testbed.lab.namespace;
         program(router, "ip -V")?;
         sysctl(router, "ipv4/ip_forward", "1");
         sysctl(router, "ipv6/conf/all/forwarding", "1");
@@ -48,22 +48,28 @@ impl Path {
         for (host, router) in HOST.iter().zip(common::KERNEL) {
             let network = host.parse().unwrap();
             let gateway = addr(router);
-            bed.lab.stack.insert_route(Route::by(network, bed.netif, gateway)).unwrap();
+            testbed.lab.stack.insert_route(Route::by(network, testbed.netif, gateway)).unwrap();
         }
-        Some(Self { bed, host })
+        Some(Self { testbed, host })
     }
 
     /// Sets the MTU of the link between the router and the host, at both ends.
     fn set_mtu(&self, mtu: u32) {
-        for (namespace, name) in [(&self.bed.lab.namespace, "down"), (&self.host, "up")] {
+        for (namespace, name) in [(&self.testbed.lab.namespace, "down"), (&self.host, "up")] {
             namespace.run(|| KernelLink::new(name).set_mtu(mtu).unwrap()).unwrap();
         }
     }
 
     /// Has the router believe that the way to the host takes no more; the host does not know it.
     fn limit_routes(&self, mtu: u32) {
-        content(&self.bed.lab.namespace, &format!("ip route replace 10.8.0.2/32 dev down mtu lock {mtu}"));
-        content(&self.bed.lab.namespace, &format!("ip -6 route replace fd08::2/128 dev down mtu lock {mtu}"));
+        content(
+            &self.testbed.lab.namespace,
+            &format!("ip route replace 10.8.0.2/32 dev down mtu lock {mtu}"),
+        );
+        content(
+            &self.testbed.lab.namespace,
+            &format!("ip -6 route replace fd08::2/128 dev down mtu lock {mtu}"),
+        );
     }
 
     fn in_host<R: Send + 'static>(
@@ -78,7 +84,7 @@ impl Path {
     fn connection(&self, v6: bool) -> (TcpStream, std::net::TcpStream) {
         let at = SocketAddr::new(addr(HOST[usize::from(v6)]), 0);
         let listener = self.in_host(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
-        let ours = TcpStream::connect_on(&self.bed.lab.stack, listener.local_addr().unwrap()).unwrap();
+        let ours = TcpStream::connect_on(&self.testbed.lab.stack, listener.local_addr().unwrap()).unwrap();
         (ours, listener.accept().unwrap().0)
     }
 }
@@ -99,13 +105,13 @@ fn streams_arrive_whole_through_a_router_with_a_smaller_mtu() {
         let Some(path) = Path::new(layer, offload) else { return };
         path.limit_routes(1300);
         for v6 in [false, true] {
-            let before = path.bed.lab.count("icmp_in_msgs");
+            let before = path.testbed.lab.count("icmp_in_msgs");
             let (ours, theirs) = path.connection(v6);
             transfer(ours, theirs);
-            let told = path.bed.lab.count("icmp_in_msgs") - before;
+            let told = path.testbed.lab.count("icmp_in_msgs") - before;
             assert!((1..1000).contains(&told), "the router reported {told} times");
         }
-        path.bed.assert_empties();
+        path.testbed.assert_empties();
     }
 }
 
@@ -116,10 +122,10 @@ fn a_neighbor_behind_a_router_receives_everything_despite_a_smaller_mtu() {
     }
     let Some(path) = Path::new(Layer::Ip, true) else { return };
     // An address of the host's own network, which the router has a way to and stands in for.
-    let (stack, own) = (&path.bed.lab.stack, "10.8.0.77/24".parse().unwrap());
-    stack.add_address(path.bed.netif, own).unwrap();
-    let router = &path.bed.lab.namespace;
-    content(router, &format!("ip route add 10.8.0.77/32 dev {}", path.bed.device()));
+    let (stack, own) = (&path.testbed.lab.stack, "10.8.0.77/24".parse().unwrap());
+    stack.add_address(path.testbed.netif, own).unwrap();
+    let router = &path.testbed.lab.namespace;
+    content(router, &format!("ip route add 10.8.0.77/32 dev {}", path.testbed.device()));
     sysctl(router, "ipv4/conf/down/proxy_arp", "1");
     let at = SocketAddr::new(addr(HOST[0]), 0);
     let listener = path.in_host(move || std::net::TcpListener::bind(at).unwrap()).join().unwrap();
@@ -129,7 +135,7 @@ fn a_neighbor_behind_a_router_receives_everything_despite_a_smaller_mtu() {
     let server = std::thread::spawn(move || exchange(listener.accept().unwrap().0, 3, 10 * LEN));
     let [sent, received] = exchange(ours, 4, 10 * LEN);
     assert_eq!(server.join().unwrap(), [received, sent]);
-    path.bed.assert_empties();
+    path.testbed.assert_empties();
 }
 
 #[test]
@@ -164,12 +170,12 @@ fn a_link_that_silently_drops_large_packets_does_not_end_a_transfer() {
     }
     let Some(path) = Path::new(Layer::Ip, true) else { return };
     // The router may report unreachable destinations once in eleven days.
-    sysctl(&path.bed.lab.namespace, "ipv4/icmp_ratemask", "8");
-    sysctl(&path.bed.lab.namespace, "ipv4/icmp_ratelimit", "1000000000");
+    sysctl(&path.testbed.lab.namespace, "ipv4/icmp_ratemask", "8");
+    sysctl(&path.testbed.lab.namespace, "ipv4/icmp_ratelimit", "1000000000");
     let (ours, theirs) = path.connection(false);
     path.set_mtu(1300);
     transfer(ours, theirs);
-    assert_eq!(path.bed.lab.count("icmp_in_dest_unreachs"), 0);
+    assert_eq!(path.testbed.lab.count("icmp_in_dest_unreachs"), 0);
 }
 
 #[test]
@@ -183,7 +189,7 @@ fn datagrams_pass_a_smaller_mtu_in_fragments() {
         let at = SocketAddr::new(addr(HOST[usize::from(v6)]), 0);
         let theirs = path.in_host(move || KernelSocket::bind(at).unwrap()).join().unwrap();
         theirs.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
-        let ours = UdpSocket::bind_on(&path.bed.lab.stack, path.bed.lab.stack_addr(v6, 0)).unwrap();
+        let ours = UdpSocket::bind_on(&path.testbed.lab.stack, path.testbed.lab.stack_addr(v6, 0)).unwrap();
         for (seed, len) in [100, 1252, 1253, 1272, 1273, 1400, 1472, 4000].into_iter().enumerate() {
             let data = bytes(seed as u64, len);
             let mut got = vec![0; 5000];
@@ -205,12 +211,12 @@ fn an_unreachable_network_is_reported_and_a_host_behind_the_router_answers_trace
     let Some(path) = Path::new(Layer::Ip, true) else { return };
     let nowhere = "10.77.0.0/16".parse().unwrap();
     let gateway = addr(common::KERNEL[0]);
-    path.bed.lab.stack.insert_route(Route::by(nowhere, path.bed.netif, gateway)).unwrap();
-    let error = TcpStream::connect_on(&path.bed.lab.stack, "10.77.0.1:80").unwrap_err();
+    path.testbed.lab.stack.insert_route(Route::by(nowhere, path.testbed.netif, gateway)).unwrap();
+    let error = TcpStream::connect_on(&path.testbed.lab.stack, "10.77.0.1:80").unwrap_err();
     let known = [std::io::ErrorKind::NetworkUnreachable, std::io::ErrorKind::HostUnreachable];
     assert!(known.contains(&error.kind()), "{error:?}");
 
-    let _listener = TcpListener::bind_on(&path.bed.lab.stack, "[::]:80").unwrap();
+    let _listener = TcpListener::bind_on(&path.testbed.lab.stack, "[::]:80").unwrap();
     for to in common::STACK.map(addr) {
         let words = format!("traceroute -n -q 1 -m 4 -w 5 {to}");
         let Some(said) = content(&path.host, &words) else { return };

@@ -2,8 +2,8 @@
 
 use sockeye_drivers::{Layer, TunConfig};
 
-use crate::bed::{Bed, LAYERS};
 use crate::common::skipped;
+use crate::testbed::{LAYERS, Testbed};
 
 /// Bytes of each connection and direction.
 const LEN: usize = 3_000_000;
@@ -14,13 +14,13 @@ fn one_stream_and_ten_arrive_whole_over_tun_and_tap_and_both_versions_of_ip() {
         return;
     }
     for layer in LAYERS {
-        let bed = Bed::new(layer);
+        let testbed = Testbed::new(layer);
         for (v6, count) in [(false, 1), (false, 10), (true, 1), (true, 10)] {
-            bed.opened_by_kernel(v6, count, LEN);
-            bed.opened_by_stack(v6, count, LEN);
+            testbed.opened_by_kernel(v6, count, LEN);
+            testbed.opened_by_stack(v6, count, LEN);
         }
-        bed.assert_all_understood();
-        bed.assert_empties();
+        testbed.assert_all_understood();
+        testbed.assert_empties();
     }
 }
 
@@ -32,13 +32,13 @@ fn streams_arrive_whole_without_offloads_and_over_several_queues() {
     for (layer, queues, offload) in
         [(Layer::Ip, 2, false), (Layer::Ethernet, 1, false), (Layer::Ethernet, 2, true)]
     {
-        let bed = Bed::with(&TunConfig { layer, queues, offload, ..TunConfig::default() }, |_| ());
+        let testbed = Testbed::with(&TunConfig { layer, queues, offload, ..TunConfig::default() }, |_| ());
         for v6 in [false, true] {
-            bed.opened_by_kernel(v6, 10, LEN / 4);
-            bed.opened_by_stack(v6, 10, LEN / 4);
+            testbed.opened_by_kernel(v6, 10, LEN / 4);
+            testbed.opened_by_stack(v6, 10, LEN / 4);
         }
-        bed.assert_all_understood();
-        bed.assert_empties();
+        testbed.assert_all_understood();
+        testbed.assert_empties();
     }
 }
 
@@ -53,12 +53,13 @@ fn streams_arrive_whole_with_small_and_large_mtus() {
         (Layer::Ip, 65_535, true),
         (Layer::Ethernet, 9000, false),
     ] {
-        let bed = Bed::with(&TunConfig { layer, mtu: Some(mtu), offload, ..TunConfig::default() }, |_| ());
+        let testbed =
+            Testbed::with(&TunConfig { layer, mtu: Some(mtu), offload, ..TunConfig::default() }, |_| ());
         for v6 in [false, true] {
-            bed.opened_by_kernel(v6, 2, LEN);
-            bed.opened_by_stack(v6, 2, LEN);
+            testbed.opened_by_kernel(v6, 2, LEN);
+            testbed.opened_by_stack(v6, 2, LEN);
         }
-        bed.assert_all_understood();
-        bed.assert_empties();
+        testbed.assert_all_understood();
+        testbed.assert_empties();
     }
 }

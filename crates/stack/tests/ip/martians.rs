@@ -118,7 +118,7 @@ const TABLE: [(&str, bool, To, To); 55] = [
 ];
 
 /// A stack with two interfaces, with a listener and a receiver for everything that is taken in.
-struct Bed {
+struct Testbed {
     stack: Stack,
     ids: Vec<NetifId>,
     ports: Vec<ChannelPort>,
@@ -127,7 +127,7 @@ struct Bed {
     _listener: TcpListener,
 }
 
-impl Bed {
+impl Testbed {
     fn new(kind: Kind, is_ethernet: bool) -> Self {
         let stack = common::stack_with(|config| config.workers = 0);
         let (mut ids, mut ports) = (Vec::new(), Vec::new());
@@ -168,15 +168,15 @@ impl Bed {
         v4.join_multicast_v4(&"224.0.0.1".parse().unwrap(), &"10.9.0.1".parse().unwrap()).unwrap();
         let receivers: Vec<_> = [v6, v4].into_iter().chain(any).collect();
         receivers.iter().for_each(|receiver| receiver.set_nonblocking(true).unwrap());
-        let bed = Self { stack, ids, ports, medium: medium(0), receivers, _listener: listener };
+        let testbed = Self { stack, ids, ports, medium: medium(0), receivers, _listener: listener };
         if is_ethernet {
             // Groups are reported, addresses announced.
             for second in 1..20 {
-                bed.stack.poll(Duration::from_secs(second));
+                testbed.stack.poll(Duration::from_secs(second));
             }
         }
-        bed.effects();
-        bed
+        testbed.effects();
+        testbed
     }
 
     /// Packets that were sent, by whichever interface, and datagrams that sockets have.
@@ -232,8 +232,8 @@ fn other_end(addr: &str, ends: [&'static str; 3]) -> &'static str {
     }
 }
 
-fn is_taken(bed: &Bed, addresses: Addresses) -> Vec<bool> {
-    packets(addresses).iter().map(|packet| bed.give(packet) != (0, 0)).collect()
+fn is_taken(testbed: &Testbed, addresses: Addresses) -> Vec<bool> {
+    packets(addresses).iter().map(|packet| testbed.give(packet) != (0, 0)).collect()
 }
 
 #[test]
@@ -241,15 +241,15 @@ fn packets_from_addresses_of_no_host_are_neither_answered_nor_delivered() {
     let mut wrong = Vec::new();
     for (src, taken, ..) in TABLE {
         for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
-            let bed = Bed::new(kind, is_ethernet);
+            let testbed = Testbed::new(kind, is_ethernet);
             let addresses = between(src, other_end(src, ["10.9.0.1", "fd09::1", "fe80::a"]));
-            let found = is_taken(&bed, addresses);
+            let found = is_taken(&testbed, addresses);
             // On Ethernet the first answer asks for the neighbor, and the others wait with it.
             let expected = if is_ethernet && taken { found.contains(&taken) } else { found == [taken; 5] };
             if !expected {
                 wrong.push(format!("from {src}, {kind:?}, Ethernet {is_ethernet}: {found:?}"));
             }
-            let martians = bed.count("frames_martian");
+            let martians = testbed.count("frames_martian");
             if !taken && martians != 5 {
                 wrong.push(format!("from {src}, {kind:?}: {martians} of 5 are counted"));
             }
@@ -263,9 +263,9 @@ fn packets_to_addresses_of_no_host_are_neither_answered_nor_delivered() {
     let mut wrong = Vec::new();
     for (dst, _, wire, any) in TABLE {
         for (kind, is_ethernet) in [(Wire, false), (Any, false), (Wire, true), (Any, true)] {
-            let bed = Bed::new(kind, is_ethernet);
+            let testbed = Testbed::new(kind, is_ethernet);
             let addresses = between(other_end(dst, ["10.9.0.2", "fd09::2", "fe80::9"]), dst);
-            let found: Vec<_> = packets(addresses).iter().map(|packet| bed.give(packet)).collect();
+            let found: Vec<_> = packets(addresses).iter().map(|packet| testbed.give(packet)).collect();
             let taken: Vec<_> = found.iter().map(|found| *found != (0, 0)).collect();
             let expected = match if kind == Wire { wire } else { any } {
                 To::Nobody => taken == [false; 5],
@@ -288,8 +288,8 @@ fn packets_to_addresses_of_no_host_are_neither_answered_nor_delivered() {
 #[test]
 fn a_link_local_source_reaches_only_hosts_on_that_link() {
     for (dst, taken) in [("fe80::a", true), ("fd09::1", true), ("fd77::1", false), ("2001:db8::1", false)] {
-        let bed = Bed::new(Any, false);
-        assert_eq!(is_taken(&bed, between("fe80::9", dst)), [taken; 5], "{dst}");
+        let testbed = Testbed::new(Any, false);
+        assert_eq!(is_taken(&testbed, between("fe80::9", dst)), [taken; 5], "{dst}");
     }
 }
 
@@ -297,14 +297,14 @@ fn a_link_local_source_reaches_only_hosts_on_that_link() {
 #[test]
 fn no_answer_is_routed_into_the_loopback() {
     for (name, kind) in [("wire", Wire), ("any", Any)] {
-        let bed = Bed::new(kind, false);
+        let testbed = Testbed::new(kind, false);
         let inside: Vec<_> = ["127.0.0.1:99", "[::1]:99"]
-            .map(|addr| UdpSocket::bind_on(&bed.stack, addr).unwrap())
+            .map(|addr| UdpSocket::bind_on(&testbed.stack, addr).unwrap())
             .into_iter()
             .inspect(|socket| socket.set_nonblocking(true).unwrap())
             .collect();
-        let echo = UdpSocket::bind_on(&bed.stack, "[::]:53").unwrap();
-        let echo_v4 = UdpSocket::bind_on(&bed.stack, "0.0.0.0:54").unwrap();
+        let echo = UdpSocket::bind_on(&testbed.stack, "[::]:53").unwrap();
+        let echo_v4 = UdpSocket::bind_on(&testbed.stack, "0.0.0.0:54").unwrap();
         for socket in [&echo, &echo_v4] {
             socket.set_nonblocking(true).unwrap();
         }
@@ -322,15 +322,15 @@ fn no_answer_is_routed_into_the_loopback() {
                 if src.contains(':') != dst.contains(':') {
                     continue;
                 }
-                bed.ports[0].try_send(&datagram(between(src, dst), (99, port))[..]).unwrap();
-                bed.stack.poll(Duration::from_secs(20));
+                testbed.ports[0].try_send(&datagram(between(src, dst), (99, port))[..]).unwrap();
+                testbed.stack.poll(Duration::from_secs(20));
                 for socket in [&echo, &echo_v4] {
                     let mut bytes = [0; 64];
                     while let Ok((len, from)) = socket.recv_from(&mut bytes) {
                         let _ = socket.send_to(&bytes[..len], from);
                     }
                 }
-                bed.stack.poll(Duration::from_secs(20));
+                testbed.stack.poll(Duration::from_secs(20));
                 for socket in &inside {
                     let got = socket.recv_from(&mut [0; 64]).map(|(_, from)| from);
                     assert!(got.is_err(), "{name}, from {src} to {dst}: the loopback got one of {got:?}");
@@ -343,38 +343,38 @@ fn no_answer_is_routed_into_the_loopback() {
 /// A packet from a host without an address is delivered to sockets that can answer it, as DHCP does (RFC 2131 section 4.1).
 #[test]
 fn a_host_without_an_address_reaches_sockets_that_may_answer_by_broadcast() {
-    let bed = Bed::new(Wire, false);
-    let server = UdpSocket::bind_on(&bed.stack, "0.0.0.0:67").unwrap();
+    let testbed = Testbed::new(Wire, false);
+    let server = UdpSocket::bind_on(&testbed.stack, "0.0.0.0:67").unwrap();
     server.set_nonblocking(true).unwrap();
     let discover = datagram(between("0.0.0.0", "255.255.255.255"), (68, 67));
-    assert_eq!(bed.give(&discover), (0, 0));
+    assert_eq!(testbed.give(&discover), (0, 0));
     assert!(server.recv_from(&mut [0; 64]).is_err(), "an answer to 0.0.0.0 would be routed to the loopback");
     server.set_broadcast(true).unwrap();
-    assert_eq!(bed.give(&discover), (0, 0));
+    assert_eq!(testbed.give(&discover), (0, 0));
     let (_, from) = server.recv_from(&mut [0; 64]).unwrap();
     assert_eq!(from, SocketAddr::from(([0, 0, 0, 0], 68)));
     // No host sends to one host, or to a network's broadcast address, without an address.
     for dst in ["10.9.0.1", "10.9.0.255"] {
-        bed.give(&datagram(between("0.0.0.0", dst), (68, 67)));
+        testbed.give(&datagram(between("0.0.0.0", dst), (68, 67)));
         assert!(server.recv_from(&mut [0; 64]).is_err(), "{dst}");
     }
 }
 
 #[test]
 fn a_broadcast_request_without_a_source_is_not_answered() {
-    let bed = Bed::new(Wire, false);
+    let testbed = Testbed::new(Wire, false);
     for (src, dst, answers) in [("::", "ff02::1", 0), ("fe80::9", "ff02::1", 1), ("0.0.0.0", "224.0.0.1", 0)]
     {
         let ask = icmp(between(src, dst), Message::EchoRequest { id: 1, seq: 1 }, b"data");
-        assert_eq!(bed.give(&ask), (answers, 0), "{src} {dst}");
+        assert_eq!(testbed.give(&ask), (answers, 0), "{src} {dst}");
     }
     // A packet that may be neighbor discovery, by its hop limit, is accepted also from an address of ours; a request is not
     // answered.
     for src in ["fd09::1", "fd77::1", "fe80::a", "fe80::b"] {
         let mut ask = icmp(between(src, "ff02::1"), Message::EchoRequest { id: 1, seq: 1 }, b"data");
         ask[7] = 255;
-        assert_eq!(bed.give(&ask), (0, 0), "{src}");
-        assert_eq!(bed.count("icmp_out_echo_reps"), 1, "{src}");
+        assert_eq!(testbed.give(&ask), (0, 0), "{src}");
+        assert_eq!(testbed.count("icmp_out_echo_reps"), 1, "{src}");
     }
 }
 
@@ -392,25 +392,26 @@ fn an_error_from_outside_reaches_no_loopback_connection() {
         ("fd77::1", "fd09::1", "fd77::1", "fd77::2"),
     ] {
         for error in [Error::Unreachable(Unreachable::Port), Error::PacketTooBig(1280)] {
-            let bed = Bed::new(Wire, false);
+            let testbed = Testbed::new(Wire, false);
             let socket =
-                UdpSocket::bind_on(&bed.stack, SocketAddr::new(near.parse().unwrap(), 1000)).unwrap();
-            let _peer = UdpSocket::bind_on(&bed.stack, SocketAddr::new(far.parse().unwrap(), 2000)).unwrap();
+                UdpSocket::bind_on(&testbed.stack, SocketAddr::new(near.parse().unwrap(), 1000)).unwrap();
+            let _peer =
+                UdpSocket::bind_on(&testbed.stack, SocketAddr::new(far.parse().unwrap(), 2000)).unwrap();
             socket.connect(SocketAddr::new(far.parse().unwrap(), 2000)).unwrap();
             socket.set_recv_err(true).unwrap();
             let quoted = datagram(between(near, far), (1000, 2000));
-            bed.give(&error_about(&quoted, router, own, error));
+            testbed.give(&error_about(&quoted, router, own, error));
             assert!(socket.take_error().unwrap().is_none(), "{near} {error:?}");
             assert!(socket.recv_err(&mut [0; 16]).is_none(), "{near} {error:?}");
-            assert_eq!(bed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
+            assert_eq!(testbed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
 
-            let ping = IcmpSocket::bind_on(&bed.stack, near.parse().unwrap()).unwrap();
+            let ping = IcmpSocket::bind_on(&testbed.stack, near.parse().unwrap()).unwrap();
             ping.connect(far.parse().unwrap()).unwrap();
             let request = Message::EchoRequest { id: ping.id(), seq: 1 };
             let quoted = icmp(between(near, far), request, b"data");
-            bed.give(&error_about(&quoted, router, own, error));
+            testbed.give(&error_about(&quoted, router, own, error));
             assert!(ping.recv_err(&mut [0; 16]).is_none(), "{near} {error:?}");
-            assert_eq!(bed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
+            assert_eq!(testbed.count("ip_path_mtu_learned"), 0, "{near} {error:?}");
         }
     }
 }
@@ -423,35 +424,35 @@ fn first_sent(port: &ChannelPort) -> Vec<u8> {
 #[test]
 fn an_error_reaches_a_connection_only_through_its_outgoing_interface() {
     for (far, own, router) in [("10.77.0.9", "10.77.0.1", "10.9.0.2"), ("fd77::9", "fd77::1", "fd09::2")] {
-        let bed = Bed::new(Wire, false);
+        let testbed = Testbed::new(Wire, false);
         let refused = Error::Unreachable(Unreachable::Port);
         let far = SocketAddr::new(far.parse().unwrap(), 2000);
         // A datagram's.
-        let socket = UdpSocket::bind_on(&bed.stack, SocketAddr::new(own.parse().unwrap(), 1000)).unwrap();
+        let socket = UdpSocket::bind_on(&testbed.stack, SocketAddr::new(own.parse().unwrap(), 1000)).unwrap();
         socket.connect(far).unwrap();
         let quoted = datagram(between(own, &far.ip().to_string()), (1000, 2000));
         let by = |link: usize, error| {
-            bed.ports[link].try_send(&error_about(&quoted, router, own, error)[..]).unwrap();
-            bed.effects();
+            testbed.ports[link].try_send(&error_about(&quoted, router, own, error)[..]).unwrap();
+            testbed.effects();
             socket.take_error().unwrap().is_some()
         };
         assert!(!by(0, refused), "it did not go out there");
         assert!(!by(0, Error::PacketTooBig(1300)), "nor so");
-        assert_eq!(bed.count("ip_path_mtu_learned"), 0);
+        assert_eq!(testbed.count("ip_path_mtu_learned"), 0);
         assert!(by(1, refused), "it did");
         by(1, Error::PacketTooBig(1300));
-        assert_eq!(bed.count("ip_path_mtu_learned"), 1);
+        assert_eq!(testbed.count("ip_path_mtu_learned"), 1);
 
         // An error about a handshake whose sequence number is known.
         let mut socket =
-            if far.is_ipv4() { TcpSocket::new_v4(&bed.stack) } else { TcpSocket::new_v6(&bed.stack) };
+            if far.is_ipv4() { TcpSocket::new_v4(&testbed.stack) } else { TcpSocket::new_v6(&testbed.stack) };
         socket.set_nonblocking(true);
         let stream = socket.connect(far).unwrap();
-        let syn = first_sent(&bed.ports[1]);
+        let syn = first_sent(&testbed.ports[1]);
         let errors: Vec<bool> = [0, 1]
             .map(|link: usize| {
-                bed.ports[link].try_send(&error_about(&syn, router, own, refused)[..]).unwrap();
-                bed.effects();
+                testbed.ports[link].try_send(&error_about(&syn, router, own, refused)[..]).unwrap();
+                testbed.effects();
                 stream.take_error().unwrap().is_some()
             })
             .into();
@@ -461,31 +462,31 @@ fn an_error_reaches_a_connection_only_through_its_outgoing_interface() {
 
 #[test]
 fn half_open_connections_and_redirects_are_not_touched() {
-    let bed = Bed::new(Wire, false);
+    let testbed = Testbed::new(Wire, false);
     let addresses = between("10.9.0.2", "10.9.0.1");
     let syn = Header { flags: Flags::SYN, window: 1000, ..Header::default() };
-    bed.ports[0].try_send(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &syn)[..]).unwrap();
-    bed.stack.poll(Duration::from_secs(20));
-    let syn_ack = first_sent(&bed.ports[0]);
+    testbed.ports[0].try_send(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &syn)[..]).unwrap();
+    testbed.stack.poll(Duration::from_secs(20));
+    let syn_ack = first_sent(&testbed.ports[0]);
     let error = Error::Unreachable(Unreachable::Port);
     for link in [0, 1] {
-        bed.ports[link].try_send(&error_about(&syn_ack, "10.9.0.9", "10.9.0.1", error)[..]).unwrap();
+        testbed.ports[link].try_send(&error_about(&syn_ack, "10.9.0.9", "10.9.0.1", error)[..]).unwrap();
         // Redirects of both families: to another router (RFC 792 type 5, RFC 4861 type 137).
         let mut redirect = vec![5, 1, 0, 0, 10, 9, 0, 66];
         redirect.extend(&syn_ack[..28]);
         let sum = sockeye_proto::ip::Sum::ZERO.add_bytes(&redirect).checksum();
         redirect[2..4].copy_from_slice(&sum.to_be_bytes());
-        bed.ports[link].try_send(&packet(between("10.9.0.9", "10.9.0.1"), 1, &redirect)[..]).unwrap();
+        testbed.ports[link].try_send(&packet(between("10.9.0.9", "10.9.0.1"), 1, &redirect)[..]).unwrap();
     }
-    assert_eq!(bed.effects(), (0, 0));
-    let routes = bed.stack.routes();
+    assert_eq!(testbed.effects(), (0, 0));
+    let routes = testbed.stack.routes();
     // The handshake continues as if there had been no error.
     let (_, range) = sockeye_proto::ip::parse(&syn_ack, sockeye_proto::ip::HeaderChecksum::Verify).unwrap();
     let checked = sockeye_proto::tcp::wire::ChecksumIn::Trusted;
     let (_, answer, _) = sockeye_proto::tcp::wire::parse(&syn_ack[range], checked).unwrap();
     let ack =
         Header { flags: Flags::ACK, seq: answer.ack, ack: answer.seq + 1, window: 1000, ..Header::default() };
-    bed.give(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &ack));
-    assert_eq!((bed.stack.connection_count(), bed.stack.routes()), (1, routes));
-    assert_eq!(bed.ids.len(), 2);
+    testbed.give(&segment_of(addresses, Ports { src: 4000, dst: 80 }, &ack));
+    assert_eq!((testbed.stack.connection_count(), testbed.stack.routes()), (1, routes));
+    assert_eq!(testbed.ids.len(), 2);
 }

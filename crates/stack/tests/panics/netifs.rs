@@ -154,7 +154,7 @@ impl Script {
 }
 
 /// A stack on a foreign interface, with its peer on the other end of a wire.
-struct Bed {
+struct Testbed {
     script: Arc<Script>,
     stack: Stack,
     peer: Stack,
@@ -165,7 +165,7 @@ fn config(c: &mut Config) {
     c.tcp.rto_min = Duration::from_millis(10);
 }
 
-impl Bed {
+impl Testbed {
     fn new() -> Self {
         let (left, right) = wire(&WireConfig::default()).unwrap();
         let script = Arc::new(Script::default());
@@ -201,20 +201,20 @@ fn echo(method: &str, (mut client, mut server): (&TcpStream, &TcpStream)) {
 #[test]
 fn an_interface_that_panics_in_a_method_loses_only_the_frames_it_was_given() {
     for method in IN_USE {
-        let bed = Bed::new();
-        let reports = Reports::of(&bed.stack);
-        let (client, server) = bed.pair();
-        bed.script.set_panics(method, 2);
+        let testbed = Testbed::new();
+        let reports = Reports::of(&testbed.stack);
+        let (client, server) = testbed.pair();
+        testbed.script.set_panics(method, 2);
         echo(method, (&client, &server));
         eventually(method, || {
             echo(method, (&client, &server));
-            bed.script.is_over()
+            testbed.script.is_over()
         });
-        let (one, _) = (bed.pair(), bed.pair());
+        let (one, _) = (testbed.pair(), testbed.pair());
         echo(method, (&one.0, &one.1));
         assert!(reports.all().iter().all(|(source, _)| *source == PanicSource::Netif), "{method}");
         assert_eq!(reports.all().len(), 2, "{method}: {:?}", reports.all());
-        assert_eq!(counter(&bed.stack, "frames_netif_panicked") > 0, method == "transmit", "{method}");
+        assert_eq!(counter(&testbed.stack, "frames_netif_panicked") > 0, method == "transmit", "{method}");
     }
 }
 
@@ -239,30 +239,30 @@ fn an_interface_that_panics_while_it_is_attached_is_refused() {
 
 #[test]
 fn an_interfaces_constants_are_read_once_when_it_is_attached() {
-    let bed_calls = Arc::new(AtomicUsize::new(0));
-    let calls = Arc::clone(&bed_calls);
+    let testbed_calls = Arc::new(AtomicUsize::new(0));
+    let calls = Arc::clone(&testbed_calls);
     let (left, right) = wire(&WireConfig::default()).unwrap();
     let act = move |method: &'static str| {
         calls.fetch_add(usize::from(CONSTANTS.contains(&method)), Ordering::Relaxed);
     };
-    let bed = Bed { script: Arc::default(), stack: common::stack(), peer: common::stack() };
-    bed.stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
-    bed.peer.attach(right, &[V4[1].parse().unwrap()]).unwrap();
-    let (client, server) = bed.pair();
+    let testbed = Testbed { script: Arc::default(), stack: common::stack(), peer: common::stack() };
+    testbed.stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
+    testbed.peer.attach(right, &[V4[1].parse().unwrap()]).unwrap();
+    let (client, server) = testbed.pair();
     echo("constants", (&client, &server));
-    assert_eq!(bed_calls.load(Ordering::Relaxed), CONSTANTS.len());
+    assert_eq!(testbed_calls.load(Ordering::Relaxed), CONSTANTS.len());
 }
 
 #[test]
 fn an_interface_may_call_the_stack_back_from_every_method() {
     for method in IN_USE {
         in_time(method, move || {
-            let bed = Bed::new();
-            let (client, server) = bed.pair();
-            let (other, _other_end) = bed.pair();
-            let (stack, mut calls) = (bed.stack.clone(), 0);
+            let testbed = Testbed::new();
+            let (client, server) = testbed.pair();
+            let (other, _other_end) = testbed.pair();
+            let (stack, mut calls) = (testbed.stack.clone(), 0);
             let held: Mutex<Vec<Vec<ChannelPort>>> = Mutex::default();
-            bed.script.set(method, move || {
+            testbed.script.set(method, move || {
                 calls += 1;
                 // All tables, and every connection's own lock.
                 assert!(!stack.sockets(true).is_empty());
@@ -275,23 +275,23 @@ fn an_interface_may_call_the_stack_back_from_every_method() {
             });
             eventually(method, || {
                 echo(method, (&client, &server));
-                bed.script.is_over()
+                testbed.script.is_over()
             });
         });
     }
 }
 
 /// Everything that makes frames: handshakes, text, datagrams, echo requests, errors, resets, FINs, and timers.
-fn all_kinds_of_traffic(bed: &Bed, medium: &str) {
-    let udp = UdpSocket::bind_on(&bed.stack, "10.9.0.1:0").unwrap();
-    let there = UdpSocket::bind_on(&bed.peer, "10.9.0.2:0").unwrap();
-    let listener = TcpListener::bind_on(&bed.stack, "10.9.0.1:0").unwrap();
+fn all_kinds_of_traffic(testbed: &Testbed, medium: &str) {
+    let udp = UdpSocket::bind_on(&testbed.stack, "10.9.0.1:0").unwrap();
+    let there = UdpSocket::bind_on(&testbed.peer, "10.9.0.2:0").unwrap();
+    let listener = TcpListener::bind_on(&testbed.stack, "10.9.0.1:0").unwrap();
     for _ in 0..5 {
-        let (client, server) = bed.pair();
+        let (client, server) = testbed.pair();
         echo(medium, (&client, &server));
         client.shutdown(Shutdown::Write).unwrap();
         drop((client, server));
-        let peer = TcpStream::connect_on(&bed.peer, listener.local_addr().unwrap()).unwrap();
+        let peer = TcpStream::connect_on(&testbed.peer, listener.local_addr().unwrap()).unwrap();
         let own = listener.accept().unwrap().0;
         echo(medium, (&own, &peer));
         own.set_linger(Some(Duration::ZERO)).unwrap();
@@ -302,7 +302,7 @@ fn all_kinds_of_traffic(bed: &Bed, medium: &str) {
         there.send_to(b"to none", "10.9.0.1:9").unwrap();
         udp.send_to(&[1; 5000], there.local_addr().unwrap()).unwrap();
         assert_eq!(there.recv_from(&mut [0; 6000]).unwrap().0, 5000);
-        let refused = TcpStream::connect_on(&bed.stack, "10.9.0.2:9").unwrap_err();
+        let refused = TcpStream::connect_on(&testbed.stack, "10.9.0.2:9").unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{medium}");
     }
 }
@@ -331,9 +331,9 @@ fn no_lock_is_held_during_any_call_of_an_interface() {
             });
             stack.attach(Foreign { inner: left, act: Arc::new(act) }, &[V4[0].parse().unwrap()]).unwrap();
             peer.attach(right, &[V4[1].parse().unwrap()]).unwrap();
-            let bed = Bed { script: Arc::default(), stack, peer };
-            *called.lock().unwrap() = Some(bed.stack.clone());
-            all_kinds_of_traffic(&bed, &format!("{input:?}"));
+            let testbed = Testbed { script: Arc::default(), stack, peer };
+            *called.lock().unwrap() = Some(testbed.stack.clone());
+            all_kinds_of_traffic(&testbed, &format!("{input:?}"));
             called.lock().unwrap().take();
         });
     }
@@ -343,13 +343,13 @@ fn no_lock_is_held_during_any_call_of_an_interface() {
 fn an_interface_may_drop_the_last_handle_of_its_stack_in_every_method() {
     for method in IN_USE {
         in_time(method, move || {
-            let bed = Bed::new();
-            let (client, mut server) = bed.pair();
+            let testbed = Testbed::new();
+            let (client, mut server) = testbed.pair();
             let last = Arc::new(Mutex::new(None));
             let taken = Arc::clone(&last);
-            bed.script.set(method, move || last.lock().unwrap().take().is_none());
-            let script = Arc::clone(&bed.script);
-            *taken.lock().unwrap() = Some((client, bed.stack));
+            testbed.script.set(method, move || last.lock().unwrap().take().is_none());
+            let script = Arc::clone(&testbed.script);
+            *taken.lock().unwrap() = Some((client, testbed.stack));
             eventually(method, || {
                 // Wakes the input thread, as long as there is one.
                 let _ = server.write_all(b"x");
@@ -357,7 +357,7 @@ fn an_interface_may_drop_the_last_handle_of_its_stack_in_every_method() {
             });
             // The interface is dropped with its stack; then only the test holds the script.
             eventually(method, || Arc::strong_count(&script) == 2);
-            drop(bed.script);
+            drop(testbed.script);
         });
     }
 }
@@ -365,14 +365,14 @@ fn an_interface_may_drop_the_last_handle_of_its_stack_in_every_method() {
 #[test]
 fn an_interface_that_blocks_in_transmit_costs_frames_and_no_other_call() {
     in_time("an interface that blocks", || {
-        let bed = Bed::new();
+        let testbed = Testbed::new();
         let (netif, _ports) = channel(&Default::default()).unwrap();
-        bed.stack.attach(netif, &["10.7.0.1/24".parse().unwrap()]).unwrap();
-        let (one, two) = (bed.pair(), bed.pair());
-        let udp = UdpSocket::bind_on(&bed.stack, "10.9.0.1:0").unwrap();
+        testbed.stack.attach(netif, &["10.7.0.1/24".parse().unwrap()]).unwrap();
+        let (one, two) = (testbed.pair(), testbed.pair());
+        let udp = UdpSocket::bind_on(&testbed.stack, "10.9.0.1:0").unwrap();
         let (enter, entered) = mpsc::channel();
         let (leave, left) = mpsc::channel::<()>();
-        bed.script.set("transmit", move || {
+        testbed.script.set("transmit", move || {
             enter.send(()).unwrap();
             let _ = left.recv();
             false
@@ -382,13 +382,13 @@ fn an_interface_that_blocks_in_transmit_costs_frames_and_no_other_call() {
         entered.recv().unwrap();
         // Everything else keeps working: connections over the same interface, over others and over none, tables and timers.
         (&two.0).write_all(&[2; 10]).unwrap();
-        assert!(!bed.stack.sockets(true).is_empty());
-        let (mut near, mut far) = common::pair(&bed.stack);
+        assert!(!testbed.stack.sockets(true).is_empty());
+        let (mut near, mut far) = common::pair(&testbed.stack);
         near.write_all(b"near").unwrap();
         far.read_exact(&mut [0; 4]).unwrap();
-        let sent = UdpSocket::bind_on(&bed.stack, "10.7.0.1:0").unwrap().send_to(b"x", "10.7.0.9:9");
+        let sent = UdpSocket::bind_on(&testbed.stack, "10.7.0.1:0").unwrap().send_to(b"x", "10.7.0.9:9");
         assert_eq!(sent.unwrap(), 1);
-        let full = || counter(&bed.stack, "frames_queue_full");
+        let full = || counter(&testbed.stack, "frames_queue_full");
         while full() == 0 {
             udp.send_to(b"until the lane is full", "10.9.0.2:9").unwrap();
         }
@@ -408,12 +408,12 @@ fn an_interface_that_blocks_in_transmit_costs_frames_and_no_other_call() {
 fn an_interface_that_panics_in_its_last_methods_neither_keeps_its_stack_nor_takes_others_along() {
     for method in ["interrupt", "drop"] {
         in_time(method, move || {
-            let bed = Bed::new();
+            let testbed = Testbed::new();
             let (netif, ports) = channel(&Default::default()).unwrap();
-            bed.stack.attach(netif, &["10.7.0.1/24".parse().unwrap()]).unwrap();
-            bed.script.set_panics(method, 1);
-            drop(bed.stack);
-            assert!(bed.script.is_over(), "{method}");
+            testbed.stack.attach(netif, &["10.7.0.1/24".parse().unwrap()]).unwrap();
+            testbed.script.set_panics(method, 1);
+            drop(testbed.stack);
+            assert!(testbed.script.is_over(), "{method}");
             eventually(method, || ports[0].recv(Some(Duration::ZERO)).is_none());
         });
     }

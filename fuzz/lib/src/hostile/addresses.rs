@@ -109,7 +109,7 @@ mod tests {
         }
         for (class, first, _) in BLOCKS {
             let by_itself = Class::of(first.parse().unwrap());
-            // Those that only a stack knows look like hosts.
+            // Addresses that only a stack can classify look like hosts.
             assert!(
                 by_itself == class || by_itself.is_host() || first == "0.0.0.0" || first == "::",
                 "{first}"

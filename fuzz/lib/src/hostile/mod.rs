@@ -1,15 +1,15 @@
 //! A stack with services on its loopback, and a hostile link: frames between addresses of every class, as an IP device, an Ethernet
-//! device and a channel deliver them, on an interface that takes in what is for the stack and on one that takes in what is for any
+//! device and a channel deliver them, on an interface that accepts packets to the stack and on one that accepts packets to any
 //! host.
 //!
-//! Holds, whatever comes in:
-//! * nothing that is bound to the loopback alone is reached: no SYN, no datagram, no error; also not by way of a public
-//!   service that answers to where a datagram says it comes from;
-//! * nothing leaves for an address that is not one host's, but what looks after neighbors and groups;
-//! * a transparent socket is never told of a destination that is not one host's;
-//! * at the end there is no connection, and all packet memory is back.
+//! Invariants for any input:
+//! * no socket that is bound to the loopback alone is reached: no SYN, no datagram, no error; also not through a public
+//!   service that answers to the source address of a datagram;
+//! * nothing is sent to an address that is not one host's, except messages about neighbors and groups;
+//! * a transparent socket never reports a destination that is not one host's;
+//! * at the end there is no connection, and all packet memory is returned.
 //!
-//! The stack is driven and seeded, so an input does the same twice. Tests: `tests/corpus.rs`, and many frames at a time
+//! The stack is driven and seeded, so an input has the same effect twice. Tests: `tests/corpus.rs`, and with many frames
 //! `tests/hostile.rs`.
 
 mod addresses;
@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_secs(3600);
 /// Calls of `poll` within it at most.
 const POLLS_MAX: usize = 20_000;
 
-/// What frames come in by.
+/// The kind of interface on which frames arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Line {
     /// A device of IP packets.
@@ -54,7 +54,7 @@ pub enum Line {
     Channel,
 }
 
-/// Looks at what comes out: counts it, and keeps the first thing that is wrong.
+/// Checks outgoing frames: counts them, and keeps the first error.
 #[derive(Default)]
 struct Watcher {
     frames: u64,
@@ -71,10 +71,10 @@ impl Observer for Watcher {
     }
 }
 
-/// Whether a frame goes to one host, or looks after neighbors and groups.
+/// Whether a frame is sent to one host, or is a message about neighbors and groups.
 fn may_leave(head: &[u8], len: usize, link_len: usize) -> bool {
     if link_len > 0 && head.get(12..14) == Some(&[8, 6]) {
-        // ARP asks for hosts, answers them and those that probe an address (they have none), and tells of our own address.
+        // ARP solicits hosts, answers them and hosts that probe an address (which have none), and announces our own address.
         let is_reply = head.get(link_len + 7) == Some(&2);
         let target = head.get(link_len + 24..link_len + 28).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
         return target.map(IpAddr::from).is_some_and(|target| {
@@ -104,7 +104,7 @@ enum End {
     Channel(ChannelPort, Watcher),
 }
 
-/// What is bound to the loopback alone, and has to stay untouched.
+/// The sockets that are bound to the loopback alone, and must not be reached.
 struct Inside {
     /// SYNs that came to one of its listeners.
     syns: Arc<AtomicU64>,
@@ -141,7 +141,7 @@ pub fn hostile(data: &[u8]) {
 }
 
 impl Hostile {
-    /// A stack with its services; `any`: its interface takes in what is for any host.
+    /// A stack with its services; `any`: its interface accepts packets to any host.
     pub fn new(line: Line, any: bool) -> Self {
         let config = Config {
             workers: 0,
@@ -174,11 +174,11 @@ impl Hostile {
         Self { stack, end, inside, listener, open, any, now: Duration::from_secs(1) }
     }
 
-    /// Gives the stack as many frames as the bytes describe, at most `most`, and looks at its services meanwhile. Returns how
-    /// many there were.
+    /// Gives the stack as many frames as the bytes describe, at most `most`, and checks its services meanwhile. Returns their
+    /// number.
     ///
     /// # Panics
-    /// If what the module's head says does not hold.
+    /// If an invariant of the module's head is violated.
     pub fn frames(&mut self, u: &mut Unstructured<'_>, most: usize) -> usize {
         let mut given = 0;
         let mut has_more = true;
@@ -196,7 +196,7 @@ impl Hostile {
         given
     }
 
-    /// What was given and was not refused, for a test that wants to know that something was taken in.
+    /// The number of frames that were given and not refused, for a test that checks that some were accepted.
     pub fn count(&self, name: &str) -> u64 {
         self.stack.counters().iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count)
     }
@@ -226,7 +226,7 @@ impl Hostile {
         }
     }
 
-    /// Lets the stack and its services work, and holds them to what the module's head says.
+    /// Lets the stack and its services work, and checks the invariants of the module's head.
     fn look(&mut self) {
         self.now += TICK;
         self.stack.poll(self.now);
@@ -249,14 +249,14 @@ impl Hostile {
         // A socket for every port may have sent anything, so there all of them are believed.
         assert!(
             self.any.is_some() || self.count("ip_path_mtu_learned") == 0,
-            "an error about what never left"
+            "an error about a packet that was never sent"
         );
     }
 
-    /// Public services send back what they get, to where it says it is from.
+    /// Public services echo datagrams to their source addresses.
     fn answer(&self) {
         let mut bytes = [0; 64];
-        // As many as can have come: one that was led to answer itself would never be done.
+        // As many as can have arrived: a service that was made to answer itself would never finish.
         for _ in 0..BATCH {
             let Ok((len, from)) = self.open.recv_from(&mut bytes) else { break };
             let _ = self.open.send_to(&bytes[..len], from);
@@ -296,7 +296,7 @@ impl Hostile {
     }
 }
 
-/// A destination of which a transparent socket is told is one host, or the stack itself.
+/// A destination that a transparent socket reports is one host, or the stack itself.
 fn assert_meant(addr: Option<IpAddr>) {
     let is_one = addr.is_none_or(|addr| {
         let addr = addr.to_canonical();
@@ -379,9 +379,9 @@ impl Inside {
             let got = socket.recv_from(&mut [0; 64]);
             assert!(got.is_err(), "{:?} of the loopback got something from {got:?}", socket.local_addr());
             let error = socket.recv_err(&mut [0; 64]);
-            assert!(error.is_none(), "{:?} of the loopback was told {error:?}", socket.local_addr());
+            assert!(error.is_none(), "{:?} of the loopback got {error:?}", socket.local_addr());
         }
         let error = self.client.take_error().ok().flatten();
-        assert!(error.is_none(), "a connection of the loopback was told {error:?}");
+        assert!(error.is_none(), "a connection of the loopback got {error:?}");
     }
 }

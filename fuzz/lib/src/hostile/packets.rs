@@ -1,6 +1,6 @@
-//! Packets between addresses of every class: TCP, UDP, questions, errors about conversations of the stack with itself.
+//! Packets between addresses of every class: TCP, UDP, echo requests, errors about loopback connections of the stack.
 //!
-//! Checksums are right, so that what is refused is refused for its addresses. It must not know the stack. Tests: with the target.
+//! Checksums are correct, so packets are refused for their addresses. It must not know the stack. Tests: with the target.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,7 +21,7 @@ pub const OPEN_PORT: u16 = 81;
 pub const INSIDE_PORTS: [u16; 2] = [1000, 2000];
 const PORTS: [u16; 6] = [LOOPBACK_PORT, OPEN_PORT, INSIDE_PORTS[0], INSIDE_PORTS[1], 9, 4000];
 
-/// A packet; `None` if what was drawn is none.
+/// A packet; `None` if the bytes describe none.
 pub fn packet(u: &mut Unstructured<'_>) -> Result<Option<Vec<u8>>> {
     let is_v6 = u.arbitrary()?;
     let (mut src, mut dst) = (address(u, is_v6)?, address(u, is_v6)?);
@@ -58,7 +58,7 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<Option<Vec<u8>>> {
     Ok(Some(packet))
 }
 
-/// The packet behind a link header: to the station, to all or to a group.
+/// The packet behind a link header: unicast, broadcast or multicast.
 pub fn framed(u: &mut Unstructured<'_>, own: MacAddr, packet: &[u8]) -> Result<Vec<u8>> {
     let to = [own, own, own, MacAddr([0xff; 6]), MacAddr([0x33, 0x33, 0, 0, 0, 1])];
     let ethertype: u16 = if packet.first().is_some_and(|first| first >> 4 == 4) { 0x0800 } else { 0x86dd };

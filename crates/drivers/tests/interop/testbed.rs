@@ -19,14 +19,14 @@ use crate::common::{self, Lab, eventually, exchange};
 pub const LAYERS: [Layer; 2] = [Layer::Ip, Layer::Ethernet];
 
 /// A stack and the kernel, and the interface between them as the stack calls it.
-pub struct Bed {
+pub struct Testbed {
     pub lab: Lab,
     pub netif: NetifId,
-    /// Dropped with the test bed, which ends the watchdog.
+    /// Dropped with the testbed, which ends the watchdog.
     _watched: Sender<()>,
 }
 
-impl Bed {
+impl Testbed {
     /// On a device of one queue with offloads.
     pub fn new(layer: Layer) -> Self {
         Self::with(&TunConfig { layer, ..TunConfig::default() }, |_| ())
@@ -46,11 +46,11 @@ impl Bed {
         // There is no other host on this link.
         let options = LinkOptions { detect_duplicates: false, ..LinkOptions::default() };
         let netif = stack.attach_with(tun.clone(), &common::prefixes(common::STACK), &options).unwrap();
-        let bed = Self { lab: Lab { namespace, tun, stack }, netif, _watched: watch() };
+        let testbed = Self { lab: Lab { namespace, tun, stack }, netif, _watched: watch() };
         // The kernel takes a moment even to find that it need not probe its IPv6 address.
-        let usable = || std::net::UdpSocket::bind(bed.lab.kernel_addr(true, 0)).is_ok();
-        bed.lab.namespace.run(|| eventually("the kernel has its address", usable)).unwrap();
-        bed
+        let usable = || std::net::UdpSocket::bind(testbed.lab.kernel_addr(true, 0)).is_ok();
+        testbed.lab.namespace.run(|| eventually("the kernel has its address", usable)).unwrap();
+        testbed
     }
 
     /// The name of the device in the kernel.
@@ -130,7 +130,7 @@ fn watch() -> Sender<()> {
     watched
 }
 
-/// Longest life of a [`Bed`].
+/// Longest life of a [`Testbed`].
 const LIFE_MAX: Duration = Duration::from_secs(180);
 
 /// Sets a setting of the kernel in a namespace, below /proc/sys/net.
