@@ -17,7 +17,10 @@ pub fn ip(data: &[u8]) {
     let Some((&cut, packet)) = data.split_first() else { return };
     let trusted = ip::parse(packet, HeaderChecksum::Trusted);
     let verified = ip::parse(packet, HeaderChecksum::Verify);
-    assert!(verified.is_err() || verified == trusted, "a checksum decides whether a packet is parsed, not its value");
+    assert!(
+        verified.is_err() || verified == trusted,
+        "a checksum decides whether a packet is parsed, not its value"
+    );
     let head = &packet[..usize::from(cut).min(packet.len())];
     if let Ok((header, range)) = ip::parse_head(head, packet.len(), HeaderChecksum::Trusted) {
         assert!(range.start <= range.end && range.end <= packet.len(), "{range:?}");

@@ -1,4 +1,4 @@
-//! An interface of a stack whose other end is a fuzzer's input: it delivers frames one by one, and shows sent frames to an observer.
+//! An interface of a stack whose other end is a fuzzer's input: it delivers frames one by one, and shows sent ones to an observer.
 //!
 //! Checksums count as verified by the device: a wrong one would hide everything behind it. It must not know what frames mean.
 //! Tests: with the targets.

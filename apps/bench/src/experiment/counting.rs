@@ -134,9 +134,9 @@ mod answers {
         })?;
         let config =
             row.config(&plan.given, part.experiment.key, &args.setting).map_err(CommandError::Usage)?;
-        let bed = row.work.open(&On::Sockeye(&config))?;
+        let testbed = row.work.open(&On::Sockeye(&config))?;
         handoffs::reset();
-        let taken = bed.sample(plan.timing)?;
+        let taken = testbed.sample(plan.timing)?;
         let counted = Counted { operations: taken.operations, counters: taken.counters, top: places() };
         Ok(serde_json::to_string(&counted).map_err(io::Error::from)?)
     }

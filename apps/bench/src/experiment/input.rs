@@ -18,9 +18,9 @@ use serde_json::json;
 use sockeye_shared::end::UsageError;
 
 use crate::args::Dev;
-use crate::experiment::beds::{OverWire, Shape};
 use crate::experiment::device::{self, OverTun, Sender};
 use crate::experiment::model::{Asked, Goal, Line, Per, Row};
+use crate::experiment::testbeds::{OverWire, Shape};
 use crate::experiment::{at_most, params};
 use crate::pin::Pin;
 use crate::plan::BULK_SIZE;

@@ -22,7 +22,6 @@ use crate::machine::Machine;
 use crate::report;
 use crate::workloads::Params;
 
-mod beds;
 mod counters;
 pub mod counting;
 mod device;
@@ -38,6 +37,7 @@ pub mod run;
 mod rxfree;
 mod scale;
 pub mod table;
+mod testbeds;
 pub mod text;
 mod unix;
 mod wake;

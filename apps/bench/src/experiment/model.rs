@@ -136,11 +136,11 @@ pub enum On<'a> {
 /// A workload that can be opened on either side.
 pub trait Work: Send + Sync {
     /// Makes what lives as long as the row: stacks, listeners.
-    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>>;
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>>;
 }
 
 /// A workload on one side, ready to be sampled again and again.
-pub trait Bed {
+pub trait Testbed {
     /// One sample. Blocks for its time.
     fn sample(&self, timing: Timing) -> io::Result<Taken>;
 }

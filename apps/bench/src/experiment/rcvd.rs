@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde_json::json;
 use sockeye_shared::end::UsageError;
 
-use crate::experiment::beds::{Loopback, Shape};
 use crate::experiment::model::{Asked, Goal, Line, Per, Row};
+use crate::experiment::testbeds::{Loopback, Shape};
 use crate::experiment::{at_most, params};
 use crate::pin::Pin;
 use crate::plan::bytes;

@@ -16,7 +16,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::experiment::counting::{Counted, Counting};
-use crate::experiment::model::{Bed, Experiment, Lane, On, Row, Taken};
+use crate::experiment::model::{Experiment, Lane, On, Row, Taken, Testbed};
 use crate::experiment::plan::Plan;
 use crate::meter::Timing;
 use crate::provider::Counters;
@@ -132,14 +132,14 @@ fn order(round: usize, lanes: usize) -> Vec<usize> {
 
 struct Running {
     lane: Lane,
-    bed: io::Result<Box<dyn Bed>>,
+    testbed: io::Result<Box<dyn Testbed>>,
     taken: Vec<Taken>,
     timed: Duration,
 }
 
 impl Running {
     fn open(plan: &Plan, key: &str, row: &Row, lane: &Lane) -> Self {
-        let bed = match lane {
+        let testbed = match lane {
             Lane::Kernel => row.work.open(&On::Kernel),
             Lane::Setting(setting) => match row.config(&plan.given, key, setting) {
                 Ok(config) => {
@@ -149,23 +149,23 @@ impl Running {
                 Err(error) => Err(io::Error::new(io::ErrorKind::InvalidInput, error.0)),
             },
         };
-        Self { lane: lane.clone(), bed, taken: Vec::new(), timed: Duration::ZERO }
+        Self { lane: lane.clone(), testbed, taken: Vec::new(), timed: Duration::ZERO }
     }
 
     fn take_sample(&mut self, timing: Timing) {
-        let Ok(bed) = &self.bed else { return };
-        match bed.sample(timing) {
+        let Ok(testbed) = &self.testbed else { return };
+        match testbed.sample(timing) {
             Ok(taken) => {
                 self.taken.push(taken);
                 self.timed += timing.timed;
             }
-            Err(error) => self.bed = Err(error),
+            Err(error) => self.testbed = Err(error),
         }
     }
 
     fn finish(self) -> Result<LaneResult, Failure> {
         let lane = self.lane;
-        if let Err(error) = self.bed {
+        if let Err(error) = self.testbed {
             return Err(Failure { lane, error });
         }
         let samples: Vec<f64> = self.taken.iter().map(|taken| taken.value).collect();

@@ -15,7 +15,7 @@ use serde_json::json;
 use sockeye_shared::end::UsageError;
 
 use crate::experiment::counters::HANDOFFS_ALL;
-use crate::experiment::model::{Asked, Bed, Goal, KERNEL, Line, On, Per, Row, Taken, Work};
+use crate::experiment::model::{Asked, Goal, KERNEL, Line, On, Per, Row, Taken, Testbed, Work};
 use crate::experiment::{at_most, params};
 use crate::meter::Timing;
 use crate::pin::{Pin, Placement};
@@ -197,7 +197,7 @@ struct Unix {
 }
 
 impl Work for Unix {
-    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>> {
         let (shape, placement) = (self.shape, Placement::new(self.pin)?);
         let kind = shape.kind();
         Ok(match on {
@@ -215,11 +215,11 @@ impl Work for Unix {
     }
 }
 
-fn one<P: UnixProvider>(provider: P, shape: Shape, placement: Placement) -> Box<dyn Bed> {
+fn one<P: UnixProvider>(provider: P, shape: Shape, placement: Placement) -> Box<dyn Testbed> {
     Box::new(Connected { provider, shape, placement })
 }
 
-fn many<P: FanIn>(provider: P, shape: Shape, placement: Placement) -> Box<dyn Bed> {
+fn many<P: FanIn>(provider: P, shape: Shape, placement: Placement) -> Box<dyn Testbed> {
     Box::new(Loose { provider, shape, placement })
 }
 
@@ -230,7 +230,7 @@ struct Connected<P> {
     placement: Placement,
 }
 
-impl<P: UnixProvider> Bed for Connected<P> {
+impl<P: UnixProvider> Testbed for Connected<P> {
     fn sample(&self, timing: Timing) -> io::Result<Taken> {
         let window = self.shape.sample(&self.provider, &self.placement, timing)?;
         Ok(taken(self.shape, window))
@@ -244,7 +244,7 @@ struct Loose<P> {
     placement: Placement,
 }
 
-impl<P: FanIn> Bed for Loose<P> {
+impl<P: FanIn> Testbed for Loose<P> {
     fn sample(&self, timing: Timing) -> io::Result<Taken> {
         let window = self.shape.sample_datagrams(&self.provider, &self.placement, timing)?;
         Ok(taken(self.shape, window))
@@ -322,11 +322,11 @@ mod tests {
     fn every_shape_counts_operations(on: &On<'_>) {
         for shape in shapes() {
             let pin = if matches!(shape, Shape::PingPong { .. }) { Pin::Split } else { Pin::Same };
-            let bed = Unix { shape, pin }.open(on).unwrap();
+            let testbed = Unix { shape, pin }.open(on).unwrap();
             // The later samples meet what the earlier ones left. On a machine that is busy with something else a
             // window may pass before the threads have run at all.
-            let counts = |bed: &dyn Bed| bed.sample(TIMING).unwrap().operations > 0.0;
-            let counted = (0..SAMPLES_MAX).filter(|_| counts(&*bed)).take(2).count();
+            let counts = |testbed: &dyn Testbed| testbed.sample(TIMING).unwrap().operations > 0.0;
+            let counted = (0..SAMPLES_MAX).filter(|_| counts(&*testbed)).take(2).count();
             assert_eq!(counted, 2, "{shape:?}");
         }
     }
@@ -353,9 +353,9 @@ mod tests {
     fn seldom_senders_and_the_flooder_are_counted_apart() {
         let config = Config::default();
         for on in [On::Kernel, On::Sockeye(&config)] {
-            let bed = Unix { shape: Shape::FanIn { seldom: 2 }, pin: Pin::None }.open(&on).unwrap();
+            let testbed = Unix { shape: Shape::FanIn { seldom: 2 }, pin: Pin::None }.open(&on).unwrap();
             let both = |taken: &Taken| taken.counters[FLOODER] > 0 && taken.counters[SELDOM] > 0;
-            let taken = (0..SAMPLES_MAX).map(|_| bed.sample(TIMING).unwrap()).find(both).unwrap();
+            let taken = (0..SAMPLES_MAX).map(|_| testbed.sample(TIMING).unwrap()).find(both).unwrap();
             assert!((taken.counters[SELDOM] as f64 - taken.operations).abs() < 0.5, "{taken:?}");
         }
     }

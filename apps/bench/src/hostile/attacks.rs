@@ -8,8 +8,8 @@
 use std::io;
 use std::time::Duration;
 
-use super::bed::Bed;
 use super::frames::{ACK, RST, SYN, Segment, packet, sack};
+use super::testbed::Testbed;
 
 /// An attack.
 pub struct Attack {
@@ -184,44 +184,44 @@ impl Attack {
     ///
     /// # Errors
     /// If the stack does not bring it about.
-    pub fn set(&self) -> io::Result<Bed> {
-        let mut bed = Bed::new(self.mss)?;
+    pub fn set(&self) -> io::Result<Testbed> {
+        let mut testbed = Testbed::new(self.mss)?;
         if self.scene == Scene::Sends {
-            bed.fill()?;
+            testbed.fill()?;
             for _ in 0..ROUNDS_MAX {
-                bed.pass(STEP);
-                if self.mss != MSS as u16 || bed.in_flight()? >= FLIGHT {
+                testbed.pass(STEP);
+                if self.mss != MSS as u16 || testbed.in_flight()? >= FLIGHT {
                     break;
                 }
                 // The peer acknowledges all of it, so the congestion window doubles.
-                bed.give(vec![packet(&bed.polite())]);
-                bed.fill()?;
+                testbed.give(vec![packet(&testbed.polite())]);
+                testbed.fill()?;
             }
         }
-        bed.restart();
-        Ok(bed)
+        testbed.restart();
+        Ok(testbed)
     }
 
     /// Gives the stack `count` packets.
     ///
     /// # Errors
     /// If the connection fails, which none of this may bring about.
-    pub fn run(&self, bed: &mut Bed, count: u32, rng: &mut Rng) -> io::Result<()> {
+    pub fn run(&self, testbed: &mut Testbed, count: u32, rng: &mut Rng) -> io::Result<()> {
         let mut number = 0;
         while number < count {
-            let polite = bed.polite();
-            let flight = bed.in_flight()?;
+            let polite = testbed.polite();
+            let flight = testbed.in_flight()?;
             let una = polite.ack.wrapping_sub(flight);
             let batch = (number..number + BATCH)
                 .map(|number| (self.make)(&mut Maker { polite, una, flight, number, rng }));
             let batch = batch.collect();
-            bed.give(batch);
+            testbed.give(batch);
             if self.scene == Scene::Sends {
-                bed.fill()?;
+                testbed.fill()?;
             } else {
-                bed.read()?;
+                testbed.read()?;
             }
-            bed.pass(STEP);
+            testbed.pass(STEP);
             number += BATCH;
         }
         Ok(())

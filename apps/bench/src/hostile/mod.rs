@@ -1,14 +1,14 @@
 //! `sockeye bench hostile`: what a segment costs that a hostile peer sends, beside a good one.
 //!
-//! A whole stack without threads is given packets of one connection and timed; `bed` is the stack and its peer, `attacks` what is
+//! A whole stack without threads is given packets of one connection and timed; `testbed` is the stack and its peer, `attacks` what is
 //! sent, `frames` the bytes. The best of some rounds counts, since what disturbs only adds. Besides time it tells what the stack
 //! sends for a packet that it receives, and packet memory: those do not depend on the machine.
 //!
 //! Must not know: what the stack does with them. Tests: below.
 
 mod attacks;
-mod bed;
 mod frames;
+mod testbed;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -82,14 +82,14 @@ fn measure(attack: &Attack, is_quick: bool) -> io::Result<Cost> {
 }
 
 fn once(attack: &Attack, count: u32) -> io::Result<Cost> {
-    let mut bed = attack.set()?;
-    let before = bed.sent();
-    attack.run(&mut bed, count, &mut Rng(1))?;
-    let given = bed.given.max(1) as f64;
+    let mut testbed = attack.set()?;
+    let before = testbed.sent();
+    attack.run(&mut testbed, count, &mut Rng(1))?;
+    let given = testbed.given.max(1) as f64;
     Ok(Cost {
-        nanos: bed.spent.as_nanos() as f64 / given,
-        answers: (bed.sent() - before) as f64 / given,
-        memory: bed.memory(),
+        nanos: testbed.spent.as_nanos() as f64 / given,
+        answers: (testbed.sent() - before) as f64 / given,
+        memory: testbed.memory(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Tests of membership, with a clock that jumps, and of the messages. smoltcp's parser reads what is written here.
+//! Tests of membership, with a clock that jumps, and of the messages. smoltcp's parser reads the messages written here.
 
 use super::igmp::Message;
 use super::*;
@@ -249,7 +249,7 @@ proptest! {
         }
     }
 
-    /// Whatever is joined, left and asked: members are counted right, and reports come to an end.
+    /// For any joins, leaves and queries, members are counted correctly, and reports end.
     #[test]
     fn arbitrary_events_keep_the_count(events in prop::collection::vec((0u8..4, 0u8..4, 0u64..3000), 1..100)) {
         let mut membership = Membership::new();

@@ -312,7 +312,7 @@ fn reachable_time_is_drawn_between_half_and_one_and_a_half() {
 }
 
 proptest! {
-    /// Whatever happens: bounds hold, no packet is lost from sight, and with silence everything ends.
+    /// For any events, bounds hold, every packet is accounted for, and with silence every timer ends.
     #[test]
     fn arbitrary_events_keep_the_bounds(
         events in prop::collection::vec((0u8..7, 0u32..300, any::<bool>(), any::<bool>(), 0u64..20), 1..400)
@@ -344,7 +344,7 @@ proptest! {
             }
             prop_assert!(cache.len() <= ENTRIES_MAX);
         }
-        // Those whose entry gave way to others are gone from the count too, so it is an upper bound.
+        // Packets of evicted entries are not in the count either, so it is an upper bound.
         let held = cache.flush(now).len();
         prop_assert!(held <= waiting);
         prop_assert!(cache.is_empty() && cache.deadline().is_none());

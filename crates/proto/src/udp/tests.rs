@@ -94,7 +94,7 @@ proptest! {
         prop_assert!(verify(is_v6, &bytes).is_ok());
         let place = place.index(bytes.len());
         bytes[place] ^= 1u8 << bit;
-        // A checksum of ones and of zeros weigh the same, and zero says that there is none.
+        // Checksums of ones and of zeros are equivalent, and zero means that there is none.
         let is_unsigned = !is_v6 && bytes[6..8] == [0, 0];
         prop_assert!(is_unsigned || verify(is_v6, &bytes).is_err());
     }
@@ -145,7 +145,7 @@ fn a_shorter_datagram_ends_a_join_and_a_longer_or_empty_one_never_joins() {
     assert!(joiner.add(100, 1000) && !joiner.add(101, 1000) && !joiner.add(0, 1000));
     assert!(joiner.add(40, 1000) && !joiner.add(40, 1000));
     assert_eq!(joiner.size(), 100);
-    // One that goes on with what was joined before decides alike.
+    // A join that continues an earlier one decides in the same way.
     assert!(Joiner::new(200, 100).add(100, 1000) && !Joiner::new(240, 100).add(40, 1000));
     assert!(!Joiner::new(0, 0).add(0, 1000));
     assert!(!Joiner::new(600, 0).add(600, 1000), "more bytes than one buffer takes");

@@ -1,5 +1,5 @@
-//! Tokens on the machine: which writer gets one, what ends one, and that none waits for ever. The rules of the lists are tested in
-//! `limit.rs`, the interleavings in `tests/loom/admission.rs`.
+//! Tokens with real threads: which writer gets one, which events end one, and that no writer waits for ever. The rules of the
+//! lists are tested in `limit.rs`, the interleavings in `tests/loom/admission.rs`.
 
 use super::*;
 use std::thread;
@@ -35,7 +35,7 @@ fn a_token_lasts_a_number_of_rounds_and_ends_with_the_contention() {
     for _ in 1..ROUNDS_MAX {
         assert!(!admission.ask(&writer, &FULL));
     }
-    assert!(admission.ask(&writer, &FULL), "no other writer wants it");
+    assert!(admission.ask(&writer, &FULL), "no other writer waits for it");
     assert_ne!(writer.id.get(), first);
     admission.waiting.store(0, Ordering::Relaxed);
     for _ in 1..ROUNDS_MAX {

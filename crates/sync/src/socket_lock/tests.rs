@@ -1,5 +1,5 @@
-//! What one thread can show of a socket lock, and what needs a second one but no interleaving. The interleavings are in
-//! `tests/loom`.
+//! Properties of a socket lock that one thread can show, and those that need a second one but no interleaving. The
+//! interleavings are in `tests/loom`.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use super::*;
 
-/// A lock around what was run, and items.
+/// A lock around the list of items that were run, and items.
 type Lock = SocketLock<Vec<u32>, u32>;
 
 fn lock() -> Lock {
     Lock::new(Vec::new())
 }
 
-/// Runs what waits, and lets go.
+/// Runs the waiting items, and unlocks.
 fn drain(mut locked: Locked<'_, Vec<u32>, u32>) {
     loop {
         locked = match locked.run() {
@@ -112,7 +112,7 @@ fn items_that_a_runner_leaves_are_taken_over() {
     assert_eq!(locked.leave(), Some(HandedOff));
     let mut locked = lock.take_over().unwrap();
     assert_eq!(locked.pop(), Some(1));
-    // What was taken and not run waits, too.
+    // Items that were taken and not run wait, too.
     assert!(locked.has_backlog());
     assert_eq!(locked.leave(), Some(HandedOff));
     assert_eq!(lock.leave(4), Left::First);
@@ -149,7 +149,7 @@ fn a_panic_kills_the_lock_and_drops_its_backlog() {
     assert!(lock.try_enter().is_none() && lock.look().is_none() && lock.take_over().is_none());
     assert!(matches!(lock.leave(item.clone()), Left::Dead(_)));
     assert!(matches!(lock.try_run(item), Turn::Left(Left::Dead(_))));
-    // A thread that gives back what the value holds still reaches it.
+    // A thread that returns an object of the value still reaches it.
     assert_eq!(*lock.lock(), 1);
     let locked = lock.enter();
     assert!(*locked == 1 && !locked.has_backlog());
@@ -218,7 +218,7 @@ fn sleepers_are_woken_one_after_the_other() {
     assert_eq!(*lock.lock(), 14);
 }
 
-/// The runner gives way until the sleeper has been in.
+/// The runner yields until the sleeper has held the lock.
 #[test]
 fn a_holder_that_yields_admits_a_sleeper() {
     let lock = Arc::new(SocketLock::<u32, ()>::new(0));

@@ -20,7 +20,7 @@ use sockeye_drivers::testing::{Namespace, unavailable};
 use sockeye_drivers::{Tun, TunConfig};
 use sockeye_shared::end::UsageError;
 
-use crate::experiment::model::{Bed, On, Taken, Work};
+use crate::experiment::model::{On, Taken, Testbed, Work};
 use crate::meter::{Meter, Reading, Timing};
 use crate::provider::Counters;
 use crate::record;
@@ -42,7 +42,7 @@ pub struct OverTun {
 }
 
 impl Work for OverTun {
-    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>> {
         let config = match on {
             On::Sockeye(config) => *config,
             // The kernel receives from no device of ours.
@@ -80,7 +80,7 @@ impl Receiver {
     }
 }
 
-impl Bed for Receiver {
+impl Testbed for Receiver {
     fn sample(&self, timing: Timing) -> io::Result<Taken> {
         let to = self.listener.local_addr()?;
         let sending = senders::start(self.spec.sender, &self.client, &self.listener, to, self.spec.streams)?;
@@ -149,9 +149,9 @@ mod tests {
             for (streams, queues, offload) in [(1, 1, true), (3, 2, false)] {
                 let work = OverTun { streams, queues, offload, sender };
                 assert!(work.open(&On::Kernel).is_err());
-                let bed = work.open(&On::Sockeye(&config)).unwrap();
+                let testbed = work.open(&On::Sockeye(&config)).unwrap();
                 for _ in 0..2 {
-                    let taken = bed.sample(TIMING).unwrap();
+                    let taken = testbed.sample(TIMING).unwrap();
                     assert!(taken.value > 0.0 && taken.operations > 0.0, "{work:?}: {taken:?}");
                     assert!(taken.counters["input_packets"] > 0, "{work:?}: {taken:?}");
                     let frames = |queue: usize| taken.counters.get(&format!("queue_{queue}_frames_in"));

@@ -189,7 +189,7 @@ fn marks_of_congestion_are_joined_and_impossible_ones_refused() {
     }
 }
 
-/// What a careful reader of the RFCs does with one datagram: bytes in an array, each written once.
+/// A direct implementation of the RFCs for one datagram: bytes in an array, each written once.
 #[derive(Default)]
 struct Model {
     bytes: Vec<Option<u8>>,
@@ -220,7 +220,7 @@ impl Model {
 }
 
 proptest! {
-    /// A few datagrams at once, with fragments that fit, repeat, overlap and lie.
+    /// A few datagrams at once, with fragments that fit, repeat, overlap and have wrong fields.
     #[test]
     fn agrees_with_a_model(
         fragments in prop::collection::vec((0u32..3, 0u16..8, 1usize..4, any::<bool>(), 0usize..8), 1..60),
@@ -272,7 +272,7 @@ impl Shares {
             Some(src) => others.find(|at| self.0[*at].0 == src),
             None => others.reduce(|best, at| if rank(at) > rank(best) { at } else { best }),
         };
-        self.0.remove(victim.expect("something gives way"));
+        self.0.remove(victim.expect("some datagram is evicted"));
     }
 
     fn on_fragment(&mut self, src: u32, id: u32, cost: usize) {
@@ -307,7 +307,7 @@ proptest! {
         let many = (0..filled).map(|src| (1000 + src, 1, 0));
         for (n, (src, id, size)) in many.chain(fragments).enumerate() {
             let cost = [8, 1500, large][size];
-            // Bytes are told and not held, and no two fragments of a datagram touch.
+            // The lengths are declared without data, and no two fragments of a datagram touch.
             let fragment = Piece { cost, ..piece((n * 16 % 65_000) as u16, true, vec![0; 8]) };
             if table.datagrams.get(&key(src, id)).is_some_and(|held| held.cost + cost > SOURCE_COST_MAX) {
                 continue;

@@ -1,4 +1,4 @@
-//! Tests of what a host learns, with a clock that jumps.
+//! Tests of the information that a host learns, with a clock that jumps.
 
 use super::*;
 use proptest::prelude::*;
@@ -73,7 +73,7 @@ fn only_a_router_that_does_not_answer_is_replaced_by_another() {
     assert!(host.on_advert(OTHER, &advert(1800), 1500, at(1)).is_empty(), "all may be there");
     assert_eq!(host.on_router_lost(router(3)), [Effect::RemoveRouter(router(3))]);
     assert_eq!(host.on_advert(OTHER, &advert(1800), 1500, at(2)), [Effect::AddRouter(OTHER)]);
-    assert!(host.routers().any(|addr| addr == ROUTER), "what is in use stays");
+    assert!(host.routers().any(|addr| addr == ROUTER), "entries in use stay");
     assert_eq!(host.routers().count(), ROUTERS_MAX);
     assert!(host.on_advert(router(3), &advert(9000), 1500, at(3)).is_empty());
 }
@@ -212,7 +212,7 @@ fn link_parameters_are_accepted_within_bounds() {
 }
 
 proptest! {
-    /// Whatever is advertised: bounds hold, no address is named twice, what was added is removed in the end.
+    /// For any advertisements, bounds hold, no address is added twice, and every added address is removed in the end.
     #[test]
     fn arbitrary_advertisements_stay_within_bounds(
         adverts in prop::collection::vec((any::<u16>(), 0u64..100, any::<u8>(), 0u64..200, 0u64..200, 0u64..40), 1..120)

@@ -1,4 +1,4 @@
-//! Tests of the messages' codec: each check, and arbitrary bytes. smoltcp's parser reads what is written here.
+//! Tests of the messages' codec: each check, and arbitrary bytes. smoltcp's parser reads the messages written here.
 
 use super::*;
 use proptest::prelude::*;
@@ -134,7 +134,7 @@ fn each_message_is_accepted_only_from_a_permitted_sender() {
         assert_eq!(parse(src, dst, 255, &body(src, dst, bytes)), Err(Refusal::Addresses));
     };
     let of = |message: &Message| emit(addr("fe80::1"), addr("fe80::2"), message).unwrap()[40..].to_vec();
-    // A probe names no link-layer address and goes to the solicited-node group.
+    // A probe names no link-layer address and is sent to the solicited-node group.
     refused(unspecified, addr("ff02::1:ff00:2"), of(&solicit()));
     let probe = Message::NeighborSolicit { target: addr("fe80::2"), lladdr: None, nonce: None };
     refused(unspecified, addr("ff02::1"), of(&probe));

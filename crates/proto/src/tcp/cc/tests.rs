@@ -1,8 +1,8 @@
-//! Several flows at one bottleneck, and what an algorithm is before it begins.
+//! Several flows at one bottleneck, and the state of an algorithm before it begins.
 //!
-//! The bottleneck is a queue of whole segments with a bound, served at a rate. A flow keeps a window's worth out, learns of
+//! The bottleneck is a queue of whole segments with a bound, served at a rate. A flow keeps a window in flight, learns of
 //! an arrival after the delay, and of a loss when the segment behind the lost one arrives; then it is in recovery until
-//! what was out has been accounted for. That is all of TCP that algorithms see, without sequence numbers.
+//! all data in flight has been accounted for. That is all of TCP that algorithms see, without sequence numbers.
 
 use std::collections::BinaryHeap;
 
@@ -14,7 +14,7 @@ use super::*;
 const MSS: u32 = 1_460;
 const JITTER_US: u64 = 1_000;
 
-/// What a flow is told, and when.
+/// The events of a flow, with their times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Word {
     at_us: u64,
@@ -29,7 +29,7 @@ struct Flow {
     starts_at_us: u64,
     /// Segments out.
     out: u32,
-    /// Recovery lasts until what was sent before then is accounted for.
+    /// Recovery lasts until all segments sent before then are accounted for.
     recovery_until_us: Option<u64>,
     delivered: u64,
 }
@@ -86,7 +86,7 @@ impl Bottleneck {
                 self.free_at_us = self.free_at_us.max(self.now_us) + self.segment_us;
             }
             self.order += 1;
-            // Some jitter, or flows in step would take turns in meeting a full queue.
+            // Some jitter, or synchronised flows would alternately meet a full queue.
             let jitter_us = self.rng.below(JITTER_US);
             let at_us = self.free_at_us + self.delay_us + jitter_us;
             let word = Word { at_us, order: self.order, flow: i, sent_at_us: self.now_us, lost };

@@ -1,4 +1,4 @@
-//! Behaviour of the syncache: handshakes, what may break them, bounds and timers. Random tests stand in
+//! Behaviour of the syncache: handshakes, events that may break them, bounds and timers. Random tests are in
 //! `tests/model.rs`.
 
 use super::*;
@@ -201,7 +201,7 @@ fn ecn_is_agreed_to_once_and_given_up_with_the_first_repetition() {
     assert!(!agreed(OFFER, None, true), "the SYN-ACK may have been lost for it");
     assert!(
         !agreed(Flags::SYN.with(Flags::ECE), None, false),
-        "an old peer may reflect what it does not know"
+        "an old peer may reflect options that it does not know"
     );
     assert!(!agreed(Flags::SYN, None, false));
 }
@@ -310,7 +310,7 @@ fn a_handshake_that_found_the_accept_queue_full_is_asked_again() {
     assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(1))).is_some());
     assert_eq!(cache.len(), 1);
     assert_eq!(tick(&mut cache, at(1000)).len(), 1);
-    // The answer to the repeated SYN-ACK completes it, with nothing said about the round trip.
+    // The answer to the repeated SYN-ACK completes it, without a sample of the round trip.
     assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(1001))).unwrap().rtt, None);
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
 }

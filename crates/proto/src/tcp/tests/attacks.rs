@@ -1,4 +1,4 @@
-//! Segments that are not what they seem: RFC 5961, PAWS, resets, old duplicates.
+//! Forged and outdated segments: RFC 5961, PAWS, resets, old duplicates.
 
 use super::super::events::Events;
 use super::super::input::{CHALLENGES_MAX, CHALLENGES_MIN};

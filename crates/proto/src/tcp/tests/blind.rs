@@ -1,4 +1,4 @@
-//! Segments whose sender has not proven that it is the peer: nothing of them is kept (`docs/blind.md`).
+//! Segments whose sender has not proven that it is the peer: they change no state (`docs/blind.md`).
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ fn all() -> Settings {
     Settings { timestamps: true, sack: true, ecn: EcnMode::On, user_timeout_option: true, ..plain() }
 }
 
-/// The pcb's whole state, but for what a challenge changes.
+/// The pcb's whole state, except the fields that a challenge changes.
 fn state_of(t: &Script) -> String {
     let mut text = format!("{:?}", t.pcb);
     for field in ["ack_now: ", "challenge_count: ", "challenge_second: "] {
@@ -28,10 +28,10 @@ fn state_of(t: &Script) -> String {
     text
 }
 
-/// What makes a segment one that is not proven.
+/// The reason why a segment is not proven.
 type Change = fn(&mut Header);
 
-/// What a sender that sees none of our segments cannot get right, as changes of a segment that is in order.
+/// The fields that a sender that sees none of our segments cannot guess, as changes of a segment that is in order.
 const UNPROVEN: [(&str, Change); 4] = [
     ("acknowledges what was not sent", |header| header.ack += 9_999),
     ("acknowledges what is long gone", |header| header.ack = header.ack - (u32::from(WND) + 2_000)),
@@ -41,7 +41,7 @@ const UNPROVEN: [(&str, Change); 4] = [
     }),
 ];
 
-/// What it may carry, and where it may begin.
+/// The payload that it may carry, and where it may begin.
 fn headers(t: &Script) -> Vec<Header> {
     let nxt = t.pcb.rcv_nxt();
     let marks = [Flags::NONE, Flags::CE, Flags::CWR, Flags::ECE, Flags::URG, Flags::PSH, FIN];
@@ -120,7 +120,7 @@ fn a_forged_segment_does_not_keep_a_silent_peer_alive() {
     let _ = t.input(t.raw(IRS + 1, ISS + 9_999, ACK), b"here I am");
     let _ = t.input(t.raw(IRS + 1, 0, Flags::SYN), &[]);
     assert_eq!(t.pcb.info(t.now).last_ack_recv, secs(5));
-    // What the peer sends beside its window probe counts, as any segment that has passed.
+    // Segments that the peer sends beside its window probe count, as any segment that passed the checks.
     let _ = t.input(Header { seq: t.pcb.rcv_nxt() - 1, ..t.seg(ACK) }, &[]);
     assert_eq!(t.pcb.info(t.now).last_ack_recv, Duration::ZERO);
 }

@@ -246,7 +246,7 @@ fn a_peer_that_keeps_its_window_shut_does_not_keep_a_closed_connection_for_ever(
         assert_eq!(t.events.has(Events::TIMED_OUT), closed);
         if closed {
             assert!((secs(120)..secs(400)).contains(&passed), "{passed:?}");
-            assert!(last.last().unwrap().1.header().flags.has(RST), "the peer is told");
+            assert!(last.last().unwrap().1.header().flags.has(RST), "the peer gets a reset");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Congestion control over a whole connection: which algorithm a path gets, and what a long fat one carries.
+//! Congestion control over a whole connection: the choice of algorithm, and the throughput of a long fat path.
 
 use core::time::Duration;
 

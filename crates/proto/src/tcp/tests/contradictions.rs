@@ -1,6 +1,6 @@
-//! A peer and a network whose reports contradict each other, at random: acknowledgments and blocks of what never arrived,
-//! echoes from any time, windows that jump, ICMP errors about what the peer acknowledges, a clock that stands still and leaps.
-//! Whatever they say, nothing overflows, what is sent lies in the buffer, and a poll ends.
+//! A peer and a network whose reports contradict each other, at random: acknowledgments and blocks of undelivered data,
+//! echoes from any time, windows that jump, ICMP errors about acknowledged data, a clock that stands still and leaps.
+//! With any of them, nothing overflows, sent data is in the buffer, and a poll ends.
 
 use core::time::Duration;
 
@@ -106,7 +106,7 @@ fn segment(t: &mut Script, rng: &mut Rng) {
     let _ = t.input(header, &vec![0; len]);
 }
 
-/// What routers say, of the last probe of the path MTU or of something else in flight.
+/// A router's report, about the last probe of the path MTU or about other data in flight.
 fn report(t: &mut Script, rng: &mut Rng, probe: Option<SeqNum>) {
     let (una, flight) = (t.pcb.snd_una(), t.pcb.snd_max().since(t.pcb.snd_una()));
     let seq = una + rng.below(u64::from(flight) + 2) as u32;

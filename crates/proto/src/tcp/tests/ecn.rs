@@ -17,7 +17,7 @@ fn on() -> Settings {
     Settings { ecn: EcnMode::On, sack: true, ..plain() }
 }
 
-/// Flags of what is sent now.
+/// Flags of the segments sent now.
 fn flags(t: &mut Script) -> Vec<Flags> {
     t.output().iter().map(|s| s.header().flags.without(Flags::PSH)).collect()
 }
@@ -138,7 +138,7 @@ fn an_echo_reduces_the_window_once_a_round_trip_by_less_than_a_loss_and_is_answe
             assert_eq!(
                 t.pcb.cwnd(),
                 left,
-                "what was sent before says nothing new, and does not make it grow"
+                "echoes of earlier segments change nothing, and do not let it grow"
             );
             sent.extend(flags(&mut t));
         }
@@ -189,7 +189,7 @@ fn new_text_after_a_loss_carries_cwr() {
     assert!(!sent[1].has(Flags::CWR));
 }
 
-/// 20 Mbit/s at 20 ms, an endless queue that marks what waits for more than 10 ms.
+/// 20 Mbit/s at 20 ms, an endless queue that marks segments that wait for more than 10 ms.
 #[test]
 fn a_queue_that_marks_stays_short_and_loses_nothing() {
     for congestion_control in [Algorithm::NewReno, Algorithm::Cubic] {

@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413) by one pcb: text on the SYN, what of it is taken, what is repeated.
+//! Fast Open (RFC 7413) on one pcb: text on the SYN, how much of it is accepted, and what is retransmitted.
 
 use super::super::accepted::Accepted;
 use super::super::events::Events;

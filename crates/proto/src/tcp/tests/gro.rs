@@ -1,4 +1,4 @@
-//! Segments that are joined do what the same segments do one by one.
+//! Joined segments have the same effect as the same segments one by one.
 
 use core::time::Duration;
 
@@ -13,7 +13,7 @@ use super::quick_ack::settled;
 use super::script::{ACK, FIN, MSS, Script, ms, plain};
 use crate::seq::SeqNum;
 
-/// What makes a segment differ from the one before it.
+/// The difference of a segment from the one before it.
 #[derive(Clone, Copy, Debug)]
 enum Odd {
     /// Nothing.
@@ -53,7 +53,7 @@ fn batch() -> impl Strategy<Value = Batch> {
     prop::collection::vec((len, odd()), 1..20)
 }
 
-/// The headers of a batch, as a peer would send it that is in step but for what is odd.
+/// The headers of a batch of consecutive segments, with the given differences.
 fn headers(t: &mut Script, batch: &Batch) -> Vec<(Header, u16)> {
     let (mut nxt, mut ack) = (t.pcb.rcv_nxt(), t.pcb.snd_una());
     let mut window = super::script::WND;
@@ -93,7 +93,7 @@ fn text(seq: SeqNum, len: u16) -> Vec<u8> {
     (0..u32::from(len)).map(|i| ((seq + i).raw().wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Takes a batch in, joined where that can be. Returns what was delivered, and how many segments were joined to another.
+/// Processes a batch, joined if possible. Returns the delivered bytes, and how many segments were joined to another.
 fn take(t: &mut Script, batch: &[(Header, u16)], joins: bool) -> (Vec<u8>, u32) {
     let (mut delivered, mut joined_count) = (Vec::new(), 0);
     let mut rest = batch.iter().peekable();
@@ -207,7 +207,7 @@ fn a_segment_that_the_receiver_must_see_ends_a_run() {
 
 #[test]
 fn two_joined_segments_of_a_small_mss_are_acknowledged_at_once_and_two_bits_of_text_are_not() {
-    // By what was joined the first two would be less than two full segments.
+    // Counted by joined length, the first two would be less than two full segments.
     let mut t = settled(&plain());
     let small: Batch = vec![(700, Odd::No); 2];
     let batch = headers(&mut t, &small);

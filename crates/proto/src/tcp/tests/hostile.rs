@@ -1,4 +1,4 @@
-//! What a hostile peer can make us do: bounded work per segment and bounded memory, counted and not timed.
+//! The work that a hostile peer can cause: bounded work per segment and bounded memory, counted and not timed.
 //!
 //! A step is a record looked at, or some dozens of them moved (`loss/records.rs`). The classes are those of
 //! CVE-2019-11477 and CVE-2019-11478 (SACK blocks that cut the scoreboard to pieces) and of CVE-2018-5390 (tiny

@@ -1,4 +1,4 @@
-//! What a connection says of itself.
+//! The information that a connection reports.
 
 use core::time::Duration;
 
@@ -40,7 +40,7 @@ fn each_kind_of_limit_is_counted_apart() {
     header.options.sack = [SackBlock { start: una + MSS, end: una + 5 * MSS }].into_iter().collect();
     let _ = t.input(header, &[]);
     let _ = t.output();
-    assert_eq!(t.pcb.limit(false), Limit::Path, "the window is what a loss has left");
+    assert_eq!(t.pcb.limit(false), Limit::Path, "the window is limited by a loss");
     let info = t.pcb.info(t.now);
     assert_eq!((info.ca_state, info.retrans), (CaState::Recovery, MSS));
 }

@@ -29,7 +29,7 @@ fn two_duplicates_send_new_data_and_the_third_repeats_the_lost_segment() {
     // Inflated by one per duplicate, new data flows again once the window has caught up with the flight.
     let later: Vec<_> = (0..10).flat_map(|_| duplicate(&mut t)).collect();
     assert_eq!(later.first(), Some(&(FIRST + 12 * MSS, MSS)));
-    assert_eq!(later.len(), 5 + 3 + 10 - 12, "cwnd, threshold, duplicates, less what is out");
+    assert_eq!(later.len(), 5 + 3 + 10 - 12, "cwnd, threshold, duplicates, less the data in flight");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_timeout_returns_to_the_first_segment_and_slow_start() {
     assert_eq!((stats.rto_count, stats.rexmt_rto, stats.rexmt_bytes), (1, 1, u64::from(MSS)));
     let _ = t.input(t.ack_of(MSS, WND), &[]);
     assert_eq!(t.lens(), [MSS; 2], "slow start");
-    // An acknowledgment beyond what was repeated is believed: the rest had arrived.
+    // An acknowledgment beyond the retransmitted data is accepted: the rest had arrived.
     let _ = t.input(t.ack_of(9 * MSS, WND), &[]);
     assert_eq!(t.pcb.snd_una(), SeqNum::new(FIRST + 10 * MSS));
     assert!(t.output().iter().all(|s| s.header().seq.at_or_after(SeqNum::new(FIRST + 10 * MSS))));

@@ -1,4 +1,4 @@
-//! Tests of the pcb, through its public face.
+//! Tests of the pcb, through its public interface.
 //!
 //! `world`: two ends on a link with delay, loss, reordering and duplication, under a jumping clock.
 //! `script`: one pcb against hand-made segments. The other files are named after what they test.

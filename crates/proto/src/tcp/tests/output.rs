@@ -1,4 +1,4 @@
-//! What goes out when: Nagle, TSO, `snd_due_at`; and what a pcb weighs.
+//! When segments are sent: Nagle, TSO, `snd_due_at`; and the size of a pcb.
 
 use super::super::pcb::Pcb;
 use super::super::settings::Settings;
@@ -83,7 +83,7 @@ fn snd_due_at_is_the_length_that_makes_a_segment_due() {
 fn acknowledgments_stay_inside_the_window_of_the_peer() {
     let mut t = Script::established(&plain());
     t.write(5000);
-    // The peer's window ends 1000 bytes before what was sent.
+    // The peer's window ends 1000 bytes before the end of the sent data.
     let _ = t.input(t.ack_of(1000, 3000), &[]);
     let _ = t.input(super::super::segment::Header { window: 3000, ..t.ack_of(0, 3000) }, &[0; 3000]);
     let ack = t.output()[0].clone();

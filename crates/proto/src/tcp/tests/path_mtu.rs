@@ -33,7 +33,7 @@ fn data_in_flight_is_resegmented_without_a_congestion_response() {
         let again = t.output();
         assert_eq!((again[0].header().seq, again[0].len), (seq(0), 600), "{s:?}");
         assert!(again.iter().all(|one| one.len <= 600));
-        assert!(again.iter().map(|one| one.len).sum::<u32>() > 9 * MSS, "the whole window goes again");
+        assert!(again.iter().map(|one| one.len).sum::<u32>() > 9 * MSS, "the whole window is sent again");
         assert!(!t.pcb.on_packet_too_big(seq(MSS), 640, t.now), "the others of the same flight");
         assert_eq!(t.lens(), []);
         assert_eq!(t.pcb.loss_stats().rto_count, 0);
@@ -50,7 +50,7 @@ fn too_large_segments_are_sent_again_at_once_during_recovery_too() {
     assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
     let again = t.output();
     assert_eq!(again.first().map(|one| (one.header().seq, one.len)), Some((seq(0), 600)));
-    assert!(again.len() == 1, "the rest as acknowledgments come");
+    assert!(again.len() == 1, "the rest as acknowledgments arrive");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn a_probe_that_arrives_overrides_a_report_that_called_it_too_large() {
     let s = Settings { mtu_probing: MtuProbing::Always, sack: true, mss: 2000, ..plain() };
     let mut t = Script::established(&s);
     assert_eq!((t.pcb.mss(), t.write(10_000)[0]), (1024, 2000));
-    assert!(!t.pcb.on_packet_too_big(seq(0), 1540, t.now), "what is in use is not too large");
+    assert!(!t.pcb.on_packet_too_big(seq(0), 1540, t.now), "the size in use is not too large");
     let _ = t.input(t.ack_of(2000, WND), &[]);
     assert_eq!(t.pcb.mss(), 2000);
     let _ = t.input(t.seg(ACK), &[]);

@@ -24,7 +24,7 @@ enum Op {
         /// Start and length, from SND.UNA.
         sack: Vec<(i32, i32)>,
     },
-    /// As a correct peer would: in order, acknowledging `ack` percent of what is out.
+    /// As from a correct peer: in order, acknowledging `ack` percent of the data in flight.
     Polite {
         ack: u8,
         window: u16,
@@ -156,10 +156,10 @@ fn check(t: &Script) {
     assert!(pcb.cwnd() >= u32::from(pcb.mss()));
     assert!(pcb.state() != State::Closed || pcb.next_deadline().is_none());
     let (stats, flight) = (pcb.loss_stats(), pcb.snd_max().since(pcb.snd_una()));
-    assert!(stats.sacked_bytes + stats.lost_bytes <= flight, "more is gone than was there");
+    assert!(stats.sacked_bytes + stats.lost_bytes <= flight, "more was consumed than was there");
 }
 
-/// What keeps a stream alive: anything unacknowledged or held back has a timer.
+/// Checks that a stream cannot stall: any unacknowledged or held-back data has a timer.
 fn check_alive(t: &Script) {
     let waiting = t.snd > 0 || t.pcb.snd_una() != t.pcb.snd_max();
     assert!(
@@ -193,7 +193,7 @@ fn check_due(t: &mut Script, more: u32) {
     if t.snd < due {
         assert!(!progress && t.pcb.snd_max() == max, "due at {due}, but {} was enough", t.snd);
     } else if !progress {
-        assert!(more > room, "{} is due ({due}) and {room} would fit, but nothing went", t.snd);
+        assert!(more > room, "{} is due ({due}) and {room} would fit, but nothing was sent", t.snd);
     }
     check_alive(t);
 }

@@ -193,7 +193,7 @@ fn an_acknowledgment_that_data_carries_counts_and_a_window_update_does_not() {
         assert_eq!(t.lens(), [1]);
         t.snd = 0;
         let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
-        // An answer; but the next message comes after so long a pause that no answer is awaited.
+        // An answer; but the next message arrives after so long a pause that no answer is expected.
         assert!(!is_quick(&mut t));
         assert_eq!(acks_within(&mut t, 40), [40]);
     }

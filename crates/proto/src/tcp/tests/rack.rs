@@ -67,7 +67,7 @@ fn a_lost_retransmission_is_repeated_without_a_timeout() {
     t.report(0, &[(1, 10)]);
     assert_eq!(t.places().first(), Some(&0));
     t.now = t.now + ms(10);
-    // What was sent after the repetition has arrived, the repetition has not.
+    // A segment sent after the retransmission has arrived, the retransmission has not.
     t.report(0, &[(1, 12)]);
     let mut again = t.places();
     again.extend(t.places_within(ms(20)));
@@ -201,7 +201,7 @@ fn data_that_the_peer_reneges_on_is_sent_again() {
     t.report(0, &[(1, 10)]);
     let _ = t.places();
     t.now = t.now + ms(10);
-    // The hole is filled, and what lay behind it is gone.
+    // The hole is filled, and the peer has discarded the data behind it.
     t.report(1, &[]);
     let _ = t.places();
     let again: Vec<u32> = t.places_within(secs(3));

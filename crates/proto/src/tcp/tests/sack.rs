@@ -1,4 +1,4 @@
-//! SACK as a receiver: what is reported, in which order, and beside what (RFC 2018, RFC 2883).
+//! SACK as a receiver: which blocks are reported, in which order, and beside which options (RFC 2018, RFC 2883).
 
 use super::super::sack::{SackBlock, SackBlocks};
 use super::super::segment::{Flags, Header, Timestamps};
@@ -13,7 +13,7 @@ fn script(timestamps: bool) -> Script {
     Script::established(&Settings { sack: true, timestamps, ..plain() })
 }
 
-/// 100 bytes of the peer's stream, from `offset` on; returns the blocks of what is answered.
+/// 100 bytes of the peer's stream, from `offset` on; returns the blocks of the answer.
 fn comes(t: &mut Script, offset: u32) -> Vec<Vec<(u32, u32)>> {
     let header = Header { seq: SeqNum::new(FIRST + offset), ..t.seg(ACK) };
     let input = t.input(header, &[7; 100]);

@@ -91,8 +91,8 @@ impl Script {
         script
     }
 
-    /// A pcb that has come into `state` by segments and verbs alone. `closed` decides whether the
-    /// application used `close` or `shutdown_write` where it had to do something.
+    /// A pcb that has reached `state` by segments and calls alone. `closed` decides whether the
+    /// application used `close` or `shutdown_write` if a call was needed.
     pub fn in_state(state: State, s: &Settings, closed: bool) -> Self {
         let mut t = match state {
             State::SynSent | State::SynReceived => Self::connect(s),
@@ -175,7 +175,7 @@ impl Script {
     pub fn output(&mut self) -> Vec<Transmit> {
         let mut out = Vec::new();
         while let Some(t) = self.pcb.poll_transmit(self.snd, self.space, self.now) {
-            assert!(t.offset + t.len <= self.snd, "sends what is not there");
+            assert!(t.offset + t.len <= self.snd, "sends bytes that are not in the buffer");
             out.push(t);
             assert!(out.len() < 1000, "endless output");
         }
@@ -204,30 +204,30 @@ impl Script {
         segment.header().seq.since(self.place(0)) / u32::from(self.pcb.mss())
     }
 
-    /// Places of what is sent now.
+    /// Sequence positions of the segments sent now.
     pub fn places(&mut self) -> Vec<u32> {
         let sent = self.output();
         sent.iter().map(|segment| self.place_of(segment)).collect()
     }
 
-    /// Places of what is sent within `time`.
+    /// Sequence positions of the segments sent within `time`.
     pub fn places_within(&mut self, time: Duration) -> Vec<u32> {
         let sent = self.wait(time);
         sent.iter().map(|(_, segment)| self.place_of(segment)).collect()
     }
 
-    /// Data lengths of what is due now.
+    /// Data lengths of the segments due now.
     pub fn lens(&mut self) -> Vec<u32> {
         self.output().iter().map(|t| t.len).collect()
     }
 
-    /// Appends `bytes` bytes to `so_snd` and sends what may be sent.
+    /// Appends `bytes` bytes to `so_snd` and sends as much as allowed.
     pub fn write(&mut self, bytes: u32) -> Vec<u32> {
         self.snd += bytes;
         self.lens()
     }
 
-    /// Lets `time` pass; the timers run when they are due. Returns what was sent, and when.
+    /// Lets `time` pass; the timers run when they are due. Returns the sent segments with their times.
     pub fn wait(&mut self, time: Duration) -> Vec<(Duration, Transmit)> {
         let start = self.now;
         let end = start + time;

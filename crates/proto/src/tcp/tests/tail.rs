@@ -19,7 +19,7 @@ fn probed() -> Script {
     t
 }
 
-/// What the probe's acknowledgment costs, once something behind it is acknowledged.
+/// The reduction that the probe's acknowledgment causes, once data behind it is acknowledged.
 fn cwnd_afterwards(t: &mut Script) -> u32 {
     t.write(MSS);
     t.now = t.now + ms(10);

@@ -1,4 +1,4 @@
-//! Streams arrive whole, whatever the link does.
+//! Streams arrive whole over any link.
 
 use core::time::Duration;
 

@@ -6,7 +6,7 @@ use super::super::state::State::{
 };
 use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, plain};
 
-/// What happens to the pcb.
+/// An event of the pcb.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Syn,

@@ -32,10 +32,10 @@ fn a_timeout_is_spurious_if_something_sent_once_and_before_it_arrives() {
     time_out(&mut t);
     assert_eq!(t.pcb.cwnd(), MSS);
     assert_eq!(t.pcb.loss_stats().rexmt_rto, 1, "one segment and no more");
-    // The acknowledgments of the originals come, late.
+    // The acknowledgments of the originals arrive late.
     t.report(1, &[]);
     let new = t.places();
-    assert!(!new.is_empty() && new.iter().all(|&place| place > 10), "new data is to tell: {new:?}");
+    assert!(!new.is_empty() && new.iter().all(|&place| place > 10), "new data is sent to find out: {new:?}");
     t.report(2, &[]);
     assert_eq!(t.pcb.loss_stats().undo_count, 1);
     assert!(t.pcb.cwnd() >= 10 * MSS);
@@ -51,7 +51,7 @@ fn a_genuine_timeout_retransmits_the_rest() {
     t.report(1, &[]);
     let new = t.places();
     let last = *new.last().expect("new data");
-    // Only what is new arrives.
+    // Only the new data arrives.
     t.report(1, &[(last, last + 1)]);
     assert_eq!(t.places().first(), Some(&1));
     assert_eq!(t.pcb.loss_stats().undo_count, 0);
@@ -112,7 +112,7 @@ fn a_retransmission_reported_as_duplicate_is_undone_and_widens_the_window() {
     let mut t = in_flight(false);
     t.report(0, &[(1, 4)]);
     assert_eq!(t.places(), [0]);
-    // The original was only late; then comes the report of the copy.
+    // The original was only late; then the report of the duplicate arrives.
     t.report(5, &[]);
     let _ = t.places();
     assert!(t.pcb.cwnd() <= 5 * MSS);

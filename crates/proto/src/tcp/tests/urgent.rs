@@ -6,7 +6,7 @@ use super::script::{ACK, MSS, Script, WND, plain, secs};
 
 const URG: Flags = Flags::URG;
 
-/// Flags and pointer of what is due now.
+/// Flags and pointer of the segments due now.
 fn marks(t: &mut Script) -> Vec<(bool, u16)> {
     t.output().iter().map(|s| (s.header().flags.has(URG), s.header().urgent)).collect()
 }
@@ -18,7 +18,7 @@ fn the_pointer_names_the_byte_behind_until_it_is_acknowledged() {
     t.snd = 10;
     t.pcb.set_urgent(t.snd);
     assert_eq!(marks(&mut t), [(true, 10)]);
-    // Nagle would hold this one; it lies behind the mark and does not point back.
+    // Nagle would hold this one; it is behind the mark and does not point back.
     t.snd += 5;
     assert_eq!(marks(&mut t), [(false, 0)]);
     let again = t.wait(secs(1));
@@ -81,7 +81,7 @@ fn a_mark_is_new_unless_the_stream_has_passed_it() {
     assert_eq!(ahead.urgent_mark(), nxt + 8);
     let input = t.input(ahead, b"abc");
     assert_eq!((input.deliver.as_slice(), input.events), (&b"abc"[..], Events::URGENT));
-    // Said again without text: the mark is still ahead of what has come.
+    // Repeated without text: the mark is still ahead of the received data.
     let rest = header(&t, 6);
     assert_eq!(t.input(rest, b"").events, Events::URGENT);
     assert_eq!(t.input(rest, b"defghi").events, Events::URGENT);

@@ -1,4 +1,4 @@
-//! The user timeout: when it ends a connection, and what the option does (RFC 5482).
+//! The user timeout: when it ends a connection, and the effect of the option (RFC 5482).
 
 use core::time::Duration;
 
@@ -114,7 +114,7 @@ fn the_peers_value_is_used_within_limits_if_the_application_set_none() {
         assert_eq!(t.pcb.user_timeout(), Some(granted));
         t.pcb.set_user_timeout(secs(7));
         told(&mut t, wish);
-        assert_eq!(t.pcb.user_timeout(), Some(secs(7)), "the application knows better");
+        assert_eq!(t.pcb.user_timeout(), Some(secs(7)), "the application's value takes precedence");
     }
     let mut deaf = Script::established(&plain());
     told(&mut deaf, secs(300));

@@ -9,7 +9,7 @@ use super::script::{ACK, FIN, IRS, ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
-/// Feeds `len` bytes at `offset` past RCV.NXT and tells which of them were delivered or kept.
+/// Feeds `len` bytes at `offset` past RCV.NXT and returns which of them were delivered or kept.
 fn offer(t: &mut Script, offset: i64, len: usize) -> Vec<u8> {
     let mut header = t.seg(ACK);
     header.seq = SeqNum::new((i64::from(header.seq.raw()) + offset) as u32);
@@ -75,8 +75,8 @@ fn a_reset_for_a_peer_with_a_closed_window_is_acceptable_to_it() {
     let mut t = Script::established(&plain());
     t.write(10);
     assert!(t.input(t.ack_of(5, 0), &[]).events.is_empty());
-    let reset = t.pcb.abort().expect("the peer is told");
-    assert_eq!(reset.seq, SeqNum::new(ISS + 6), "where the peer's window, and what it has taken, ends");
+    let reset = t.pcb.abort().expect("the peer gets an acknowledgment");
+    assert_eq!(reset.seq, SeqNum::new(ISS + 6), "where the peer's window and its received data end");
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn a_probe_that_is_accepted_moves_on() {
     t.write(10);
     let _ = t.input(t.ack_of(0, 0), &[]);
     let sent = t.wait(ms(200));
-    assert_eq!(sent[0].1.len, 1, "what is in flight may be what the peer waits for");
+    assert_eq!(sent[0].1.len, 1, "the data in flight may be the data that the peer waits for");
     let _ = t.input(t.ack_of(1, 0), &[]);
     assert!(t.output().is_empty());
     assert_eq!(t.pcb.snd_una(), SeqNum::new(ISS + 2));
-    assert!(t.pcb.next_deadline().is_some(), "probing goes on");
+    assert!(t.pcb.next_deadline().is_some(), "probing continues");
     let _ = t.input(t.ack_of(0, 5000), &[]);
     assert_eq!(t.lens(), [9]);
 }
@@ -230,9 +230,9 @@ fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
     }
 }
 
-/// The edge of a scaled window seems to move back when what is left of it is rounded down (RFC 7323 section
-/// 2.4). Acknowledgments that began there would be unacceptable to a peer that has accepted what lay beyond; if both
-/// ends did so, neither would ever hear the other.
+/// The edge of a scaled window seems to move back when its remainder is rounded down (RFC 7323 section 2.4).
+/// Acknowledgments that began there would be unacceptable to a peer that has accepted data beyond it; if both
+/// ends did so, neither would ever accept the other's segments.
 #[test]
 fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer_that_shrinks_it_did() {
     for (left, begins_at) in [(5, 5000), (4, 5000), (3, 3 << 10), (0, 0)] {
@@ -254,9 +254,9 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
     }
 }
 
-/// With window scaling, a FIN beyond a shut window looks like a rounded edge. What begins behind it is
-/// unacceptable to a peer that has refused the FIN: it would take no acknowledgment from us, and send again what has
-/// arrived.
+/// With window scaling, a FIN beyond a shut window looks like a rounded edge. Segments that begin behind it are
+/// unacceptable to a peer that has refused the FIN: it would accept no acknowledgment from us, and retransmit data that
+/// has arrived.
 #[test]
 fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that_was_refused() {
     for scale in [0, 10] {
@@ -282,8 +282,8 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_and_not_behind_the_probe_that
     }
 }
 
-/// The other end's side of it: whether the byte was refused or taken, and not acknowledged yet, what the prober
-/// acknowledges counts.
+/// The other end's side of it: the prober's acknowledgment counts, whether the byte was refused or was accepted and not
+/// acknowledged yet.
 #[test]
 fn data_acknowledged_beside_a_probe_counts() {
     for is_taken in [false, true] {
@@ -329,7 +329,7 @@ fn psh_is_set_where_so_snd_is_emptied() {
     assert_eq!(pushed, [false, false, true]);
 }
 
-/// What the peer has room for is no multiple of 1024: the last bytes lie behind the edge that the field can say.
+/// The peer's room is no multiple of 1024: the last bytes lie behind the edge that the field can express.
 #[test]
 fn data_moved_beyond_the_edge_by_rounding_is_sent_again_at_once() {
     let s = Settings { window_scaling: true, sack: true, ..plain() };

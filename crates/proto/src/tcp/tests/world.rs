@@ -1,9 +1,9 @@
 //! Two ends, a link, a clock that jumps from event to event.
 //!
-//! Everything random comes from one seed, which every failure prints. The ends behave as the socket
-//! layer has to: a writer polls only when `snd_due_at` says so, a reader only when `window_update_due`
-//! does, so that a stall shows as a test that runs into its limit. Each segment sent and each byte
-//! delivered is checked on the way.
+//! All random numbers come from one seed, which every failure prints. The ends behave as the socket
+//! layer has to: a writer polls only when `snd_due_at` requires it, a reader only when `window_update_due`
+//! does, so that a stall makes the test exceed its limit. The tests check each sent segment and each
+//! delivered byte.
 
 use core::time::Duration;
 
@@ -43,7 +43,7 @@ impl Rng {
     }
 }
 
-/// What the link does to segments, in percent and microseconds unless it says otherwise.
+/// The effect of the link on segments, in percent and microseconds unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub delay_us: u64,
@@ -79,7 +79,7 @@ pub struct End {
     pub snd: Vec<u8>,
     pub rcv: Vec<u8>,
     pub snd_hiwat: usize,
-    /// What the application still wants to write, from `written` on.
+    /// The bytes that the application has still to write, from `written` on.
     pub to_write: Vec<u8>,
     pub written: usize,
     pub close_after_write: bool,
@@ -152,7 +152,7 @@ pub struct World {
     pub drop_data: Vec<usize>,
     /// Bytes of payload that the path takes at most.
     pub payload_max: usize,
-    /// A router on the way reports what is too large.
+    /// A router on the path reports segments that are too large.
     pub reports_size: bool,
     data_count: usize,
     flying: Vec<Flying>,
@@ -291,7 +291,7 @@ impl World {
         true
     }
 
-    /// Lets both applications write and read what they can.
+    /// Lets both applications write and read as much as they can.
     fn settle(&mut self) {
         for i in 0..2 {
             if self.read(i) | self.write(i) {
@@ -343,7 +343,7 @@ impl World {
         due
     }
 
-    /// What follows each user verb that a test calls on a pcb.
+    /// The steps after each user call that a test makes on a pcb.
     fn poll_both(&mut self) {
         self.poll(0);
         self.poll(1);
@@ -518,7 +518,7 @@ fn offers(syn: &Header) -> bool {
     syn.flags.has(Flags::ECE.with(Flags::CWR))
 }
 
-/// `len` bytes whose value tells their place.
+/// `len` bytes whose values encode their position.
 pub fn pattern(len: usize, salt: u8) -> Vec<u8> {
     (0..len).map(|i| ((i * 31 + i / 251) as u8) ^ salt).collect()
 }

@@ -94,7 +94,7 @@ fn an_offloading_device_gets_the_pseudo_header_sum_and_completes_it() {
     let sum = pseudo(&addresses()[0], 23);
     let mut bytes = segment(&header, ChecksumOut::Offload(sum), b"abc");
     assert_eq!(bytes[16..18], sum.folded().to_be_bytes());
-    // What a device does: sum everything from the header on, that field included, and complement.
+    // As a device does: sum everything from the header on, that field included, and complement.
     let completed = Sum::of(&bytes).checksum();
     bytes[16..18].copy_from_slice(&completed.to_be_bytes());
     assert!(parse(&bytes, ChecksumIn::Verify(sum)).is_ok());
@@ -304,7 +304,7 @@ proptest! {
         if let Ok((_, mut header, range)) = parse(&bytes, ChecksumIn::Trusted) {
             prop_assert!(range.start <= range.end && range.end == bytes.len());
             header.flags = header.flags.without(Flags::BAD_OPTION);
-            // What was understood can be said again, but for the user timeout where padding takes its room.
+            // Parsed options can be emitted again, except the user timeout where padding takes its room.
             let again = segment(&header, ChecksumOut::Omit, b"");
             let mut said = parse(&again, ChecksumIn::Trusted).unwrap().1;
             said.options.user_timeout = header.options.user_timeout;

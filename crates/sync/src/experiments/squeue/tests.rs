@@ -1,4 +1,4 @@
-//! What one thread can show of a squeue, and what needs a second one but no interleaving.
+//! Properties of a squeue that one thread can show, and those that need a second one but no interleaving.
 //! The interleavings are in `tests/loom`.
 
 use std::cell::RefCell;

@@ -155,7 +155,7 @@ impl Path {
         (self.delivered - before) * 100 * SECOND / (self.now - start) / self.rate
     }
 
-    /// Runs until it comes into `state`.
+    /// Runs until it enters `state`.
     fn run_into(&mut self, state: State) {
         for _ in 0..100_000 {
             if self.bbr.cycle.state == state {
@@ -183,7 +183,7 @@ fn bbr_finds_the_rate_drains_the_queue_and_probes_periodically() {
     assert!(path.bbr.cycle.full_bw_reached, "{:?}", path.states);
     path.queue_max = 0;
     assert!(path.run(20 * SECOND) >= 95);
-    // What Drain leaves is little enough to cruise at once.
+    // Drain leaves few enough bytes in flight to cruise at once.
     let first = [State::Startup, State::Drain, State::Cruise, State::Refill, State::Up, State::Down];
     assert_eq!(path.names()[..6], first);
     let bw = path.bbr.max_bw.get();
@@ -260,7 +260,7 @@ fn a_timeout_leaves_one_segment_and_the_end_of_recovery_restores_the_window() {
     let mut ack = path.ack();
     (ack.phase, ack.acked, ack.delivered, ack.pipe) = (Phase::Loss, MSS, MSS, 0);
     path.bbr.on_ack(&ack);
-    assert_eq!(path.bbr.cwnd, 2 * MSS, "by what arrives");
+    assert_eq!(path.bbr.cwnd, 2 * MSS, "by the delivered data");
     ack.phase = Phase::Open;
     path.bbr.on_ack(&ack);
     assert!(path.bbr.cwnd + 2 * MSS >= before, "{} of {before}", path.bbr.cwnd);

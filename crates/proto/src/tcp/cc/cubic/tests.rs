@@ -73,7 +73,7 @@ proptest! {
         prop_assert!((line.window() as f64 - exact).abs() <= 2.0, "{} {exact}", line.window());
     }
 
-    /// Whatever a peer and a clock do: no overflow, the window within its bounds, and it falls only where it may.
+    /// For any peer and clock there is no overflow, the window stays within its bounds, and it falls only when it may.
     #[test]
     fn any_life_keeps_the_window_in_its_bounds(
         mss in 88u32..=65_535,
@@ -337,7 +337,7 @@ fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     cc.on_recovery_end(20 * MSS, MSS, false);
     cc.on_rto(20 * MSS, MSS, true);
     assert_eq!(cc.ssthresh(), 137_200, "seven tenths once more");
-    // Slow start after a timeout finds out anew what the path holds.
+    // Slow start after a timeout measures the capacity of the path anew.
     (0..3).for_each(|i| round(&mut cc, 100 * i));
     congest(&mut cc, 8 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 7 * MSS * 8 / 10);

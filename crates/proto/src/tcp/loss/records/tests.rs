@@ -1,4 +1,4 @@
-//! The scoreboard against a model that knows the fate of every byte.
+//! The scoreboard compared with a model of the state of every byte.
 
 use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ fn a_retransmission_is_in_flight_again_and_is_lost_by_its_own_time() {
     records.sent(seq(100), seq(200), at(31), 0);
     assert_eq!(records.next_lost(), None);
     records.sent(seq(1000), seq(1100), at(40), 0);
-    assert_eq!(records.detect(latest(9, 1000), 0, at(60)).lost, 0, "sent after what arrived");
+    assert_eq!(records.detect(latest(9, 1000), 0, at(60)).lost, 0, "sent after the segment that arrived");
     records.sack(seq(1000), seq(1100), |_| {});
     let found = records.detect(latest(40, 1100), 20, at(50));
     assert_eq!((found.lost, found.due), (100, at(51)), "each has its own time");
@@ -114,7 +114,7 @@ fn a_timeout_marks_all_but_sacked_segments_lost_and_can_be_undone() {
 fn holes_that_close_in_the_middle_move_a_bounded_number_of_records() {
     let mut records = Records::new(seq(0));
     records.set_segments(u32::MAX);
-    // As they come in order behind holes: each cuts near the end.
+    // Blocks that arrive in order behind holes: each splits a record near the end.
     for i in 0..1_500 {
         records.sent(seq(200 * i), seq(200 * i + 200), at(u64::from(i)), 0);
         records.sack(seq(200 * i + 100), seq(200 * i + 200), |_| ());
@@ -127,7 +127,7 @@ fn holes_that_close_in_the_middle_move_a_bounded_number_of_records() {
         assert!(records.steps - before <= most, "{} steps for hole {i}", records.steps - before);
     }
     assert_eq!(records.sacked(), 100 * 1_500 + 100 * 500);
-    // What was left apart becomes one as soon as a block speaks of all of it.
+    // Separate records are merged as soon as one block covers all of them.
     records.sack(seq(200 * 500), seq(200 * 1_000), |_| panic!("told twice"));
     assert_eq!(records.list.len(), 2 * 1_000);
 }
@@ -175,7 +175,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One byte of the model: was it sent twice, and what has become of it.
+/// One byte of the model: whether it was sent twice, and its state.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Byte(Fate);
 
@@ -239,7 +239,7 @@ fn apply(records: &mut Records, model: &mut Vec<Byte>, una: &mut u32, op: &Op, n
     }
 }
 
-/// What detection decides has tests of its own: the model takes it over.
+/// Loss detection has tests of its own: the model adopts its decisions.
 fn adopt(records: &Records, model: &mut [Byte], una: u32) {
     for r in &records.list {
         let range = r.start.since(seq(una)) as usize..r.end.since(seq(una)) as usize;

@@ -1,4 +1,4 @@
-//! SYN cookies: what comes back, for how long, and what does not pass.
+//! SYN cookies: the options that they restore, how long they are valid, and which are refused.
 
 use super::*;
 use crate::tcp::isn::Secret;
@@ -8,7 +8,7 @@ const SECRET: Secret = Secret::new(*b"a cookie's key..");
 const ENDS: Ends<'static> = Ends { local: b"10.0.0.1:80", remote: b"10.0.0.2:4000" };
 const TS_OFFSET: u32 = 0xffff_fff0;
 
-/// What a client makes of the SYN-ACK.
+/// A client's answer to the SYN-ACK.
 fn third_of(syn: &Header, answer: &Header) -> Header {
     let timestamps = answer.options.timestamps.map(|ts| Timestamps { val: 95, ecr: ts.val });
     Header {
@@ -132,7 +132,7 @@ fn cookies_of_other_handshakes_are_refused() {
     assert!(!passes(Ends { local: b"10.0.0.1:81", ..ENDS }, good, SECRET));
     assert!(!passes(ENDS, good, Secret::new([1; 16])));
     assert!(!passes(ENDS, Header { seq: good.seq + 100, ..good }, SECRET));
-    // What comes late of a connection that carried as much one way as the other.
+    // Late segments of a connection that carried as much in one direction as in the other.
     assert!(!passes(ENDS, Header { seq: good.seq + 1001, ack: good.ack + 1001, ..good }, SECRET));
     assert!(!passes(ENDS, Header { flags: Flags::ACK.with(Flags::SYN), ..good }, SECRET));
     assert!(!passes(ENDS, Header { flags: Flags::ACK.with(Flags::RST), ..good }, SECRET));

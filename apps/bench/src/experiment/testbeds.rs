@@ -11,7 +11,7 @@
 
 use std::io;
 
-use crate::experiment::model::{Bed, On, Taken, Work};
+use crate::experiment::model::{On, Taken, Testbed, Work};
 use crate::meter::{Timing, Window};
 use crate::pin::{Pin, Placement};
 use crate::provider::Provider;
@@ -72,23 +72,28 @@ pub struct Loopback {
 }
 
 impl Work for Loopback {
-    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>> {
         Ok(match (on, &self.shape) {
             (On::Kernel, Shape::Crr(_)) => {
-                self.bed(Kernel::for_short_connections()?, &self.shape, self.pin)?
+                self.testbed(Kernel::for_short_connections()?, &self.shape, self.pin)?
             }
             (On::Kernel, Shape::Stream(_) | Shape::Rr(_)) => {
-                self.bed(Kernel::new()?, &self.shape, self.pin)?
+                self.testbed(Kernel::new()?, &self.shape, self.pin)?
             }
             (On::Sockeye(config), shape) => {
-                self.bed(sockeye::Sockeye::over((*config).clone())?, shape, self.pin)?
+                self.testbed(sockeye::Sockeye::over((*config).clone())?, shape, self.pin)?
             }
         })
     }
 }
 
 impl Loopback {
-    fn bed<P: Provider + 'static>(&self, provider: P, shape: &Shape, pin: Pin) -> io::Result<Box<dyn Bed>> {
+    fn testbed<P: Provider + 'static>(
+        &self,
+        provider: P,
+        shape: &Shape,
+        pin: Pin,
+    ) -> io::Result<Box<dyn Testbed>> {
         Ok(Box::new(Opened::new(provider, shape.clone(), pin)?))
     }
 }
@@ -107,7 +112,7 @@ pub struct OverWire {
 }
 
 impl Work for OverWire {
-    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Bed>> {
+    fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>> {
         let (shape, pin) = (self.shape.clone(), self.pin);
         Ok(match on {
             On::Kernel => return Err(io::Error::from(io::ErrorKind::Unsupported)),
@@ -133,7 +138,7 @@ impl<P: Provider> Opened<P> {
     }
 }
 
-impl<P: Provider> Bed for Opened<P> {
+impl<P: Provider> Testbed for Opened<P> {
     fn sample(&self, timing: Timing) -> io::Result<Taken> {
         let window = self.shape.sample(&self.provider, &self.placement, timing)?;
         Ok(Taken::of(window, self.shape.scale(), self.shape.per_operation()))

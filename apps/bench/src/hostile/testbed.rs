@@ -80,7 +80,7 @@ const SHIFT: u8 = 7;
 const IRS: u32 = 1000;
 
 /// A connection between the stack and this program.
-pub struct Bed {
+pub struct Testbed {
     stack: Stack,
     ends: Arc<Mutex<Ends>>,
     stream: TcpStream,
@@ -91,7 +91,7 @@ pub struct Bed {
     sink: Vec<u8>,
 }
 
-impl Bed {
+impl Testbed {
     /// An open connection whose peer has announced `mss`.
     ///
     /// # Errors
