@@ -31,7 +31,7 @@ pub enum Version {
     Http2,
 }
 
-/// What the tasks report.
+/// The reports of the tasks.
 #[derive(Clone)]
 pub struct Counts {
     /// Of each connection.
@@ -55,7 +55,7 @@ pub async fn serve<N: Net>(version: Version, listener: N::Listener, failed: Send
         match N::accept(&listener).await {
             Ok(stream) => drop(tokio::spawn(answer(version, stream))),
             Err(error) => {
-                // The receiver has gone when the sample is over.
+                // The receiver is dropped when the sample is over.
                 let _ = failed.send(format!("accept: {error}"));
                 return;
             }
@@ -63,7 +63,7 @@ pub async fn serve<N: Net>(version: Version, listener: N::Listener, failed: Send
     }
 }
 
-/// Answers the calls of one connection. How it ends, the other end tells.
+/// Answers the calls of one connection. The other end reports how it ends.
 async fn answer<S>(version: Version, stream: S)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
@@ -83,7 +83,7 @@ where
     };
 }
 
-/// The answer to a unary call: what it sent, with trailers.
+/// The answer to a unary call: the request's body, with trailers.
 async fn unary(
     request: Request<Incoming>,
 ) -> hyper::Result<Response<impl hyper::body::Body<Data = Bytes, Error = Infallible>>> {
@@ -102,7 +102,7 @@ pub async fn call<N: Net>(version: Version, to: SocketAddr, counts: Counts, inde
         Version::Http2 => call_http2::<N>(to, &counts.calls[index]).await,
     };
     if let Err(error) = done {
-        // The receiver has gone when the sample is over.
+        // The receiver is dropped when the sample is over.
         let _ = counts.failed.send(format!("connection {index}: {error}"));
     }
 }

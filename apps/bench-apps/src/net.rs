@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// Whose sockets.
+/// The implementation of the sockets.
 pub trait Net: 'static {
     type Listener: Send + Sync + 'static;
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;

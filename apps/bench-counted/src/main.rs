@@ -1,10 +1,10 @@
 //! Hand-offs of cache lines between cores in one lane of an experiment's row, for `sockeye bench`.
 //!
 //! Purpose: the bench's own code over a library with the feature `count`, which reports each access to a shared word. The bench starts this
-//! program once for each lane, with its own command line; it prints one line of JSON. What counts as a hand-off stands at the head of
-//! `crates/sync/src/count.rs`.
+//! program once for each lane, with its own command line; it prints one line of JSON. The head of `crates/sync/src/count.rs`
+//! defines a hand-off.
 //!
-//! Invariants: the counts are the process's, and it runs one stack.
+//! Invariants: the counts are global to the process, which runs one stack.
 //!
 //! Tests: `tests/lanes.rs`; those of the counts themselves beside it.
 #![forbid(unsafe_code)]

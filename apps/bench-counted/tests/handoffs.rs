@@ -44,7 +44,7 @@ fn a_connection_between_two_threads_costs_hand_offs_and_one_within_a_thread_none
     let between = count::snapshot();
     drop(client);
     server.join().expect("no panic");
-    // Each way a buffer comes over, and the mutex that it is left under: less would be a blind instrument.
+    // In each direction the buffer is handed over, and the lock under which it is left: less would mean missed hand-offs.
     assert!(between.total() >= 4 * ROUND_TRIPS, "{between:?}");
     assert!(between.lock >= ROUND_TRIPS && between.buffer >= ROUND_TRIPS, "{between:?}");
     let top = count::top(usize::MAX);

@@ -1,7 +1,8 @@
-//! What the lives of connections on two cores cost each other: the places that every connection passes and that no core
-//! writes alone. Each core has a listener of its own.
+//! The cost of connections on two cores for each other: the lines that every connection touches and that both cores
+//! write. Each core has a listener of its own.
 //!
-//! The counts are the process's, so this is one test in a process of its own. It needs two CPUs, and says so.
+//! The counts are global to the process, so this is one test in a process of its own. It needs two CPUs, and prints if
+//! there are not.
 
 use std::io::{Read, Write};
 use std::sync::Barrier;

@@ -1,7 +1,7 @@
-//! That hand-offs are counted, each once, and nothing else is.
+//! Hand-offs are counted, each once, and nothing else is.
 //!
-//! The counts are the process's, so the tests take turns. Threads take turns too, through channels, which are not
-//! counted: each test knows the exact number.
+//! The counts are global to the process, so the tests run one at a time. Threads alternate through channels, which are
+//! not counted, so each test knows the exact number.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex as Turns, MutexGuard as Turn, PoisonError};
@@ -14,7 +14,7 @@ use sockeye_sync::facade::{
 };
 use sockeye_sync::{Counters, Squeue};
 
-/// Rounds of two threads that take turns.
+/// Rounds of two threads that alternate.
 const ROUNDS: u64 = 100;
 
 /// A word and nothing else on its lines.
@@ -29,8 +29,8 @@ fn my_turn() -> Turn<'static, ()> {
     turn
 }
 
-/// Runs `here` on this thread and `there` on another one in turn, [`ROUNDS`] times each, `here` first; what was
-/// counted. Both have run once before, `here` last: memory that is used anew still has its lines' history.
+/// Runs `here` on this thread and `there` on another one in turn, [`ROUNDS`] times each, `here` first; returns the
+/// counts. Both have run once before, `here` last: reused memory still has its lines' history.
 fn in_turn(here: impl Fn(), there: impl Fn() + Send) -> Handoffs {
     let (go, going): (Sender<()>, Receiver<()>) = channel();
     let (back, coming) = channel();

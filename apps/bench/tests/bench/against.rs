@@ -10,7 +10,7 @@ use sockeye_shared::testing::script;
 
 use super::*;
 
-/// A folder that goes with the value.
+/// A folder that is deleted with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -28,7 +28,7 @@ impl Folder {
         fs::write(path, text).unwrap();
     }
 
-    /// A build that calls itself `called`, writes down its arguments, and then does what `answer` says.
+    /// A build that calls itself `called`, records its arguments, and then runs the script `answer`.
     fn build(&self, called: &str, answer: &str) -> PathBuf {
         let log = self.0.join("log");
         let path = self.0.join("other");
@@ -41,7 +41,7 @@ impl Folder {
         path
     }
 
-    /// A build whose program of the applications writes down its arguments and then does what `answer` says.
+    /// A build whose program of the applications records its arguments and then runs the script `answer`.
     fn build_with_apps(&self, answer: &str) -> PathBuf {
         let log = self.0.join("log");
         script(&self.0.join("sockeye-bench-apps"), &format!("echo \"$@\" >> {}\n{answer}\n", log.display()));
@@ -84,7 +84,7 @@ fn calls(value: f64) -> String {
     format!("echo '{{\"value\":{value},\"cpu\":1}}'")
 }
 
-/// A row whose values are this build's too by a script: 90 in each round.
+/// A row for which a script also gives this build's values: 90 in each round.
 const ROW: &str = "http1 --connections 1 --runtimes 1 --json";
 
 /// This build with such a script.
@@ -338,7 +338,7 @@ fn a_revision_is_built_once_and_leaves_no_worktree() {
 #[test]
 fn a_revision_that_does_not_build_shows_cargos_last_lines_and_leaves_no_worktree() {
     let Some(folder) = repository("broken", "fn main() { a_word_that_means_nothing }\n") else { return };
-    // What a run that was killed would have left.
+    // As left behind by a run that was killed.
     assert_eq!(git(&folder.0, "worktree add --detach target/against/source HEAD"), Some(true));
     let output = against_revision(&folder, "HEAD");
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));

@@ -8,7 +8,7 @@ use sockeye_shared::testing::{copy_program, script};
 
 use super::*;
 
-/// A folder with a copy of the bench, so that its neighbour can be chosen; it goes with the value.
+/// A folder with a copy of the bench, so that its neighbour can be chosen; it is deleted with the value.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -26,7 +26,7 @@ impl Folder {
         command
     }
 
-    /// Has a program that writes its arguments down and then does what `answer` says.
+    /// Adds a program that records its arguments and then runs the script `answer`.
     pub fn program(&self, answer: &str) {
         let log = self.0.join("log");
         script(&self.0.join("sockeye-bench-apps"), &format!("echo \"$@\" >> {}\n{answer}", log.display()));

@@ -10,7 +10,7 @@ use super::*;
 
 const LINE: &str = "wake --clients 1 --variants elide --samples 2 --seconds 0.05";
 
-/// Has a program beside the bench that writes its arguments down and then does what `answer` says.
+/// Adds a program beside the bench that records its arguments and then runs the script `answer`.
 fn program(folder: &Folder, answer: &str) {
     let log = folder.0.join("log");
     let lines = format!("for word; do echo \"$word\" >> {}; done\n{answer}", log.display());

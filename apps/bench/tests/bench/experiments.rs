@@ -1,4 +1,4 @@
-//! Experiments: what comes out, in which form, and what is refused.
+//! Experiments: their results, the output formats, and refused arguments.
 
 use std::collections::BTreeSet;
 

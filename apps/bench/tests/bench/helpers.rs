@@ -1,4 +1,4 @@
-//! The processes that some workloads start: they end with their parent, and what they print is one result.
+//! The processes that some workloads start: they end with their parent, and their output is one result.
 
 use std::fs;
 use std::thread;

@@ -1,6 +1,6 @@
 //! The bench as a program: exit codes, streams, JSON, helper processes.
 //!
-//! Samples are short and few: these tests are about what comes out, not about how much.
+//! Samples are short and few: these tests check the output, not the measured values.
 
 mod against;
 mod apps;

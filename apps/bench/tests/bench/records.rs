@@ -1,4 +1,4 @@
-//! Records of what crosses interfaces while `sockeye bench` measures.
+//! Records of the packets on interfaces while `sockeye bench` measures.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use sockeye_drivers::testing::unavailable;
 
 use super::*;
 
-/// What pcap-ng begins with.
+/// The first bytes of a pcap-ng file.
 const MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
 /// Where records go; they go with the value.

@@ -1,4 +1,4 @@
-//! What the binary prints on standard output: the table, and JSON with exactly the keys that programs rely on.
+//! The program's standard output: the table, and JSON with exactly the keys that programs rely on.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! `sockeye bench tun` and `bench input --dev tun`: what comes out of them, where devices may be made; the other stacks only
-//! where asked for.
+//! `sockeye bench tun` and `bench input --dev tun`: their output, if devices may be created; the other stacks only on
+//! request.
 //!
 //! `SOCKEYE_PEERS=1` builds gVisor's netstack and smoltcp, for which it needs go and modules from outside.
 
@@ -16,7 +16,7 @@ use super::*;
 /// Set to run the test that builds the peers.
 const PEERS_SWITCH: &str = "SOCKEYE_PEERS";
 
-/// The JSON objects that come out, unless devices cannot be made here, which is said.
+/// The JSON objects of the output; `None`, with a message, if devices cannot be created here.
 fn rows(arguments: &str) -> Option<Vec<Value>> {
     if let Some(reason) = unavailable() {
         println!("skipped: {reason}");
@@ -128,7 +128,7 @@ fn other_stacks_end_when_the_command_is_killed() {
     if unavailable().is_some() {
         return;
     }
-    // It answers nothing, and goes on until its socket is closed.
+    // It answers nothing, and runs until its socket is closed.
     let folder = Pretenders::new("killed", "exec cat <&1 >&2");
     let line = format!("tun --seconds 20 --peers={}", folder.0.display());
     let mut parent = bench(&line).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -7,7 +7,7 @@ use sockeye_shared::testing;
 
 use super::*;
 
-/// A folder as cargo's, with the command in it; it goes with the value.
+/// A folder like cargo's, with the command in it; it is deleted with the value.
 pub struct Folder(pub PathBuf);
 
 impl Folder {

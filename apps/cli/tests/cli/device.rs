@@ -1,7 +1,7 @@
 //! A `sockeye tun` on a device in a namespace of its own, and programs on the kernel's side of it.
 //!
-//! The stack shows itself in a folder of its own. Without the right to make such things, or without a client program,
-//! a test says that it is skipped; with `CI` set a missing program fails. Must not know what is tested.
+//! The stack publishes itself in a folder of its own. Without the right to create these, or without a client program,
+//! a test prints that it is skipped; with `CI` set a missing program fails. Must not know what is tested.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -30,7 +30,7 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Starts it and waits until it says what to try. `None` if that cannot be here, which it says.
+    /// Starts it and waits until it prints the commands to try. `None`, with a message, if it cannot run here.
     pub fn start(line: &str) -> Option<Self> {
         if let Some(reason) = unavailable() {
             eprintln!("skipped: {reason}");
@@ -51,7 +51,7 @@ impl Tun {
         Some(tun)
     }
 
-    /// Reads what it says up to a line that begins with `start`.
+    /// Reads its output up to a line that begins with `start`.
     pub fn read_until(&mut self, start: &str) -> String {
         let mut said = String::new();
         loop {
@@ -70,7 +70,7 @@ impl Tun {
         let mut command = Command::new("timeout");
         command.arg(PATIENCE.as_secs().to_string()).arg(program).args(words).stdin(Stdio::null());
         let output = self.namespace.run(|| command.output()).unwrap().unwrap();
-        // What timeout(1) says of a program that it does not find.
+        // The exit code of timeout(1) for a program that it does not find.
         if output.status.code() == Some(127) {
             assert!(std::env::var_os("CI").is_none(), "{program} is not installed");
             eprintln!("skipped: {program} is not installed");
@@ -80,7 +80,7 @@ impl Tun {
         Some(output)
     }
 
-    /// A test of iperf3's: the sum of what was received in bytes.
+    /// A test of iperf3's: the sum of the received bytes.
     pub fn iperf3(&self, line: &str) -> Option<Value> {
         let output = self.client(&format!("iperf3 -J {line}"))?;
         let result: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -95,7 +95,7 @@ impl Tun {
         run(command)
     }
 
-    /// Asks why until the answer has `told` in it.
+    /// Runs `why` until its output contains `told`.
     pub fn says_why(&self, line: &str, told: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -121,7 +121,7 @@ impl Tun {
         self.namespace.run(read).unwrap().unwrap()
     }
 
-    /// Ends it by a signal and returns what it said and how it ended.
+    /// Ends it by a signal and returns its output and status.
     pub fn end(&mut self, signal: Signal) -> (String, Option<i32>) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap();

@@ -17,7 +17,7 @@ const SIZES: [usize; 12] =
 const REQUESTS: usize = 2000;
 const AT_ONCE: usize = 50;
 
-/// A directory that is served, beside one for what comes and a secret; they go with the value.
+/// A directory that is served, beside one for downloads and a secret; they are deleted with the value.
 struct Files(PathBuf);
 
 impl Files {
@@ -40,7 +40,7 @@ impl Files {
         Sha256::digest(fs::read(self.0.join(path)).unwrap()).into()
     }
 
-    /// A device with a server of the directory; `more` is said to the command besides.
+    /// A device with a server of the directory; `more` are further arguments of the command.
     fn serve(&self, more: &str) -> Option<Tun> {
         let dir = self.0.join("served");
         Tun::start(&format!("--addr 10.9.0.2/24 --addr fd09::2/64 --serve http:80={} {more}", dir.display()))
@@ -53,7 +53,7 @@ impl Drop for Files {
     }
 }
 
-/// What curl writes of one request: status, and lengths as announced and received.
+/// The output of curl for one request: status, and lengths as announced and received.
 const STATUS: &str = "-w %{http_code}:%header{content-length}:%{size_download}";
 
 #[test]

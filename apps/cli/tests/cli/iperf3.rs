@@ -23,7 +23,7 @@ struct Server {
 }
 
 impl Server {
-    /// `None` if there can be none here, which it says.
+    /// `None`, with a message, if there can be none here.
     fn start() -> Option<Self> {
         if let Some(reason) = unavailable() {
             eprintln!("skipped: {reason}");
@@ -54,7 +54,7 @@ impl Server {
         self.namespace.run(|| command.output()).unwrap().unwrap()
     }
 
-    /// What our client measures.
+    /// The measurements of our client.
     fn measures(&self, line: &str) -> Value {
         let output = self.client(&format!("{line} --json"));
         assert_eq!(output.status.code(), Some(0), "{line}: {}{}", stdout(&output), stderr(&output));
@@ -85,7 +85,7 @@ fn streams_both_ways_are_measured_as_a_stock_server_counts_them() {
         let end = &result["end"];
         let [sent, received] = ["sum_sent", "sum_received"].map(|sum| end[sum]["bytes"].as_f64().unwrap());
         assert!(sent >= received && received > 1e6, "{line}: {result}");
-        // What was on its way at the end was sent and is not counted.
+        // Bytes in flight at the end were sent and are not counted.
         assert!(received > 0.5 * sent, "{line}: {result}");
         assert_eq!(end["streams"].as_array().unwrap().len(), count, "{line}");
         assert!(end["sum_sent"]["retransmits"].is_u64(), "{line}: {result}");
@@ -175,7 +175,7 @@ fn the_table_is_iperf3s_over_ipv6_and_ethernet_and_a_record_is_kept() {
     assert!(record.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) && record.len() > 1000);
 }
 
-/// Two clients at once; whether the second one, which speaks JSON, found the server busy with the first.
+/// Two clients at once; returns whether the second one, which prints JSON, found the server busy with the first.
 fn is_the_second_turned_away(server: &Server) -> bool {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| server.client("-c 10.9.1.1 --addr 10.9.1.2/24 -t 2 -b 1M"));
@@ -192,7 +192,7 @@ fn is_the_second_turned_away(server: &Server) -> bool {
 fn a_busy_or_absent_server_is_reported() {
     let Some(server) = Server::start() else { return };
     let deadline = Instant::now() + PATIENCE;
-    // Whichever comes second is turned away; that is to be the one that tells it to programs.
+    // The second one is refused; that has to be the one with JSON output.
     while !is_the_second_turned_away(&server) {
         assert!(Instant::now() < deadline, "the server was never busy");
     }

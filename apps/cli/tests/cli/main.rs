@@ -1,6 +1,6 @@
 //! The `sockeye` command as a program: exit codes, streams, JSON.
 //!
-//! Samples are short and few: these tests are about what comes out, not about how much.
+//! Samples are short and few: these tests check the output, not the measured values.
 
 mod bench;
 mod device;

@@ -1,4 +1,4 @@
-//! Completions and man pages say what the help says: every sub-command, every flag.
+//! Completions and man pages contain the same as the help: every sub-command, every flag.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::bench::Folder;
 use super::*;
 
-/// Shells, and what each writes before the name of a long flag.
+/// Shells, and the prefix of a long flag in the completions of each.
 const SHELLS: [(&str, &str); 5] =
     [("bash", "--"), ("zsh", "--"), ("fish", "-l "), ("elvish", "--"), ("powershell", "--")];
 
@@ -100,7 +100,7 @@ fn every_command_has_a_man_page_with_its_flags_that_man_renders() {
     assert!(fs::read_to_string(folder.join("sockeye-tun.1")).unwrap().contains(".SH EXAMPLES\n"));
 }
 
-/// Has man(1) format a page without a warning. Where there is none, says so.
+/// Checks that man(1) formats a page without a warning. If there is no man(1), prints that.
 fn is_rendered(path: &Path, name: &str) {
     let mut man = Command::new("man");
     man.args(["--warnings", "-l"]).arg(path).env("MANWIDTH", "100").env("LC_ALL", "C.UTF-8");

@@ -1,4 +1,4 @@
-//! `sockeye sim`: what it prints, writes and refuses; that equal arguments give equal results.
+//! `sockeye sim`: its output, files and refused arguments; equal arguments give equal results.
 
 use serde_json::Value;
 

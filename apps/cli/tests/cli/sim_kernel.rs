@@ -1,4 +1,4 @@
-//! `sockeye sim --on kernel`: the kernel's TCP over the emulated link, where that is allowed, and what it says where not.
+//! `sockeye sim --on kernel`: the kernel's TCP over the emulated link, if that is allowed, and the message if it is not.
 
 use serde_json::Value;
 use sockeye_drivers::testing::unavailable;

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::device::{PATIENCE, Tun};
 use super::*;
 
-/// What the client has counted: an end of iperf3 stops to count when the other says that it has sent everything.
+/// The client's count: an end of iperf3 stops counting when the other reports that it has sent everything.
 fn counted(result: &Value, is_reverse: bool) -> f64 {
     let sum = if is_reverse { "sum_received" } else { "sum_sent" };
     result["end"][sum]["bytes"].as_f64().unwrap()

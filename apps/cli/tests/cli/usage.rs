@@ -1,4 +1,4 @@
-//! Help, and what a wrong command line gets: a message on standard error and status 2.
+//! Help, and the result of a wrong command line: a message on standard error and status 2.
 
 use super::*;
 
