@@ -1,8 +1,8 @@
 //! One sample of HTTP calls over Sockeye's sockets or the kernel's, for `sockeye bench`.
 //!
 //! Purpose: the performance of the sockets in an application: hyper on both ends of loopback connections, each with one call
-//! in progress at a time. Both ends are tasks of one tokio runtime, or each end has a runtime of its own; the number of threads is the same. The
-//! same code runs over `sockeye::tokio` and over `tokio::net`, which [`net`] makes alike. [`calls`] is the HTTP.
+//! in progress at a time. Both ends are tasks of one tokio runtime, or each end has a runtime of its own; the number of threads
+//! is the same. The same code runs over `sockeye::tokio` and over `tokio::net`, which [`net`] makes alike. [`calls`] is the HTTP.
 //!
 //! Prints one line of JSON: calls a second, and the cores that were kept busy. The bench chooses the rows, interleaves the
 //! samples and compares them.

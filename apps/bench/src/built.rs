@@ -1,7 +1,7 @@
 //! Programs of the bench that are workspaces of their own.
 //!
-//! Purpose: where such a program is, and how it is built. Under cargo the bench builds it, so that no older one is measured; else it is
-//! looked for beside the bench.
+//! Purpose: where such a program is, and how it is built. Under cargo the bench builds it, so that no older one is measured;
+//! otherwise it is looked for beside the bench.
 //!
 //! Must not know: what the programs do.
 //!
@@ -23,7 +23,7 @@ pub struct Built {
     pub target: &'static str,
 }
 
-/// What becomes of the lock file in a build.
+/// The handling of the lock file in a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// It has to fit.

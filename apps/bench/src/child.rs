@@ -1,7 +1,7 @@
 //! Helper processes: this program again, with a hidden subcommand.
 //!
 //! Purpose: the kernel's side needs more descriptors than one process may have, and memory is best
-//! measured in a process that has done nothing else. Parent and child talk in lines over the child's
+//! measured in a process that has done nothing else. Parent and child exchange lines over the child's
 //! standard input and output.
 //!
 //! Must not know: what is said.
@@ -72,7 +72,7 @@ impl Drop for Child {
     }
 }
 
-/// Waits for a process that has been told to end, and ends it if it does not within [`EXIT_PATIENCE`].
+/// Waits for a process that has been asked to end, and kills it if it does not within [`EXIT_PATIENCE`].
 pub fn end(process: &mut process::Child) {
     let deadline = Instant::now() + EXIT_PATIENCE;
     while Instant::now() < deadline {
@@ -86,7 +86,7 @@ pub fn end(process: &mut process::Child) {
     let _ = process.wait();
 }
 
-/// In a child: the parent's lines as they come. The process exits when the parent closes them,
+/// In a child: the parent's lines as they arrive. The process exits when the parent closes them,
 /// whatever its other threads are doing.
 pub fn requests() -> io::Result<mpsc::Receiver<String>> {
     let (sender, receiver) = mpsc::channel();

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
 //! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
-//! [`tun`] has the kernel on the other side of a device, [`hostile`] a peer that means harm;
+//! [`tun`] has the kernel on the other side of a device, [`hostile`] a hostile peer;
 //! [`udp`] is about datagrams; [`against`] compares this build with another one. [`record`] keeps frames of what has any.
 //!
 //! Must not know: what happens inside either stack.
@@ -41,7 +41,7 @@ pub mod workloads;
 
 pub use args::BenchArgs;
 
-/// Measures. Blocks until everything is done; the exit code says whether all of it was.
+/// Measures. Blocks until everything is done; the exit code shows whether all of it succeeded.
 pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     if cfg!(feature = "count") {
         let message = "this build counts hand-offs, so its times mean nothing: run sockeye bench";

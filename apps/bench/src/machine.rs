@@ -1,6 +1,6 @@
-//! What the figures were measured on.
+//! The machine on which the figures were measured.
 //!
-//! Purpose: a rate without its machine says nothing; this is the header of every run.
+//! Purpose: a rate without its machine is meaningless; this is the header of every run.
 //!
 //! Must not know: workloads. Reads /proc only; what it cannot read it calls "unknown".
 //!
@@ -27,7 +27,7 @@ pub struct Machine {
     pub kernel: String,
     /// Memory in KiB.
     pub memory_kib: Option<u64>,
-    /// Runnable threads over the last minute: what else was going on.
+    /// Runnable threads over the last minute, as a measure of other load.
     pub load: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for Machine {
 
 /// Whether the kernel can take the TIME-WAIT states of one more `crr` case: at most one for each
 /// ephemeral port. Beyond its bound it closes connections without, which is less work. True if the
-/// kernel does not tell.
+/// kernel does not report that.
 pub fn has_time_wait_room() -> bool {
     let sockstat = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let most = first_number("/proc/sys/net/ipv4/tcp_max_tw_buckets");
@@ -92,7 +92,7 @@ fn time_wait_count(sockstat: &str) -> Option<f64> {
 }
 
 /// How long the cores that the calling thread may use have been idle since the machine was started; `None` if the kernel does
-/// not tell of all of them.
+/// not report all of them.
 pub fn idle() -> Option<Duration> {
     idle_of(&fs::read_to_string("/proc/stat").ok()?, &usable_cores().ok()?)
 }

@@ -1,12 +1,12 @@
 //! Counting what threads do during a window of time.
 //!
 //! Purpose: one sample. Threads count into cells of their own; the thread that measures waits until all
-//! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and tells all of them to stop.
-//! Setting up, tearing down and the way into the steady state are outside the window.
+//! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and stops all of them.
+//! Setup, teardown and the approach to the steady state are outside the window.
 //!
 //! Must not know: what is counted.
 //!
-//! Invariants: `stop` goes from false to true once, either at the end of the window or when a thread
+//! Invariants: `stop` changes from false to true once, either at the end of the window or when a thread
 //! fails. Each cell has one writer, so it adds with a load and a store; the measuring thread reads a
 //! value that is at most one operation old. All accesses are relaxed: nothing but the numbers
 //! themselves is passed through them, and threads are joined before anything else is looked at.
@@ -34,14 +34,14 @@ pub struct Timing {
     pub timed: Duration,
 }
 
-/// What is read at both ends of the window, besides the cells.
+/// The values read at both ends of the window, besides the cells.
 #[derive(Clone, Debug)]
 pub struct Reading {
     /// CPU time used so far.
     pub cpu: Duration,
-    /// Time that the cores this thread may use have been idle so far, if the machine tells.
+    /// Time that the cores this thread may use have been idle so far, if the machine reports it.
     pub idle: Option<Duration>,
-    /// Counters of whatever is measured.
+    /// Counters of the measured subject.
     pub counters: Counters,
 }
 
@@ -52,7 +52,7 @@ impl Reading {
     }
 }
 
-/// What happened in the window.
+/// The measurements of the window.
 #[derive(Clone, Debug)]
 pub struct Window {
     /// The sum of all cells' growth.
@@ -63,7 +63,7 @@ pub struct Window {
     pub cpu: Duration,
     /// How long cores that might have been used were idle meanwhile.
     pub idle: Option<Duration>,
-    /// What the counters grew by.
+    /// The increase of the counters.
     pub counters: Counters,
 }
 
@@ -73,7 +73,7 @@ impl Window {
         self.cpu.as_secs_f64() / self.elapsed.as_secs_f64()
     }
 
-    /// Cores that this process had, used or idle: what other programs left of the machine.
+    /// Cores that this process had, used or idle: the part of the machine that other programs left.
     pub fn cores_had(&self) -> Option<f64> {
         Some((self.cpu + self.idle?).as_secs_f64() / self.elapsed.as_secs_f64())
     }
@@ -126,7 +126,7 @@ impl Meter {
         }
     }
 
-    /// Says that the calling thread has begun; each of the awaited ones does so once.
+    /// Reports that the calling thread has begun; each of the awaited ones does so once.
     pub fn arrive(&self) {
         self.lock_progress().arrived += 1;
         self.changed.notify_all();
@@ -145,7 +145,7 @@ impl Meter {
     }
 
     /// Runs a thread's work; its error fails the sample, unless the sample was over already and the
-    /// error only says that the other end has gone.
+    /// error only means that the other end has closed.
     pub fn guard(&self, work: impl FnOnce() -> io::Result<()>) {
         let done = work();
         if !self.stopped() {
@@ -178,7 +178,7 @@ impl Meter {
         }
     }
 
-    /// Tells all threads to stop.
+    /// Stops all threads.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }

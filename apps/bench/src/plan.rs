@@ -1,7 +1,7 @@
-//! What is going to be measured.
+//! The cases to be measured.
 //!
-//! Purpose: the default set, with the goals that the project has set itself, and the cases that a
-//! command line asks for. The only place where the numbers of a run are chosen.
+//! Purpose: the default set, with the goals of the project, and the cases that a command line
+//! selects. The only place where the numbers of a run are chosen.
 //!
 //! Must not know: how a case is run or printed.
 //!
@@ -42,7 +42,7 @@ impl Spin {
     }
 }
 
-/// What a case should reach.
+/// The goal of a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// This ratio to the kernel, at least.
@@ -66,7 +66,7 @@ pub struct Case {
     pub samples: usize,
     /// Time of a sample.
     pub timing: Timing,
-    /// What it should reach, if that has been said.
+    /// The goal, if there is one.
     pub goal: Option<Goal>,
 }
 
@@ -245,7 +245,7 @@ impl Case {
             Workload::Idle(_) => (false, true),
             Workload::Mem(_) | Workload::Http(_) => (false, false),
         };
-        // A machine of one core may have two as the default, but refuses it as a wish.
+        // On a machine of one core the default may be two, but an explicit two is refused.
         if is_placed && (self.pin != Pin::Split || default_pin(&self.workload) != Pin::Split) {
             flag("--pin", &self.pin.name());
         }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a process did.
+/// The result of a process.
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
@@ -25,7 +25,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// What it said was wrong: its last line that says so, or how it ended.
+    /// The error: its last line with an error, or its exit status.
     pub fn complaint(&self) -> String {
         let said = self.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
         said.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
@@ -81,9 +81,9 @@ const POLL: Duration = Duration::from_millis(2);
 fn read_in_thread(index: usize, from: Option<impl Read + Send + 'static>, to: mpsc::Sender<(usize, String)>) {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is what there is.
+        // The output ends with the bytes read before an error.
         let _ = from.map(|mut from| from.read_to_end(&mut bytes));
-        // The receiver has gone if the limit is over.
+        // The receiver is dropped if the limit is over.
         let _ = to.send((index, String::from_utf8_lossy(&bytes).into_owned()));
     });
 }

@@ -1,8 +1,8 @@
 //! The sockets a workload runs over, as traits.
 //!
 //! Purpose: every workload is written once, generic over [`Provider`], and compiled twice: over
-//! Sockeye and over the kernel. What one side does, the other does literally; no call goes through
-//! a table at run time, so neither side pays for the abstraction.
+//! Sockeye and over the kernel. Both sides make literally the same calls; no call is dispatched
+//! through a table at run time, so neither side pays for the abstraction.
 //!
 //! Must not know: which workloads there are, how a provider is configured.
 //!
@@ -22,7 +22,7 @@ use serde::Serialize;
 /// Counters by name: of a stack, or a difference of two readings.
 pub type Counters = BTreeMap<String, u64>;
 
-/// What was counted between two readings. A gauge that fell counts as nothing.
+/// The counts between two readings. A gauge that fell counts as nothing.
 pub fn difference(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {
         let earlier = before.get(name).copied().unwrap_or(0);
@@ -73,7 +73,7 @@ pub trait Provider: Sync {
     /// A new, empty poller.
     fn poller(&self) -> io::Result<Self::Poller>;
 
-    /// What the provider has counted since it was made; empty if it counts nothing.
+    /// The provider's counts since it was created; empty if it counts nothing.
     fn counters(&self) -> Counters;
 
     /// How many connections may have both their ends in this process.
@@ -82,7 +82,7 @@ pub trait Provider: Sync {
 
 /// A passive socket; see `std::net::TcpListener`.
 pub trait Listener: Send + Sync + Sized {
-    /// What it accepts.
+    /// The type of accepted streams.
     type Stream: Stream;
 
     /// Blocks until there is a connection.
@@ -97,7 +97,7 @@ pub trait Listener: Send + Sync + Sized {
 
 /// A connection's end; see `std::net::TcpStream`.
 pub trait Stream: Send + Sync + Sized {
-    /// Reads what is there, at most `buf.len()` bytes; 0 is the peer's FIN.
+    /// Reads the available bytes, at most `buf.len()`; 0 is the peer's FIN.
     fn read(&self, buf: &mut [u8]) -> io::Result<usize>;
 
     /// Writes some of `buf`.
@@ -106,7 +106,7 @@ pub trait Stream: Send + Sync + Sized {
     /// Writes all of `buf`; for blocking streams.
     fn write_all(&self, buf: &[u8]) -> io::Result<()>;
 
-    /// Sends the FIN; reading goes on.
+    /// Sends the FIN; reading continues.
     fn shutdown_write(&self) -> io::Result<()>;
 
     /// TCP_NODELAY.
@@ -142,7 +142,7 @@ pub trait Stream: Send + Sync + Sized {
 
 /// Level-triggered readiness of many streams.
 pub trait Poller: Send + Sized {
-    /// What it watches.
+    /// The streams that it watches.
     type Stream;
 
     /// Watches `stream` for something to read, until the stream is dropped.

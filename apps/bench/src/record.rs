@@ -1,4 +1,4 @@
-//! Records of what crosses interfaces while something is measured (`--pcap`).
+//! Records of the packets on interfaces during a measurement (`--pcap`).
 //!
 //! Each stack that is opened with an interface gets a file of its own: the first the one that was named, the next ones with a
 //! number before its ending; which is which is said on standard error. What is recorded is slower than what is not.
@@ -15,7 +15,7 @@ use sockeye::netif::{CaptureConfig, Netif, NetifId, Prefix, capture};
 
 /// Bytes of each frame that are kept: all headers.
 const SNAPLEN: u32 = 128;
-/// Bytes of a file; what comes after is not recorded.
+/// Bytes of a file; later packets are not recorded.
 const FILE_MAX: u64 = 64 << 20;
 
 #[derive(Default)]
@@ -23,7 +23,7 @@ struct Record {
     /// None if nothing is to be recorded.
     path: Option<PathBuf>,
     files: u32,
-    /// What is being opened.
+    /// The name of the case that is being opened.
     label: Option<String>,
 }
 
@@ -31,12 +31,12 @@ thread_local! {
     static RECORD: RefCell<Record> = RefCell::default();
 }
 
-/// From now on records what this thread opens; into no file if there is none.
+/// From now on records the stacks that this thread opens; into no file if there is none.
 pub fn to(path: Option<&Path>) {
     RECORD.with_borrow_mut(|record| *record = Record { path: path.map(Path::to_owned), ..Record::default() });
 }
 
-/// Opens something that is called so. If it has no interface that could be recorded, that is said.
+/// Opens a case of this name. If it has no interface that could be recorded, prints that.
 pub fn labelled<R>(label: impl FnOnce() -> String, open: impl FnOnce() -> R) -> R {
     let files = RECORD.with_borrow_mut(|record| {
         record.label = record.path.is_some().then(label);

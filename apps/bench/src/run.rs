@@ -1,8 +1,8 @@
 //! Running a plan.
 //!
 //! Purpose: interleave the sides. A round takes one sample of each, beginning with another side each
-//! time, so that what changes on the machine meanwhile meets both. A side that fails is out of its
-//! case; the other one goes on.
+//! time, so that changes on the machine affect both. A side that fails is excluded from its
+//! case; the other one continues.
 //!
 //! Must not know: how results are printed.
 //!
@@ -22,7 +22,7 @@ use crate::stats::{Ratio, Summary};
 use crate::watchdog;
 use crate::workloads::{Sample, Workload, http, mem};
 
-/// What one side did in one case.
+/// The results of one side in one case.
 #[derive(Clone, Debug)]
 pub struct SideResult {
     /// Which side.
@@ -46,7 +46,7 @@ pub struct Failure {
     pub error: io::Error,
 }
 
-/// What came out of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Outcome {
     /// The sides that were measured, Sockeye first.

@@ -1,7 +1,7 @@
 //! The end of a run that hangs.
 //!
 //! Purpose: a sample is bounded in time whatever the stack under test does. When one takes longer
-//! than its limit, the process says which one and exits; child processes end with it, because they
+//! than its limit, the process prints which one and exits; child processes end with it, because they
 //! read their standard input and that closes.
 //!
 //! Must not know: what is watched.
@@ -61,7 +61,7 @@ impl Watch {
         self.changed.notify_one();
     }
 
-    /// Blocks until an armed limit is over; returns what it was for.
+    /// Blocks until an armed limit is over; returns its subject.
     fn wait_for_expiry(&self) -> String {
         let mut limit = self.lock();
         loop {

@@ -1,8 +1,8 @@
-//! A build of the bench, and one turn of it.
+//! A build of the bench, and one sample of it.
 //!
-//! Purpose: how a program is asked for a row. `sockeye-bench` takes the row's words, `sockeye` takes them after `bench`; which of
-//! the two a program is, its `--version` says. Rows of applications are asked of each build's `sockeye-bench-apps` itself, so that
-//! a build whose bench does not know them is compared too.
+//! Purpose: how a row is requested from a program. `sockeye-bench` takes the row's arguments, `sockeye` takes them after `bench`;
+//! `--version` shows which of the two a program is. Rows of applications are requested from each build's `sockeye-bench-apps`
+//! itself, so that a build whose bench does not know them is compared too.
 //!
 //! Must not know: what the rows are.
 //!
@@ -26,7 +26,7 @@ pub struct Build {
     /// As the output calls it.
     pub name: String,
     program: PathBuf,
-    /// What stands before a row's words.
+    /// The arguments before a row's own.
     first: &'static [&'static str],
     /// The program of its applications, or why there is none. Looked for if rows take it.
     apps: Option<Result<PathBuf, String>>,
@@ -94,7 +94,7 @@ impl Build {
     fn one(&self, row: &Row, program: &Path, first: &[&str], padding: usize) -> Result<Reading, Fault> {
         let mut command = Command::new(program);
         command.args(first).args(&row.words).env(PADDING, "x".repeat(padding));
-        // What is measured has been built: nothing asks cargo in the middle.
+        // Everything measured has been built: cargo is not called meanwhile.
         command.env_remove("CARGO");
         let ended =
             process::run(&mut command, row.limit).map_err(|error| Fault::Failed(error.to_string()))?;

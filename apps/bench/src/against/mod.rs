@@ -1,10 +1,10 @@
 //! `bench --against`: this build and another one, in turns.
 //!
-//! Purpose: whether this build does the rows of the bench as well as another one does. Both builds are driven alike: each sample
-//! is a process of its own, in the order ABBA over at least twenty rounds, so that what changes on the machine meets
-//! both, and so do the accidents of where a process's memory lies. [`build`] is a build and one turn of it, [`revision`] makes the
-//! other build from a revision, [`row`] is a row as both builds understand it, [`rounds`] takes the turns, [`report`] says
-//! what came out. ADR 55 has the reasons.
+//! Purpose: compare this build with another one on the rows of the bench. Both builds are driven alike: each sample is a process
+//! of its own, in the order ABBA over at least twenty rounds, so that changes on the machine and the random placement of a
+//! process's memory affect both. [`build`] is a build and one sample of it, [`revision`] makes the other build from a revision,
+//! [`row`] is a row as both builds understand it, [`rounds`] takes the samples, [`report`] prints the results. ADR 55 has the
+//! reasons.
 //!
 //! Must not know: what a workload does.
 //!
@@ -32,8 +32,8 @@ mod revision;
 mod rounds;
 mod row;
 
-/// Compares with what `other` names. Blocks until everything is done; the exit code says whether all of it was. A row that
-/// the other build does not know is no failure.
+/// Compares with the build that `other` names. Blocks until everything is done; the exit code shows whether all rows were
+/// measured. A row that the other build does not know is no failure.
 pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
     let rows = rows(args).map_err(CommandError::Usage)?;
     let takes_apps = rows.iter().any(Row::takes_apps);
@@ -59,7 +59,7 @@ pub fn bench(args: &BenchArgs, other: &str) -> Result<ExitCode, CommandError> {
     Ok(if courses.iter().any(rounds::Course::has_failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What is compared.
+/// The two builds and their rows.
 fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
     args.experiments()?;
     let samples = args.samples.unwrap_or(1);
@@ -104,7 +104,7 @@ pub fn round_count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// An error that says what could not be done with the other build.
+/// An error about the other build.
 fn cannot(kind: io::ErrorKind, message: String) -> io::Error {
     io::Error::new(kind, format!("--against: {message}"))
 }

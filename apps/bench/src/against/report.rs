@@ -1,11 +1,11 @@
-//! What came out, as a table or as lines of JSON.
+//! The results, as a table or as lines of JSON.
 //!
-//! Purpose: a line for each row, then the geometric mean, then the rows that could not be compared. A ratio above 1 says that
-//! this build is better, also where less is better.
+//! Purpose: a line for each row, then the geometric mean, then the rows that could not be compared. A ratio above 1 means that
+//! this build is better, also if less is better.
 //!
-//! Must not know: how turns are taken.
+//! Must not know: how samples are taken.
 //!
-//! Invariant: every row that was asked for is in the output.
+//! Invariant: every requested row is in the output.
 //!
 //! Tests: below; `tests/bench/against`.
 
@@ -23,7 +23,7 @@ use crate::machine::Machine;
 use crate::report::thousands;
 use crate::stats::{Ratio, Summary};
 
-/// Where it goes: standard output, and a file for JSON lines if one is named.
+/// The destination: standard output, and a file for JSON lines if one is named.
 pub struct Report {
     json: bool,
     file: Option<File>,
@@ -37,7 +37,7 @@ impl Report {
         Ok(Self { json, file: file.map(File::create).transpose()?, names })
     }
 
-    /// Says what is going to be measured, on what, and how long it will take.
+    /// Prints the rows to be measured, the machine, and the estimated time.
     pub fn begin(&self, machine: &Machine, rows: usize, rounds: usize, planned: Duration) -> io::Result<()> {
         let text = format!(
             "{machine}\n\

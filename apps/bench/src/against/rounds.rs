@@ -1,7 +1,7 @@
-//! The turns.
+//! The rounds.
 //!
 //! Purpose: in each round every row is measured once by each build, one right after the other. The build that begins changes with each
-//! round, so the order is ABBA: what grows or shrinks steadily meanwhile favours neither. A round goes through all
+//! round, so the order is ABBA: a steady drift favours neither. A round goes through all
 //! rows before the next begins, so that a disturbance of some seconds meets a round of many rows and not all rounds of one row.
 //!
 //! Must not know: what the values mean.
@@ -19,12 +19,12 @@ use super::build::Build;
 use super::row::{Fault, Reading, Row};
 use crate::stats::{Ratio, SplitMix64};
 
-/// A row, and what came out of its turns.
+/// A row, and the results of its rounds.
 #[derive(Debug)]
 pub struct Course {
-    /// What was asked for.
+    /// The requested row.
     pub row: Row,
-    /// What the first turn of this build said of it.
+    /// The answer of this build in the first round.
     pub first: Option<Reading>,
     /// This build's values and the other's.
     pub values: [Vec<f64>; 2],
@@ -82,7 +82,7 @@ pub fn geometric_mean(courses: &[Course]) -> (Option<Ratio>, usize) {
     (Ratio::geometric_mean(&ratios), ratios.len())
 }
 
-/// Takes all turns. Blocks until they are over.
+/// Takes all samples. Blocks until they are done.
 pub fn run(builds: &[Build; 2], rows: Vec<Row>, count: usize) -> Vec<Course> {
     let mut courses: Vec<Course> = rows.into_iter().map(Course::new).collect();
     let progress = Progress::of(count * courses.len() * 2, count);
@@ -129,7 +129,7 @@ fn remaining(elapsed: Duration, over: usize, count: usize) -> String {
     }
 }
 
-/// A time as one says it.
+/// A time in words.
 pub fn spelled(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..100 => format!("{} s", seconds.max(1)),

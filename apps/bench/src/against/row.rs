@@ -1,7 +1,7 @@
 //! A row as both builds understand it.
 //!
-//! Purpose: the words that ask for it, and what an answer says. A row is asked for with all its parameters on the command line, so builds
-//! with other defaults measure the same. An answer is the row that was asked for if the workload has the same name and no parameter
+//! Purpose: the arguments that request it, and the parsing of an answer. A request has all its parameters on the command line, so
+//! builds with other defaults measure the same. An answer matches the request if the workload has the same name and no parameter
 //! that both builds name differs; a build may name more parameters than another.
 //!
 //! Must not know: how a build is started.
@@ -20,7 +20,7 @@ use crate::tun;
 use crate::watchdog;
 use crate::workloads::{Params, Workload, http};
 
-/// What both builds are asked for.
+/// The request to both builds.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The workload.
@@ -29,9 +29,9 @@ pub struct Row {
     pub label: String,
     /// The command line.
     pub words: Vec<String>,
-    /// Whose sockets.
+    /// The implementation of the sockets.
     on: &'static str,
-    /// Whether a ratio of two values says anything.
+    /// Whether a ratio of two values is meaningful.
     pub has_ratio: bool,
     /// Which program is asked, and how it answers.
     pub asked: Asked,

@@ -1,8 +1,9 @@
 //! Counting hand-offs of cache lines between cores: one sample of a lane, in a program of another build.
 //!
-//! Purpose: a build with the library's feature `count` reports every access to a shared word, which no timed build may pay for. It is
-//! `sockeye-bench-counted`, from a workspace of its own, since cargo unites the features of one. [`Counting`] asks that program for a lane
-//! of a row; [`answer`] is what it does: the same plan from the same command line, opened and sampled as here.
+//! Purpose: a build with the library's feature `count` reports every access to a shared word, a cost that no timed build may
+//! have. It is `sockeye-bench-counted`, from a workspace of its own, since cargo unites the features of one. [`Counting`] runs
+//! that program for a lane of a row; [`answer`] is its work: the same plan from the same command line, opened and sampled as
+//! here.
 //!
 //! Must not know: what is counted.
 //!
@@ -40,7 +41,7 @@ pub struct Counted {
     pub top: Vec<(String, f64)>,
 }
 
-/// What hand-offs are counted with.
+/// The program that counts hand-offs.
 pub struct Counting {
     program: PathBuf,
     /// Of this program's command line.

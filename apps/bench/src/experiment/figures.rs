@@ -1,7 +1,7 @@
-//! What the documents of the five techniques found.
+//! The figures that the documents of the five techniques report.
 //!
-//! Purpose: the only place where figures from elsewhere stand. Each was measured by its author on another machine, so
-//! only the ratios inside one figure can be held against ratios here; [`DISCLAIMER`] goes with every one.
+//! Purpose: the only place with figures from elsewhere. Each was measured by its author on another machine, so only the
+//! ratios inside one figure can be compared with ratios here; every figure is shown with the [`DISCLAIMER`].
 //!
 //! Must not know: what was measured here.
 //!
@@ -9,7 +9,7 @@
 
 use crate::experiment::model::Figure;
 
-/// Goes with every figure.
+/// Shown with every figure.
 pub const DISCLAIMER: &str = "measured by its author on that machine; absolute figures do not compare with those here, only ratios may";
 
 /// Technique 1.

@@ -4,7 +4,7 @@
 //!
 //! Must not know: how the words are laid out.
 //!
-//! Invariants: a goal whose figures are not there is neither reached nor missed.
+//! Invariants: a goal without its figures is neither reached nor missed.
 //!
 //! Tests: below.
 
@@ -12,12 +12,12 @@ use crate::experiment::counters::{cell, lines, value};
 use crate::experiment::model::{Experiment, Goal};
 use crate::experiment::run::Outcome;
 
-/// A goal and what became of it.
+/// A goal and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What was wanted, and what was found.
+    /// The wanted value, and the measured one.
     pub text: String,
-    /// Whether it was reached; `None` if that cannot be told.
+    /// Whether it was reached; `None` if that is unknown.
     pub reached: Option<bool>,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
     }
 }
 
-/// What became of `goal`.
+/// The outcome of `goal`.
 pub fn verdict(goal: &Goal, experiment: &Experiment, outcome: &Outcome) -> Verdict {
     let line = |name: &str, of: &str| {
         let line = lines(experiment).find(|line| line.name == name)?;

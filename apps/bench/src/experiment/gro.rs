@@ -1,6 +1,6 @@
-//! `bench gro`: segments of a batch that are taken in as one.
+//! `bench gro`: segments of a batch that are processed as one.
 //!
-//! Purpose: what joining is worth where nothing was joined before: bulk streams with buffers of 1 MB at an MTU of 1,500, 1 and 10
+//! Purpose: the gain of joining segments that were not joined before: bulk streams with buffers of 1 MB at an MTU of 1,500, 1 and 10
 //! of them through one input thread, from one stack to another over a wire; with `--dev tun` from the kernel, through a
 //! device without offloads.
 //!
@@ -29,7 +29,7 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
     Ok(rows)
 }
 
-/// What decides it.
+/// The lines that decide it.
 pub const LINES: &[Line] = &[
     Line { name: "segments joined per packet", of: &["input_joined"], per: PACKETS },
     Line { name: "acquisitions per packet", of: &["input_acquisitions"], per: PACKETS },

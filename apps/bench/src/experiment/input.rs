@@ -151,7 +151,7 @@ fn goals(connections: usize, threads: usize) -> Vec<Goal> {
     goals
 }
 
-/// What decides it.
+/// The lines that decide it.
 pub const LINES: &[Line] = &[
     Line { name: ACQUISITIONS, of: &["input_acquisitions"], per: PACKETS },
     Line { name: "contended acquisitions per packet", of: &["input_contended"], per: PACKETS },

@@ -1,12 +1,12 @@
 //! The experiments: each switch's settings against each other, and the kernel beside them.
 //!
-//! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] says what a command
-//! line asks of them, [`run`] takes the samples, [`text`], [`report`] and [`html`] write
-//! what came out, [`scale`] predicts what more cores would do.
+//! Purpose: the command from its plan to its exit code. [`table`] lists the experiments, [`plan`] selects them from a
+//! command line, [`run`] takes the samples, [`text`], [`report`] and [`html`] write the results, [`scale`] predicts the
+//! results on more cores.
 //!
 //! Must not know: what happens inside the stack.
 //!
-//! Tests: in the modules; `tests/bench` for the whole. What each experiment is stands in `docs/experiments.md`.
+//! Tests: in the modules; `tests/bench` for the whole. `docs/experiments.md` describes each experiment.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -48,7 +48,7 @@ use plan::Plan;
 use run::{LaneResult, Outcome};
 use scale::Prediction;
 
-/// What came out of one row.
+/// The result of one row.
 pub struct Measured<'a> {
     /// The experiment and its lanes.
     pub part: &'a plan::Part,
@@ -73,7 +73,7 @@ impl Measured<'_> {
     }
 }
 
-/// Runs what `target` names. Blocks until everything is done; the exit code says whether all of it was.
+/// Runs the experiments that `target` names. Blocks until everything is done; the exit code shows whether all succeeded.
 pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError> {
     let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
@@ -100,7 +100,7 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What hand-offs are counted with. A bench without the program measures all the same, and says what is missing.
+/// The program that counts hand-offs. A bench without it still measures, and prints what is missing.
 fn counting() -> io::Result<Option<Counting>> {
     match Counting::prepare() {
         Ok(counting) => Ok(Some(counting)),

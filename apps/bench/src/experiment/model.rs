@@ -1,8 +1,8 @@
-//! What an experiment is.
+//! The model of an experiment.
 //!
-//! Purpose: the words that experiments are written in. An [`Experiment`] compares the settings of one switch over some
-//! [`Row`]s; a row's [`Work`] is opened once for each [`Lane`] and then sampled; [`Line`]s say which counters decide
-//! it, [`Goal`]s what it should show, a [`Figure`] what its document found.
+//! Purpose: the types that describe experiments. An [`Experiment`] compares the settings of one switch over some
+//! [`Row`]s; a row's [`Work`] is opened once for each [`Lane`] and then sampled; [`Line`]s name the counters that decide
+//! it, [`Goal`]s the expected result, a [`Figure`] the result in its document.
 //!
 //! Must not know: which experiments there are, how results are printed.
 //!
@@ -37,15 +37,15 @@ pub struct Experiment {
     pub flags: &'static [&'static str],
     /// The rows, shaped by those flags.
     pub rows: fn(&Asked) -> Result<Vec<Row>, UsageError>,
-    /// Those of its settings with which all connections share one lock: what the prediction has to know.
+    /// Those of its settings with which all connections share one lock, for the prediction.
     pub one_lock: &'static [&'static str],
     /// The counters that decide it.
     pub lines: &'static [Line],
-    /// What was found where the technique comes from.
+    /// The result in the document that introduced the technique.
     pub figure: &'static Figure,
 }
 
-/// The flags that shape rows; what was not given is empty or `None`.
+/// The flags that select rows; a flag that was not given is empty or `None`.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// `--connections`
@@ -76,9 +76,9 @@ pub struct Row {
     pub kernel: bool,
     /// Time a sample takes besides its window, setting up and tearing down.
     pub setup: Duration,
-    /// What it does.
+    /// Its workload.
     pub work: Box<dyn Work>,
-    /// What it should show.
+    /// The expected result.
     pub goals: Vec<Goal>,
     /// Whether the prediction for more cores is made from this row.
     pub scales: bool,
@@ -125,7 +125,7 @@ impl Lane {
     }
 }
 
-/// What a lane is opened on.
+/// The sockets that a lane is opened on.
 pub enum On<'a> {
     /// The kernel.
     Kernel,
@@ -135,7 +135,7 @@ pub enum On<'a> {
 
 /// A workload that can be opened on either side.
 pub trait Work: Send + Sync {
-    /// Makes what lives as long as the row: stacks, listeners.
+    /// Creates the objects that live as long as the row: stacks, listeners.
     fn open(&self, on: &On<'_>) -> io::Result<Box<dyn Testbed>>;
 }
 
@@ -156,7 +156,7 @@ pub struct Taken {
     pub cores_had: Option<f64>,
     /// Operations in the window.
     pub operations: f64,
-    /// What the counters grew by in the window.
+    /// The increase of the counters in the window.
     pub counters: Counters,
 }
 
@@ -173,7 +173,7 @@ impl Taken {
     }
 }
 
-/// A counter as a person wants to see it.
+/// A counter in readable form.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// What it says.
@@ -193,7 +193,7 @@ pub enum Per {
     Counters(&'static [&'static str]),
 }
 
-/// What an experiment should show.
+/// The expected result of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// The median of one setting over that of another, at least.
@@ -227,18 +227,18 @@ pub enum Goal {
     },
 }
 
-/// What a document found, in its own words and on its own machine.
+/// The result in a document, in its own words and on its own machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     /// Where it stands.
     pub source: &'static str,
-    /// What was run.
+    /// The workload.
     pub workload: &'static str,
-    /// On what.
+    /// The machine.
     pub machine: &'static str,
     /// Name, figure and what it is to the first.
     pub found: &'static [(&'static str, &'static str, &'static str)],
 }
 
-/// What the kernel's lane is called.
+/// The name of the kernel's lane.
 pub const KERNEL: &str = "kernel";

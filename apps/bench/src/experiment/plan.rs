@@ -1,10 +1,10 @@
-//! What the command line asks of the experiments.
+//! The experiments that a command line selects.
 //!
 //! Purpose: which experiments, rows and lanes, how many samples of what length, and how long that takes.
 //!
 //! Must not know: how anything is run.
 //!
-//! Invariants: every configuration that a plan leads to is valid, so a wrong setting is refused before anything is
+//! Invariants: every configuration of a plan is valid, so a wrong setting is refused before anything is
 //! measured. Every row is bounded in samples and time.
 //!
 //! Tests: below; the command line's in `tests/bench`.
@@ -26,7 +26,7 @@ pub struct Plan {
     pub samples: usize,
     /// Time of a sample.
     pub timing: Timing,
-    /// What `--set` gave.
+    /// The settings of `--set`.
     pub given: Vec<(String, String)>,
     /// Whether the experiments themselves are run.
     pub measures: bool,
@@ -40,7 +40,7 @@ pub struct Part {
     pub experiment: &'static Experiment,
     /// Its lanes; the kernel's is left out of rows that do not exist there.
     pub lanes: Vec<Lane>,
-    /// What it runs.
+    /// The experiments that it runs.
     pub rows: Vec<Row>,
 }
 
@@ -56,7 +56,7 @@ impl Part {
 }
 
 impl Plan {
-    /// What `args` ask for; `target` is an experiment, all of them, or their scaling.
+    /// The plan for `args`; `target` is an experiment, all of them, or their scaling.
     pub fn of(args: &BenchArgs, target: Target) -> Result<Self, UsageError> {
         let (chosen, measures, predicts): (Vec<&'static Experiment>, bool, bool) = match target {
             Target::Experiment(index) => (vec![&EXPERIMENTS[index]], true, args.report.is_some()),

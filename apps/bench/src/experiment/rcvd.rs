@@ -1,10 +1,10 @@
-//! `bench rcvd`: how a reader tells the protocol of new space.
+//! `bench rcvd`: how a reader reports new space to the protocol.
 //!
 //! Purpose: the workload of the change that made `pru_rcvd` asynchronous: 32 bulk streams over loopback, one blocking
 //! sender and one blocking receiver thread each, buffers, sends and receives of 57,344 bytes and an MTU of 16 KiB, as
 //! netperf found them there. Once with owner threads that alone run protocol code, which is that system's model, and once
 //! as Sockeye is by default, where callers
-//! enter and buffers hold more than one receive takes. Besides, what the technique could break: a reader that is slow, and
+//! enter and buffers hold more than one receive takes. Besides, cases that the technique could break: a slow reader, and
 //! one that waits for more than the buffer holds.
 //!
 //! Must not know: how settings work inside.
@@ -86,7 +86,7 @@ fn goals() -> Vec<Goal> {
     ]
 }
 
-/// What decides it.
+/// The lines that decide it.
 pub const LINES: &[Line] = &[
     Line { name: RCVD_SLEEPS, of: &["rcvd_sleeps"], per: RECEIVES },
     Line { name: MESSAGES, of: &["rcvd_sent"], per: RECEIVES },
@@ -104,7 +104,7 @@ pub const LINES: &[Line] = &[
 const RCVD_SLEEPS: &str = "sleeps for rcvd per receive";
 const MESSAGES: &str = "messages sent per receive";
 
-/// Receives that took bytes: each is told in one of three ways.
+/// Receives that took bytes: each is reported in one of three ways.
 const RECEIVES: Per = Per::Counters(&["rcvd_sent", "rcvd_coalesced", "rcvd_skipped"]);
 
 /// `tcp_sendspace` and `tcp_recvspace` there, and so what netperf sent and received at a time.

@@ -1,13 +1,12 @@
 //! Running the rows of an experiment.
 //!
-//! Purpose: interleave the lanes. A round takes one sample of each, in an order in which over the rounds each lane comes
-//! after each other one equally often: what changes on the machine meanwhile meets all of them, and so does what a
-//! sample leaves behind for the next (threads moved between cores, memory). A lane that fails is out of its row; the
-//! others go on.
+//! Purpose: interleave the lanes. A round takes one sample of each, in an order in which over the rounds each lane follows
+//! each other one equally often: changes on the machine affect all of them alike, and so do the after-effects of a sample
+//! on the next (threads moved between cores, memory). A lane that fails is excluded from its row; the others continue.
 //!
 //! Must not know: how results are printed.
 //!
-//! Invariants: what a lane opened lives for one row, so one row's leftovers are not another's; each sample is
+//! Invariants: the objects that a lane opened live for one row, so no row inherits them from another; each sample is
 //! under the watchdog.
 //!
 //! Tests: below; `tests/bench` through the command.
@@ -23,7 +22,7 @@ use crate::provider::Counters;
 use crate::stats::ministat::Moments;
 use crate::{record, watchdog};
 
-/// What one lane did in one row.
+/// The results of one lane in one row.
 #[derive(Clone, Debug)]
 pub struct LaneResult {
     /// Which.
@@ -42,7 +41,7 @@ pub struct LaneResult {
     pub seconds: f64,
     /// Added up over the windows.
     pub counters: Counters,
-    /// What a pass of its own counted, in the build that counts hand-offs.
+    /// The hand-offs, from a separate pass in the build that counts them.
     pub counted: Option<Counted>,
 }
 
@@ -55,7 +54,7 @@ pub struct Failure {
     pub error: io::Error,
 }
 
-/// What came out of a row.
+/// The result of a row.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// The lanes that were measured: settings in their order, then the kernel.
@@ -70,7 +69,7 @@ impl Outcome {
         self.lanes.iter().find(|lane| lane.lane.name() == name)
     }
 
-    /// What others are compared with: the first setting that was measured.
+    /// The setting that others are compared with: the first one measured.
     pub fn base(&self) -> Option<&LaneResult> {
         self.lanes.first().filter(|lane| lane.lane != Lane::Kernel)
     }
@@ -119,8 +118,8 @@ fn limit(plan: &Plan, row: &Row) -> Duration {
     plan.timing.warm_up + plan.timing.timed + row.setup + watchdog::GRACE
 }
 
-/// In which order the lanes of a round take turns: the rows of a balanced square (E. J. Williams, 1949), from the left and
-/// from the right by turns, so that an odd number of lanes is balanced too.
+/// The order of the lanes in a round: the rows of a balanced square (E. J. Williams, 1949), alternately from the left and
+/// from the right, so that an odd number of lanes is balanced too.
 fn order(round: usize, lanes: usize) -> Vec<usize> {
     let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { lanes - turn.div_ceil(2) };
     let mut order: Vec<usize> = (0..lanes).map(|turn| (zigzag(turn) + round) % lanes).collect();

@@ -113,7 +113,7 @@ fn bulk(pin: Pin, place: &str) -> Row {
     }
 }
 
-/// What decides it.
+/// The lines that decide it.
 pub const LINES: &[Line] = &[
     Line { name: REMOTE, of: &["mbuf_remote_frees"], per: Per::Operation },
     Line { name: "local frees per operation", of: &["mbuf_local_frees"], per: Per::Operation },

@@ -1,6 +1,6 @@
 //! The experiments.
 //!
-//! Purpose: one entry for each; what stands here is on the command line, in `bench all`, in the report and in the
+//! Purpose: one entry for each; each entry is on the command line, in `bench all`, in the report and in the
 //! prediction.
 //!
 //! Must not know: how they are run.

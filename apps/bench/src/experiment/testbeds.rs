@@ -19,7 +19,7 @@ use crate::providers::kernel::Kernel;
 use crate::providers::sockeye;
 use crate::workloads::{crr, rr, stream};
 
-/// What is done to a provider's sockets.
+/// The work on a provider's sockets.
 #[derive(Clone, Debug)]
 pub enum Shape {
     /// Bulk one way.
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// How much of what it counts is one operation: for bulk what one receive asks for.
+    /// The count of one operation: for bulk the length of one receive.
     fn per_operation(&self) -> f64 {
         match self {
             Shape::Stream(spec) => spec.reading.size as f64,

@@ -1,7 +1,7 @@
 //! Outcomes of experiments as people read them in a terminal.
 //!
-//! Purpose: for each row what `ministat` would print, the counters of every lane beside each other, what the document found,
-//! and whether the row shows what it should.
+//! Purpose: for each row the output of `ministat`, the counters of all lanes side by side, the document's result, and whether
+//! the row reaches its goal.
 //!
 //! Must not know: how anything was measured.
 //!
@@ -129,7 +129,7 @@ pub fn prediction(of: &Prediction<'_>) -> String {
 const NOT_HELD: &str = "  not checked: the curve goes through both figures of this machine, so nothing here can contradict it; \
                         bench scale on a machine with more cores can\n";
 
-/// What goes under all predictions.
+/// The text under all predictions.
 pub fn assumptions() -> String {
     let lines: String = ASSUMPTIONS.iter().map(|line| format!("  * {line}\n")).collect();
     format!("\nassumed:\n{lines}")

@@ -143,7 +143,7 @@ fn bulk(pairs: usize, size: usize, goals: Vec<Goal>) -> Row {
     }
 }
 
-/// What makes, closes and passes sockets.
+/// The shapes that make, close and pass sockets.
 fn lives() -> impl Iterator<Item = Row> {
     let churn = |kind, tasks| Row {
         label: format!("socketpair and close, {}, {}", Kind::name(kind), counted_tasks(tasks)),
@@ -262,7 +262,7 @@ fn taken(shape: Shape, window: crate::meter::Window) -> Taken {
     }
 }
 
-/// What decides it.
+/// The lines that decide it.
 pub const LINES: &[Line] = &[
     Line { name: GLOBAL_LOCKS, of: &["unix_global_locks"], per: Per::Operation },
     Line { name: "pcb locks per operation", of: &["unix_pcb_locks"], per: Per::Operation },
@@ -323,7 +323,7 @@ mod tests {
         for shape in shapes() {
             let pin = if matches!(shape, Shape::PingPong { .. }) { Pin::Split } else { Pin::Same };
             let testbed = Unix { shape, pin }.open(on).unwrap();
-            // The later samples meet what the earlier ones left. On a machine that is busy with something else a
+            // Later samples run with the state that earlier ones left. On a machine that is busy with something else a
             // window may pass before the threads have run at all.
             let counts = |testbed: &dyn Testbed| testbed.sample(TIMING).unwrap().operations > 0.0;
             let counted = (0..SAMPLES_MAX).filter(|_| counts(&*testbed)).take(2).count();

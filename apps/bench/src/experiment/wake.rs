@@ -86,7 +86,7 @@ fn goals() -> Vec<Goal> {
     ]
 }
 
-/// What decides it: the tables that came with the change, by the depth of the queue.
+/// The lines that decide it: the tables of the original change, by the depth of the queue.
 pub const LINES: &[Line] = &[
     Line { name: NEEDLESS, of: &["worker_wakes_needless"], per: Per::Operation },
     Line { name: "worker wakes per operation", of: &["worker_wakes"], per: Per::Operation },
@@ -110,7 +110,7 @@ pub const LINES: &[Line] = &[
     Line { name: "waits of callers per operation", of: &["user_sleeps"], per: Per::Operation },
 ];
 
-/// What the document counts as "possible to elide": the queue held one item, of the connection whose thread left.
+/// The document's "possible to elide": the queue held one item, of the connection of the thread that left.
 const NEEDLESS: &str = "needless worker wakes per operation";
 
 const CLIENTS: [usize; 3] = [1, 8, 64];

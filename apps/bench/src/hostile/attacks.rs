@@ -1,4 +1,4 @@
-//! The attacks: what the peer sends, one batch after the other, and how the connection is brought to where it hurts.
+//! The attacks: the peer's batches, and how the connection is brought into the vulnerable state.
 //!
 //! Each is a scene that is set once and a batch that is made anew from what the stack has said. A good data segment is the first of
 //! them and the measure of all others. The classes are those of CVE-2019-11477 and 11478 (SACK), CVE-2018-5390 (segments behind a
@@ -22,18 +22,18 @@ pub struct Attack {
     make: fn(&mut Maker<'_>) -> Vec<u8>,
 }
 
-/// What has to be there before it begins.
+/// The state required before it begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scene {
-    /// The application reads all that comes.
+    /// The application reads everything that arrives.
     Reads,
     /// The application has filled its buffer, and as much is in flight as a good path allows.
     Sends,
 }
 
-/// What a packet is made from.
+/// The values that a packet is made from.
 pub struct Maker<'a> {
-    /// What a polite peer would send next.
+    /// The next segment of a well-behaved peer.
     polite: Segment<'static>,
     /// The first byte that the peer has not acknowledged, and the bytes behind it that are in flight.
     una: u32,
@@ -58,7 +58,7 @@ impl Rng {
 const BATCH: u32 = 64;
 /// Simulated time between two batches.
 const STEP: Duration = Duration::from_millis(1);
-/// Bytes that the peer knows to be inside the stack's window.
+/// Bytes that are certainly inside the stack's window.
 const WINDOW: u32 = 256 << 10;
 const MSS: u32 = 1460;
 /// Bytes in flight that a sending scene is set for, and rounds within which it must be reached.
@@ -137,7 +137,7 @@ pub const ATTACKS: [Attack; 15] = [
     }),
 ];
 
-/// What the stack makes of an MSS of 1 at least.
+/// The smallest MSS that the stack uses for an MSS of 1.
 const TINY_MSS: u32 = 48;
 /// Twenty options of an unknown kind, each two bytes long.
 const UNKNOWN: [u8; 40] = {

@@ -1,6 +1,6 @@
-//! The peer's segments as bytes, and what it reads of the stack's: IPv4 and TCP by hand.
+//! The peer's segments as bytes, and the fields that it reads of the stack's: IPv4 and TCP by hand.
 //!
-//! By hand, because a peer that is hostile sends what no writer of headers would. Checksums of TCP are left to the device, which
+//! By hand, because a hostile peer sends headers that no header library would write. Checksums of TCP are left to the device, which
 //! is this program. Must not know what the segments are for. Tests: below.
 
 /// Fields of a segment from the peer.
@@ -63,7 +63,7 @@ fn ip_checksum(header: &[u8]) -> u16 {
     !(((folded & 0xffff) + (folded >> 16)) as u16)
 }
 
-/// What the peer reads of a segment of the stack's.
+/// The fields that the peer reads of a segment of the stack's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Heard {
     /// Behind its last byte.

@@ -1,8 +1,8 @@
-//! `sockeye bench hostile`: what a segment costs that a hostile peer sends, beside a good one.
+//! `sockeye bench hostile`: the cost of a hostile peer's segment, compared with a valid one.
 //!
-//! A whole stack without threads is given packets of one connection and timed; `testbed` is the stack and its peer, `attacks` what is
-//! sent, `frames` the bytes. The best of some rounds counts, since what disturbs only adds. Besides time it tells what the stack
-//! sends for a packet that it receives, and packet memory: those do not depend on the machine.
+//! A whole stack without threads is given packets of one connection and timed; `testbed` is the stack and its peer, `attacks`
+//! the packets, `frames` the bytes. The best of some rounds counts, since disturbances only add time. Besides time it reports
+//! the packets sent for each received one, and packet memory: those do not depend on the machine.
 //!
 //! Must not know: what the stack does with them. Tests: below.
 
@@ -19,7 +19,7 @@ use sockeye_shared::end::CommandError;
 use super::{BenchArgs, record};
 use attacks::{ATTACKS, Attack, Rng};
 
-/// What one attack came to.
+/// The result of one attack.
 struct Cost {
     nanos: f64,
     /// Packets that the stack sent for one that it got.
@@ -28,13 +28,13 @@ struct Cost {
     memory: usize,
 }
 
-/// What a hostile segment may cost, of a good data segment.
+/// The allowed cost of a hostile segment, relative to a valid data segment.
 const RATIO_MAX: f64 = 10.0;
 /// Packets of a round, and rounds; the second of each with `--quick`.
 const COUNTS: [u32; 2] = [64_000, 6_400];
 const ROUNDS: [u32; 2] = [5, 2];
 
-/// Measures all attacks. The exit code says whether each is within ten times a good segment.
+/// Measures all attacks. The exit code shows whether each is within ten times a valid segment.
 ///
 /// # Errors
 /// If a connection fails or nothing can be written.
@@ -97,7 +97,7 @@ fn once(attack: &Attack, count: u32) -> io::Result<Cost> {
 mod tests {
     use super::*;
 
-    /// What a good peer makes the stack hold, and as much again.
+    /// Twice the memory that a well-behaved peer makes the stack hold.
     const MEMORY_MAX: usize = 40 << 20;
 
     #[test]

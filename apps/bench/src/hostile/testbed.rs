@@ -131,14 +131,14 @@ impl Testbed {
         Ok(Self { stack, ends, stream, now, spent: Duration::ZERO, given: 0, sink: vec![0; 1 << 20] })
     }
 
-    /// What the peer would send next, nothing being wrong with it.
+    /// The peer's next valid segment.
     pub fn polite(&self) -> Segment<'static> {
         let heard = locked(&self.ends).heard;
         let (ack, seq) = heard.map_or((0, IRS + 1), |heard| (heard.end, heard.ack));
         Segment { src_port: PEER_PORT, seq, ack, flags: ACK, window: u16::MAX, options: &[], len: 0 }
     }
 
-    /// Gives the stack packets at one moment, and times what it does with them.
+    /// Gives the stack packets at one moment, and times their processing.
     pub fn give(&mut self, packets: Vec<Vec<u8>>) {
         self.given += packets.len() as u64;
         locked(&self.ends).inbox.extend(packets);
@@ -149,7 +149,7 @@ impl Testbed {
         self.spent += begin.elapsed();
     }
 
-    /// Lets simulated time pass; what is due in it is timed too.
+    /// Lets simulated time pass; work that becomes due is timed too.
     pub fn pass(&mut self, time: Duration) {
         self.now += time;
         let begin = Instant::now();
@@ -157,7 +157,7 @@ impl Testbed {
         self.spent += begin.elapsed();
     }
 
-    /// Reads what has come, which is timed: it is part of what a good segment costs.
+    /// Reads the received bytes, which is timed: it is part of the cost of a valid segment.
     ///
     /// # Errors
     /// The connection's.
@@ -209,7 +209,7 @@ impl Testbed {
         self.stack.memory_in_use()
     }
 
-    /// Forgets what was timed so far.
+    /// Resets the measured times.
     pub fn restart(&mut self) {
         (self.spent, self.given) = (Duration::ZERO, 0);
     }

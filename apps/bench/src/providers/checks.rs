@@ -1,4 +1,4 @@
-//! What every provider must do, as tests over any of them.
+//! The behaviour that every provider must have, as tests over any of them.
 //!
 //! Purpose: both sides mean the same by the same call; the providers' own tests run these.
 
@@ -14,7 +14,7 @@ pub fn pair<P: Provider>(provider: &P) -> (P::Stream, P::Stream) {
     (client, listener.accept().unwrap())
 }
 
-/// A poller tells of unread bytes as long as they are unread, and of nothing before.
+/// A poller reports unread bytes as long as they are unread, and nothing before.
 pub fn readiness_is_level_triggered<P: Provider>(provider: &P) {
     let (client, server) = pair(provider);
     let mut poller = provider.poller().unwrap();

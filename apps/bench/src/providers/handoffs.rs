@@ -57,7 +57,7 @@ mod counting {
         })
     }
 
-    /// A place by its path in the repository: where that lies is no one's business.
+    /// A place by its path in the repository, without the machine's path to it.
     fn in_tree(site: &str) -> &str {
         site.find("crates/").map_or(site, |at| &site[at..])
     }

@@ -121,7 +121,7 @@ pub enum Congestion {
     Set(&'static str),
     /// None of [`CONGESTION_WANTED`] may be set; the machine's default stays.
     Default {
-        /// Its name, if the kernel tells.
+        /// Its name, if the kernel reports it.
         name: String,
         /// Why setting the first wish failed.
         refusal: String,

@@ -39,7 +39,7 @@ impl Report {
         Ok(Self { machine, json, table: table::Table::default(), file })
     }
 
-    /// Says what is going to be measured, and on what.
+    /// Prints the cases to be measured, and the machine.
     pub fn begin(&mut self, plan: &Plan) -> io::Result<()> {
         let header = table::header(&self.machine, plan);
         if self.json {
@@ -66,7 +66,7 @@ impl Report {
         stdout.flush()
     }
 
-    /// What holds for the table as a whole.
+    /// The notes for the table as a whole.
     pub fn end(&mut self) -> io::Result<()> {
         if self.json {
             return Ok(());

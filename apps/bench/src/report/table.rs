@@ -1,6 +1,6 @@
 //! Outcomes as a table.
 //!
-//! Purpose: what a person reads: one row a case, both sides, their ratio with its interval, the cores
+//! Purpose: a readable table: one row a case, both sides, their ratio with its interval, the cores
 //! each used, and whether the goal was reached.
 //!
 //! Invariants: columns have fixed widths, so that a row can be written before the next one is known.

@@ -1,4 +1,4 @@
-//! Two lists of samples, told apart: what FreeBSD's `ministat` says of them.
+//! Comparison of two lists of samples, as by FreeBSD's `ministat`.
 //!
 //! Purpose: N, extremes, median, average and deviation of each, and whether their averages differ at 95 %
 //! confidence by Student's t with a pooled deviation.
@@ -57,7 +57,7 @@ impl Moments {
     }
 }
 
-/// What is known of a difference at 95 % confidence.
+/// The result about a difference at 95 % confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Difference {
     /// Average less the base's average.

@@ -1,4 +1,4 @@
-//! What lists of samples say.
+//! Statistics of lists of samples.
 //!
 //! Purpose: all statistics of the bench: median and extremes here, ratios with bootstrap intervals in [`ratio`], and the
 //! lines of FreeBSD's `ministat` in [`ministat`].

@@ -39,7 +39,7 @@ pub fn sample(
     (warm_up, timed): (Duration, Duration),
     cpu: impl Fn() -> io::Result<Duration>,
 ) -> io::Result<Sample> {
-    // A far end that is gone is found here and not by waiting for it.
+    // A far end that has ended is noticed here, not by waiting for it.
     cpu()?;
     let mut stream = connect(SocketAddr::new(to, port))?;
     let mut buffer = vec![0; CHUNK];

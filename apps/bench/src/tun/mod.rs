@@ -37,7 +37,7 @@ use ends::End;
 pub use mtu::Mtu;
 pub use spin::SpinTime;
 
-/// What the far end does, seen from the kernel's.
+/// The work of the far end, seen from the kernel's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Work {
     /// The far end receives from the kernel
@@ -110,7 +110,7 @@ impl Work {
 /// A far end, by what it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Far {
-    /// What is measured.
+    /// The kind of work that is measured.
     Sockeye,
     /// A program that does only what the kernel must see.
     Trivial,
@@ -120,7 +120,7 @@ pub enum Far {
     Peer(peers::Kind),
 }
 
-/// What Sockeye should reach of another end.
+/// The goal of Sockeye relative to another end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goal {
     /// At least this ratio.
@@ -130,7 +130,7 @@ pub struct Goal {
 }
 
 impl Far {
-    /// What the table calls it.
+    /// Its name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Far::Sockeye => "sockeye",
@@ -140,7 +140,7 @@ impl Far {
         }
     }
 
-    /// What Sockeye should reach of it; of the kernel whatever comes out.
+    /// Sockeye's goal relative to it; there is none relative to the kernel.
     pub fn goal(self, work: Work) -> Option<Goal> {
         match (self, work) {
             (Far::Sockeye | Far::Kernel, _) => None,
@@ -151,7 +151,7 @@ impl Far {
     }
 }
 
-/// What came out for one kind of work: for each end its samples.
+/// The result of one kind of work: the samples of each end.
 pub struct Row {
     pub work: Work,
     pub ends: Vec<Far>,
@@ -232,7 +232,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// That this process may make what it needs.
+/// Checks that this process may create namespaces and devices.
 ///
 /// # Errors
 /// It may not, with the remedy.
@@ -255,7 +255,7 @@ pub fn chosen<T: PartialEq + Copy, const N: usize>(asked: &[T], all: [T; N]) -> 
     all.into_iter().filter(move |one| asked.is_empty() || asked.contains(one))
 }
 
-/// A round takes one sample of each end. An end that fails is out of the row, which is said; the others go on.
+/// A round takes one sample of each end. An end that fails is excluded from the row, with a message; the others continue.
 fn measure(ends: &[&End], work: Work, rounds: usize, seconds: f64) -> io::Result<Row> {
     let mut samples = vec![Vec::with_capacity(rounds); ends.len()];
     let timing = (Duration::from_secs_f64(seconds * WARM_UP_SHARE), Duration::from_secs_f64(seconds));

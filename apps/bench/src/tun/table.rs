@@ -2,7 +2,7 @@
 //!
 //! Must not know: how anything was measured.
 //!
-//! Invariant: what came out for a kind of work is written as soon as it is there.
+//! Invariant: the result of a kind of work is written as soon as it is available.
 //!
 //! Tests: below.
 
@@ -28,7 +28,7 @@ impl Output {
         Ok(Self { json, file: file.map(File::create).transpose()? })
     }
 
-    /// What is going to be measured, and on what.
+    /// The kinds of work to be measured, and the machine.
     pub fn begin(&mut self, machine: &Machine, samples: usize, seconds: f64) -> io::Result<()> {
         let mut text = format!(
             "{machine}\nmethod: {samples} interleaved samples of {seconds} s each, the kernel's TCP with each far end; \
@@ -106,7 +106,7 @@ fn figure(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// The goal and what became of it.
+/// The goal and its outcome.
 fn verdict(goal: Goal, ratio: Option<Ratio>) -> String {
     let word = |least: f64| match ratio {
         Some(ratio) if ratio.ratio >= least => "reached",

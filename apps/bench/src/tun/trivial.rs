@@ -6,7 +6,7 @@
 //!
 //! Must not know: Sockeye's protocol code.
 //!
-//! Invariant: what it is given may be anything; what it does not understand it drops.
+//! Invariant: its input may be anything; it drops packets that it does not understand.
 //!
 //! Tests: below.
 
@@ -31,7 +31,7 @@ const RST: u8 = 4;
 const PSH: u8 = 8;
 const ACK: u8 = 16;
 
-/// Serves until the device is gone.
+/// Serves until the device is removed.
 pub fn run(tun: &Tun, mtu: Mtu) {
     let Some(fd) = tun.descriptors().next() else { return };
     let size = Size::of(mtu);
@@ -123,7 +123,7 @@ struct Conn {
     owes: usize,
 }
 
-/// What is looked at of a segment.
+/// The fields of a segment that it uses.
 struct In<'a> {
     tcp: &'a [u8],
     addrs: [[u8; 4]; 2],

@@ -1,6 +1,6 @@
 //! `sockeye bench udp`: UDP beside the kernel's, over loopback.
 //!
-//! Purpose: what a datagram costs, in turns, one way, cut from large buffers and from many senders. The two sides are
+//! Purpose: the cost of a datagram, back and forth, one way, segmented from large buffers and from many senders. The two sides are
 //! interleaved: a round takes one sample of each, beginning with another side each time.
 //!
 //! Must not know: how sockets do their work. Invariant: a row is written as soon as it is there. Tests: `shapes.rs`,

@@ -1,4 +1,4 @@
-//! What is done to UDP sockets: to and fro, one way, many to one.
+//! The work on UDP sockets: back and forth, one way, many to one.
 //!
 //! Must not know: which side. Invariants: the load is bounded in time; threads end when the sample does, whatever is
 //! lost; only what was received counts. Tests: below.

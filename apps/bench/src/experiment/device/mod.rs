@@ -1,11 +1,11 @@
 //! `bench input --dev tun`: the kernel's TCP sends through a TUN device to a stack with one or more input threads.
 //!
-//! Purpose: what the wire between two stacks cannot have: real frames, which the kernel makes and spreads over the queues, and
-//! a sender that shares nothing with the receiver but the cores. What is read is counted where it is read.
+//! Purpose: features that the wire between two stacks lacks: real frames, which the kernel makes and spreads over the queues,
+//! and a sender that shares only the cores with the receiver. The reader counts the bytes that it reads.
 //!
 //! Must not know: which setting is compared.
 //!
-//! Invariants: everything is made in a network namespace of this process and goes with it; a program that sends is
+//! Invariants: everything is created in a network namespace of this process and is deleted with it; a sending program is
 //! ended by its id when its sample is over, however that ends.
 //!
 //! Tests: below, where devices may be made.

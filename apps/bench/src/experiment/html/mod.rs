@@ -1,6 +1,6 @@
 //! `--report`: all results on one page.
 //!
-//! Purpose: a page that stands for itself: charts, tables, counters, what the documents found, the machine, the command, the
+//! Purpose: a self-contained page: charts, tables, counters, the documents' figures, the machine, the command, the
 //! predictions. No script and nothing from elsewhere, so it can be kept beside the figures.
 //!
 //! Must not know: how anything was measured.

@@ -1,4 +1,4 @@
-//! The page: that it is well-formed, stands for itself, and shows what was measured.
+//! The page: it is well-formed and self-contained, and shows the measurements.
 
 use super::*;
 use crate::args::{BenchArgs, Target};

@@ -1,7 +1,7 @@
 //! Predictions as JSON, one object a line.
 //!
-//! Purpose: what was measured on which cores, what is predicted for more, and what became of the prediction that one and two cores alone
-//! give, so that a later run on a larger machine can be held against an earlier one.
+//! Purpose: the measurements with their numbers of cores, the predictions for more, and the check of the prediction from one and
+//! two cores alone, so that a later run on a larger machine can be compared with an earlier one.
 //!
 //! Must not know: where it is written to. Tests: below.
 

@@ -1,4 +1,4 @@
-//! What it costs on this machine that a cache line changes cores.
+//! The cost of moving a cache line between cores on this machine.
 //!
 //! Purpose: two threads on two cores write one word in turn; half the time of a round is one hand-off, with the wait for
 //! it.

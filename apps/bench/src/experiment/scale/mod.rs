@@ -1,9 +1,9 @@
-//! `bench scale`: what more cores would do.
+//! `bench scale`: predictions for more cores.
 //!
 //! Purpose: for the row of each experiment that stands for it, every setting on one core and on more up to all that are here, the time
 //! of an operation, the hand-offs it makes, and from these a curve for 1 to [`CORES_MAX`] cores. Where there are more than two
-//! cores, what one and two of them foretell is held against the others. How: at the head of
-//! `usl.rs` and in `docs/experiments.md`; [`ASSUMPTIONS`] goes with every prediction.
+//! cores, the prediction from one and two of them is compared with the others. The method is described at the
+//! head of `usl.rs` and in `docs/experiments.md`; [`ASSUMPTIONS`] are shown with every prediction.
 //!
 //! Must not know: how it is drawn.
 //!
@@ -83,7 +83,7 @@ impl Handoffs {
 }
 
 impl Curve {
-    /// How much of a hand-off's time operations pay here, as far as can be told; `None` where none was counted.
+    /// The share of a hand-off's time that operations pay here, if known; `None` if none was counted.
     pub fn paid(&self, handoff: Option<f64>) -> Option<f64> {
         let (rho, kappa) =
             Costs { handoffs: Some(self.handoffs?), seconds: Some(handoff?) }.of(self.operation);
@@ -101,8 +101,8 @@ impl Curve {
         self.points.iter().map(|&(cores, measured)| (cores, self.usl.throughput(cores as f64) / measured))
     }
 
-    /// What the first two figures foretold over what was measured, for each larger number of cores: the one check that the prediction
-    /// could fail. Nothing where only two numbers of cores were measured.
+    /// The prediction of the first two figures divided by the measurement, for each larger number of cores: the one check that the
+    /// prediction could fail. Empty if only two numbers of cores were measured.
     pub fn held(&self) -> impl Iterator<Item = (usize, f64)> {
         let larger =
             self.early.iter().flat_map(|usl| self.points.iter().skip(2).map(move |point| (usl, point)));
@@ -114,7 +114,7 @@ impl Curve {
         let (&(_, one), &(_, all)) = (results.first()?, results.last()?);
         let operation = one.cpu? * one.seconds / one.operations;
         let (rho, kappa) = costs.of(operation);
-        // What other programs took of the cores is taken out; what was idle stays in, as that may be waiting for one another.
+        // The time of other programs is subtracted; idle time is kept, as threads may have waited for one another.
         let had = |cores: usize, lane: &LaneResult| {
             let all = cores as f64;
             lane.cores_had.map_or(1.0, |had| (had / all).clamp(SHARE_MIN, 1.0))
@@ -139,7 +139,7 @@ impl Curve {
     }
 }
 
-/// What hand-offs cost.
+/// The cost of hand-offs.
 #[derive(Clone, Copy)]
 struct Costs {
     handoffs: Option<Handoffs>,
@@ -224,7 +224,7 @@ pub const CORES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// The last of them.
 pub const CORES_MAX: usize = 128;
 
-/// Goes with every prediction.
+/// Shown with every prediction.
 pub const ASSUMPTIONS: &[&str] = &[
     "A prediction, not a measurement: this machine has only the cores named in its header.",
     "There is enough independent work for every core, and no limit of memory bandwidth, sockets (NUMA) or hyper-threads.",
@@ -264,7 +264,7 @@ pub mod tests {
         assert!((curve.points[0].1 - 100.0).abs() < 1e-9 && (curve.points[1].1 - 160.0).abs() < 1e-9);
     }
 
-    /// Measured on 1, 2, 4 and 8 cores of a machine whose pairs cost something, which two cores cannot tell from serial work.
+    /// Measured on 1, 2, 4 and 8 cores of a machine with a cost for each pair, which two cores cannot distinguish from serial work.
     pub fn on_eight_cores() -> Curve {
         let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.05, kappa: 0.01 };
         let at = |cores: usize| (cores, lane("sync", &[want.throughput(cores as f64); 3], &[]));

@@ -44,9 +44,9 @@ impl Usl {
         Self { kappa: 0.0, ..*self }
     }
 
-    /// Through the throughput of one and of `cores` cores. `rho` and `kappa` are what is known to cost something, at most: if
-    /// they explain more than was lost, both are made smaller by the same factor; what they do not explain is serial. `None`
-    /// without a positive throughput or a second core.
+    /// Fits the throughput of one and of `cores` cores. `rho` and `kappa` are upper bounds of known costs: if they explain more
+    /// than the loss, both are reduced by the same factor; the unexplained rest is serial. `None` without a positive
+    /// throughput or a second core.
     pub fn through(one: f64, many: f64, cores: usize, rho: f64, kappa: f64) -> Option<Self> {
         if !(one > 0.0 && many > 0.0 && cores > 1) {
             return None;

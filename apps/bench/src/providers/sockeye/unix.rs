@@ -66,7 +66,7 @@ impl FanIn for Datagrams {
     }
 }
 
-/// What all three types do alike.
+/// The common operations of all three types.
 macro_rules! end {
     ($end:ident, $send:expr, $receive:expr) => {
         impl UnixEnd for $end {
@@ -116,7 +116,7 @@ end!(
 end!(UnixSeqpacket, UnixSeqpacket::send, UnixSeqpacket::recv);
 end!(UnixDatagram, UnixDatagram::send, UnixDatagram::recv);
 
-/// A socket out of what a message carried.
+/// A socket from the rights of a message.
 trait OutOf: Sized {
     fn out_of(right: Option<Right>) -> Option<Self>;
 }

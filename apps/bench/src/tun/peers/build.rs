@@ -93,7 +93,7 @@ fn repository() -> io::Result<PathBuf> {
 
 /// From the root of the repository.
 const FOLDER: &str = "benches/peers";
-/// What its manifest calls it.
+/// Its name in its manifest.
 const PACKAGE_SMOLTCP: &str = "sockeye-bench-peer-smoltcp";
 /// Longest time of a build: modules are fetched the first time.
 const BUILD_MAX: Duration = Duration::from_secs(900);

@@ -5,7 +5,7 @@
 //!
 //! Must not know: what is measured; how a peer does its work.
 //!
-//! Invariants: no peer outlives this process: it ends when its socket closes, however that comes. Dropping a [`Peer`] also
+//! Invariants: no peer outlives this process: it ends when its socket closes for any reason. Dropping a [`Peer`] also
 //! waits for it, and ends it by its id if it does not end by itself. Every answer is bounded in time.
 //!
 //! Tests: below; with the real programs in `tests/bench/tun.rs`, where asked for.
@@ -28,7 +28,7 @@ use sockeye_drivers::Tun;
 use super::{Mtu, Work};
 use crate::child;
 
-/// Where the programs come from.
+/// The source of the programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// They are built from this repository.
@@ -152,7 +152,7 @@ impl Peer {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_MAX))?;
         let process = command.stdout(Stdio::from(OwnedFd::from(theirs))).spawn()?;
-        // With it goes our copy of the other end, so that the socket closes with the process.
+        // This drops our copy of the other end, so that the socket closes with the process.
         drop(command);
         let mut peer = Self { process, socket: Mutex::new(BufReader::new(ours)), about: String::new() };
         let line = read_line(&mut peer.lock())?;
@@ -241,7 +241,7 @@ mod tests {
         assert!(shell("exit 1").unwrap_err().to_string().contains("ended early"));
         assert!(shell("echo hello").unwrap_err().to_string().contains("hello"));
         let peer = shell("echo ready; read -r line <&1; echo much").err();
-        assert!(peer.is_some(), "a peer has to say what it is");
+        assert!(peer.is_some(), "a peer has to identify itself");
         let peer = shell("echo ready x; read -r line <&1; echo much").unwrap();
         assert!(peer.cpu().unwrap_err().to_string().contains("much"));
         assert!(peer.cpu().is_err());
