@@ -193,7 +193,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(packet) = Packet::parse(&bytes) {
-                // Meaningless bytes aside, what was read is what is written again.
+                // Except for meaningless bytes, a parsed packet is emitted unchanged.
                 prop_assert_eq!(&packet.emit()[..], &bytes[..LEN]);
             }
         }

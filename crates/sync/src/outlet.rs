@@ -186,7 +186,7 @@ mod tests {
         // Nothing was left in between: the carrier keeps more.
         assert_eq!((offer(&outlet, Claim::Carrier, &mut own), own.len()), (Offer::Keep, 2));
         assert_eq!(offer(&outlet, Claim::Wanted, &mut vec![3]), Offer::Left);
-        // Now what it makes comes behind that.
+        // Its next items are queued behind those.
         assert_eq!((offer(&outlet, Claim::Carrier, &mut own), own.len()), (Offer::Left, 0));
         assert_eq!(next(&outlet), Some(vec![3, 1, 2]));
         assert_eq!(next(&outlet), None);
@@ -216,7 +216,7 @@ mod tests {
         assert!(outlet.put_down());
         assert!(outlet.pick_up() && !outlet.pick_up());
         assert!(outlet.put_down());
-        // A thread that comes before that does it, behind what is there.
+        // A thread that arrives before that does it, behind the queued items.
         assert_eq!(offer(&outlet, Claim::Wanted, &mut vec![3]), Offer::Carry);
         assert_eq!((next(&outlet), next(&outlet)), (Some(vec![2, 3]), None));
         assert_eq!(offer(&outlet, Claim::No, &mut vec![4]), Offer::Later);

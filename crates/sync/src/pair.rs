@@ -324,7 +324,7 @@ mod tests {
         assert!(c.link().peer().is_none());
         let old = relink(&*a, &c, |peer| admit(&a, peer)).0.unwrap().unwrap();
         assert!(Arc::ptr_eq(&old, &b));
-        // b still points at a, c at nothing: only what points at the other is ended.
+        // b still points at a, c at nothing: only links that point at the other are removed.
         unlink_both(&*a, &*b);
         assert!(b.link().peer().is_none());
         assert!(Arc::ptr_eq(&a.link().peer().unwrap(), &c));

@@ -358,7 +358,7 @@ mod tests {
         WaitList::new()
     }
 
-    /// How many are told of these bits.
+    /// How many waiters are notified of these bits.
     fn told(list: &mut WaitList<NoPollers>, ready: u8) -> usize {
         let mut owed = Vec::new();
         list.mark(ready, &mut owed);
@@ -411,7 +411,7 @@ mod tests {
         assert!(list.register(late, waker().1).is_none() && !keys.contains(&late));
         assert!(list.remove(keys[2]).is_some());
         assert_eq!(told(&mut list, READ), 2);
-        assert!(list.remove(keys[1]).is_none(), "it was told");
+        assert!(list.remove(keys[1]).is_none(), "it was notified");
     }
 
     #[test]

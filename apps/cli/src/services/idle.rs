@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// A client that says nothing and takes 60,000 bytes in small steps, longer than the bound in all. Returns its longest pause
-    /// between two steps, and what was left when the server gave it up.
+    /// between two steps, and the bytes left when the server disconnected it.
     async fn taken_slowly(most: Duration) -> (Duration, usize) {
         let (mut client, mut server) = pair().await;
         server.get_ref().set_send_buffer_size(64 << 10).unwrap();

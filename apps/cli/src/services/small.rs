@@ -193,7 +193,7 @@ mod tests {
         (stack, tasks, at)
     }
 
-    /// Until no client is connected, whatever time that takes.
+    /// Until no client is connected, however long that takes.
     async fn until_empty(stack: &Stack) {
         while stack.connection_count() > 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -237,7 +237,7 @@ mod tests {
             client.shutdown().await.unwrap();
             clients.push(client);
         }
-        // The services have nothing more to do with them; the stack still has what they do not take.
+        // The services have dropped them; the stack still has the bytes that they do not read.
         until_empty(&stack).await;
     }
 

@@ -200,7 +200,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list: everything comes exactly once, not early, and not later than the next
+        /// Compared with a list: every entry fires exactly once, not early, and not later than the next
         /// call that the wheel asked for.
         #[test]
         fn each_entry_fires_once_and_in_its_tick(

@@ -198,7 +198,7 @@ mod tests {
         told
     }
 
-    /// With these waiting for readers on CPU 4 and CPU 9, of which 4 comes first.
+    /// With these waiting for readers on CPU 4 and CPU 9, in this order.
     fn limit(on_4: &str, on_9: &str) -> (Limit<char>, Vec<u64>) {
         let mut limit = Limit::new(2);
         let all = on_4.chars().map(|waiter| (waiter, 4)).chain(on_9.chars().map(|waiter| (waiter, 9)));

@@ -152,7 +152,7 @@ mod tests {
             assert!(!given_up.get(), "there was room");
             let error = patient.write_all(&[2; 1]).await.unwrap_err();
             assert_eq!((error.kind(), given_up.get()), (io::ErrorKind::TimedOut, true));
-            // Room that comes too late is none.
+            // Room that is freed too late does not count.
             theirs.read_exact(&mut [0; 10]).await.unwrap();
             assert!(patient.write_all(&[2; 1]).await.is_err());
         });

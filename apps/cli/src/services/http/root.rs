@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory that goes with the value, and a secret beside what is served of it.
+    /// A directory that is deleted with the value, and a secret beside the served part of it.
     struct Place(PathBuf);
 
     impl Place {

@@ -189,7 +189,7 @@ mod tests {
         assert!(one.is_over() && other.is_over());
         assert_eq!((one.bytes(), other.bytes()), (67, 46));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        // It stays for a task that comes late.
+        // It stays for a late task.
         runtime.block_on(quota.reached());
         assert!(!Tally::default().is_over());
     }

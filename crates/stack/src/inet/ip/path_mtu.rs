@@ -148,7 +148,7 @@ mod tests {
         let last = NOW + (AGE_MAX - Duration::from_micros(1));
         assert_eq!(paths.get(&key, host(1), last), Some(1300));
         assert_eq!(paths.get(&key, host(1), NOW + AGE_MAX), None);
-        assert!(paths.learn(&key, host(1), 1450, 1500, NOW + AGE_MAX), "what was known is too old");
+        assert!(paths.learn(&key, host(1), 1450, 1500, NOW + AGE_MAX), "the known value is too old");
     }
 
     #[test]

@@ -213,7 +213,7 @@ mod tests {
     use crate::TcpListener;
     use crate::TcpStream;
 
-    /// Panics with half of its bytes moved. Dropped by that panic's unwinding, it notes what is to be seen of the connection then: whether it
+    /// Panics with half of its bytes moved. Dropped by that panic's unwinding, it records the visible state of the connection: whether it
     /// has ended, and the bytes in its buffers.
     struct Breaks<'a> {
         conn: &'a Arc<Conn>,

@@ -130,7 +130,11 @@ mod tests {
         let (small, large) = ([b's'; 1000], vec![b'l'; 40_000]);
         let corked = count(&stack, "writes_corked");
         write_while_busy(&stack, &mut client, &server, &[&small[..]; 12]);
-        assert_eq!(count(&stack, "writes_corked") - corked, 3, "one for each 4,096 bytes and what is less");
+        assert_eq!(
+            count(&stack, "writes_corked") - corked,
+            3,
+            "one for each 4,096 bytes and one for the rest"
+        );
         server.read_exact(&mut [0; 12_000]).unwrap();
         write_while_busy(&stack, &mut client, &server, &[&large[..]]);
         assert_eq!(count(&stack, "writes_corked") - corked, 3);

@@ -98,7 +98,7 @@ mod tests {
         Config { workers: 0, ..Config::default() }
     }
 
-    /// Has the client send a byte. Returns what `then` says before this thread does anything else.
+    /// Lets the client send a byte. Returns the result of `then` before this thread does anything else.
     fn send<R>(
         stack: &Stack,
         (client, server): (&TcpStream, &TcpStream),
@@ -134,7 +134,7 @@ mod tests {
         let receiver = server.conn().unwrap();
         let locked = receiver.so.try_enter().unwrap();
         send(&stack, (&client, &server), |cx| assert_eq!(cx.outbox.filled.len(), 1));
-        assert!(locked.has_backlog(), "the debtor has gone away");
+        assert!(locked.has_backlog(), "the debtor has left");
         Context::run(stack.core().unwrap(), |cx| serve::let_go(cx, receiver, locked, 0));
         assert_eq!(server.available().unwrap(), 1);
     }

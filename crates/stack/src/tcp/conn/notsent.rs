@@ -113,7 +113,7 @@ mod tests {
         }
         assert_eq!((mark.room(1500), mark.room(u32::MAX)), (0, 0));
         assert!(!mark.is_low(u32::MAX));
-        assert_eq!(mark.room(0), 1000, "what is in flight beside the buffer, a FIN, is none of it");
+        assert_eq!(mark.room(0), 1000, "a FIN in flight, which is not in the buffer, does not count");
     }
 
     #[test]

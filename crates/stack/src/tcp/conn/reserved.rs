@@ -65,7 +65,7 @@ mod tests {
 
     type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-    /// What a writer copies that has reserved room. Others find none and wait, and then the copy fails for want of memory.
+    /// The source of a writer that has reserved room. Other writers find no room and wait; then the copy fails for lack of memory.
     struct Fails<'a> {
         stream: &'a TcpStream,
         polls: &'a [Poll; 2],

@@ -320,7 +320,7 @@ mod tests {
             experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
             ..Config::default()
         }));
-        // Without workers every caller runs what there is.
+        // Without workers every caller runs all waiting items.
         assert!(!has_squeue(Config {
             experiments: Experiments { entry: Entry::NoDrain, ..Experiments::default() },
             ..driven()

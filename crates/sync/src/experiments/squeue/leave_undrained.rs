@@ -114,7 +114,7 @@ mod tests {
     /// Items are the names of connections; number 1 is served, 2 is its other end.
     struct One {
         ran: Vec<u32>,
-        /// What the first run of the other end answers, for number 1.
+        /// The answer of the other end's first run, for number 1.
         answers: usize,
     }
 
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// What a thread that found `queued` ran, and how it left.
+    /// The items that a thread that found `queued` ran, and how it left.
     fn leave(queued: &[u32], answers: usize, elide: bool) -> (Vec<u32>, Outcome, Found) {
         let squeue = Squeue::new();
         let inside = squeue.try_enter().expect("no thread is inside");
