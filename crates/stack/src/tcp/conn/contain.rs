@@ -213,8 +213,8 @@ mod tests {
     use crate::TcpListener;
     use crate::TcpStream;
 
-    /// Panics with half of its bytes moved. Dropped by that panic's unwinding, it records the visible state of the connection: whether it
-    /// has ended, and the bytes in its buffers.
+    /// Panics with half of its bytes moved. Dropped by that panic's unwinding, it records the visible state of the
+    /// connection: whether it has ended, and the bytes in its buffers.
     struct Breaks<'a> {
         conn: &'a Arc<Conn>,
         seen: &'a Cell<Option<(bool, usize, usize)>>,
