@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn difference_takes_new_names_and_never_goes_below_zero() {
+    fn difference_takes_new_names_and_is_never_negative() {
         let before = Counters::from([("a".to_owned(), 5), ("b".to_owned(), 9)]);
         let after = Counters::from([("a".to_owned(), 8), ("b".to_owned(), 1), ("c".to_owned(), 2)]);
         let want = Counters::from([("a".to_owned(), 3), ("b".to_owned(), 0), ("c".to_owned(), 2)]);

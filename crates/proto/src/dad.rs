@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_comes_early_does_nothing() {
+    fn an_early_call_does_nothing() {
         let mut check = Check::new(V6, START, 0x8000);
         assert_eq!(check.on_timer(START, 0), Step::None);
         assert!(!check.has_probed());

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_comes_as_often_as_it_should() {
+    fn chance_is_true_as_often_as_its_probability() {
         let mut rng = Rng::new(2);
         let hits = (0..100_000).filter(|_| rng.chance(0.01)).count();
         assert!((850..1150).contains(&hits), "{hits}");

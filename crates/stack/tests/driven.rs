@@ -302,7 +302,7 @@ fn an_unanswered_connect_times_out_after_its_retries() {
 }
 
 #[test]
-fn a_closed_window_is_probed_and_opens_when_the_reader_comes_back_after_an_hour() {
+fn a_closed_window_is_probed_and_opens_when_the_reader_returns_after_an_hour() {
     let mut world = World::new(|c| (c.sndbuf, c.rcvbuf) = (64 << 10, 4 << 10));
     let (mut client, mut server) = world.pair();
     let data = Random::new("persist").bytes(64 << 10);

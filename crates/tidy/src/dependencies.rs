@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_that_is_stale_or_says_nothing_is_found() {
+    fn a_row_that_is_stale_or_empty_is_found() {
         let stale = "| `loom` | sync | models | them | MIT |\n| `gone` | x | x | x | x |\n";
         let found = check(&packages(), stale);
         assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);

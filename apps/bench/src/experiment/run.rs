@@ -213,7 +213,7 @@ pub mod tests {
     }
 
     #[test]
-    fn each_lane_comes_after_each_other_one_equally_often() {
+    fn each_lane_follows_each_other_one_equally_often() {
         for lanes in 1..=6 {
             let mut after = vec![vec![0; lanes]; lanes];
             for round in 0..2 * lanes {

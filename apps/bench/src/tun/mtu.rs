@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_the_least_to_the_longest_packet() {
+    fn mtus_range_from_the_least_to_the_longest_packet() {
         for (text, bytes) in [("1280", 1280), ("1500", 1500), ("65535", 65_535)] {
             assert_eq!(text.parse::<Mtu>().map(Mtu::bytes), Ok(bytes));
         }

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn from_nothing_to_what_the_stack_takes() {
+    fn spin_times_range_from_zero_to_the_bound_of_the_stack() {
         for micros in [0, 50, 10_000] {
             let parsed = micros.to_string().parse().map(SpinTime::duration);
             assert_eq!(parsed, Ok(Duration::from_micros(micros)));

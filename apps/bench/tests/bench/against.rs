@@ -139,7 +139,7 @@ fn a_row_is_measured_by_both_builds_in_twenty_rounds_and_marked_if_it_is_slower(
 }
 
 #[test]
-fn the_table_names_the_method_the_rows_and_what_is_below() {
+fn the_table_names_the_method_the_rows_and_those_below_the_mark() {
     let folder = Folder::new("table");
     let other = folder.build_with_apps(&calls(45.0));
     let output = against("table", &other, &format!("{} --rounds 21", ROW.trim_end_matches("--json")));
@@ -222,7 +222,7 @@ fn a_failed_build_sets_the_exit_code() {
 }
 
 #[test]
-fn the_kernel_can_be_compared_with_itself_and_lines_go_to_a_file_too() {
+fn the_kernel_can_be_compared_with_itself_and_lines_are_also_written_to_a_file() {
     let folder = Folder::new("kernel");
     let other = folder.build_with_apps(&calls(90.0));
     let file = folder.0.join("lines.jsonl");

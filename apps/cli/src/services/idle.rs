@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_client_that_takes_what_was_written_is_not_idle() {
+    async fn a_silent_client_that_reads_is_not_idle() {
         let most = Duration::from_millis(200);
         for _ in 0..20 {
             // A machine that holds the client up for long makes it look idle.

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told() {
+    fn impossible_arguments_are_refused() {
         for (line, told) in [
             ("", "--addr"),
             ("--addr 10.9.0.2", "10.9.0.2"),

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn take_discards_what_is_already_delivered() {
+    fn take_discards_delivered_data() {
         let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         put(&mut reass, 30..40);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_lies_behind_a_fin() {
+    fn data_behind_a_fin_is_dropped() {
         let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         reass.note_fin(seq(15));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_run_of_tiny_segments_gives_way_to_an_earlier_one_and_a_later_one_is_dropped() {
+    fn a_last_run_of_tiny_segments_is_evicted_for_an_earlier_one_and_a_later_one_is_dropped() {
         let mut reass = Reass::new(seq(0));
         for i in 0..PIECES_MAX {
             put(&mut reass, 10 * i + 100..10 * i + 105);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn full_segments_do_not_give_way_to_tiny_ones_and_what_continues_the_stream_is_always_taken() {
+    fn full_segments_are_not_evicted_for_tiny_ones_and_data_that_continues_the_stream_is_always_taken() {
         let mut reass = Reass::new(seq(0));
         for i in 0..PIECES_MAX {
             put(&mut reass, 10 * i + 100..10 * i + 105);

@@ -258,7 +258,7 @@ mod armed {
         use super::*;
 
         #[test]
-        fn a_point_passes_what_it_skips_and_panics_as_often_as_it_was_told() {
+        fn a_failpoint_skips_and_panics_as_often_as_it_was_set() {
             // Nothing else has a connection of these ports.
             let of = 3 << 16 | 5;
             let panics = |of| std::panic::catch_unwind(|| hit(Point::Step, of)).is_err();

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_joins_once_leaves_what_it_joined_and_is_bounded() {
+    fn a_socket_joins_a_group_once_leaves_only_joined_groups_and_is_bounded() {
         let mut own = Memberships::default();
         own.join(of("239.1.2.3", 1)).unwrap();
         own.join(of("239.1.2.3", 2)).unwrap();

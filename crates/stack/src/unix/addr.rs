@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_kinds_are_told_apart() {
+    fn the_three_kinds_are_distinguished() {
         let path = SocketAddr::from_pathname("/run/x").unwrap();
         let name = SocketAddr::from_abstract_name(b"x\0y").unwrap();
         assert!(path.as_pathname().is_some() && path.as_abstract_name().is_none() && !path.is_unnamed());

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_come_out_in_order_across_the_place_and_the_chain_and_across_buffers() {
+    fn bytes_are_read_in_order_across_the_place_and_the_chain_and_across_buffers() {
         let pool = Pool::new(PoolConfig::default());
         let (mut bytes, mut model, mut next) = (Bytes::new(), Vec::new(), 0u8);
         for round in 0..400usize {

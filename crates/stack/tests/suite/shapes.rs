@@ -147,7 +147,7 @@ fn options_are_read_back_as_they_were_set() {
 }
 
 #[test]
-fn children_inherit_what_was_set_on_the_listening_socket() {
+fn children_inherit_the_options_of_the_listening_socket() {
     let stack = stack();
     let mut socket = TcpSocket::new_v4(&stack);
     socket.set_nodelay(true);

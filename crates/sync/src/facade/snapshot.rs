@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_see_whole_values_that_never_go_back_and_the_last_reference_drops_them() {
+    fn readers_see_whole_values_in_order_and_the_last_reference_drops_them() {
         let token = Arc::new(());
         let snapshot = Snapshot::new((0, 0, Arc::clone(&token)));
         std::thread::scope(|scope| {

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_is_ahead_by_what_its_rate_has_not_allowed_yet() {
+    fn a_sender_is_ahead_by_the_bytes_that_its_rate_does_not_allow_yet() {
         let pace = |rate, bits| Pace { rate, begun: Instant::now(), bits };
         let second = Duration::from_secs(1);
         assert_eq!(pace(1000, 1500).ahead(second), Duration::from_millis(500));

@@ -149,7 +149,7 @@ fn a_probe_carries_new_data_if_there_is_any() {
 }
 
 #[test]
-fn a_single_segment_is_probed_no_later_than_the_timeout_which_then_starts_anew() {
+fn a_single_segment_is_probed_no_later_than_the_timeout_which_then_restarts() {
     let mut t = Script::established(&settings());
     let rto = t.pcb.rto();
     t.write(MSS);

@@ -68,7 +68,7 @@ fn duplicate_data_is_reported_once_and_first() {
 }
 
 #[test]
-fn blocks_that_do_not_fit_beside_data_go_behind_it() {
+fn blocks_that_do_not_fit_beside_data_are_sent_behind_it() {
     let mut t = script(false);
     let _ = t.input(Header { seq: SeqNum::new(FIRST + 200), ..t.seg(ACK) }, &[7; 100]);
     t.snd += MSS;

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_counted_where_its_name_says() {
+    fn a_run_is_counted_in_the_bucket_of_its_length() {
         for (len, name) in [
             (1, "input_runs_of_1"),
             (2, "input_runs_of_2_to_3"),
