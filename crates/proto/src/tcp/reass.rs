@@ -416,11 +416,11 @@ mod tests {
     }
 
     #[test]
-    fn data_behind_a_fin_is_dropped() {
+    fn no_data_is_accepted_behind_a_fin() {
         let mut reass = Reass::new(seq(0));
         put(&mut reass, 10..20);
         reass.note_fin(seq(15));
-        assert!(!reass.take_fin(seq(15)), "text had come from behind it");
+        assert!(!reass.take_fin(seq(15)), "text behind it had arrived");
         reass.note_fin(seq(25));
         put(&mut reass, 20..40);
         put(&mut reass, 30..40);
