@@ -1,6 +1,6 @@
 //! [`TcpStream`] of the asynchronous kind.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -200,15 +200,17 @@ impl TcpStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let unfilled = buf.initialize_unfilled();
+        let (filled, room) = (buf.filled().len(), buf.remaining());
         let receive = || {
-            let mut parts = [IoSliceMut::new(&mut *unfilled)];
             let (core, ends) = self.inner.receiving()?;
-            user::recv(core, &ends, &mut parts)
+            // Appended: a buffer need not be initialized for that, and zeroing 8 KiB takes longer than a small read.
+            user::recv_pieces(core, &ends, room, |piece| buf.put_slice(piece))
         };
-        let bytes = ready!(poll_op(&self.inner, Want::Read, cx, receive))?;
-        buf.advance(bytes);
-        Poll::Ready(Ok(()))
+        let received = ready!(poll_op(&self.inner, Want::Read, cx, receive));
+        if received.is_err() {
+            buf.set_filled(filled);
+        }
+        Poll::Ready(received.map(|_| ()))
     }
 
     pub(super) fn poll_write_shared(

@@ -162,6 +162,45 @@ impl Sink for Scatter<'_, '_> {
     }
 }
 
+/// A function that is called with the bytes piece by piece: a task's buffer is appended to, and need not be initialized before.
+#[cfg(feature = "tokio")]
+pub(super) struct Pieces<F>(pub F);
+
+#[cfg(feature = "tokio")]
+impl<F: FnMut(&[u8])> Pieces<F> {
+    fn fill(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) {
+        let mut left = bytes;
+        for piece in &*chain {
+            let piece = &piece[..piece.len().min(left)];
+            (self.0)(piece);
+            left -= piece.len();
+            if left == 0 {
+                break;
+            }
+        }
+        chain.trim_front_releasing(bytes, freed);
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<F: FnMut(&[u8])> Sink for Pieces<F> {
+    #[inline]
+    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
+        if bytes > COPY_LOCKED_MAX {
+            return chain.split_front(bytes);
+        }
+        self.fill(chain, bytes, freed);
+        Chain::new()
+    }
+
+    #[inline]
+    fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
+        if bytes > COPY_LOCKED_MAX {
+            self.fill(&mut unlinked, bytes, freed);
+        }
+    }
+}
+
 impl Sink for Chain {
     fn unlink(&mut self, chain: &mut Chain, bytes: usize, _freed: &mut Freed) -> Chain {
         *self = chain.split_front(bytes);

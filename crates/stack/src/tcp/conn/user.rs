@@ -14,6 +14,8 @@ use sockeye_sync::{Lent, Ticket};
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
+#[cfg(feature = "tokio")]
+use super::transfer::Pieces;
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
 use crate::inet::input::busy;
@@ -294,6 +296,17 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
 pub(crate) fn recv(core: &Core, ends: &Ends<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let wanted = bufs.iter().map(|b| b.len()).fold(0usize, usize::saturating_add);
     contain::call(core, ends.conn, "read", || recv_into(core, ends, wanted, &mut Scatter::new(bufs)))
+}
+
+/// [`recv`] of at most `wanted` bytes, which `put` gets piece by piece.
+#[cfg(feature = "tokio")]
+pub(crate) fn recv_pieces(
+    core: &Core,
+    ends: &Ends<'_>,
+    wanted: usize,
+    put: impl FnMut(&[u8]),
+) -> io::Result<usize> {
+    contain::call(core, ends.conn, "read", || recv_into(core, ends, wanted, &mut Pieces(put)))
 }
 
 /// [`recv`] of at most `wanted` bytes as they lie in packet memory: not copied.
