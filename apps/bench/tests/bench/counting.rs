@@ -18,7 +18,7 @@ fn program(folder: &Folder, answer: &str) {
 }
 
 #[test]
-fn the_counting_program_gets_the_command_line() {
+fn a_lane_is_counted_by_the_program_that_gets_the_command_line() {
     let folder = Folder::new("counted");
     let found = json!({
         "operations": 10.0,

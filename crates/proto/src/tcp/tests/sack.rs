@@ -93,7 +93,7 @@ fn an_early_fin_waits_behind_the_reported_text() {
 }
 
 #[test]
-fn a_block_has_plain_copies() {
+fn blocks_beyond_four_are_not_kept() {
     let block = |i| SackBlock { start: SeqNum::new(i), end: SeqNum::new(i + 1) };
     let mut all = SackBlocks::NONE;
     (0..9).for_each(|i| all.push(block(i)));
