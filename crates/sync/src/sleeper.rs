@@ -1,4 +1,4 @@
-//! A worker's bed: sleeping when there is no work, without missing any and without a system call
+//! A worker that sleeps when there is no work, without missing any and without a system call
 //! per piece of it.
 //!
 //! One thread, the worker, sleeps here. Any thread may wake it. Where the work comes from (run queues,
@@ -39,7 +39,7 @@ use crate::facade::{Futex, Ordering, fence};
 use crate::spin::Spin;
 use crate::wait::Woken;
 
-/// The bed of one worker.
+/// Where one worker sleeps.
 #[derive(Debug)]
 pub struct Sleeper {
     /// (a)
@@ -68,7 +68,7 @@ impl Sleeper {
     pub fn prepare_sleep(&self) -> Drowsy<'_> {
         // Relaxed: the fence orders it.
         let before = self.word.swap(DROWSY, Ordering::Relaxed);
-        assert!(before == AWAKE, "one thread sleeps in a bed");
+        assert!(before == AWAKE, "one thread sleeps in a sleeper");
         // Between W1 and W2, with the fence in `wake_if_sleeping`.
         fence(Ordering::SeqCst);
         Drowsy { sleeper: self }
