@@ -12,6 +12,7 @@
 //! | a registration's number | free, taken: see `slots.rs` | `table` |
 //! | an entry | in the inbox; in the round, not looked at; in the round, reported | `inbox`; `table` |
 //! | the queue | open, interrupted (one wait is to end), closed (its poller is gone) | `inbox` |
+//! | its descriptor | none; quiet; shown: some thread writes to it, or has since it was emptied last | `inbox` |
 //!
 //! The thread that makes a registration's word queued pushes an entry. [`collect`](PollQueue::collect) takes the inbox over into the round
 //! and looks at each entry of the round once. It drops an entry whose registration has gone or whose look says so, and keeps the others for
@@ -34,6 +35,14 @@
 //!
 //! *The poller goes*: [`close`](PollQueue::close) closes the inbox before it takes the registrations out. A push that comes later is dropped: no
 //! thread would find it.
+//!
+//! # A descriptor
+//!
+//! A poller may have a descriptor that shows whether a [`collect`](PollQueue::collect) may find something, so that it can be waited for with other
+//! descriptors. Whoever makes it *shown* writes to it, outside all locks. The poller empties it first, and makes it *quiet* in the section of `inbox` in which it
+//! takes the list over. A push before that section is collected. One after it finds the descriptor quiet, and its thread writes. If a write comes between
+//! emptying and that section, or after it for an entry that was collected, the next `collect` finds nothing; it empties the descriptor again. Entries that are kept
+//! in the round, or a panic of a look, make it shown by the poller itself.
 //!
 //! Must not know sockets. Tests: `tests/loom/poll_queue.rs`, `stack/tests/suite/{poll,poll_stress}.rs`.
 
@@ -62,6 +71,26 @@ struct Inbox {
     cpu: u32,
     is_interrupted: bool,
     is_closed: bool,
+    descriptor: Descriptor,
+}
+
+/// See the head of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Descriptor {
+    None,
+    Quiet,
+    Shown,
+}
+
+impl Inbox {
+    /// Whether the caller is to write to the descriptor.
+    fn shows(&mut self) -> bool {
+        let is_quiet = self.descriptor == Descriptor::Quiet;
+        if is_quiet {
+            self.descriptor = Descriptor::Shown;
+        }
+        is_quiet
+    }
 }
 
 /// The poller's own side. On other cache lines than the inbox.
@@ -89,7 +118,13 @@ impl<T: Registered> PollQueue<T> {
     /// Without registrations.
     #[must_use]
     pub fn new() -> Self {
-        let inbox = Inbox { list: Vec::new(), cpu: 0, is_interrupted: false, is_closed: false };
+        let inbox = Inbox {
+            list: Vec::new(),
+            cpu: 0,
+            is_interrupted: false,
+            is_closed: false,
+            descriptor: Descriptor::None,
+        };
         let table = Table { slots: Slots::default(), round: VecDeque::new(), arrived: Vec::new() };
         Self { inbox: BriefMutex::new(inbox), wait: WaitQueue::new(), table: BriefMutex::new(table) }
     }
@@ -104,8 +139,18 @@ impl<T: Registered> PollQueue<T> {
         self.table.lock().slots.remove(gone);
     }
 
+    /// The poller has a descriptor from now on. Whether the caller is to write to it at once.
+    #[must_use = "a write may be owed"]
+    pub fn describe(&self) -> bool {
+        let table = self.table.lock();
+        let mut inbox = self.inbox.lock();
+        inbox.descriptor = Descriptor::Quiet;
+        let has_something = !table.round.is_empty() || !inbox.list.is_empty() || inbox.is_interrupted;
+        has_something && inbox.shows()
+    }
+
     /// Queues an entry. Under the mutex of its socket, or without one if its word is a shared one. Whether [`wake`](Self::wake) is owed,
-    /// outside of all locks.
+    /// and a write to the descriptor if there is one, outside of all locks.
     #[must_use = "a wake may be owed"]
     pub fn push(&self, entry: Entry) -> bool {
         let mut inbox = self.inbox.lock();
@@ -116,20 +161,30 @@ impl<T: Registered> PollQueue<T> {
             inbox.cpu = cpu::current();
         }
         inbox.list.push(entry);
-        self.wait.notify().is_wake_owed()
+        let shows = inbox.shows();
+        self.wait.notify().is_wake_owed() || shows
     }
 
     /// Looks at each entry of the round once, those included that have come, until `found` is full. `look` says whether the entry stays;
-    /// it runs under `table`.
+    /// it runs under `table`. Whether the caller is to write to the descriptor, which it has emptied before.
     #[inline]
+    #[must_use = "a write may be owed"]
     pub fn collect<C>(
         &self,
         found: &mut C,
         is_full: impl Fn(&C) -> bool,
         look: impl Fn(&mut C, &Arc<T>, Held) -> bool,
-    ) {
+    ) -> bool {
         let Table { slots, round, arrived } = &mut *self.table.lock();
-        std::mem::swap(&mut self.inbox.lock().list, arrived);
+        let has_descriptor = {
+            let mut inbox = self.inbox.lock();
+            std::mem::swap(&mut inbox.list, arrived);
+            let has_one = inbox.descriptor != Descriptor::None;
+            if has_one {
+                inbox.descriptor = Descriptor::Quiet;
+            }
+            has_one
+        };
         round.extend(arrived.drain(..).map(|entry| Held { entry, is_reported: false }));
         for _ in 0..round.len() {
             if is_full(found) {
@@ -140,6 +195,7 @@ impl<T: Registered> PollQueue<T> {
             let stays = slots.get(held.entry).is_some_and(|registration| look(found, registration, held));
             first.done(stays.then_some(Held { is_reported: true, ..held }));
         }
+        has_descriptor && !round.is_empty() && self.inbox.lock().shows()
     }
 
     /// Announces a poller that has found nothing.
@@ -159,15 +215,13 @@ impl<T: Registered> PollQueue<T> {
         self.wait.wait(ticket, deadline, spin)
     }
 
-    /// Ends one wait of a poller, or the next one. Outside all locks.
-    pub fn interrupt(&self) {
+    /// Ends one wait of a poller, or the next one. What is owed is as for [`push`](Self::push).
+    #[must_use = "a wake may be owed"]
+    pub fn interrupt(&self) -> bool {
         let mut inbox = self.inbox.lock();
         inbox.is_interrupted = true;
-        let is_owed = self.wait.notify().is_wake_owed();
-        drop(inbox);
-        if is_owed {
-            self.wait.wake();
-        }
+        let shows = inbox.shows();
+        self.wait.notify().is_wake_owed() || shows
     }
 
     /// Wakes the pollers that sleep. Outside all locks.
@@ -220,10 +274,23 @@ mod tests {
         let [early, late] = [(); 2].map(|()| queue.admit(|numbered| numbered).expect("a number"));
         assert!(!queue.push(early.raise(1).expect("it was idle")), "no thread sleeps");
         assert!(matches!(queue.idle(), Idle::Arrived));
-        queue.collect(&mut (), |()| false, |(), _, _| false);
+        assert!(!queue.collect(&mut (), |()| false, |(), _, _| false), "there is no descriptor");
         assert_eq!(queue.close().count(), 2);
         queue.forget(&early);
         assert!(!queue.push(late.raise(1).expect("it was idle")));
         assert!(matches!(queue.idle(), Idle::Wait(..)));
+    }
+
+    #[test]
+    fn a_descriptor_is_written_to_once_until_the_entries_are_collected_and_again_if_some_stay() {
+        let queue = PollQueue::new();
+        let [one, two] = [(); 2].map(|()| queue.admit(|numbered| numbered).expect("a number"));
+        assert!(!queue.push(one.raise(1).expect("it was idle")));
+        assert!(queue.describe(), "an entry has come before");
+        assert!(!queue.push(two.raise(1).expect("it was idle")), "it is shown already");
+        assert!(queue.collect(&mut (), |()| false, |(), _, _| true), "entries stay");
+        assert!(!queue.interrupt(), "it is shown already");
+        assert!(!queue.collect(&mut (), |()| false, |(), _, _| false), "none stays");
+        assert!(queue.interrupt());
     }
 }

@@ -17,9 +17,10 @@
 //!
 //! A waiter may find a registration that is not ready after all; it is then not reported.
 //!
-//! Inside: `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's queue, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
+//! Inside: `poll/descriptor.rs` lets a set be waited for by its descriptor, `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's queue, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
 //! for. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
+mod descriptor;
 mod events;
 mod ready;
 pub(crate) mod registration;
@@ -40,6 +41,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, Caught, PanicSource};
 
+pub use descriptor::PollFd;
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
 pub(crate) use registration::{Registration, Waiters};
@@ -217,10 +219,18 @@ impl Poll {
         }
     }
 
+    /// A set with a descriptor, by which an event loop of descriptors can wait for its sockets: see [`PollFd`].
+    ///
+    /// # Errors
+    /// The system's for a descriptor, above all `EMFILE` (too many are open).
+    pub fn into_fd(self) -> io::Result<PollFd> {
+        PollFd::new(self)
+    }
+
     /// Ends one wait of another thread, or the next one.
     pub fn wake(&self) {
         if let Some(queue) = self.queue.get() {
-            queue.list.interrupt();
+            queue.interrupt();
         }
     }
 
@@ -229,6 +239,8 @@ impl Poll {
         let found =
             panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
         found.or_else(|caught| {
+            // What was not looked at is still there.
+            queue.show();
             let error = self.report(caught);
             if events.is_empty() { Err(error) } else { Ok(()) }
         })
@@ -241,7 +253,10 @@ impl Poll {
 
 /// Looks at what is held and what has come, each once, until the events are full.
 fn collect(queue: &Queue, events: &mut Events) {
-    queue.list.collect(events, Events::is_full, look);
+    queue.hide();
+    if queue.list.collect(events, Events::is_full, look) {
+        queue.show();
+    }
 }
 
 /// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.

@@ -14,6 +14,7 @@ mod matrix;
 mod mbufs;
 mod notsent;
 mod poll;
+mod poll_fd;
 mod poll_stress;
 mod shapes;
 mod smoke;

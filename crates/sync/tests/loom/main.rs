@@ -21,6 +21,7 @@ mod once_arc;
 mod outlet;
 mod pair;
 mod parker;
+mod poll_fd;
 mod poll_queue;
 mod precheck;
 mod readiness;

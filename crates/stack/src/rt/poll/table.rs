@@ -1,12 +1,14 @@
-//! A poller's queue: the lists of `sockeye_sync`'s `poll_queue.rs`, and how the sockets' side wakes the poller.
+//! A poller's queue: the lists of `sockeye_sync`'s `poll_queue.rs`, how the sockets' side wakes the poller, and the descriptor that a poller may have.
 //!
 //! Rank: `table` before the sockets' mutexes, `inbox` after them (see ARCHITECTURE).
 //!
 //! Must not know sockets. Tests: `tests/suite/{poll,poll_stress}.rs`; models in `crates/sync/tests/loom/poll_queue.rs`.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use sockeye_sync::facade::Arc;
+use rustix::event::{EventfdFlags, eventfd};
+use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::poll_queue::PollQueue;
 use sockeye_sync::slots::{Entry, Numbered};
 
@@ -17,12 +19,54 @@ use crate::rt::wake::Wake;
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(super) list: PollQueue<Registration>,
+    /// An eventfd: what it shows is in `poll_queue.rs`.
+    descriptor: OnceLock<Arc<OwnedFd>>,
 }
 
 impl Queue {
-    /// Wakes the thread that waits; outside all locks.
+    /// Wakes the thread that waits, and has the descriptor show it; outside all locks.
     pub fn wake(&self) {
         self.list.wake();
+        self.show();
+    }
+
+    /// Ends one wait, or the next one.
+    pub(super) fn interrupt(&self) {
+        if self.list.interrupt() {
+            self.wake();
+        }
+    }
+
+    /// The descriptor, made if there was none.
+    ///
+    /// # Errors
+    /// The system's, above all `EMFILE`.
+    pub(super) fn describe(&self) -> io::Result<Arc<OwnedFd>> {
+        if let Some(fd) = self.descriptor.get() {
+            return Ok(Arc::clone(fd));
+        }
+        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let fd = Arc::clone(self.descriptor.get_or_init(|| Arc::new(made)));
+        // After it is there: a thread that finds the queue described writes to it.
+        if self.list.describe() {
+            self.show();
+        }
+        Ok(fd)
+    }
+
+    /// Makes the descriptor readable, if there is one.
+    pub(super) fn show(&self) {
+        if let Some(fd) = self.descriptor.get() {
+            // It fails only if the count is at its end, and the descriptor is readable then.
+            let _count_is_full = rustix::io::write(fd, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Empties the descriptor, before the list is taken over.
+    pub(super) fn hide(&self) {
+        if let Some(fd) = self.descriptor.get() {
+            let _was_empty = rustix::io::read(fd, &mut [0; 8]);
+        }
     }
 
     /// Makes a registration and gives it a number.
@@ -42,7 +86,7 @@ impl Queue {
 
     pub(super) fn wake_all(&self, wakes: Vec<Wake>) {
         if !wakes.is_empty() {
-            self.list.wake();
+            self.wake();
         }
     }
 }
