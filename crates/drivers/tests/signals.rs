@@ -112,7 +112,7 @@ fn tcp_continues_after_signals() {
     // The SYN is answered when its hook accepts it.
     let (ask, asked) = mpsc::channel();
     let ask = Mutex::new(ask);
-    listener.set_syn_hook(Some(move |syn| ask.lock().unwrap().send(syn).unwrap()));
+    listener.set_syn_hook(Some(Box::new(move |syn| ask.lock().unwrap().send(syn).unwrap())));
     stands(&signals, "connect", connect, || asked.recv().unwrap().accept()).unwrap();
 
     let (client, server) = tcp_pair(&stack);
@@ -224,7 +224,7 @@ fn signals_neither_shorten_nor_restart_timeouts() {
     };
     ends_in_time("write", || write_on(&|bytes| (&client).write(bytes)), ErrorKind::WouldBlock);
     let undecided = TcpListener::bind_on(&stack, (HERE, 0)).unwrap();
-    undecided.set_syn_hook(Some(sockeye::Syn::ignore));
+    undecided.set_syn_hook(Some(Box::new(sockeye::Syn::ignore)));
     let to = undecided.local_addr().unwrap();
     ends_in_time("connect", || TcpSocket::new_v4(&stack).connect_timeout(to, TIMEOUT), ErrorKind::TimedOut);
 

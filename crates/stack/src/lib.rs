@@ -60,7 +60,7 @@ pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
-pub use tcp::handshake::admission::Syn;
+pub use tcp::handshake::admission::{Syn, SynHook};
 pub use tcp::socket::{
     Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream,
 };

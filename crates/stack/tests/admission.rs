@@ -17,7 +17,7 @@ fn stack() -> Stack {
 
 fn listener(stack: &Stack, hook: impl Fn(Syn) + Send + Sync + 'static) -> TcpListener {
     let listener = TcpListener::bind_on(stack, "127.0.0.1:0").unwrap();
-    listener.set_syn_hook(Some(hook));
+    listener.set_syn_hook(Some(Box::new(hook)));
     listener
 }
 
@@ -46,7 +46,7 @@ fn a_hook_sees_the_addresses_and_accepts_or_refuses() {
     assert_eq!(*seen.lock().unwrap(), [(addr, peer, true)]);
     refusing.store(1, Ordering::Relaxed);
     assert_eq!(TcpStream::connect_on(&stack, addr).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    listener.set_syn_hook(None::<fn(Syn)>);
+    listener.set_syn_hook(None);
     TcpStream::connect_on(&stack, addr).unwrap();
     assert_eq!(seen.lock().unwrap().len(), 2);
 }
@@ -146,7 +146,7 @@ fn a_late_decision_has_no_effect() {
     // The stack has ended.
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let kept = Arc::clone(&driven.asked);
-    listener.set_syn_hook(Some(move |syn| kept.lock().unwrap().push(syn)));
+    listener.set_syn_hook(Some(Box::new(move |syn| kept.lock().unwrap().push(syn))));
     let mut socket = TcpSocket::new_v4(&stack);
     socket.set_nonblocking(true);
     let client = socket.connect(listener.local_addr().unwrap()).unwrap();

@@ -196,7 +196,7 @@ fn floods_of_handshakes_meet_their_bounds() {
     let (_plain, asking) = (bind(81), bind(82));
     let kept = Arc::new(std::sync::Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
-    asking.set_syn_hook(Some(move |syn: Syn| keep.lock().unwrap().push(syn)));
+    asking.set_syn_hook(Some(Box::new(move |syn: Syn| keep.lock().unwrap().push(syn))));
     siege.flood("half-open", |n| syn(n, 81), |siege| siege.count("syncookies_sent") > 1000);
     let overflows = siege.count("listen_overflows");
     siege.flood("undecided", |n| syn(n, 82), |siege| siege.count("listen_overflows") > overflows + 1000);

@@ -59,7 +59,7 @@ pub fn serve(stack: &Stack, policy: Arc<Policy>) -> io::Result<()> {
     let listener = socket.listen_any(BACKLOG)?;
     let onward = Arc::new(Onward { policy, made: Mutex::default(), slots: Arc::default() });
     let asked = Arc::clone(&onward);
-    listener.set_syn_hook(Some(move |syn| asked.on_syn(syn)));
+    listener.set_syn_hook(Some(Box::new(move |syn| asked.on_syn(syn))));
     thread::Builder::new().name("accept".to_owned()).spawn(move || onward.accept(&listener))?;
     Ok(())
 }

@@ -163,7 +163,7 @@ fn of_tcp(world: &World) {
     refused(world.listener.set_nonblocking(true));
     refused(world.listener.take_error());
     refused(world.listener.set_fastopen(3));
-    world.listener.set_syn_hook(Some(|syn: sockeye::Syn| syn.refuse()));
+    world.listener.set_syn_hook(Some(Box::new(|syn: sockeye::Syn| syn.refuse())));
     assert_eq!(world.bound.local_addr(), None);
     refused(TcpListener::bind_on(stack, ANY));
     refused(TcpStream::connect_on(stack, "127.0.0.1:9"));

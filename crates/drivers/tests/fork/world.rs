@@ -99,7 +99,7 @@ fn undecided(stack: &Stack) -> Syn {
     let listener = TcpListener::bind_on(stack, "127.0.0.1:0").unwrap();
     let asked = Arc::new(Mutex::new(None));
     let answer = Arc::clone(&asked);
-    listener.set_syn_hook(Some(move |syn| *answer.lock().unwrap() = Some(syn)));
+    listener.set_syn_hook(Some(Box::new(move |syn| *answer.lock().unwrap() = Some(syn))));
     let mut client = TcpSocket::new_v4(stack);
     client.set_nonblocking(true);
     let _connecting = client.connect(listener.local_addr().unwrap()).unwrap();

@@ -204,13 +204,13 @@ fn an_undecided_source_leaves_room_at_a_listener_with_a_hook() {
     asking.set_nonblocking(true).unwrap();
     let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let keep = std::sync::Arc::clone(&kept);
-    asking.set_syn_hook(Some(move |syn: sockeye::Syn| {
+    asking.set_syn_hook(Some(Box::new(move |syn: sockeye::Syn| {
         if syn.peer_addr().ip().to_string() == CLIENT {
             syn.accept();
         } else {
             keep.lock().unwrap().push(syn);
         }
-    }));
+    })));
     for number in 0..6000u16 {
         beside.hostile(&syn(inwards(Family::V4), Ports { src: 2000 + number, dst: 90 }, 7));
     }

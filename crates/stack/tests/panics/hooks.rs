@@ -33,7 +33,7 @@ fn a_syn_hook_that_panics_ends_neither_the_input_thread_nor_its_own_use() {
     let lab = Lab::new(&WireConfig::default(), |c| c.tcp.syn_retries = 1);
     let reports = Reports::of(&lab.stacks[1]);
     let (plain, hooked) = (lab.listener(), lab.listener());
-    hooked.set_syn_hook(Some(panics_once()));
+    hooked.set_syn_hook(Some(Box::new(panics_once())));
     let _ignored = start(&lab.stacks[0], &hooked);
     eventually("the hook is called", || counter(&lab.stacks[1], "panics_foreign") == 1);
     for listener in [&plain, &hooked] {
@@ -47,7 +47,7 @@ fn a_syn_hook_that_panics_ends_neither_the_input_thread_nor_its_own_use() {
 fn a_syn_hook_that_panics_does_not_change_the_result_of_the_caller() {
     let stack = common::stack_with(|c| c.workers = 0);
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
-    listener.set_syn_hook(Some(panics_once()));
+    listener.set_syn_hook(Some(Box::new(panics_once())));
     let client = start(&stack, &listener);
     assert_eq!(counter(&stack, "panics_foreign"), 1);
     // The SYN was dropped and is repeated, by a timer.
@@ -64,12 +64,12 @@ fn a_syn_hook_that_blocks_holds_up_its_own_call_only() {
         let (enter, entered) = mpsc::channel();
         let (leave, left) = mpsc::channel::<()>();
         let both = Mutex::new((enter, left));
-        hooked.set_syn_hook(Some(move |syn: Syn| {
+        hooked.set_syn_hook(Some(Box::new(move |syn: Syn| {
             let both = both.lock().unwrap();
             both.0.send(()).unwrap();
             let _ = both.1.recv();
             syn.refuse();
-        }));
+        })));
         let addr = hooked.local_addr().unwrap();
         let blocked = {
             let stack = stack.clone();
@@ -94,7 +94,7 @@ fn a_syn_hook_may_close_its_listener_and_drop_the_last_handle_on_an_input_thread
     let listener = TcpListener::bind_on(&server, "10.9.0.2:0").unwrap();
     let all = Arc::new(Mutex::new(None));
     let last = Arc::clone(&all);
-    listener.set_syn_hook(Some(move |_: Syn| drop(last.lock().unwrap().take())));
+    listener.set_syn_hook(Some(Box::new(move |_: Syn| drop(last.lock().unwrap().take()))));
     let addr = listener.local_addr().unwrap();
     *all.lock().unwrap() = Some((listener, server));
     let mut socket = TcpSocket::new_v4(&client);
@@ -113,8 +113,8 @@ fn values_captured_by_a_hook_may_panic_when_dropped() {
             let _held = &held;
         }
     };
-    listener.set_syn_hook(Some(of_syns(PanicsInDrop)));
-    listener.set_syn_hook(Some(of_syns(PanicsInDrop)));
+    listener.set_syn_hook(Some(Box::new(of_syns(PanicsInDrop))));
+    listener.set_syn_hook(Some(Box::new(of_syns(PanicsInDrop))));
     drop(listener);
     let of_driver = |held: PanicsInDrop| {
         move || {
@@ -135,11 +135,11 @@ fn a_hook_that_panics_may_have_replaced_itself_and_panic_again_when_it_is_droppe
     let stack = common::stack_with(|c| c.workers = 0);
     let listener = Arc::new(TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap());
     let (own, held) = (Arc::downgrade(&listener), PanicsInDrop);
-    listener.set_syn_hook(Some(move |_: Syn| {
+    listener.set_syn_hook(Some(Box::new(move |_: Syn| {
         let _held = &held;
-        own.upgrade().unwrap().set_syn_hook(None::<fn(Syn)>);
+        own.upgrade().unwrap().set_syn_hook(None);
         panic!("in the hook");
-    }));
+    })));
     let _client = start(&stack, &listener);
     assert_eq!(counter(&stack, "panics_foreign"), 2);
 }
@@ -199,7 +199,7 @@ fn a_panic_hook_may_block_without_blocking_other_threads() {
             let _ = left.lock().unwrap().recv_timeout(LONG);
         }));
         let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
-        listener.set_syn_hook(Some(panics_once()));
+        listener.set_syn_hook(Some(Box::new(panics_once())));
         std::thread::scope(|scope| {
             let blocked = scope.spawn(|| start(&stack, &listener));
             entered.recv().unwrap();

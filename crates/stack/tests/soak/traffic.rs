@@ -229,14 +229,14 @@ fn hooks(world: &World, _: Random) -> u64 {
     let mischief = Arc::clone(&world.mischief);
     let listener = TcpListener::bind_on(&world.right, "10.9.0.2:0").unwrap();
     let at: SocketAddr = listener.local_addr().unwrap();
-    listener.set_syn_hook(Some(move |syn: Syn| {
+    listener.set_syn_hook(Some(Box::new(move |syn: Syn| {
         mischief.strike();
         match syn.peer_addr().port() % 4 {
             0 => syn.refuse(),
             1 => mischief.pack(syn),
             _ => syn.accept(),
         }
-    }));
+    })));
     listener.set_nonblocking(true).unwrap();
     let mut count = 0;
     while world.goes_on() {
@@ -262,7 +262,7 @@ fn hooks(world: &World, _: Random) -> u64 {
         // Connections left behind by refused or unanswered connects are accepted and dropped.
         while listener.accept().is_ok() {}
     }
-    listener.set_syn_hook(None::<fn(Syn)>);
+    listener.set_syn_hook(None);
     count
 }
 

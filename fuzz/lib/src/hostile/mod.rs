@@ -343,10 +343,10 @@ impl Inside {
         let listen = |addr| {
             let listener = TcpListener::bind_on(stack, at(addr, LOOPBACK_PORT)).expect("a free port");
             let counted = Arc::clone(&syns);
-            listener.set_syn_hook(Some(move |syn: sockeye::Syn| {
+            listener.set_syn_hook(Some(Box::new(move |syn: sockeye::Syn| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 syn.ignore();
-            }));
+            })));
             listener
         };
         let receive = |addr, port| {

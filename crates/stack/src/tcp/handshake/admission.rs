@@ -48,14 +48,14 @@ pub(crate) const UNDECIDED_MAX: usize = 4096;
 pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
 
 /// What a listener's application is asked by.
-pub(crate) type Hook = dyn Fn(Syn) + Send + Sync;
+pub type SynHook = dyn Fn(Syn) + Send + Sync;
 
 /// What a listener asks, and which decisions are still open.
 #[derive(Default)]
 pub(crate) struct Admission {
     /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
     asks: AtomicBool,
-    hook: Mutex<Option<(WeakStack, Arc<Box<Hook>>)>>,
+    hook: Mutex<Option<(WeakStack, Arc<Box<SynHook>>)>>,
     undecided: Mutex<Undecided>,
 }
 
@@ -115,7 +115,7 @@ impl Admission {
     }
 
     /// Sets the hook, or takes it away.
-    pub fn set(&self, core: &Core, hook: Option<(WeakStack, Arc<Box<Hook>>)>) {
+    pub fn set(&self, core: &Core, hook: Option<(WeakStack, Arc<Box<SynHook>>)>) {
         let asks = hook.is_some();
         let before = std::mem::replace(&mut *self.hook.lock(), hook);
         self.asks.store(asks, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Admission {
 
 /// A question that is on its way to the application.
 pub(crate) struct Asked {
-    hook: Arc<Box<Hook>>,
+    hook: Arc<Box<SynHook>>,
     syn: Syn,
 }
 

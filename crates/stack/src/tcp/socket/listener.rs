@@ -20,7 +20,7 @@ use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, engine, reason};
-use crate::tcp::handshake::admission::Syn;
+use crate::tcp::handshake::admission::SynHook;
 use crate::tcp::handshake::listen::Listener;
 
 /// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
@@ -138,19 +138,14 @@ impl TcpListener {
     }
 
     /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
-    /// about the [`Syn`], or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
+    /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
     /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
     /// use sockets, and should not block: that thread has other connections' segments to bring. A panic in it is caught and reported
     /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
     ///
     /// Handles of the listener share the hook.
-    pub fn set_syn_hook(&self, hook: Option<impl Fn(Syn) + Send + Sync + 'static>) {
-        let hook = hook.map(|hook| {
-            (
-                self.stack().downgrade(),
-                Arc::new(Box::new(hook) as Box<crate::tcp::handshake::admission::Hook>),
-            )
-        });
+    pub fn set_syn_hook(&self, hook: Option<Box<SynHook>>) {
+        let hook = hook.map(|hook| (self.stack().downgrade(), Arc::new(hook)));
         if let Ok((core, listener)) = self.enter() {
             listener.admission.set(core, hook);
         }
