@@ -184,6 +184,24 @@ impl<P: Payload> Pcb<P> {
         self.pushed >= enough && self.delack_at != NEVER
     }
 
+    /// `TCP_QUICKACK`: whether an answer is not waited for, as long as nothing says otherwise.
+    pub fn quickack(&self) -> bool {
+        self.ack_mode != AckMode::Interactive
+    }
+
+    /// `TCP_QUICKACK`, until what comes and goes decides otherwise. `poll_transmit` has to follow: switching it on sends an acknowledgment
+    /// that waits.
+    pub fn set_quickack(&mut self, quickack: bool) {
+        if !quickack {
+            self.ack_mode = AckMode::Interactive;
+            return;
+        }
+        if self.ack_mode == AckMode::Interactive {
+            self.ack_mode = AckMode::OneWay;
+        }
+        self.ack_now |= self.delack_at != NEVER;
+    }
+
     /// The reader has emptied `so_rcv`. `poll_transmit` has to follow if [`Pcb::acks_when_emptied`] was true.
     pub fn on_emptied(&mut self) {
         self.ack_now |= self.acks_when_emptied();

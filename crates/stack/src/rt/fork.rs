@@ -22,6 +22,7 @@
 //! `crates/drivers/tests/fork`, where fork(2) may be called.
 
 use std::io;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::Arc;
@@ -101,6 +102,11 @@ pub(crate) struct Held<T> {
     /// Always there, but in a handle that was made in a child for a lost stack.
     value: Option<T>,
 }
+
+// A panic that leaves a call leaves no socket half changed: those of protocol code are contained (`panics.rs`), and the locks of the
+// others say so themselves.
+impl<T> UnwindSafe for Held<T> {}
+impl<T> RefUnwindSafe for Held<T> {}
 
 impl<T> Held<T> {
     pub fn new(stack: Stack, value: T) -> Self {

@@ -78,6 +78,21 @@ impl UCred {
     /// Of bytes that were sent before a socket asked for credentials.
     pub(crate) const UNKNOWN: Self = Self { pid: 0, uid: OVERFLOW_ID, gid: OVERFLOW_ID };
 
+    /// Its user.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Its group.
+    pub fn gid(&self) -> u32 {
+        self.gid
+    }
+
+    /// The process, if it is known.
+    pub fn pid(&self) -> Option<i32> {
+        (self.pid != 0).then_some(self.pid)
+    }
+
     /// This process's, with its real user and group, as messages carry them.
     pub(crate) fn of_process() -> Self {
         Self {

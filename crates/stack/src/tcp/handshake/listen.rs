@@ -8,7 +8,7 @@ use std::io;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
-use sockeye_sync::facade::{Arc, AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
 
 use crate::base::addr::Endpoint;
@@ -22,6 +22,7 @@ use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::handshake::admission::Admission;
 use crate::tcp::handshake::fastopen::Queue;
 use crate::tcp::socket::SocketSettings;
+use crate::tcp::socket::tos_ttl::TosTtl;
 
 /// See the module's head.
 pub(crate) struct Listener {
@@ -29,6 +30,8 @@ pub(crate) struct Listener {
     pub is_v6: bool,
     /// What its children are made with.
     pub settings: SocketSettings,
+    /// IP_TTL of its children, which may be set at any time; 0: what the interface has.
+    pub hop_limit: AtomicU8,
     pub nonblocking: AtomicBool,
     /// Those that Fast Open has let in and that have not proved themselves.
     pub fast_open: Queue,
@@ -81,6 +84,7 @@ impl Listener {
             is_v6,
             // An accepted socket blocks, whatever its listener does (Linux).
             settings: SocketSettings { nonblocking: false, ..*options },
+            hop_limit: AtomicU8::new(options.tos_ttl.ttl),
             nonblocking: AtomicBool::new(options.nonblocking),
             fast_open: Queue::default(),
             users: AtomicU32::new(1),
@@ -89,6 +93,13 @@ impl Listener {
             admission: Admission::default(),
             line: Line { taken: AtomicUsize::new(0), queue: Mutex::new(AcceptQueue::default()) },
         })
+    }
+
+    /// What a child is made with now.
+    pub fn child_settings(&self) -> SocketSettings {
+        // Relaxed: an option, which orders nothing.
+        let ttl = self.hop_limit.load(Ordering::Relaxed);
+        SocketSettings { tos_ttl: TosTtl { ttl, ..self.settings.tos_ttl }, ..self.settings }
     }
 
     /// True while no further child can be taken.

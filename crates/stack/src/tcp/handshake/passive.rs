@@ -326,8 +326,9 @@ fn establish(
         return None;
     }
     let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
-        let settings = init::tcp_settings(core, &name, &listener.settings, core.ts_offset(&tuple));
-        let conn = init::make(core, name, discipline, make(&settings), &listener.settings, listener.is_v6);
+        let child = listener.child_settings();
+        let settings = init::tcp_settings(core, &name, &child, core.ts_offset(&tuple));
+        let conn = init::make(core, name, discipline, make(&settings), &child, listener.is_v6);
         shard.half_open.remove(&tuple);
         failpoints::hit(Point::Establish, u64::from(tuple.local.port));
         core.ports.note_conn(tuple.local.port);

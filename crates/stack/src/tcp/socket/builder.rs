@@ -21,7 +21,7 @@ use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
-use crate::tcp::conn::{Conn, user};
+use crate::tcp::conn::{Conn, LINGER_OFF, user};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::listen::Listener;
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
@@ -48,6 +48,8 @@ pub(crate) struct SocketSettings {
     pub keepalive: KeepaliveSettings,
     /// TCP_USER_TIMEOUT; zero for none.
     pub user_timeout: Duration,
+    /// SO_LINGER in milliseconds, or [`LINGER_OFF`].
+    pub linger_ms: u32,
     /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::tcp::conn::notsent::NONE).
     pub notsent_lowat: u32,
 }
@@ -58,7 +60,7 @@ pub(crate) struct SocketSettings {
 #[derive(Debug)]
 pub struct TcpSocket {
     pub(super) stack: Stack,
-    is_v6: bool,
+    pub(super) is_v6: bool,
     pub(super) settings: SocketSettings,
     pub(super) fast_open: FastOpenOptions,
     bound: Option<Bound>,
@@ -118,6 +120,7 @@ impl TcpSocket {
             rcvbuf_set: false,
             keepalive: config.tcp.keepalive(),
             user_timeout: Duration::ZERO,
+            linger_ms: LINGER_OFF,
             notsent_lowat: config.tcp.notsent_lowat,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }

@@ -5,6 +5,7 @@
 
 mod builder;
 mod fastopen;
+mod getters;
 mod info;
 pub(crate) mod keepalive;
 mod listener;

@@ -181,6 +181,28 @@ impl TcpStream {
         Ok(self.conn()?.options.nodelay.load(Ordering::Relaxed))
     }
 
+    /// TCP_QUICKACK: received bytes are acknowledged without waiting for an answer that carries the acknowledgment; one that waits is
+    /// sent now. `false`: they wait. What comes and goes changes it again, as on Linux.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if protocol code panicked.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        let conn = self.conn()?;
+        if let Some(error) = conn.panicked() {
+            return Err(error.into());
+        }
+        conn.so.lock().pcb.set_quickack(quickack);
+        self.notify(reason::OUTPUT)
+    }
+
+    /// Whether received bytes are acknowledged without waiting for an answer, now.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn quickack(&self) -> io::Result<bool> {
+        Ok(self.conn()?.so.lock().pcb.quickack())
+    }
+
     /// SO_KEEPALIVE: an idle connection is probed after two hours (RFC 9293 section 3.8.4).
     ///
     /// # Errors
@@ -207,14 +229,7 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for more than 49 days.
     pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        let millis = match linger {
-            None => LINGER_OFF,
-            Some(time) => u32::try_from(time.as_millis())
-                .ok()
-                .filter(|ms| *ms != LINGER_OFF)
-                .ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))?,
-        };
-        self.conn()?.options.linger_ms.store(millis, Ordering::Relaxed);
+        self.conn()?.options.linger_ms.store(linger_ms(linger)?, Ordering::Relaxed);
         Ok(())
     }
 
@@ -223,8 +238,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn linger(&self) -> io::Result<Option<Duration>> {
-        let millis = self.conn()?.options.linger_ms.load(Ordering::Relaxed);
-        Ok((millis != LINGER_OFF).then(|| Duration::from_millis(u64::from(millis))))
+        Ok(linger_of(self.conn()?.options.linger_ms.load(Ordering::Relaxed)))
     }
 
     /// SO_RCVTIMEO: how long a read may block; then it fails with `WouldBlock`. `None`: for ever.
@@ -463,6 +477,18 @@ pub(crate) fn state_name(state: State) -> &'static str {
         State::LastAck => "LAST-ACK",
         State::TimeWait => "TIME-WAIT",
     }
+}
+
+/// SO_LINGER in milliseconds.
+pub(super) fn linger_ms(linger: Option<Duration>) -> io::Result<u32> {
+    let Some(time) = linger else { return Ok(LINGER_OFF) };
+    let ms = u32::try_from(time.as_millis()).ok().filter(|ms| *ms != LINGER_OFF);
+    ms.ok_or_else(|| invalid(format!("a linger time of {time:?} is too long: at most 49 days")))
+}
+
+/// SO_LINGER by its milliseconds.
+pub(super) fn linger_of(ms: u32) -> Option<Duration> {
+    (ms != LINGER_OFF).then(|| Duration::from_millis(u64::from(ms)))
 }
 
 /// Tries `f` with each address until one works; the last error otherwise.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use sockeye_proto::ip::Addresses;
 use sockeye_sync::facade::Ordering;
 
-use super::{TcpSocket, TcpStream};
+use super::{TcpListener, TcpSocket, TcpStream};
 use crate::tcp::conn::SocketOptions;
 
 /// See the module's head.
@@ -21,6 +21,9 @@ pub(crate) struct TosTtl {
     /// 0: what the interface has.
     pub ttl: u8,
 }
+
+/// Hop limit of a listener whose option was not set (Linux's `ip_default_ttl`). An interface may have another for its connections.
+const HOPS_DEFAULT: u8 = 64;
 
 /// The bits of the octet that are ECN's.
 const ECN_MASK: u8 = 3;
@@ -114,5 +117,25 @@ impl TcpStream {
         let netif = conn.via.last().netif();
         let default = || core.links.hop_limit(netif, conn.tuple.local.addr.is_ipv6());
         Ok(TosTtl::of(&conn.options).or(default).ttl.into())
+    }
+}
+
+impl TcpListener {
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of connections that are made from now on, 1 to 255.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.enter()?.1.hop_limit.store(hop_limit(ttl)?, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What was set; 64 before.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn ttl(&self) -> io::Result<u32> {
+        let set = self.enter()?.1.hop_limit.load(Ordering::Relaxed);
+        Ok(u32::from(if set == 0 { HOPS_DEFAULT } else { set }))
     }
 }

@@ -132,6 +132,7 @@ mod tests {
             rcvbuf_set: false,
             keepalive: Default::default(),
             user_timeout: Default::default(),
+            linger_ms: crate::tcp::conn::LINGER_OFF,
             notsent_lowat: crate::tcp::conn::notsent::NONE,
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
