@@ -206,7 +206,8 @@ impl TcpStream {
     /// # Panics
     /// As [`block_on`]; so do all calls that wait.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        block_on(net::TcpStream::connect(addr)).map(Self)
+        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
+        block_on(net::TcpStream::connect(&addrs[..])).map(Self)
     }
 
     /// The stream of the asynchronous kind inside, for its queries and options.
@@ -251,7 +252,8 @@ impl TcpListener {
     /// # Errors
     /// As for `sockeye::TcpListener::bind`.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        block_on(net::TcpListener::bind(addr)).map(Self)
+        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
+        block_on(net::TcpListener::bind(&addrs[..])).map(Self)
     }
 
     /// The next connection, and where it comes from.

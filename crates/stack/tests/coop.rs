@@ -362,7 +362,7 @@ fn a_unix_datagram_socket_that_always_has_a_datagram_or_room() {
     });
     shares_its_thread("poll_recv", async || {
         feed();
-        poll_fn(|cx| b.poll_recv(cx, &mut [0])).await.unwrap();
+        poll_fn(|cx| b.poll_recv(cx, &mut ReadBuf::new(&mut [0]))).await.unwrap();
     });
     shares_its_thread("recv_from", async || {
         feed();

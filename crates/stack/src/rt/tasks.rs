@@ -32,6 +32,10 @@ pub(crate) enum Want {
     Write,
     /// The end of a handshake.
     Connect,
+    /// Urgent data, or the end of what is received.
+    Priority,
+    /// A pending error.
+    Error,
 }
 
 impl Want {
@@ -39,6 +43,8 @@ impl Want {
         match self {
             Self::Read => Ready::READABLE.with(Ready::ERROR).bits(),
             Self::Write | Self::Connect => Ready::WRITABLE.with(Ready::ERROR).bits(),
+            Self::Priority => Ready::PRIORITY.with(Ready::READ_CLOSED).with(Ready::ERROR).bits(),
+            Self::Error => Ready::ERROR.bits(),
         }
     }
 }
@@ -130,7 +136,8 @@ impl<S: Waitable> tasks::Waitable for Of<'_, S> {
     }
 }
 
-fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
+/// Whether there is nothing to wait for. Leaves nobody on the list.
+pub(crate) fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
     tasks::is_over(&Of(socket), want)
 }
 

@@ -62,6 +62,132 @@ macro_rules! async_write {
 }
 pub(super) use async_write;
 
+/// What every reading half has; `$stream` finds the stream.
+macro_rules! read_half_methods {
+    ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
+        impl $half {
+            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::ready`].")]
+            pub async fn ready(
+                &self,
+                interest: ::tokio::io::Interest,
+            ) -> std::io::Result<::tokio::io::Ready> {
+                let $this = self;
+                $stream.ready(interest).await
+            }
+
+            /// Waits until a read would not block. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::readable`].")]
+            pub async fn readable(&self) -> std::io::Result<()> {
+                let $this = self;
+                $stream.readable().await
+            }
+
+            /// Reads what is there. Never blocks. 0 at the end of the stream, or for an empty buffer.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing is there.
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                let $this = self;
+                $stream.try_read(buf)
+            }
+
+            /// [`try_read`](Self::try_read) into several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As for [`try_read`](Self::try_read).
+            pub fn try_read_vectored(&self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
+                let $this = self;
+                $stream.try_read_vectored(bufs)
+            }
+
+            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much; at most 64 KiB at once.
+            ///
+            /// # Errors
+            /// As for [`try_read`](Self::try_read).
+            pub fn try_read_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
+                let $this = self;
+                $stream.try_read_buf(buf)
+            }
+
+            /// Copies received bytes without taking them, once there are any. May be cancelled.
+            ///
+            /// # Errors
+            /// As for a read.
+            pub async fn peek(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+                let $this = &*self;
+                $stream.peek(buf).await
+            }
+
+            /// [`peek`](Self::peek) as a poll function: says how many bytes it has added to `buf`. Of several tasks that call it, or
+            /// read, the last is woken.
+            ///
+            /// # Errors
+            /// As for a read.
+            pub fn poll_peek(
+                &mut self,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut ::tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $this = &*self;
+                $stream.poll_peek(cx, buf)
+            }
+        }
+    };
+}
+pub(super) use read_half_methods;
+
+/// What every writing half has; `$stream` finds the stream.
+macro_rules! write_half_methods {
+    ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
+        impl $half {
+            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::ready`].")]
+            pub async fn ready(
+                &self,
+                interest: ::tokio::io::Interest,
+            ) -> std::io::Result<::tokio::io::Ready> {
+                let $this = self;
+                $stream.ready(interest).await
+            }
+
+            /// Waits until a write would not block. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::writable`].")]
+            pub async fn writable(&self) -> std::io::Result<()> {
+                let $this = self;
+                $stream.writable().await
+            }
+
+            /// Writes what fits. Never blocks.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing fits.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                let $this = self;
+                $stream.try_write(buf)
+            }
+
+            /// [`try_write`](Self::try_write) from several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As for [`try_write`](Self::try_write).
+            pub fn try_write_vectored(&self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                let $this = self;
+                $stream.try_write_vectored(bufs)
+            }
+        }
+    };
+}
+pub(super) use write_half_methods;
+
 /// What every half has; `$stream` finds the stream.
 macro_rules! half_methods {
     ($half:ty, $type:ident, $addr:ty, |$this:ident| $stream:expr) => {
@@ -157,22 +283,6 @@ macro_rules! halves {
                     ReuniteError(Self(stream), write)
                 })
             }
-
-            /// Waits until a read would not block. May be cancelled.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`", stringify!($type), "::readable`].")]
-            pub async fn readable(&self) -> std::io::Result<()> {
-                self.0.readable().await
-            }
-
-            /// Reads what is there.
-            ///
-            /// # Errors
-            /// `WouldBlock` if nothing is.
-            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.0.try_read(buf)
-            }
         }
 
         impl OwnedWriteHalf {
@@ -188,22 +298,6 @@ macro_rules! halves {
             pub fn forget(mut self) {
                 self.shut_on_drop = false;
             }
-
-            /// Waits until a write would not block. May be cancelled.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`", stringify!($type), "::writable`].")]
-            pub async fn writable(&self) -> std::io::Result<()> {
-                self.stream.writable().await
-            }
-
-            /// Writes what fits.
-            ///
-            /// # Errors
-            /// `WouldBlock` if nothing does.
-            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
-                self.stream.try_write(buf)
-            }
         }
 
         impl Drop for OwnedWriteHalf {
@@ -215,6 +309,10 @@ macro_rules! halves {
             }
         }
 
+        read_half_methods!(ReadHalf<'_>, $type, |half| half.0);
+        read_half_methods!(OwnedReadHalf, $type, |half| half.0);
+        write_half_methods!(WriteHalf<'_>, $type, |half| half.0);
+        write_half_methods!(OwnedWriteHalf, $type, |half| half.stream);
         half_methods!(ReadHalf<'_>, $type, $addr, |half| half.0);
         half_methods!(WriteHalf<'_>, $type, $addr, |half| half.0);
         half_methods!(OwnedReadHalf, $type, $addr, |half| half.0);

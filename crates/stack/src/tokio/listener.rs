@@ -1,10 +1,12 @@
 //! [`TcpListener`] of the asynchronous kind.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use super::TcpStream;
+use super::addr::{ToSocketAddrs, each};
+use super::methods::{passed_methods, try_from_std};
 use super::wait::{op, poll_op};
 use crate::rt::handle::Stack;
 use crate::rt::panics;
@@ -26,12 +28,12 @@ impl TcpListener {
         Self::bind_on(&Stack::current(), addr).await
     }
 
-    /// [`bind`](Self::bind) on a stack of your own. Asynchronous only in its shape: it never waits.
+    /// [`bind`](Self::bind) on a stack of your own. Waits only while a name is resolved.
     ///
     /// # Errors
     /// As for [`crate::TcpListener::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(crate::tcp::socket::TcpListener::bind_on(stack, addr)?)
+        Self::from_std(each(addr, |addr| crate::tcp::socket::TcpListener::bind_on(stack, addr)).await?)
     }
 
     /// Wraps a listener of the blocking kind, which from now on does not block.
@@ -41,6 +43,19 @@ impl TcpListener {
     pub fn from_std(inner: crate::tcp::socket::TcpListener) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         Ok(Self { inner })
+    }
+
+    /// The listener of the blocking kind inside. It stays non-blocking until told otherwise.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn into_std(self) -> io::Result<crate::tcp::socket::TcpListener> {
+        Ok(self.inner)
+    }
+
+    /// The listener of the blocking kind, for its queries and options.
+    pub fn get_ref(&self) -> &crate::tcp::socket::TcpListener {
+        &self.inner
     }
 
     /// The next connection, and where it comes from. Any number of tasks may wait. May be cancelled: no connection is lost.
@@ -64,12 +79,25 @@ impl TcpListener {
             Ok((TcpStream::from_std(stream)?, addr))
         })
     }
+}
 
+try_from_std!(TcpListener, crate::tcp::socket::TcpListener);
+passed_methods!(TcpListener {
     /// The address that is listened on.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-}
+    local_addr() -> SocketAddr;
+
+    /// The IP_TTL setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    ttl() -> u32;
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS, 1 to 255: see [`crate::TcpListener::set_ttl`].
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    set_ttl(ttl: u32) -> ();
+});

@@ -1,4 +1,5 @@
-//! The same sockets in `tokio`'s shape (feature `tokio`).
+//! The same sockets in `tokio`'s shape (feature `tokio`): a program that says `sockeye::tokio` in place of `tokio::net` has the same types at
+//! the same paths, with the same methods. What differs is in `docs/reference/differences.md`.
 //!
 //! There is no reactor in between: the protocol code that delivers bytes takes the task's waker out of
 //! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits, and on its runtime they keep
@@ -11,17 +12,31 @@
 //! Wakers are called, cloned and dropped with no lock held, so they may use any socket. A panic in one is caught and counted
 //! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.
 
+mod addr;
 mod halves;
 mod icmp;
 mod listener;
+mod methods;
+mod ready;
+mod socket;
 mod split;
 mod stream;
 mod udp;
+mod udp_options;
 pub mod unix;
 mod wait;
 
+/// TCP's halves, where `tokio::net::tcp` has them.
+pub mod tcp {
+    pub use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
+}
+
+pub use addr::{ToSocketAddrs, lookup_host};
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
+pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
+#[doc(inline)]
+pub use unix::{UnixDatagram, UnixListener, UnixSocket, UnixStream};

@@ -1,13 +1,16 @@
 //! [`TcpStream`] of the asynchronous kind.
 
 use std::io::{self, IoSlice};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ::tokio::io::ReadBuf;
 
+use super::addr::{ToSocketAddrs, no_address, resolve};
 use super::halves::{async_read, async_write};
+use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std};
+use super::ready::Hope;
 use super::wait::{op, poll_op, until};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -18,14 +21,15 @@ use crate::tcp::socket::{MbufChain, TcpSocket};
 #[derive(Debug)]
 pub struct TcpStream {
     inner: crate::tcp::socket::TcpStream,
+    hope: Hope,
 }
 
 impl TcpStream {
-    /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Name resolution, if there is
-    /// a name, blocks: prefer addresses.
+    /// Connects on the current stack ([`Stack::current`]), trying each address in turn. A name is resolved as
+    /// [`lookup_host`](super::lookup_host) does. May be cancelled: the connection is closed then.
     ///
     /// # Errors
-    /// As for [`crate::TcpStream::connect`].
+    /// As for [`crate::TcpStream::connect`], and [`lookup_host`](super::lookup_host).
     pub async fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         Self::connect_on(&Stack::current(), addr).await
     }
@@ -35,9 +39,9 @@ impl TcpStream {
     /// # Errors
     /// As for [`crate::TcpStream::connect`].
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
-        for addr in addr.to_socket_addrs()? {
-            match Self::connect_one(stack, addr).await {
+        let mut last = no_address();
+        for addr in resolve(addr).await? {
+            match Self::connect_with(TcpSocket::for_addr(stack, addr), addr).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
             }
@@ -45,13 +49,12 @@ impl TcpStream {
         Err(last)
     }
 
-    async fn connect_one(stack: &Stack, addr: SocketAddr) -> io::Result<Self> {
-        let mut socket = TcpSocket::for_addr(stack, addr);
+    pub(super) async fn connect_with(mut socket: TcpSocket, addr: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
         until(&inner, Want::Connect).await?;
         user::connected(inner.conn()?)?;
-        Ok(Self { inner })
+        Ok(Self { inner, hope: Hope::default() })
     }
 
     /// Wraps a stream of the blocking kind, which from now on does not block.
@@ -60,49 +63,20 @@ impl TcpStream {
     /// None; the signature is that of `tokio`.
     pub fn from_std(inner: crate::tcp::socket::TcpStream) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
-        Ok(Self { inner })
+        Ok(Self { inner, hope: Hope::default() })
     }
 
     /// The stream of the blocking kind inside. It stays non-blocking until told otherwise.
-    pub fn into_std(self) -> crate::tcp::socket::TcpStream {
-        self.inner
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    pub fn into_std(self) -> io::Result<crate::tcp::socket::TcpStream> {
+        Ok(self.inner)
     }
 
     /// The stream of the blocking kind, for its queries and options.
     pub fn get_ref(&self) -> &crate::tcp::socket::TcpStream {
         &self.inner
-    }
-
-    /// Waits until a read would not block. Any number of tasks may wait. May be cancelled.
-    ///
-    /// # Errors
-    /// `Other` if the task's waker panics while it is cloned. A pending error makes the stream readable.
-    pub async fn readable(&self) -> io::Result<()> {
-        until(&self.inner, Want::Read).await
-    }
-
-    /// Waits until a write would not block. Any number of tasks may wait. May be cancelled.
-    ///
-    /// # Errors
-    /// `Other` if the task's waker panics while it is cloned. A pending error makes the stream writable.
-    pub async fn writable(&self) -> io::Result<()> {
-        until(&self.inner, Want::Write).await
-    }
-
-    /// Reads what is there.
-    ///
-    /// # Errors
-    /// `WouldBlock` if nothing is.
-    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        io::Read::read(&mut &self.inner, buf)
-    }
-
-    /// Writes what fits.
-    ///
-    /// # Errors
-    /// `WouldBlock` if nothing does.
-    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        io::Write::write(&mut &self.inner, buf)
     }
 
     /// [`crate::TcpStream::send_mbufs`]: what is taken, at least a byte unless `chain` is empty, is gone from the front of it. May be
@@ -122,77 +96,12 @@ impl TcpStream {
         op(&self.inner, Want::Read, || self.inner.recv_mbufs(max)).await
     }
 
-    /// Copies received bytes without taking them, once there are any.
-    ///
-    /// # Errors
-    /// As for a read.
-    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        op(&self.inner, Want::Read, || self.inner.peek(buf)).await
-    }
-
-    /// The address of the other end.
-    ///
-    /// # Errors
-    /// As for [`crate::TcpStream::peer_addr`].
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.peer_addr()
-    }
-
-    /// The address of this end.
+    /// SO_LINGER of zero: dropping the stream resets the connection, and what is not sent yet is dropped.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    /// TCP_NODELAY.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.inner.set_nodelay(nodelay)
-    }
-
-    /// Whether TCP_NODELAY is set.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub fn nodelay(&self) -> io::Result<bool> {
-        self.inner.nodelay()
-    }
-
-    /// TCP_NOTSENT_LOWAT, bytes: the stream is [writable](Self::writable) only while little of what was written is unsent, and a
-    /// write of a task waits likewise. See [`crate::TcpStream::set_notsent_lowat`].
-    ///
-    /// # Errors
-    /// `InvalidInput` for `Some(0)`.
-    pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
-        self.inner.set_notsent_lowat(bytes)
-    }
-
-    /// The TCP_NOTSENT_LOWAT setting, bytes; `None` if there is no bound.
-    ///
-    /// # Errors
-    /// None; the signature is that of [`crate::TcpStream::notsent_lowat`].
-    pub fn notsent_lowat(&self) -> io::Result<Option<u32>> {
-        self.inner.notsent_lowat()
-    }
-
-    /// SO_LINGER. As the stream does not block, dropping it never waits; zero resets.
-    ///
-    /// # Errors
-    /// As for [`crate::TcpStream::set_linger`].
-    pub fn set_linger(&self, linger: Option<Duration>) -> io::Result<()> {
-        self.inner.set_linger(linger)
-    }
-
-    /// Takes the pending error, if there is one.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.inner.take_error()
+    pub fn set_zero_linger(&self) -> io::Result<()> {
+        self.inner.set_linger(Some(Duration::ZERO))
     }
 
     pub(super) fn poll_read_shared(
@@ -230,6 +139,96 @@ impl TcpStream {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             done => done,
         }
+    }
+}
+
+ready_methods!(TcpStream, |stream| &stream.inner);
+stream_methods!(TcpStream, |stream| &stream.inner);
+try_from_std!(TcpStream, crate::tcp::socket::TcpStream);
+passed_methods!(TcpStream {
+    /// The address of the other end.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpStream::peer_addr`].
+    peer_addr() -> SocketAddr;
+
+    /// The address of this end.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    local_addr() -> SocketAddr;
+
+    /// Takes the pending error, if there is one.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    take_error() -> Option<io::Error>;
+
+    /// Whether TCP_NODELAY is set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    nodelay() -> bool;
+
+    /// TCP_NODELAY: small writes are sent at once.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    set_nodelay(nodelay: bool) -> ();
+
+    /// Whether received bytes are acknowledged without waiting for an answer: see [`crate::TcpStream::quickack`].
+    ///
+    /// # Errors
+    /// As there.
+    quickack() -> bool;
+
+    /// TCP_QUICKACK: see [`crate::TcpStream::set_quickack`].
+    ///
+    /// # Errors
+    /// As there.
+    set_quickack(quickack: bool) -> ();
+
+    /// The SO_LINGER setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    linger() -> Option<Duration>;
+
+    /// SO_LINGER. As the stream does not block, dropping it never waits; zero resets.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpStream::set_linger`].
+    set_linger(linger: Option<Duration>) -> ();
+
+    /// The IP_TTL setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `tokio`.
+    ttl() -> u32;
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS, 1 to 255.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    set_ttl(ttl: u32) -> ();
+
+    /// TCP_NOTSENT_LOWAT, bytes: the stream is [writable](Self::writable) only while little of what was written is unsent, and a
+    /// write of a task waits likewise. See [`crate::TcpStream::set_notsent_lowat`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for `Some(0)`.
+    set_notsent_lowat(bytes: Option<u32>) -> ();
+
+    /// The TCP_NOTSENT_LOWAT setting, bytes; `None` if there is no bound.
+    ///
+    /// # Errors
+    /// None; the signature is that of [`crate::TcpStream::notsent_lowat`].
+    notsent_lowat() -> Option<u32>;
+});
+
+impl AsRef<Self> for TcpStream {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

@@ -6,12 +6,15 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};
 
 use ::tokio::io::ReadBuf;
 
-use super::wait::{op, poll_op, poll_until, try_later, until};
+use super::addr::{ToSocketAddrs, each, no_address, resolve};
+use super::methods::{datagram_methods, ready_methods, try_from_std};
+use super::ready::Hope;
+use super::wait::{op, poll_op, try_later};
 use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
 
@@ -26,12 +29,13 @@ use crate::udp::naming::Handle;
 /// A UDP socket in the shape of `tokio::net::UdpSocket`. See the module's documentation.
 #[derive(Debug)]
 pub struct UdpSocket {
-    inner: crate::udp::UdpSocket,
+    pub(super) inner: crate::udp::UdpSocket,
+    hope: Hope,
 }
 
 impl UdpSocket {
-    /// A socket of the current stack ([`Stack::current`]), bound to `addr`. Name resolution, if there is a name, blocks:
-    /// prefer addresses.
+    /// A socket of the current stack ([`Stack::current`]), bound to `addr`. A name is resolved as
+    /// [`lookup_host`](super::lookup_host) does.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::bind`].
@@ -44,7 +48,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(crate::udp::UdpSocket::bind_on(stack, addr)?)
+        Self::from_std(each(addr, |addr| crate::udp::UdpSocket::bind_on(stack, addr)).await?)
     }
 
     /// Wraps a socket of the blocking kind, which from now on does not block.
@@ -53,7 +57,7 @@ impl UdpSocket {
     /// None; the signature is that of `tokio`.
     pub fn from_std(inner: crate::udp::UdpSocket) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
-        Ok(Self { inner })
+        Ok(Self { inner, hope: Hope::default() })
     }
 
     /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
@@ -74,33 +78,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::connect`].
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        self.inner.connect(addr)
-    }
-
-    /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
-    ///
-    /// # Errors
-    /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
-    pub async fn readable(&self) -> io::Result<()> {
-        until(self.handle(), Want::Read).await
-    }
-
-    /// Waits until a send would not block: it never does but for want of packet memory.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_send_ready(cx)).await
-    }
-
-    /// [`readable`](Self::readable) as a poll function.
-    pub fn poll_recv_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        poll_until(self.handle(), Want::Read, cx)
-    }
-
-    /// [`writable`](Self::writable) as a poll function.
-    pub fn poll_send_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        coop::poll(cx, |_| Poll::Ready(Ok(())))
+        each(addr, |addr| self.inner.connect(addr)).await
     }
 
     /// Sends to the peer.
@@ -121,9 +99,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::send_to`].
     pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let addr = addr.to_socket_addrs()?.next();
-        let addr =
-            addr.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the name has no address"))?;
+        let addr = resolve(addr).await?.next().ok_or_else(no_address)?;
         poll_fn(|cx| self.poll_send_to(cx, buf, addr)).await
     }
 
@@ -205,28 +181,12 @@ impl UdpSocket {
         op(self.handle(), Want::Read, || self.inner.recv_batch(bufs, metas)).await
     }
 
-    /// Copies the oldest datagram, once there is one, and keeps it.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::peek`].
-    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        op(self.handle(), Want::Read, || self.inner.peek(buf)).await
-    }
-
-    /// Copies the oldest datagram, once there is one, keeps it, and says whose it is.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::peek_from`].
-    pub async fn peek_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        op(self.handle(), Want::Read, || self.inner.peek_from(buf)).await
-    }
-
     /// Sends to the peer, if there is memory.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::send`].
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.inner.send(buf)
+        self.hope.note(self.inner.send(buf))
     }
 
     /// Sends to `addr`, if there is memory.
@@ -234,7 +194,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::send_to`].
     pub fn try_send_to(&self, buf: &[u8], addr: SocketAddr) -> io::Result<usize> {
-        self.inner.send_to(buf, addr)
+        self.hope.note(self.inner.send_to(buf, addr))
     }
 
     /// Receives a datagram if there is one.
@@ -253,79 +213,7 @@ impl UdpSocket {
         self.inner.recv_from(buf)
     }
 
-    /// The address that the socket is bound to.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.local_addr()
-    }
-
-    /// The peer.
-    ///
-    /// # Errors
-    /// `NotConnected`.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        self.inner.peer_addr()
-    }
-
-    /// Takes the pending error.
-    ///
-    /// # Errors
-    /// None; the signature is that of `tokio`.
-    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.inner.take_error()
-    }
-
-    /// SO_BROADCAST.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::set_broadcast`].
-    pub fn set_broadcast(&self, on: bool) -> io::Result<()> {
-        self.inner.set_broadcast(on)
-    }
-
-    /// IP_TTL.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::set_ttl`].
-    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
-        self.inner.set_ttl(ttl)
-    }
-
-    /// IP_ADD_MEMBERSHIP.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::join_multicast_v4`].
-    pub fn join_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.inner.join_multicast_v4(&group, &interface)
-    }
-
-    /// IPV6_ADD_MEMBERSHIP.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::join_multicast_v6`].
-    pub fn join_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.inner.join_multicast_v6(group, interface)
-    }
-
-    /// IP_DROP_MEMBERSHIP.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::leave_multicast_v4`].
-    pub fn leave_multicast_v4(&self, group: Ipv4Addr, interface: Ipv4Addr) -> io::Result<()> {
-        self.inner.leave_multicast_v4(&group, &interface)
-    }
-
-    /// IPV6_DROP_MEMBERSHIP.
-    ///
-    /// # Errors
-    /// As for [`crate::UdpSocket::leave_multicast_v6`].
-    pub fn leave_multicast_v6(&self, group: &Ipv6Addr, interface: u32) -> io::Result<()> {
-        self.inner.leave_multicast_v6(group, interface)
-    }
-
-    fn handle(&self) -> &Held<Arc<Handle>> {
+    pub(super) fn handle(&self) -> &Held<Arc<Handle>> {
         &self.inner.handle
     }
 
@@ -339,3 +227,7 @@ impl UdpSocket {
         })
     }
 }
+
+ready_methods!(UdpSocket, |socket| socket.handle());
+datagram_methods!(UdpSocket, SocketAddr, |socket| socket.handle());
+try_from_std!(UdpSocket, crate::udp::UdpSocket);

@@ -45,20 +45,31 @@ pub(super) async fn op_listed<S: Waitable, R>(
     mut attempt: impl FnMut() -> io::Result<R>,
 ) -> io::Result<R> {
     let mut waiting = Waiting::new(socket, want);
-    cooperative(|cx| {
-        let mut is_listed = false;
-        let wait = || {
-            if std::mem::replace(&mut is_listed, true) {
-                return Poll::Pending;
-            }
-            match waiting.poll(cx.waker()) {
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
-            }
-        };
-        until_done(socket, cx, wait, &mut attempt)
-    })
-    .await
+    cooperative(|cx| until_done(socket, cx, once(|| waiting.poll(cx.waker())), &mut attempt)).await
+}
+
+/// [`op_listed`] as a poll function: of the tasks that call it, the last is woken.
+pub(super) fn poll_op_listed<S: Waitable, R>(
+    socket: &S,
+    want: Want,
+    cx: &mut Context<'_>,
+    attempt: impl FnMut() -> io::Result<R>,
+) -> Poll<io::Result<R>> {
+    coop::poll(cx, |cx| until_done(socket, cx, once(|| tasks::poll(socket, want, cx.waker())), attempt))
+}
+
+/// A wait that is over the first time, when the task is on the list, and has no end the second time.
+fn once(mut list: impl FnMut() -> Poll<io::Result<()>>) -> impl FnMut() -> Poll<io::Result<()>> {
+    let mut is_listed = false;
+    move || {
+        if std::mem::replace(&mut is_listed, true) {
+            return Poll::Pending;
+        }
+        match list() {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(())),
+        }
+    }
 }
 
 /// Waits until an operation would not block.
@@ -108,6 +119,8 @@ impl Waitable for TcpStream {
             Want::Read => so.rcv.is_readable(),
             Want::Write => so.snd.is_writable(),
             Want::Connect => so.snd.connected || so.snd.shut,
+            Want::Priority => so.rcv.has_urgent() || so.rcv.eof || so.rcv.shut,
+            Want::Error => false,
         };
         Ok(f(is_over || conn.has_error(), &mut so.waiters))
     }
@@ -118,6 +131,7 @@ impl Waitable for TcpListener {
         Ok(self.enter()?.0)
     }
 
+    /// It has neither errors nor urgent data: everything is waited for as a connection is.
     fn with_list<R>(&self, _want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
         Ok(self.enter()?.1.with_waiting(f))
     }
@@ -131,7 +145,11 @@ impl Waitable for Held<Arc<Handle>> {
     /// A send never waits but for memory.
     fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
         let mut so = self.open()?.pcb.receive.so.lock();
-        let is_over = want != Want::Read || !so.queue.is_empty() || so.error.is_some();
+        let is_over = match want {
+            Want::Read => !so.queue.is_empty() || so.error.is_some(),
+            Want::Write | Want::Connect => true,
+            Want::Priority | Want::Error => so.error.is_some(),
+        };
         Ok(f(is_over, &mut so.waiters))
     }
 }

@@ -147,6 +147,11 @@ mod tasks {
                     let is_over = so.is_readable() || so.error.is_some();
                     f(is_over, &mut so.readers)
                 }
+                (Want::Priority | Want::Error, _) => {
+                    let mut so = sock.pcb.so.lock();
+                    let is_over = so.error.is_some() || (want == Want::Priority && so.shut);
+                    f(is_over, &mut so.readers)
+                }
             })
         }
 

@@ -114,7 +114,7 @@ fn a_waker_that_panics_at_a_unix_socket_is_counted_once() {
                 let mut buf = ReadBuf::new(&mut bytes);
                 assert!(Pin::new(&mut other).poll_read(&mut cx, &mut buf).is_pending());
                 (&one).write_all(b"hello").unwrap();
-                (&other.into_std()).read_exact(&mut bytes).unwrap();
+                (&other.into_std().unwrap()).read_exact(&mut bytes).unwrap();
             }
             "packets" => {
                 let (one, other) = UnixSeqpacket::pair_on(&stack).unwrap();
@@ -127,7 +127,7 @@ fn a_waker_that_panics_at_a_unix_socket_is_counted_once() {
             "datagrams" => {
                 let (one, other) = UnixDatagram::pair_on(&stack).unwrap();
                 let other = sockeye::tokio::unix::UnixDatagram::from_std(other).unwrap();
-                assert!(other.poll_recv(&mut cx, &mut bytes).is_pending());
+                assert!(other.poll_recv(&mut cx, &mut ReadBuf::new(&mut bytes)).is_pending());
                 one.send(b"hello").unwrap();
                 assert_eq!(other.try_recv(&mut bytes).unwrap(), 5);
             }

@@ -32,7 +32,7 @@ fn a_worker_continues_after_a_waker_panics() {
     assert!(Pin::new(&mut reader).poll_read(&mut Context::from_waker(&bad), &mut buf).is_pending());
     (&one).write_all(b"hello").unwrap();
     eventually("the waker is called", || counter(&stack, "panics_foreign") == 1);
-    let reader = reader.into_std();
+    let reader = reader.into_std().unwrap();
     reader.set_nonblocking(false).unwrap();
     for _ in 0..3 {
         (&reader).read_exact(&mut bytes).unwrap();

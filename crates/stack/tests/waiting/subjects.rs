@@ -165,7 +165,12 @@ subject!(
             Way::Write => socket.send(b"x"),
         };
     },
-    |socket, way, cx| (way == Way::Read).then(|| socket.poll_recv(cx, &mut [0; 9]).map(|_| ())),
+    |socket, way, cx| {
+        Some(match way {
+            Way::Read => socket.poll_recv(cx, &mut ReadBuf::new(&mut [0; 9])).map(|_| ()),
+            Way::Write => socket.poll_send(cx, b"x").map(|_| ()),
+        })
+    },
     |socket, way| Box::pin(async move {
         match way {
             Way::Read => socket.readable().await.unwrap(),

@@ -113,7 +113,7 @@ fn sockets(stack: &Stack) -> Vec<Socket> {
         Box::new(ends),
     ));
     let (mut a, b) = UnixStream::pair_on(stack).unwrap();
-    let b = b.into_std();
+    let b = b.into_std().unwrap();
     let other = b.try_clone().unwrap();
     let wait = move |cx: &mut Context<'_>| {
         Pin::new(&mut a).poll_read(cx, &mut ReadBuf::new(&mut [0; 1])).map(|_| ())
@@ -122,7 +122,7 @@ fn sockets(stack: &Stack) -> Vec<Socket> {
     all.push(("UNIX read", Box::new(wait), Box::new(b), Box::new(ends)));
     let (a, b) = unix::UnixDatagram::pair_on(stack).unwrap();
     let (other, a) = (b.try_clone().unwrap(), UnixDatagram::from_std(a).unwrap());
-    let wait = move |cx: &mut Context<'_>| a.poll_recv(cx, &mut [0; 1]).map(|_| ());
+    let wait = move |cx: &mut Context<'_>| a.poll_recv(cx, &mut ReadBuf::new(&mut [0; 1])).map(|_| ());
     all.push(("UNIX datagram", Box::new(wait), Box::new(b), Box::new(move || drop(other.send(b"x")))));
     all
 }

@@ -3,6 +3,7 @@
 //! Tests: `tests/tokio_shape.rs`.
 
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::TcpSocket;
@@ -62,5 +63,19 @@ impl TcpSocket {
     /// The IP_TOS, or IPV6_TCLASS, setting.
     pub fn tos(&self) -> u32 {
         self.settings.tos_ttl.tos.into()
+    }
+
+    /// Where the socket is bound; the wildcard and port 0 before it is.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn bound_addr(&self) -> SocketAddr {
+        let wildcard: IpAddr =
+            if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        self.local_addr().unwrap_or(SocketAddr::new(wildcard, 0))
+    }
+
+    /// Whether it is an IPv6 socket.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn is_v6(&self) -> bool {
+        self.is_v6
     }
 }

@@ -4,21 +4,27 @@
 
 use std::io;
 use std::path::Path;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use super::{data_wrapper_methods, op, op_listed, or_end, poll_op, wrapper_methods};
+use ::tokio::io::ReadBuf;
+
+use super::{address, data_wrapper_methods, op, op_listed, or_end, poll_op, poll_op_listed, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
+use crate::tokio::methods::datagram_methods;
+use crate::tokio::ready::Hope;
 use crate::unix::SocketAddr;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.
 #[derive(Debug)]
 pub struct UnixDatagram {
     inner: crate::unix::UnixDatagram,
+    pub(super) hope: Hope,
 }
 
-wrapper_methods!(UnixDatagram);
+wrapper_methods!(UnixDatagram, hope);
 data_wrapper_methods!(UnixDatagram);
+datagram_methods!(UnixDatagram, SocketAddr, |socket| &socket.inner.sock);
 
 impl UnixDatagram {
     /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
@@ -26,7 +32,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::bind`].
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::bind_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?)
+        Self::bind_addr_on(&Stack::current(), &address(path)?)
     }
 
     /// A socket bound to an address, on a stack of your own.
@@ -58,7 +64,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::connect`].
     pub fn connect<P: AsRef<Path>>(&self, path: P) -> io::Result<()> {
-        self.inner.connect(path)
+        self.inner.connect_addr(&address(path)?)
     }
 
     /// Sends to the peer, once there is room.
@@ -74,7 +80,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::send_to`].
     pub async fn send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
-        self.send_to_addr(buf, &SocketAddr::from_pathname(path)?).await
+        self.send_to_addr(buf, &address(path)?).await
     }
 
     /// The same for an address.
@@ -94,9 +100,16 @@ impl UnixDatagram {
         op(&self.inner.sock, Want::Read, || or_end(&self.inner.sock, self.inner.recv(buf), || 0)).await
     }
 
-    /// [`recv`](Self::recv) as a poll function.
-    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        poll_op(&self.inner.sock, Want::Read, cx, || or_end(&self.inner.sock, self.inner.recv(buf), || 0))
+    /// [`recv`](Self::recv) as a poll function. Of several tasks that call it, or another poll function that receives, the last is woken.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let room = buf.initialize_unfilled();
+        let sock = &self.inner.sock;
+        let len = ready!(poll_op(sock, Want::Read, cx, || or_end(sock, self.inner.recv(room), || 0)))?;
+        buf.advance(len);
+        Poll::Ready(Ok(()))
     }
 
     /// Receives a datagram, once there is one, and says whose.
@@ -105,24 +118,78 @@ impl UnixDatagram {
     /// As for [`crate::unix::UnixDatagram::recv_from`].
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let sock = &self.inner.sock;
-        let end = || (0, SocketAddr(None));
-        op(sock, Want::Read, || or_end(sock, self.inner.recv_from(buf), end)).await
+        op(sock, Want::Read, || or_end(sock, self.inner.recv_from(buf), nobody)).await
     }
 
-    /// Sends to the peer if there is room.
+    /// [`recv_from`](Self::recv_from) as a poll function, as [`poll_recv`](Self::poll_recv).
     ///
     /// # Errors
-    /// `WouldBlock` if there is none.
-    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.inner.send(buf)
+    /// As for [`recv_from`](Self::recv_from).
+    pub fn poll_recv_from(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<SocketAddr>> {
+        let room = buf.initialize_unfilled();
+        let sock = &self.inner.sock;
+        let attempt = || or_end(sock, self.inner.recv_from(room), nobody);
+        let (len, from) = ready!(poll_op(sock, Want::Read, cx, attempt))?;
+        buf.advance(len);
+        Poll::Ready(Ok(from))
     }
 
-    /// Receives a datagram if there is one.
+    /// [`send`](Self::send) as a poll function. Of several tasks that call it, or another poll function that sends, the last is woken.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        poll_op(&self.inner.sock, Want::Write, cx, || self.inner.send(buf))
+    }
+
+    /// [`send_to`](Self::send_to) as a poll function, as [`poll_send`](Self::poll_send).
+    ///
+    /// # Errors
+    /// As for [`send_to`](Self::send_to).
+    pub fn poll_send_to<P: AsRef<Path>>(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+        path: P,
+    ) -> Poll<io::Result<usize>> {
+        let addr = address(path)?;
+        poll_op_listed(&self.inner.sock, Want::Write, cx, || self.inner.send_to_addr(buf, &addr))
+    }
+
+    /// Sends to the peer if there is room. Never blocks.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; else as for [`send`](Self::send).
+    pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
+        self.hope.note(self.inner.send(buf))
+    }
+
+    /// Sends to the socket of this pathname if there is room. Never blocks.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none; else as for [`send_to`](Self::send_to).
+    pub fn try_send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
+        self.hope.note(self.inner.send_to_addr(buf, &address(path)?))
+    }
+
+    /// Receives a datagram if there is one. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
     pub fn try_recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.inner.recv(buf)
+    }
+
+    /// Receives a datagram if there is one, and says whose. Never blocks.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.inner.recv_from(buf)
     }
 
     /// Closes one direction or both.
@@ -132,4 +199,9 @@ impl UnixDatagram {
     pub fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
         self.inner.shutdown(how)
     }
+}
+
+/// What is received when nothing more comes.
+fn nobody() -> (usize, SocketAddr) {
+    (0, SocketAddr(None))
 }

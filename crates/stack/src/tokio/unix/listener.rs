@@ -7,7 +7,7 @@ use std::path::Path;
 use std::task::{Context, Poll, ready};
 
 use super::super::wait::{op, poll_op};
-use super::{UnixSeqpacket, UnixStream, wrapper_methods};
+use super::{UnixSeqpacket, UnixStream, address, wrapper_methods};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -31,7 +31,15 @@ macro_rules! listener {
             /// # Errors
             /// As for the blocking type.
             pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-                Self::bind_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?)
+                Self::bind_addr_on(&Stack::current(), &address(path)?)
+            }
+
+            /// Listens at an address, on the current stack. Never waits.
+            ///
+            /// # Errors
+            /// As for the blocking type.
+            pub fn bind_addr(addr: &SocketAddr) -> io::Result<Self> {
+                Self::bind_addr_on(&Stack::current(), addr)
             }
 
             /// Listens at an address, on a stack of your own.

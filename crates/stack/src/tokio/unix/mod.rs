@@ -9,25 +9,54 @@
 mod datagram;
 mod listener;
 mod seqpacket;
+mod socket;
 mod split;
 mod stream;
 
 pub use datagram::UnixDatagram;
 pub use listener::{UnixListener, UnixSeqListener};
 pub use seqpacket::UnixSeqpacket;
+pub use socket::UnixSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::UnixStream;
 
+#[doc(inline)]
+pub use crate::unix::{SocketAddr, UCred};
+
+/// A user, as in [`UCred`].
+#[allow(non_camel_case_types)]
+pub type uid_t = u32;
+
+/// A group, as in [`UCred`].
+#[allow(non_camel_case_types)]
+pub type gid_t = u32;
+
+/// A process, as in [`UCred`].
+#[allow(non_camel_case_types)]
+pub type pid_t = i32;
+
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::task::Poll;
 
-use super::wait::{op, op_listed, poll_op, until};
+use super::wait::{op, op_listed, poll_op, poll_op_listed, until};
 use crate::rt::fork::Held;
 use crate::rt::tasks::Want;
 use crate::unix::listen::{self, Room};
 use crate::unix::sock::Sock;
-use crate::unix::{SocketAddr, UnixSocket};
 use sockeye_sync::coop::cooperative;
+
+/// The address that a path names. As in `tokio`, one that begins with a NUL is an abstract name.
+///
+/// # Errors
+/// `InvalidInput` (EINVAL) for 108 bytes or more, or with another NUL in a pathname.
+fn address(path: impl AsRef<Path>) -> io::Result<SocketAddr> {
+    match path.as_ref().as_os_str().as_bytes() {
+        [0, name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(path),
+    }
+}
 
 /// A datagram socket that does not block is told that there is nothing when nothing more comes (Linux). A task waits, so it gets the end
 /// as a blocked thread does.
@@ -39,7 +68,7 @@ fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) ->
 }
 
 /// Connects `socket`, once the listener's backlog has room. A task that is woken tries again: the place may be another's by then.
-async fn connected(socket: &UnixSocket, addr: &SocketAddr) -> io::Result<Held<Sock>> {
+async fn connected(socket: &crate::unix::UnixSocket, addr: &SocketAddr) -> io::Result<Held<Sock>> {
     loop {
         let attempt =
             || Poll::Ready(listen::connect_for_task(socket.sock.open()?, addr).map_err(io::Error::from));
@@ -50,9 +79,9 @@ async fn connected(socket: &UnixSocket, addr: &SocketAddr) -> io::Result<Held<So
     }
 }
 
-/// The methods of every type.
+/// The methods of every type; `$other` is a field beside `inner`.
 macro_rules! wrapper_methods {
-    ($type:ident) => {
+    ($type:ident $(, $other:ident)?) => {
         impl $type {
             /// Wraps a socket of the blocking kind, which from now on does not block.
             ///
@@ -60,12 +89,15 @@ macro_rules! wrapper_methods {
             /// None; the signature is that of `tokio`.
             pub fn from_std(inner: crate::unix::$type) -> std::io::Result<Self> {
                 inner.set_nonblocking(true)?;
-                Ok(Self { inner })
+                Ok(Self { inner $(, $other: Default::default())? })
             }
 
             /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
-            pub fn into_std(self) -> crate::unix::$type {
-                self.inner
+            ///
+            /// # Errors
+            /// None; the signature is that of `tokio`.
+            pub fn into_std(self) -> std::io::Result<crate::unix::$type> {
+                Ok(self.inner)
             }
 
             /// The socket of the blocking kind, for its queries and options.
@@ -89,6 +121,8 @@ macro_rules! wrapper_methods {
                 self.inner.take_error()
             }
         }
+
+        $crate::tokio::methods::try_from_std!($type, crate::unix::$type);
     };
 }
 use wrapper_methods;
@@ -130,22 +164,6 @@ macro_rules! data_wrapper_methods {
                 self.inner.peer_cred()
             }
 
-            /// Waits until a receive would not block. May be cancelled.
-            ///
-            /// # Errors
-            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
-            pub async fn readable(&self) -> std::io::Result<()> {
-                super::until(&self.inner.sock, super::Want::Read).await
-            }
-
-            /// Waits until a send would not block. May be cancelled.
-            ///
-            /// # Errors
-            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
-            pub async fn writable(&self) -> std::io::Result<()> {
-                super::until(&self.inner.sock, super::Want::Write).await
-            }
-
             /// sendmsg(2), once there is room; see the blocking type's `send_msg`.
             ///
             /// # Errors
@@ -185,6 +203,8 @@ macro_rules! data_wrapper_methods {
                 super::op(sock, super::Want::Read, attempt).await
             }
         }
+
+        $crate::tokio::methods::ready_methods!($type, |socket| &socket.inner.sock);
     };
 }
 use data_wrapper_methods;

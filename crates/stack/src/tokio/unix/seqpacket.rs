@@ -5,18 +5,20 @@
 use std::io;
 use std::path::Path;
 
-use super::{connected, data_wrapper_methods, op, wrapper_methods};
+use super::{address, connected, data_wrapper_methods, op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
+use crate::tokio::ready::Hope;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A sequenced-packet socket, with the methods of `tokio`'s datagram socket.
 #[derive(Debug)]
 pub struct UnixSeqpacket {
     inner: crate::unix::UnixSeqpacket,
+    pub(super) hope: Hope,
 }
 
-wrapper_methods!(UnixSeqpacket);
+wrapper_methods!(UnixSeqpacket, hope);
 data_wrapper_methods!(UnixSeqpacket);
 
 impl UnixSeqpacket {
@@ -26,7 +28,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`crate::unix::UnixSeqpacket::connect`].
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?).await
+        Self::connect_addr_on(&Stack::current(), &address(path)?).await
     }
 
     /// Connects to an address, on a stack of your own.

@@ -9,20 +9,24 @@ use std::task::{Context, Poll};
 
 use ::tokio::io::ReadBuf;
 
-use super::{connected, data_wrapper_methods, op, poll_op, wrapper_methods};
+use super::{address, connected, data_wrapper_methods, poll_op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
+use crate::tokio::methods::stream_methods;
+use crate::tokio::ready::Hope;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
 #[derive(Debug)]
 pub struct UnixStream {
     inner: crate::unix::UnixStream,
+    pub(super) hope: Hope,
 }
 
-wrapper_methods!(UnixStream);
+wrapper_methods!(UnixStream, hope);
 data_wrapper_methods!(UnixStream);
+stream_methods!(UnixStream, |stream| &stream.inner.sock);
 
 impl UnixStream {
     /// Connects to the listener of this pathname, on the current stack ([`Stack::current`]); waits while its
@@ -31,7 +35,15 @@ impl UnixStream {
     /// # Errors
     /// As for [`crate::unix::UnixStream::connect`].
     pub async fn connect<P: AsRef<Path>>(path: P) -> io::Result<Self> {
-        Self::connect_addr_on(&Stack::current(), &SocketAddr::from_pathname(path)?).await
+        Self::connect_addr(&address(path)?).await
+    }
+
+    /// Connects to an address, on the current stack; otherwise as [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// As for [`crate::unix::UnixStream::connect`].
+    pub async fn connect_addr(addr: &SocketAddr) -> io::Result<Self> {
+        Self::connect_addr_on(&Stack::current(), addr).await
     }
 
     /// Connects to an address, on a stack of your own.
@@ -42,30 +54,6 @@ impl UnixStream {
         let socket = UnixSocket::new_stream(stack);
         socket.set_nonblocking(true)?;
         Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
-    }
-
-    /// Reads what is there.
-    ///
-    /// # Errors
-    /// `WouldBlock` if nothing is.
-    pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
-        io::Read::read(&mut &self.inner, buf)
-    }
-
-    /// Writes what fits.
-    ///
-    /// # Errors
-    /// `WouldBlock` if nothing does.
-    pub fn try_write(&self, buf: &[u8]) -> io::Result<usize> {
-        io::Write::write(&mut &self.inner, buf)
-    }
-
-    /// Copies received bytes without taking them, once there are any.
-    ///
-    /// # Errors
-    /// As for a read.
-    pub async fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
-        op(&self.inner.sock, Want::Read, || self.inner.peek(buf)).await
     }
 
     pub(super) fn poll_read_shared(
@@ -88,6 +76,12 @@ impl UnixStream {
 
     pub(super) fn shutdown_write(&self) -> io::Result<()> {
         self.inner.shutdown(Shutdown::Write)
+    }
+}
+
+impl AsRef<Self> for UnixStream {
+    fn as_ref(&self) -> &Self {
+        self
     }
 }
 

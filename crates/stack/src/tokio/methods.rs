@@ -1,0 +1,289 @@
+//! The methods that several types have in common, by macros, so that they stand on the types themselves, as in `tokio`.
+//!
+//! A type has a field `inner`, the socket of the blocking kind; an expression finds what its tasks wait on. Must not know how data moves.
+//! Tests: `tests/tokio_ready.rs`.
+
+/// Readiness: what every socket has that sends and receives; it has a field `hope`. `$socket` is what its tasks wait on.
+macro_rules! ready_methods {
+    ($type:ident, |$this:ident| $socket:expr) => {
+        impl $type {
+            /// Waits until the socket is ready for some of `interest`, and says for what: also that a direction is closed. Any number of
+            /// tasks may wait. May be cancelled.
+            ///
+            /// What is said is true when it is said; another task may be faster.
+            ///
+            /// # Errors
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket ready.
+            pub async fn ready(
+                &self,
+                interest: ::tokio::io::Interest,
+            ) -> std::io::Result<::tokio::io::Ready> {
+                let $this = self;
+                $crate::tokio::ready::ready($socket, &self.hope, interest).await
+            }
+
+            /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
+            ///
+            /// # Errors
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
+            pub async fn readable(&self) -> std::io::Result<()> {
+                let $this = self;
+                $crate::tokio::wait::until($socket, $crate::rt::tasks::Want::Read).await
+            }
+
+            /// Waits until a send would not block. Any number of tasks may wait. May be cancelled. After an attempt that has sent something,
+            /// as of `try_io`, it returns at once: the attempt says whether there is room.
+            ///
+            /// # Errors
+            /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
+            pub async fn writable(&self) -> std::io::Result<()> {
+                let $this = self;
+                $crate::tokio::ready::writable($socket, &self.hope).await
+            }
+
+            /// Calls `f`, an operation that does not block, if the socket is ready for some of `interest`.
+            ///
+            /// # Errors
+            /// `WouldBlock` if it is not, and `f` is not called then; else what `f` returns.
+            pub fn try_io<R>(
+                &self,
+                interest: ::tokio::io::Interest,
+                f: impl FnOnce() -> std::io::Result<R>,
+            ) -> std::io::Result<R> {
+                let $this = self;
+                $crate::tokio::ready::try_io($socket, &self.hope, interest, f)
+            }
+
+            /// Calls `f`, an operation that does not block, when the socket is ready for some of `interest`, and once more at
+            /// each change for as long as it returns `WouldBlock`. May be cancelled: what `f` has done is done.
+            ///
+            /// # Errors
+            /// What `f` returns, but for `WouldBlock`; `Other` if the task's waker panics while it is cloned.
+            pub async fn async_io<R>(
+                &self,
+                interest: ::tokio::io::Interest,
+                f: impl FnMut() -> std::io::Result<R>,
+            ) -> std::io::Result<R> {
+                let $this = self;
+                $crate::tokio::ready::async_io($socket, interest, f).await
+            }
+        }
+    };
+}
+pub(super) use ready_methods;
+
+/// What streams have: reads and writes that do not wait, and their readiness as poll functions.
+macro_rules! stream_methods {
+    ($type:ident, |$this:ident| $socket:expr) => {
+        impl $type {
+            /// [`readable`](Self::readable) as a poll function. Of several tasks that call it, or read, the last is woken.
+            ///
+            /// # Errors
+            /// As for [`readable`](Self::readable).
+            pub fn poll_read_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = self;
+                $crate::tokio::wait::poll_until($socket, $crate::rt::tasks::Want::Read, cx)
+            }
+
+            /// [`writable`](Self::writable) as a poll function. Of several tasks that call it, or write, the last is woken.
+            ///
+            /// # Errors
+            /// As for [`writable`](Self::writable).
+            pub fn poll_write_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = self;
+                $crate::tokio::ready::poll_writable($socket, &self.hope, cx)
+            }
+
+            /// Reads what is there. Never blocks. 0 at the end of the stream, or for an empty buffer.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing is there.
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                std::io::Read::read(&mut &self.inner, buf)
+            }
+
+            /// [`try_read`](Self::try_read) into several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As for [`try_read`](Self::try_read).
+            pub fn try_read_vectored(&self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
+                std::io::Read::read_vectored(&mut &self.inner, bufs)
+            }
+
+            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much; at most 64 KiB at once.
+            ///
+            /// # Errors
+            /// As for [`try_read`](Self::try_read).
+            pub fn try_read_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
+                $crate::tokio::ready::read_buf(buf, |bytes| self.try_read(bytes))
+            }
+
+            /// Writes what fits. Never blocks.
+            ///
+            /// # Errors
+            /// `WouldBlock` if nothing fits.
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.hope.note(std::io::Write::write(&mut &self.inner, buf))
+            }
+
+            /// [`try_write`](Self::try_write) from several buffers, one after the other.
+            ///
+            /// # Errors
+            /// As for [`try_write`](Self::try_write).
+            pub fn try_write_vectored(&self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
+                self.hope.note(std::io::Write::write_vectored(&mut &self.inner, bufs))
+            }
+
+            /// Copies received bytes without taking them, once there are any. May be cancelled.
+            ///
+            /// # Errors
+            /// As for a read.
+            pub async fn peek(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                let $this = self;
+                let attempt = || self.inner.peek(buf);
+                $crate::tokio::wait::op($socket, $crate::rt::tasks::Want::Read, attempt).await
+            }
+
+            /// [`peek`](Self::peek) as a poll function: says how many bytes it has added to `buf`. Of several tasks that call it, or
+            /// read, the last is woken.
+            ///
+            /// # Errors
+            /// As for a read.
+            pub fn poll_peek(
+                &self,
+                cx: &mut std::task::Context<'_>,
+                buf: &mut ::tokio::io::ReadBuf<'_>,
+            ) -> std::task::Poll<std::io::Result<usize>> {
+                let $this = self;
+                let unfilled = buf.initialize_unfilled();
+                let attempt = || self.inner.peek(unfilled);
+                let peeked =
+                    $crate::tokio::wait::poll_op($socket, $crate::rt::tasks::Want::Read, cx, attempt);
+                peeked.map_ok(|len| {
+                    buf.advance(len);
+                    len
+                })
+            }
+        }
+    };
+}
+pub(super) use stream_methods;
+
+/// What datagram sockets have: readiness as poll functions, and receives into buffers that grow.
+macro_rules! datagram_methods {
+    ($type:ident, $addr:ty, |$this:ident| $socket:expr) => {
+        impl $type {
+            /// [`readable`](Self::readable) as a poll function. Of several tasks that call it, or another poll function that
+            /// receives, the last is woken.
+            ///
+            /// # Errors
+            /// As for [`readable`](Self::readable).
+            pub fn poll_recv_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = self;
+                $crate::tokio::wait::poll_until($socket, $crate::rt::tasks::Want::Read, cx)
+            }
+
+            /// [`writable`](Self::writable) as a poll function. Of several tasks that call it, or another poll function that sends,
+            /// the last is woken.
+            ///
+            /// # Errors
+            /// As for [`writable`](Self::writable).
+            pub fn poll_send_ready(
+                &self,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<std::io::Result<()>> {
+                let $this = self;
+                $crate::tokio::ready::poll_writable($socket, &self.hope, cx)
+            }
+
+            /// [`recv`](Self::recv) into a buffer that is advanced by as much; what its next piece has no room for is cut off.
+            ///
+            /// # Errors
+            /// As for [`recv`](Self::recv).
+            pub async fn recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
+                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let len = self.recv(&mut bytes).await?;
+                buf.put(bytes.get(..len).unwrap_or_default());
+                Ok(len)
+            }
+
+            /// [`recv_from`](Self::recv_from) into a buffer, as [`recv_buf`](Self::recv_buf).
+            ///
+            /// # Errors
+            /// As for [`recv_from`](Self::recv_from).
+            pub async fn recv_buf_from<B: bytes::BufMut>(
+                &self,
+                buf: &mut B,
+            ) -> std::io::Result<(usize, $addr)> {
+                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let (len, from) = self.recv_from(&mut bytes).await?;
+                buf.put(bytes.get(..len).unwrap_or_default());
+                Ok((len, from))
+            }
+
+            /// [`try_recv`](Self::try_recv) into a buffer, as [`recv_buf`](Self::recv_buf).
+            ///
+            /// # Errors
+            /// As for [`try_recv`](Self::try_recv).
+            pub fn try_recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
+                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let len = self.try_recv(&mut bytes)?;
+                buf.put(bytes.get(..len).unwrap_or_default());
+                Ok(len)
+            }
+
+            /// [`try_recv_from`](Self::try_recv_from) into a buffer, as [`recv_buf`](Self::recv_buf).
+            ///
+            /// # Errors
+            /// As for [`try_recv_from`](Self::try_recv_from).
+            pub fn try_recv_buf_from<B: bytes::BufMut>(
+                &self,
+                buf: &mut B,
+            ) -> std::io::Result<(usize, $addr)> {
+                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let (len, from) = self.try_recv_from(&mut bytes)?;
+                buf.put(bytes.get(..len).unwrap_or_default());
+                Ok((len, from))
+            }
+        }
+    };
+}
+pub(super) use datagram_methods;
+
+/// Methods that are those of the socket of the blocking kind.
+macro_rules! passed_methods {
+    ($type:ident { $( $(#[$doc:meta])* $name:ident($($arg:ident: $arg_type:ty),*) -> $result:ty; )* }) => {
+        impl $type {
+            $(
+                $(#[$doc])*
+                pub fn $name(&self $(, $arg: $arg_type)*) -> std::io::Result<$result> {
+                    self.inner.$name($($arg),*)
+                }
+            )*
+        }
+    };
+}
+pub(super) use passed_methods;
+
+/// From the type of the blocking kind, as `from_std`.
+macro_rules! try_from_std {
+    ($type:ident, $std:ty) => {
+        impl TryFrom<$std> for $type {
+            type Error = std::io::Error;
+
+            fn try_from(inner: $std) -> std::io::Result<Self> {
+                Self::from_std(inner)
+            }
+        }
+    };
+}
+pub(super) use try_from_std;

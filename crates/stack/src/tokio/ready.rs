@@ -1,0 +1,231 @@
+//! Readiness in `tokio`'s words, for all kinds of sockets: `ready`, `try_io` and `async_io`.
+//!
+//! Readiness is that of the socket when it is asked for, from its buffers, but for [`Hope`]: no attempt has to clear it. An attempt of
+//! [`async_io`] that would block although the socket is ready, as of an application that wants more bytes than are there, waits for the next
+//! change, as in `tokio`: its task is on the list first, and then it is made once more.
+//!
+//! Must not know what is attempted. Tests: `tests/tokio_ready.rs`.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use ::tokio::io::{Interest, Ready};
+use bytes::BufMut;
+use smallvec::SmallVec;
+use sockeye_sync::coop::cooperative;
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+
+use super::wait::{poll_until, until};
+use crate::rt::env::Env;
+use crate::rt::fork::Held;
+use crate::rt::poll::{self, Target as _, Waiters};
+use crate::rt::tasks::{self, Waitable, Waiting, Want};
+use crate::tcp::conn::ready::End;
+use crate::tcp::socket::TcpStream;
+use crate::udp::naming::Handle;
+use crate::unix;
+use crate::unix::sock::Sock;
+
+/// A socket that says all that it is ready for.
+pub(super) trait Readiness: Waitable {
+    fn readiness(&self) -> io::Result<poll::Ready>;
+}
+
+/// Whether the last attempt to send that does not wait has sent something.
+///
+/// The next wait for room is then over at once, whether there is room or not, as in `tokio`: a program may send until an attempt would
+/// block and wait before each. A wait that is over so takes nothing of the task's budget, as in `tokio`.
+#[derive(Debug, Default)]
+pub(super) struct Hope(AtomicBool);
+
+impl Hope {
+    /// Remembers how an attempt to send has ended.
+    pub fn note<R>(&self, done: io::Result<R>) -> io::Result<R> {
+        let is_sent = done.is_ok();
+        // Relaxed: what one task has found, for itself. Most attempts find what it says already.
+        if self.0.load(Ordering::Relaxed) != is_sent {
+            self.0.store(is_sent, Ordering::Relaxed);
+        }
+        done
+    }
+
+    /// Whether a wait is over by it, which uses it up.
+    fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// Waits until a send would not block.
+pub(super) async fn writable<S: Waitable>(socket: &S, hope: &Hope) -> io::Result<()> {
+    if hope.take() { Ok(()) } else { until(socket, Want::Write).await }
+}
+
+/// [`writable`] as a poll function.
+pub(super) fn poll_writable<S: Waitable>(
+    socket: &S,
+    hope: &Hope,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    if hope.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
+}
+
+/// Waits until the socket is ready for some of `interest`, and says for what.
+pub(super) async fn ready<S: Readiness>(socket: &S, hope: &Hope, interest: Interest) -> io::Result<Ready> {
+    if interest.is_writable() && hope.take() {
+        return Ok(Ready::WRITABLE | told(socket.readiness()?, interest));
+    }
+    let mut waits = waits(socket, interest);
+    cooperative(|cx| {
+        let mut found = told(socket.readiness()?, interest);
+        if found.is_empty() {
+            for (wait, over) in &mut waits {
+                if wait.poll(cx.waker())?.is_ready() {
+                    // A pending error is told by the attempt that finds it: to say so is to be ready.
+                    found |= *over;
+                }
+            }
+            if !found.is_empty() {
+                found |= told(socket.readiness()?, interest);
+            }
+        }
+        if found.is_empty() { Poll::Pending } else { Poll::Ready(Ok(found)) }
+    })
+    .await
+}
+
+/// Makes an attempt if the socket is ready for some of `interest`.
+pub(super) fn try_io<S: Waitable, R>(
+    socket: &S,
+    hope: &Hope,
+    interest: Interest,
+    attempt: impl FnOnce() -> io::Result<R>,
+) -> io::Result<R> {
+    let done = attempt_if_ready(socket, interest, attempt);
+    if interest.is_writable() { hope.note(done) } else { done }
+}
+
+fn attempt_if_ready<R>(
+    socket: &impl Waitable,
+    interest: Interest,
+    attempt: impl FnOnce() -> io::Result<R>,
+) -> io::Result<R> {
+    if is_ready(socket, interest)? { attempt() } else { Err(rustix::io::Errno::AGAIN.into()) }
+}
+
+/// Makes an attempt whenever the socket is ready for some of `interest`, until one would not have blocked.
+pub(super) async fn async_io<S: Waitable, R>(
+    socket: &S,
+    interest: Interest,
+    mut attempt: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
+    let changing = Changing(socket);
+    let mut waits = waits(&changing, interest);
+    cooperative(|cx| {
+        let mut is_listed = false;
+        loop {
+            match attempt_if_ready(socket, interest, &mut attempt) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return Poll::Ready(done),
+            }
+            if std::mem::replace(&mut is_listed, true) {
+                return Poll::Pending;
+            }
+            for (wait, _) in &mut waits {
+                if let Poll::Ready(Err(error)) = wait.poll(cx.waker()) {
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Most bytes that a stream gives a buffer of an application at once.
+const PIECE_LEN_MAX: usize = 64 << 10;
+
+/// Receives into the next piece of `buf`, by way of a copy: the bytes of that piece are not initialized.
+pub(super) fn read_buf<B: BufMut>(
+    buf: &mut B,
+    read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut bytes = vec![0; buf.chunk_mut().len().min(PIECE_LEN_MAX)];
+    let len = read(&mut bytes)?;
+    buf.put(bytes.get(..len).unwrap_or_default());
+    Ok(len)
+}
+
+/// What a task waits for that has this interest, and what it then says that the socket is ready for.
+fn wants(interest: Interest) -> impl Iterator<Item = (Want, Ready)> {
+    [
+        (interest.is_readable(), Want::Read, Ready::READABLE),
+        (interest.is_writable(), Want::Write, Ready::WRITABLE),
+        (interest.is_priority(), Want::Priority, Ready::PRIORITY),
+        (interest.is_error(), Want::Error, Ready::ERROR),
+    ]
+    .into_iter()
+    .filter_map(|(is_asked, want, over)| is_asked.then_some((want, over)))
+}
+
+fn waits<S: Waitable>(socket: &S, interest: Interest) -> SmallVec<[(Waiting<'_, S>, Ready); 2]> {
+    wants(interest).map(|(want, over)| (Waiting::new(socket, want), over)).collect()
+}
+
+fn is_ready(socket: &impl Waitable, interest: Interest) -> io::Result<bool> {
+    for (want, _) in wants(interest) {
+        if tasks::is_over(socket, want)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What is told of readiness to one who has this interest: of a direction also that it is closed.
+fn told(found: poll::Ready, interest: Interest) -> Ready {
+    let (read, write) = (interest.is_readable(), interest.is_writable());
+    [
+        (read, poll::Ready::READABLE, Ready::READABLE),
+        (write, poll::Ready::WRITABLE, Ready::WRITABLE),
+        (read || interest.is_priority(), poll::Ready::READ_CLOSED, Ready::READ_CLOSED),
+        (write, poll::Ready::WRITE_CLOSED, Ready::WRITE_CLOSED),
+        (interest.is_priority(), poll::Ready::PRIORITY, Ready::PRIORITY),
+        (interest.is_error(), poll::Ready::ERROR, Ready::ERROR),
+    ]
+    .into_iter()
+    .filter(|(is_asked, bit, _)| *is_asked && found.any(*bit))
+    .fold(Ready::EMPTY, |all, (_, _, bit)| all | bit)
+}
+
+/// A socket whose tasks wait for a change, whatever there is already.
+struct Changing<'a, S>(&'a S);
+
+impl<S: Waitable> Waitable for Changing<'_, S> {
+    fn env(&self) -> io::Result<&Env> {
+        self.0.env()
+    }
+
+    fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
+        self.0.with_list(want, |_, list| f(false, list))
+    }
+
+    fn is_ready_elsewhere(&self, want: Want) -> io::Result<bool> {
+        self.0.is_ready_elsewhere(want)
+    }
+}
+
+impl Readiness for TcpStream {
+    fn readiness(&self) -> io::Result<poll::Ready> {
+        Ok(End(Arc::clone(self.conn()?)).ready())
+    }
+}
+
+impl Readiness for Held<Arc<Handle>> {
+    fn readiness(&self) -> io::Result<poll::Ready> {
+        Ok(self.open()?.pcb.readiness())
+    }
+}
+
+impl Readiness for Held<Sock> {
+    fn readiness(&self) -> io::Result<poll::Ready> {
+        Ok(unix::ready::End::of(self.open()?).ready())
+    }
+}

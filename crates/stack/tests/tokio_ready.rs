@@ -1,0 +1,258 @@
+//! Readiness in tokio's words: `ready`, `try_io`, `async_io`, and attempts that do not wait.
+
+mod common;
+
+use std::io::{Error, ErrorKind, IoSlice, IoSliceMut};
+use std::time::Duration;
+
+use common::watchdog;
+use sockeye::tokio::unix::{UnixDatagram, UnixStream};
+use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
+use sockeye::unix::SocketAddr;
+use tokio::io::{AsyncWriteExt, Interest, Ready};
+use tokio::time::timeout;
+
+const SHORT: Duration = Duration::from_millis(50);
+const LONG: Duration = Duration::from_secs(20);
+
+async fn tcp_pair(stack: &sockeye::Stack) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind_on(stack, "127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect_on(stack, listener.local_addr().unwrap()).await.unwrap();
+    (client, listener.accept().await.unwrap().0)
+}
+
+async fn unix_pair(stack: &sockeye::Stack) -> (UnixStream, UnixStream) {
+    UnixStream::pair_on(stack).unwrap()
+}
+
+/// The same for both kinds of streams: `$pair` makes one on a stack.
+macro_rules! stream_tests {
+    ($kind:ident, $pair:expr) => {
+        mod $kind {
+            use super::*;
+
+            #[tokio::test]
+            async fn ready_says_which_of_the_asked_directions_do_not_block() {
+                let _guard = watchdog("ready_says_which_of_the_asked_directions_do_not_block");
+                let stack = common::stack();
+                let (mut near, far) = $pair(&stack).await;
+                let both = Interest::READABLE | Interest::WRITABLE;
+                assert_eq!(far.ready(both).await.unwrap(), Ready::WRITABLE);
+                timeout(SHORT, far.ready(Interest::READABLE)).await.unwrap_err();
+                near.write_all(b"x").await.unwrap();
+                timeout(LONG, far.ready(Interest::READABLE)).await.unwrap().unwrap();
+                assert_eq!(far.ready(both).await.unwrap(), Ready::READABLE | Ready::WRITABLE);
+                near.shutdown().await.unwrap();
+                let closed = async {
+                    while !far.ready(Interest::READABLE).await.unwrap().is_read_closed() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                timeout(LONG, closed).await.unwrap();
+                drop((near, far));
+            }
+
+            #[tokio::test]
+            async fn a_task_that_waits_for_both_directions_is_woken_by_either() {
+                let _guard = watchdog("a_task_that_waits_for_both_directions_is_woken_by_either");
+                let stack = common::stack();
+                let (near, far) = $pair(&stack).await;
+                // What the peer's buffer takes makes room once more.
+                let mut full = fill(|| near.try_write(&[7; 4000]));
+                while timeout(SHORT, near.writable()).await.is_ok() {
+                    full += fill(|| near.try_write(&[7; 4000]));
+                }
+                let waits = near.ready(Interest::READABLE | Interest::WRITABLE);
+                let mut waits = std::pin::pin!(waits);
+                timeout(SHORT, waits.as_mut()).await.unwrap_err();
+                assert_eq!(far.try_write(b"y").unwrap(), 1);
+                assert_eq!(timeout(LONG, waits).await.unwrap().unwrap(), Ready::READABLE);
+                assert_eq!(near.try_read(&mut [0; 9]).unwrap(), 1);
+                let reads = async {
+                    let mut left = full;
+                    while left > 0 {
+                        far.readable().await.unwrap();
+                        left -= far.try_read(&mut [0; 9000]).unwrap_or(0);
+                    }
+                };
+                timeout(LONG, reads).await.unwrap();
+                let ready = timeout(LONG, near.ready(Interest::READABLE | Interest::WRITABLE)).await;
+                assert_eq!(ready.unwrap().unwrap(), Ready::WRITABLE);
+            }
+
+            #[tokio::test]
+            async fn attempts_scatter_gather_and_grow_buffers() {
+                let _guard = watchdog("attempts_scatter_gather_and_grow_buffers");
+                let stack = common::stack();
+                let (near, far) = $pair(&stack).await;
+                let none = far.try_read_buf(&mut Vec::with_capacity(8)).unwrap_err();
+                assert_eq!(none.kind(), ErrorKind::WouldBlock);
+                let parts = [IoSlice::new(b"ab"), IoSlice::new(b"cdef")];
+                assert_eq!(near.try_write_vectored(&parts).unwrap(), 6);
+                timeout(LONG, far.readable()).await.unwrap().unwrap();
+                let mut peeked = [0; 9];
+                assert_eq!(far.peek(&mut peeked).await.unwrap(), 6);
+                let (mut one, mut two) = ([0; 1], [0; 2]);
+                let mut bufs = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+                assert_eq!(far.try_read_vectored(&mut bufs).unwrap(), 3);
+                assert_eq!((&one, &two), (b"a", b"bc"));
+                let mut rest = Vec::with_capacity(16);
+                assert_eq!(far.try_read_buf(&mut rest).unwrap(), 3);
+                assert_eq!(rest, b"def");
+            }
+
+            #[tokio::test]
+            async fn an_operation_is_tried_when_ready_and_again_at_each_change() {
+                let _guard = watchdog("an_operation_is_tried_when_ready_and_again_at_each_change");
+                let stack = common::stack();
+                let (mut near, far) = $pair(&stack).await;
+                let unasked = far.try_io::<()>(Interest::READABLE, || panic!("it is not ready"));
+                let unasked = unasked.unwrap_err();
+                assert_eq!((unasked.kind(), unasked.raw_os_error()), (ErrorKind::WouldBlock, Some(11)));
+                // An application that wants four bytes, of which two come at a time.
+                let calls = std::cell::Cell::new(0);
+                let mut all = [0; 4];
+                let four = far.async_io(Interest::READABLE, || {
+                    calls.set(calls.get() + 1);
+                    let len = far.get_ref().peek(&mut all)?;
+                    if len == 4 { Ok(len) } else { Err(Error::from(ErrorKind::WouldBlock)) }
+                });
+                let mut four = std::pin::pin!(four);
+                for _ in 0..2 {
+                    timeout(SHORT, four.as_mut()).await.unwrap_err();
+                    near.write_all(b"ab").await.unwrap();
+                }
+                assert_eq!(timeout(LONG, four).await.unwrap().unwrap(), 4);
+                assert!(calls.get() < 20, "it waits for changes and does not spin: {} calls", calls.get());
+                let read = far.try_io(Interest::READABLE, || far.try_read(&mut [0; 9]));
+                assert_eq!(read.unwrap(), 4);
+            }
+        }
+    };
+}
+
+stream_tests!(tcp, tcp_pair);
+stream_tests!(unix, unix_pair);
+
+/// Attempts until there is no room; says what went. Fails if there always is.
+fn fill(mut attempt: impl FnMut() -> std::io::Result<usize>) -> usize {
+    let mut sent = 0;
+    for _ in 0..1_000_000 {
+        match attempt() {
+            Ok(len) => sent += len,
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::WouldBlock);
+                return sent;
+            }
+        }
+    }
+    panic!("there is always room");
+}
+
+#[tokio::test]
+async fn a_wait_before_each_attempt_ends_with_the_attempt_that_finds_no_room() {
+    let _guard = watchdog("a_wait_before_each_attempt_ends_with_the_attempt_that_finds_no_room");
+    let stack = common::stack();
+    let (near, far) = UnixDatagram::pair_on(&stack).unwrap();
+    let mut count = 0;
+    loop {
+        timeout(LONG, near.writable()).await.unwrap().unwrap();
+        match near.try_send(b"datagram") {
+            Ok(_) => count += 1,
+            Err(error) => break assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+    }
+    assert!(count > 0);
+    timeout(SHORT, near.writable()).await.unwrap_err();
+    let mut buf = Vec::with_capacity(64);
+    for _ in 0..count {
+        assert_eq!(far.try_recv_buf(&mut buf).unwrap(), 8);
+        buf.clear();
+    }
+    timeout(LONG, near.writable()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn datagrams_come_into_buffers_that_grow_and_say_whose_they_are() {
+    let _guard = watchdog("datagrams_come_into_buffers_that_grow_and_say_whose_they_are");
+    let stack = common::stack();
+    let one = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+    let other = UdpSocket::bind_on(&stack, ("127.0.0.1", 0)).await.unwrap();
+    let from = one.local_addr().unwrap();
+    assert_eq!(other.try_peek_sender().unwrap_err().kind(), ErrorKind::WouldBlock);
+    one.send_to(b"first", other.local_addr().unwrap()).await.unwrap();
+    one.send_to(b"second", other.local_addr().unwrap()).await.unwrap();
+    assert_eq!(timeout(LONG, other.peek_sender()).await.unwrap().unwrap(), from);
+    let mut buf = Vec::with_capacity(64);
+    assert_eq!(other.recv_buf_from(&mut buf).await.unwrap(), (5, from));
+    assert_eq!(other.try_recv_buf(&mut buf).unwrap(), 6);
+    assert_eq!(buf, b"firstsecond");
+    other.set_tos_v4(0x120).unwrap();
+    assert_eq!(other.tos_v4().unwrap(), 0x20);
+}
+
+#[tokio::test]
+async fn paths_that_begin_with_a_nul_are_abstract_names() {
+    let _guard = watchdog("paths_that_begin_with_a_nul_are_abstract_names");
+    let name = SocketAddr::from_abstract_name("sockeye tokio_ready").unwrap();
+    let socket = sockeye::tokio::UnixSocket::new_stream().unwrap();
+    socket.bind("\0sockeye tokio_ready").unwrap();
+    let listener = socket.listen(1).unwrap();
+    assert_eq!(listener.local_addr().unwrap(), name);
+    let stream = UnixStream::connect("\0sockeye tokio_ready").await.unwrap();
+    assert_eq!(stream.peer_addr().unwrap(), name);
+    let datagrams = sockeye::tokio::UnixSocket::new_datagram().unwrap();
+    let refused = datagrams.connect("\0sockeye tokio_ready").await.unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()));
+}
+
+#[tokio::test]
+async fn a_socket_takes_its_options_to_its_connection() {
+    let _guard = watchdog("a_socket_takes_its_options_to_its_connection");
+    let socket = sockeye::tokio::TcpSocket::new_v4().unwrap();
+    assert_eq!(socket.local_addr().unwrap(), "0.0.0.0:0".parse().unwrap());
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(8).unwrap();
+    listener.set_ttl(9).unwrap();
+    assert_eq!(listener.set_ttl(0).unwrap_err().raw_os_error(), Some(22));
+    let socket = sockeye::tokio::TcpSocket::new_v4().unwrap();
+    socket.set_nodelay(true).unwrap();
+    socket.set_keepalive(true).unwrap();
+    socket.set_linger(Some(Duration::from_secs(3))).unwrap();
+    assert_eq!(socket.tclass_v6().unwrap_err().raw_os_error(), Some(95));
+    let client = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    assert!(client.nodelay().unwrap() && client.get_ref().keepalive().unwrap());
+    assert_eq!(client.linger().unwrap(), Some(Duration::from_secs(3)));
+    assert_eq!((listener.ttl().unwrap(), server.ttl().unwrap()), (9, 9));
+    client.set_quickack(false).unwrap();
+    assert!(!client.quickack().unwrap());
+    client.set_quickack(true).unwrap();
+    assert!(client.quickack().unwrap());
+}
+
+#[tokio::test]
+async fn names_are_resolved_off_the_executors_thread() {
+    let _guard = watchdog("names_are_resolved_off_the_executors_thread");
+    let addrs: Vec<_> = sockeye::tokio::lookup_host("127.0.0.1:80").await.unwrap().collect();
+    assert_eq!(addrs, ["127.0.0.1:80".parse().unwrap()]);
+    let many = ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()];
+    assert_eq!(sockeye::tokio::lookup_host(&many[..]).await.unwrap().collect::<Vec<_>>(), many);
+    let wrong = sockeye::tokio::lookup_host("no port").await.map(Iterator::count);
+    assert_eq!(wrong.unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn sockets_may_cross_a_caught_panic() {
+    fn check<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe + Send + Sync + Unpin>() {}
+    check::<sockeye::TcpStream>();
+    check::<sockeye::TcpListener>();
+    check::<sockeye::UdpSocket>();
+    check::<sockeye::unix::UnixStream>();
+    check::<TcpStream>();
+    check::<TcpListener>();
+    check::<UdpSocket>();
+    check::<UnixStream>();
+    check::<UnixDatagram>();
+}
