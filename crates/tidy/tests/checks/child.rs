@@ -188,7 +188,7 @@ fn rustc(args: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-fn in_ci() -> bool {
+pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
@@ -219,7 +219,7 @@ fn failure(child: &Child, output: &Output) -> String {
 }
 
 /// Tests that passed, of all the result lines of a `cargo test`.
-fn tests_passed(stdout: &str) -> usize {
+pub fn tests_passed(stdout: &str) -> usize {
     let count = |line: &str| {
         let rest = line.strip_prefix("test result: ok. ")?;
         rest.split_once(" passed")?.0.parse::<usize>().ok()

@@ -9,6 +9,8 @@
 //! | format | `cargo fmt --all --check` |
 //! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` and `sockeye-mbuf` without `experiments` |
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
+//! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
+//! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
@@ -21,6 +23,9 @@
 //! recursion. `SOCKEYE_CHECKS=off` skips all of them, to run only the ordinary tests.
 
 mod child;
+mod differences;
+mod shapes;
+mod tokio_suite;
 
 use std::path::Path;
 use std::process::Command;
