@@ -6,8 +6,6 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::base::addr::Endpoint;
-
 /// Where listeners for every port stand: they come after those of the port itself.
 pub(crate) const ANY_PORT: u16 = 0;
 
@@ -54,12 +52,6 @@ pub(crate) fn overlap(a: IpAddr, a_v6_only: bool, b: IpAddr, b_v6_only: bool) ->
         (IpAddr::V6(_), IpAddr::V4(_)) => a.is_unspecified() && !a_v6_only,
         (IpAddr::V4(_), IpAddr::V6(_)) => b.is_unspecified() && !b_v6_only,
     }
-}
-
-pub(crate) fn in_use(local: Endpoint) -> io::Error {
-    let addr = local.to_socket_addr(false);
-    let message = format!("address {addr} is in use: choose another port, or set reuse_address first");
-    io::Error::new(io::ErrorKind::AddrInUse, message)
 }
 
 pub(crate) fn no_port() -> io::Error {

@@ -74,7 +74,7 @@ impl TcpListener {
     fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.inner.enter()?;
         panics::call(core, "accept", || {
-            let conn = listener.pop_oldest()?.ok_or(io::ErrorKind::WouldBlock)?;
+            let conn = listener.pop_oldest()?.ok_or(rustix::io::Errno::AGAIN)?;
             let (stream, addr) = self.inner.adopt(core, listener, conn);
             Ok((TcpStream::from_std(stream)?, addr))
         })

@@ -70,7 +70,7 @@ impl Binds {
             BindOptions { reuse_addr: pcb.reuse_addr, reuse_port: pcb.reuse_port, v6_only: pcb.v6_only };
         let binds = self.ports.entry(local.port).or_default();
         if binds.iter().any(|(_, bind)| bind.conflicts(local.addr, options)) {
-            return Err(bind::in_use(local));
+            return Err(rustix::io::Errno::ADDRINUSE.into());
         }
         binds.push((Arc::clone(pcb), Bind::new(0, local.addr, options)));
         Ok(())

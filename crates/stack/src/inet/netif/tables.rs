@@ -60,17 +60,6 @@ impl NoWay {
             Self::Prohibited => Errno::ACCESS,
         }
     }
-
-    /// As a call reports it that can say more than a number.
-    pub fn to_io(self, remote: IpAddr) -> io::Error {
-        let why = match self {
-            Self::NoRoute => "there is the loopback, 127.0.0.0/8 and ::1, and what was attached to the stack",
-            Self::Blackhole => "the route is a black hole",
-            Self::Unreachable => "the route says that it is unreachable",
-            Self::Prohibited => "the route says that it is prohibited",
-        };
-        io::Error::new(io::Error::from(self.errno()).kind(), format!("no route to {remote}: {why}"))
-    }
 }
 
 /// A route and what is known of its next hop.

@@ -31,7 +31,7 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
         return Err(error.into());
     }
     if matches!(conn.state(), State::Closed | State::TimeWait) {
-        return Err(io::ErrorKind::NotConnected.into());
+        return Err(rustix::io::Errno::NOTCONN.into());
     }
     contain::call(core, conn, "shutdown", || {
         shut_down(core, conn, read, write);

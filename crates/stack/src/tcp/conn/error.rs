@@ -2,6 +2,7 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::unreachable::Unreachable;
 
@@ -102,21 +103,20 @@ pub(super) fn failure(
 
 impl From<SockError> for io::Error {
     fn from(error: SockError) -> Self {
-        let kind = match error {
-            SockError::Refused => io::ErrorKind::ConnectionRefused,
-            SockError::Reset => io::ErrorKind::ConnectionReset,
-            SockError::BrokenPipe => io::ErrorKind::BrokenPipe,
-            SockError::TimedOut => io::ErrorKind::TimedOut,
-            SockError::Aborted => io::ErrorKind::ConnectionAborted,
-            SockError::NetworkUnreachable => io::ErrorKind::NetworkUnreachable,
-            SockError::HostUnreachable => io::ErrorKind::HostUnreachable,
-            // The standard library has no kinds of their own for these.
-            SockError::NoProtocol => io::ErrorKind::Unsupported,
-            SockError::Protocol => io::ErrorKind::InvalidData,
-            SockError::NetDown => io::ErrorKind::NetworkDown,
+        let errno = match error {
+            SockError::Refused => Errno::CONNREFUSED,
+            SockError::Reset => Errno::CONNRESET,
+            SockError::BrokenPipe => Errno::PIPE,
+            SockError::TimedOut => Errno::TIMEDOUT,
+            SockError::Aborted => Errno::CONNABORTED,
+            SockError::NetworkUnreachable => Errno::NETUNREACH,
+            SockError::HostUnreachable => Errno::HOSTUNREACH,
+            SockError::NoProtocol => Errno::NOPROTOOPT,
+            SockError::Protocol => Errno::PROTO,
+            SockError::NetDown => Errno::NETDOWN,
             SockError::Panicked => return io::Error::new(io::ErrorKind::ConnectionAborted, PANICKED),
         };
-        Self::from(kind)
+        errno.into()
     }
 }
 

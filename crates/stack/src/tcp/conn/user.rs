@@ -7,6 +7,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Exhausted, Freed};
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::reserved::Reservation;
@@ -267,7 +268,7 @@ fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
         return Err(Refusal::Failed(error.into()));
     }
     if so.snd.shut {
-        return Err(Refusal::Failed(io::ErrorKind::BrokenPipe.into()));
+        return Err(Refusal::Failed(Errno::PIPE.into()));
     }
     Ok(())
 }
@@ -287,9 +288,9 @@ fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::
                 ),
             ));
         }
-        return Err(io::ErrorKind::WouldBlock.into());
+        return Err(Errno::AGAIN.into());
     }
-    if blocking::wait_for_memory(core, timeout) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    if blocking::wait_for_memory(core, timeout) { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
 /// Receives into `bufs`. 0 means the end of the stream (or empty buffers).
@@ -428,14 +429,14 @@ pub(super) fn wait(
     timeout: &mut Timeout,
 ) -> io::Result<()> {
     let Some((ticket, cpu)) = ticket else {
-        return Err(io::ErrorKind::WouldBlock.into());
+        return Err(Errno::AGAIN.into());
     };
     discipline::Chosen::before_wait(core);
     let woken = match conn.input_at.load() {
         Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };
-    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    if woken { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
 /// [`wait`] of a writer whose buffer is full.
@@ -450,7 +451,7 @@ fn wait_for_space(
     };
     discipline::Chosen::before_wait(core);
     let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
-    if woken { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    if woken { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
 /// Sends the SYN.
@@ -489,12 +490,12 @@ fn connect_result(conn: &Conn, so: &Buffers) -> Option<io::Result<()>> {
     if so.snd.connected {
         return Some(Ok(()));
     }
-    so.snd.shut.then(|| Err(io::ErrorKind::ConnectionAborted.into()))
+    so.snd.shut.then(|| Err(Errno::CONNABORTED.into()))
 }
 
 /// How the handshake of a connection has ended that a task has waited for.
 #[cfg(feature = "tokio")]
 pub(crate) fn connected(conn: &Conn) -> io::Result<()> {
     // It is over: another handle may have taken the error.
-    connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()))
+    connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(Errno::NOTCONN.into()))
 }

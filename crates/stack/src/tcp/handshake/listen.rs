@@ -65,7 +65,7 @@ struct AcceptQueue {
 impl AcceptQueue {
     fn check(&self) -> io::Result<()> {
         if self.closed {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the listener has closed"));
+            return Err(rustix::io::Errno::INVAL.into());
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sockeye_proto::ip::martian::is_host;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::KeepaliveSettings;
@@ -177,23 +178,19 @@ impl TcpSocket {
     /// Binds to a local address; port 0 takes a free one.
     ///
     /// # Errors
-    /// `InvalidInput` (bound already, wrong family), `AddrNotAvailable` (not an address of the stack, or
+    /// `InvalidInput` (bound already), EINVAL or EAFNOSUPPORT (wrong family), `AddrNotAvailable` (not an address of the stack, or
     /// no free port), `AddrInUse`.
     pub fn bind(&mut self, addr: SocketAddr) -> io::Result<()> {
         let core = self.stack.core::<Core>()?;
         if self.bound.is_some() {
-            return Err(super::stream::invalid("the socket is bound already: make a new one".into()));
+            return Err(Errno::INVAL.into());
         }
         let local = self.endpoint(addr)?;
         scope::check_bind(core, &addr)?;
         let is_ours = local.addr.is_unspecified() || core.netifs.is_local(local.addr);
         let may_be_foreign = self.settings.transparent && is_host(local.addr);
         if !is_ours && !may_be_foreign {
-            let message = format!(
-                "{} is not an address of this stack: use 127.0.0.0/8, ::1, the wildcard or an interface's address",
-                local.addr
-            );
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+            return Err(Errno::ADDRNOTAVAIL.into());
         }
         let bind = || core.ports.bind(&core.demux, local, self.bind_options());
         let (id, port) = panics::call(core, "bind", bind)?;
@@ -218,7 +215,7 @@ impl TcpSocket {
             self.bind(SocketAddr::new(self.wildcard(), 0))?;
         }
         let Some(bound) = self.bound.take() else {
-            return Err(io::ErrorKind::AddrNotAvailable.into());
+            return Err(Errno::ADDRNOTAVAIL.into());
         };
         self.listen_at(bound, backlog)
     }
@@ -284,12 +281,12 @@ impl TcpSocket {
         let mut remote = self.endpoint(addr)?;
         remote.addr = connect_target(remote.addr);
         if remote.port == 0 {
-            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "no socket can listen on port 0"));
+            // No socket can listen there.
+            return Err(Errno::CONNREFUSED.into());
         }
         if remote.addr.is_multicast() || scope::is_broadcast(&core.netifs, remote.addr) {
-            // RFC 9293 MUST-46; ENETUNREACH, as on Linux.
-            let message = format!("{} is not one host's address", remote.addr);
-            return Err(io::Error::new(io::ErrorKind::NetworkUnreachable, message));
+            // RFC 9293 MUST-46, with Linux's number: it is not one host's address.
+            return Err(Errno::NETUNREACH.into());
         }
         let source = self.source(&addr, remote.addr)?;
         if !core.demux.reserve() {
@@ -324,7 +321,7 @@ impl TcpSocket {
                 format!("the socket is bound to {bound}, which is no address of the interface of {addr}");
             return Err(super::stream::invalid(message));
         }
-        source.map_err(|why| why.to_io(remote))
+        Ok(source.map_err(|why| why.errno())?)
     }
 
     /// Finds a name for the connection and puts it into the table under it.
@@ -333,15 +330,8 @@ impl TcpSocket {
             Some(bound) => {
                 let addr = if bound.local.addr.is_unspecified() { source } else { bound.local.addr };
                 let tuple = FourTuple { local: Endpoint::new(addr, bound.local.port), remote };
-                self.take(core, tuple, tuple.hash(&core.key)).ok_or_else(|| {
-                    let message = format!(
-                        "a connection from {} to {} exists: bind another port",
-                        tuple.local.to_socket_addr(false),
-                        remote.to_socket_addr(false)
-                    );
-                    // EADDRNOTAVAIL, as Linux has it.
-                    io::Error::new(io::ErrorKind::AddrNotAvailable, message)
-                })
+                // There is such a connection.
+                Ok(self.take(core, tuple, tuple.hash(&core.key)).ok_or(Errno::ADDRNOTAVAIL)?)
             }
             None => {
                 let cpu = core.cpu();
@@ -393,8 +383,8 @@ impl TcpSocket {
     /// An address of the caller's in this socket's family.
     fn endpoint(&self, addr: SocketAddr) -> io::Result<Endpoint> {
         if addr.is_ipv6() != self.is_v6 {
-            let message = format!("{addr} is not of the socket's family: use new_v4 or new_v6 to match");
-            return Err(super::stream::invalid(message));
+            // An IPv4 address is too short for an IPv6 socket, which is what Linux finds first.
+            return Err(if self.is_v6 { Errno::INVAL } else { Errno::AFNOSUPPORT }.into());
         }
         Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))
     }

@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use sockeye_proto::tcp::settings::KeepaliveSettings;
 use sockeye_sync::facade::Ordering;
 
@@ -49,19 +50,16 @@ impl TcpKeepalive {
     /// `settings` with what is set here, switched on.
     fn applied_to(&self, settings: KeepaliveSettings) -> io::Result<KeepaliveSettings> {
         let bounded = |time: Option<Duration>, old| match time {
-            Some(time) if !(TIME_MIN..=KEEPALIVE_TIME_MAX).contains(&time) => {
-                Err(invalid(format!("a keepalive time of {time:?} is out of bounds: give 1 ms to 32,767 s")))
-            }
+            Some(time) if !(TIME_MIN..=KEEPALIVE_TIME_MAX).contains(&time) => Err(Errno::INVAL),
             Some(time) => Ok(time),
             None => Ok(old),
         };
         let count = match self.retries {
             None => settings.count,
-            Some(retries) => {
-                u8::try_from(retries).ok().filter(|n| (1..=KEEPALIVE_RETRIES_MAX).contains(n)).ok_or_else(
-                    || invalid(format!("{retries} keepalive probes are out of bounds: give 1 to 127")),
-                )?
-            }
+            Some(retries) => u8::try_from(retries)
+                .ok()
+                .filter(|n| (1..=KEEPALIVE_RETRIES_MAX).contains(n))
+                .ok_or(Errno::INVAL)?,
         };
         Ok(KeepaliveSettings {
             enabled: true,

@@ -82,7 +82,7 @@ impl TcpListener {
                 if has_waited {
                     listener.leave(&thread);
                 }
-                let conn = listener.pop().ok_or(io::ErrorKind::WouldBlock)?;
+                let conn = listener.pop().ok_or(rustix::io::Errno::AGAIN)?;
                 return Ok(self.adopt(core, listener, conn));
             }
             match listener.pop_or_wait(&thread)? {

@@ -106,7 +106,7 @@ impl TcpStream {
         let (core, conn) = self.enter()?;
         let ended = matches!(conn.state(), State::Closed | State::TimeWait);
         if ended || !conn.so.lock().snd.connected {
-            return Err(io::ErrorKind::NotConnected.into());
+            return Err(rustix::io::Errno::NOTCONN.into());
         }
         Ok(shown(core, conn, conn.tuple.remote))
     }

@@ -19,12 +19,13 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 
+use rustix::io::Errno;
 use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
 use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
-use crate::base::bind::{ANY_PORT, Bind, BindOptions, in_use, no_port, overlap};
+use crate::base::bind::{ANY_PORT, Bind, BindOptions, no_port, overlap};
 use crate::rt::failpoints::{self, Point};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::tables::demux::Demux;
@@ -129,7 +130,7 @@ impl Ports {
         } else if fits(local.port) {
             local.port
         } else {
-            return Err(in_use(local));
+            return Err(Errno::ADDRINUSE.into());
         };
         failpoints::hit(Point::Bind, u64::from(local.port));
         table.entry(port).or_default().push(Bind::new(id, local.addr, options));
@@ -142,14 +143,14 @@ impl Ports {
         let mut table = self.table.write();
         let binds = table.get_mut(&local.port).map_or(&mut [][..], Vec::as_mut_slice);
         let Some(own) = binds.iter().position(|b| b.id == listener.bind_id) else {
-            return Err(in_use(local));
+            return Err(Errno::ADDRINUSE.into());
         };
         let options = binds[own].options;
         let others = binds.iter().filter(|b| b.id != listener.bind_id);
         // What was bound beside us may stay, unless it listens.
         let taken = others.into_iter().any(|b| b.conflicts(local.addr, options));
         if taken || self.conn_conflicts(demux, local.addr, local.port, options) {
-            return Err(in_use(local));
+            return Err(Errno::ADDRINUSE.into());
         }
         self.listeners.add(listener, options.v6_only);
         binds[own].listens = true;
@@ -161,7 +162,7 @@ impl Ports {
         let mut table = self.table.write();
         let binds = table.entry(ANY_PORT).or_default();
         if binds.iter().any(|b| b.conflicts(addr, options)) {
-            return Err(in_use(Endpoint::new(addr, ANY_PORT)));
+            return Err(Errno::ADDRINUSE.into());
         }
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         binds.push(Bind::new(id, addr, options));
