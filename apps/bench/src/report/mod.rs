@@ -36,7 +36,8 @@ impl Report {
     /// To standard output, and to `file` if given.
     pub fn new(machine: Machine, json: bool, file: Option<&Path>) -> io::Result<Self> {
         let file = file.map(File::create).transpose()?;
-        Ok(Self { machine, json, table: table::Table::default(), file })
+        let table = table::Table::under(machine.load);
+        Ok(Self { machine, json, table, file })
     }
 
     /// Prints the cases to be measured, and the machine.

@@ -62,9 +62,38 @@ pub struct Table {
     bulk: Vec<(usize, f64)>,
     reached: usize,
     missed: usize,
+    undecided: usize,
+    /// Threads that other programs had runnable when the run began.
+    load: Option<f64>,
+}
+
+/// Whether a goal was reached.
+enum Verdict {
+    Reached,
+    Missed,
+    /// The ratio's interval has the goal inside.
+    Undecided,
+}
+
+impl Verdict {
+    fn of(is_reached: bool) -> Self {
+        if is_reached { Self::Reached } else { Self::Missed }
+    }
+
+    fn of_ratio(found: Ratio, least: f64) -> Self {
+        match found.interval {
+            Some((low, high)) if low < least && least <= high => Self::Undecided,
+            _ => Self::of(found.ratio >= least),
+        }
+    }
 }
 
 impl Table {
+    /// An empty table of a machine with this load, which an undecided goal names.
+    pub fn under(load: Option<f64>) -> Self {
+        Self { load, ..Self::default() }
+    }
+
     /// One case, with a line below for each side that failed and for a second unit.
     pub fn row(&mut self, case: &Case, outcome: &Outcome) -> String {
         let (ours, theirs) = (outcome.of(Side::Sockeye), outcome.of(Side::Kernel));
@@ -104,9 +133,11 @@ impl Table {
 
     /// How many goals were reached.
     pub fn footer(&self) -> String {
-        match self.reached + self.missed {
-            0 => String::new(),
-            all => format!("goals reached: {} of {all}\n", self.reached),
+        let all = self.reached + self.missed + self.undecided;
+        match (all, self.undecided) {
+            (0, _) => String::new(),
+            (_, 0) => format!("goals reached: {} of {all}\n", self.reached),
+            (_, undecided) => format!("goals reached: {} of {all}, undecided: {undecided}\n", self.reached),
         }
     }
 
@@ -115,26 +146,36 @@ impl Table {
             return String::new();
         };
         let ours = outcome.of(Side::Sockeye).map(|result| result.summary.median);
-        let (wanted, reached) = match goal {
-            Goal::Ratio(least) => (format!(">= {least}x"), outcome.ratio.map(|found| found.ratio >= least)),
+        let (wanted, verdict) = match goal {
+            Goal::Ratio(least) => {
+                (format!(">= {least}x"), outcome.ratio.map(|found| Verdict::of_ratio(found, least)))
+            }
             Goal::AtMost(most) => {
-                (format!("<= {}", value(&case.workload, most)), ours.map(|ours| ours <= most))
+                (format!("<= {}", value(&case.workload, most)), ours.map(|ours| Verdict::of(ours <= most)))
             }
             Goal::ShareOf { share, connections } => {
                 let base = self.bulk.iter().find(|(count, _)| *count == connections);
                 let found = ours.zip(base).map(|(ours, (_, base))| ours / base);
                 let now = found.map_or(String::new(), |found| format!(", is {found:.2}"));
-                (format!(">= {share} of {connections} conns{now}"), found.map(|found| found >= share))
+                (
+                    format!(">= {share} of {connections} conns{now}"),
+                    found.map(|found| Verdict::of(found >= share)),
+                )
             }
         };
-        match reached {
-            Some(true) => {
+        match verdict {
+            Some(Verdict::Reached) => {
                 self.reached += 1;
                 format!("{wanted} reached")
             }
-            Some(false) => {
+            Some(Verdict::Missed) => {
                 self.missed += 1;
                 format!("{wanted} MISSED")
+            }
+            Some(Verdict::Undecided) => {
+                self.undecided += 1;
+                let load = self.load.map_or(String::new(), |load| format!(" (load {load})"));
+                format!("{wanted} undecided{load}")
             }
             None => wanted,
         }
@@ -245,6 +286,18 @@ mod tests {
         }
         assert!(table.row(case, &both(60.0, 50.0)).contains("MISSED"));
         assert_eq!(table.footer(), "goals reached: 1 of 2\n");
+    }
+
+    #[test]
+    fn a_goal_inside_the_interval_is_undecided() {
+        let mut table = Table::under(Some(3.2));
+        let case = &default_set(Some(Name::Stream), Effort::QUICK)[0];
+        let mut outcome = both(100.0, 50.0);
+        outcome.ratio = Some(Ratio { ratio: 2.0, interval: Some((1.2, 2.4)) });
+        assert!(table.row(case, &outcome).contains(">= 1.5x undecided (load 3.2)"));
+        outcome.ratio = Some(Ratio { ratio: 1.3, interval: Some((1.2, 1.4)) });
+        assert!(table.row(case, &outcome).contains(">= 1.5x MISSED"));
+        assert_eq!(table.footer(), "goals reached: 0 of 2, undecided: 1\n");
     }
 
     /// The row of the default set with this label.
