@@ -3,7 +3,7 @@
 //! A type has a field `inner`, the socket of the blocking kind; an expression finds what its tasks wait on. Must not know how data moves.
 //! Tests: `tests/tokio_ready.rs`.
 
-/// Readiness: what every socket has that sends and receives; it has a field `hope`. `$socket` is what its tasks wait on.
+/// Readiness: what every socket has that sends and receives; it has a field `assumed_room`. `$socket` is what its tasks wait on.
 macro_rules! ready_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
         impl $type {
@@ -19,7 +19,7 @@ macro_rules! ready_methods {
                 interest: ::tokio::io::Interest,
             ) -> std::io::Result<::tokio::io::Ready> {
                 let $this = self;
-                $crate::tokio::ready::ready($socket, &self.hope, interest).await
+                $crate::tokio::ready::ready($socket, &self.assumed_room, interest).await
             }
 
             /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
@@ -38,7 +38,7 @@ macro_rules! ready_methods {
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
             pub async fn writable(&self) -> std::io::Result<()> {
                 let $this = self;
-                $crate::tokio::ready::writable($socket, &self.hope).await
+                $crate::tokio::ready::writable($socket, &self.assumed_room).await
             }
 
             /// Calls `f`, an operation that does not block, if the socket is ready for some of `interest`.
@@ -51,7 +51,7 @@ macro_rules! ready_methods {
                 f: impl FnOnce() -> std::io::Result<R>,
             ) -> std::io::Result<R> {
                 let $this = self;
-                $crate::tokio::ready::try_io($socket, &self.hope, interest, f)
+                $crate::tokio::ready::try_io($socket, &self.assumed_room, interest, f)
             }
 
             /// Calls `f`, an operation that does not block, when the socket is ready for some of `interest`, and once more at
@@ -97,7 +97,7 @@ macro_rules! stream_methods {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 let $this = self;
-                $crate::tokio::ready::poll_writable($socket, &self.hope, cx)
+                $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
             }
 
             /// Reads what is there. Never blocks. 0 at the end of the stream, or for an empty buffer.
@@ -116,12 +116,13 @@ macro_rules! stream_methods {
                 std::io::Read::read_vectored(&mut &self.inner, bufs)
             }
 
-            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much; at most 64 KiB at once.
+            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much.
             ///
             /// # Errors
             /// As for [`try_read`](Self::try_read).
             pub fn try_read_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
-                $crate::tokio::ready::read_buf(buf, |bytes| self.try_read(bytes))
+                let room = buf.chunk_mut().len();
+                self.recv_pieces(room, |piece| buf.put_slice(piece))
             }
 
             /// Writes what fits. Never blocks.
@@ -129,7 +130,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// `WouldBlock` if nothing fits.
             pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
-                self.hope.note(std::io::Write::write(&mut &self.inner, buf))
+                self.assumed_room.note(std::io::Write::write(&mut &self.inner, buf))
             }
 
             /// [`try_write`](Self::try_write) from several buffers, one after the other.
@@ -137,7 +138,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// As for [`try_write`](Self::try_write).
             pub fn try_write_vectored(&self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.hope.note(std::io::Write::write_vectored(&mut &self.inner, bufs))
+                self.assumed_room.note(std::io::Write::write_vectored(&mut &self.inner, bufs))
             }
 
             /// Copies received bytes without taking them, once there are any. May be cancelled.
@@ -202,7 +203,7 @@ macro_rules! datagram_methods {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 let $this = self;
-                $crate::tokio::ready::poll_writable($socket, &self.hope, cx)
+                $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
             }
 
             /// [`recv`](Self::recv) into a buffer that is advanced by as much; what its next piece has no room for is cut off.
@@ -210,7 +211,7 @@ macro_rules! datagram_methods {
             /// # Errors
             /// As for [`recv`](Self::recv).
             pub async fn recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
-                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let mut bytes = $crate::tokio::ready::room_of(buf);
                 let len = self.recv(&mut bytes).await?;
                 buf.put(bytes.get(..len).unwrap_or_default());
                 Ok(len)
@@ -224,7 +225,7 @@ macro_rules! datagram_methods {
                 &self,
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
-                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let mut bytes = $crate::tokio::ready::room_of(buf);
                 let (len, from) = self.recv_from(&mut bytes).await?;
                 buf.put(bytes.get(..len).unwrap_or_default());
                 Ok((len, from))
@@ -235,7 +236,7 @@ macro_rules! datagram_methods {
             /// # Errors
             /// As for [`try_recv`](Self::try_recv).
             pub fn try_recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
-                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let mut bytes = $crate::tokio::ready::room_of(buf);
                 let len = self.try_recv(&mut bytes)?;
                 buf.put(bytes.get(..len).unwrap_or_default());
                 Ok(len)
@@ -249,7 +250,7 @@ macro_rules! datagram_methods {
                 &self,
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
-                let mut bytes = vec![0; buf.chunk_mut().len()];
+                let mut bytes = $crate::tokio::ready::room_of(buf);
                 let (len, from) = self.try_recv_from(&mut bytes)?;
                 buf.put(bytes.get(..len).unwrap_or_default());
                 Ok((len, from))

@@ -1,6 +1,6 @@
 //! Readiness in `tokio`'s words, for all kinds of sockets: `ready`, `try_io` and `async_io`.
 //!
-//! Readiness is that of the socket when it is asked for, from its buffers, but for [`Hope`]: no attempt has to clear it. An attempt of
+//! Readiness is that of the socket when it is asked for, from its buffers, but for [`AssumedRoom`]: no attempt has to clear it. An attempt of
 //! [`async_io`] that would block although the socket is ready, as of an application that wants more bytes than are there, waits for the next
 //! change, as in `tokio`: its task is on the list first, and then it is made once more.
 //!
@@ -36,9 +36,9 @@ pub(super) trait Readiness: Waitable {
 /// The next wait for room is then over at once, whether there is room or not, as in `tokio`: a program may send until an attempt would
 /// block and wait before each. A wait that is over so takes nothing of the task's budget, as in `tokio`.
 #[derive(Debug, Default)]
-pub(super) struct Hope(AtomicBool);
+pub(super) struct AssumedRoom(AtomicBool);
 
-impl Hope {
+impl AssumedRoom {
     /// Remembers how an attempt to send has ended.
     pub fn note<R>(&self, done: io::Result<R>) -> io::Result<R> {
         let is_sent = done.is_ok();
@@ -56,22 +56,26 @@ impl Hope {
 }
 
 /// Waits until a send would not block.
-pub(super) async fn writable<S: Waitable>(socket: &S, hope: &Hope) -> io::Result<()> {
-    if hope.take() { Ok(()) } else { until(socket, Want::Write).await }
+pub(super) async fn writable<S: Waitable>(socket: &S, assumed_room: &AssumedRoom) -> io::Result<()> {
+    if assumed_room.take() { Ok(()) } else { until(socket, Want::Write).await }
 }
 
 /// [`writable`] as a poll function.
 pub(super) fn poll_writable<S: Waitable>(
     socket: &S,
-    hope: &Hope,
+    assumed_room: &AssumedRoom,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
-    if hope.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
+    if assumed_room.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
 }
 
 /// Waits until the socket is ready for some of `interest`, and says for what.
-pub(super) async fn ready<S: Readiness>(socket: &S, hope: &Hope, interest: Interest) -> io::Result<Ready> {
-    if interest.is_writable() && hope.take() {
+pub(super) async fn ready<S: Readiness>(
+    socket: &S,
+    assumed_room: &AssumedRoom,
+    interest: Interest,
+) -> io::Result<Ready> {
+    if interest.is_writable() && assumed_room.take() {
         return Ok(Ready::WRITABLE | told(socket.readiness()?, interest));
     }
     let mut waits = waits(socket, interest);
@@ -96,12 +100,12 @@ pub(super) async fn ready<S: Readiness>(socket: &S, hope: &Hope, interest: Inter
 /// Makes an attempt if the socket is ready for some of `interest`.
 pub(super) fn try_io<S: Waitable, R>(
     socket: &S,
-    hope: &Hope,
+    assumed_room: &AssumedRoom,
     interest: Interest,
     attempt: impl FnOnce() -> io::Result<R>,
 ) -> io::Result<R> {
     let done = attempt_if_ready(socket, interest, attempt);
-    if interest.is_writable() { hope.note(done) } else { done }
+    if interest.is_writable() { assumed_room.note(done) } else { done }
 }
 
 fn attempt_if_ready<R>(
@@ -140,18 +144,12 @@ pub(super) async fn async_io<S: Waitable, R>(
     .await
 }
 
-/// Most bytes that a stream gives a buffer of an application at once.
-const PIECE_LEN_MAX: usize = 64 << 10;
+/// Longest datagram, bytes.
+const DATAGRAM_MAX: usize = 64 << 10;
 
-/// Receives into the next piece of `buf`, by way of a copy: the bytes of that piece are not initialized.
-pub(super) fn read_buf<B: BufMut>(
-    buf: &mut B,
-    read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
-) -> io::Result<usize> {
-    let mut bytes = vec![0; buf.chunk_mut().len().min(PIECE_LEN_MAX)];
-    let len = read(&mut bytes)?;
-    buf.put(bytes.get(..len).unwrap_or_default());
-    Ok(len)
+/// Memory for a datagram that is appended to `buf` afterwards, whose own room is not initialized.
+pub(super) fn room_of(buf: &mut impl BufMut) -> Vec<u8> {
+    vec![0; buf.chunk_mut().len().min(DATAGRAM_MAX)]
 }
 
 /// What a task waits for that has this interest, and what it then says that the socket is ready for.

@@ -10,7 +10,7 @@ use ::tokio::io::ReadBuf;
 use super::addr::{ToSocketAddrs, no_address, resolve};
 use super::halves::{async_read, async_write};
 use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std};
-use super::ready::Hope;
+use super::ready::AssumedRoom;
 use super::wait::{op, poll_op, until};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -21,7 +21,7 @@ use crate::tcp::socket::{MbufChain, TcpSocket};
 #[derive(Debug)]
 pub struct TcpStream {
     inner: crate::tcp::socket::TcpStream,
-    hope: Hope,
+    assumed_room: AssumedRoom,
 }
 
 impl TcpStream {
@@ -54,7 +54,7 @@ impl TcpStream {
         let inner = socket.start(addr)?;
         until(&inner, Want::Connect).await?;
         user::connected(inner.conn()?)?;
-        Ok(Self { inner, hope: Hope::default() })
+        Ok(Self { inner, assumed_room: AssumedRoom::default() })
     }
 
     /// Wraps a stream of the blocking kind, which from now on does not block.
@@ -63,7 +63,7 @@ impl TcpStream {
     /// None; the signature is that of `tokio`.
     pub fn from_std(inner: crate::tcp::socket::TcpStream) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
-        Ok(Self { inner, hope: Hope::default() })
+        Ok(Self { inner, assumed_room: AssumedRoom::default() })
     }
 
     /// The stream of the blocking kind inside. It stays non-blocking until told otherwise.
@@ -104,17 +104,20 @@ impl TcpStream {
         self.inner.set_linger(Some(Duration::ZERO))
     }
 
+    /// Receives at most `room` bytes, which `put` gets piece by piece. A buffer that is appended to so need not be initialized before:
+    /// zeroing 8 KiB takes longer than a small read.
+    pub(super) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+        let (core, ends) = self.inner.receiving()?;
+        user::recv_pieces(core, &ends, room, put)
+    }
+
     pub(super) fn poll_read_shared(
         &self,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let (filled, room) = (buf.filled().len(), buf.remaining());
-        let receive = || {
-            let (core, ends) = self.inner.receiving()?;
-            // Appended: a buffer need not be initialized for that, and zeroing 8 KiB takes longer than a small read.
-            user::recv_pieces(core, &ends, room, |piece| buf.put_slice(piece))
-        };
+        let receive = || self.recv_pieces(room, |piece| buf.put_slice(piece));
         let received = ready!(poll_op(&self.inner, Want::Read, cx, receive));
         if received.is_err() {
             buf.set_filled(filled);

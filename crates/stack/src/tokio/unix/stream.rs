@@ -14,17 +14,20 @@ use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
 use crate::tokio::methods::stream_methods;
-use crate::tokio::ready::Hope;
+use crate::tokio::ready::AssumedRoom;
 use crate::unix::{SocketAddr, UnixSocket};
+
+/// Most bytes that [`UnixStream::try_read_buf`] gives at once: they pass through memory on the stack.
+const PIECE_MAX: usize = 8 << 10;
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
 #[derive(Debug)]
 pub struct UnixStream {
     inner: crate::unix::UnixStream,
-    pub(super) hope: Hope,
+    pub(super) assumed_room: AssumedRoom,
 }
 
-wrapper_methods!(UnixStream, hope);
+wrapper_methods!(UnixStream, assumed_room);
 data_wrapper_methods!(UnixStream);
 stream_methods!(UnixStream, |stream| &stream.inner.sock);
 
@@ -54,6 +57,14 @@ impl UnixStream {
         let socket = UnixSocket::new_stream(stack);
         socket.set_nonblocking(true)?;
         Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
+    }
+
+    /// Receives at most `room` bytes, and no more than [`PIECE_MAX`], which `put` gets.
+    pub(super) fn recv_pieces(&self, room: usize, mut put: impl FnMut(&[u8])) -> io::Result<usize> {
+        let mut piece = [0; PIECE_MAX];
+        let len = self.try_read(&mut piece[..room.min(PIECE_MAX)])?;
+        put(&piece[..len]);
+        Ok(len)
     }
 
     pub(super) fn poll_read_shared(
