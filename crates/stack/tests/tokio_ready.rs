@@ -134,6 +134,42 @@ macro_rules! stream_tests {
 stream_tests!(tcp, tcp_pair);
 stream_tests!(unix, unix_pair);
 
+#[tokio::test]
+async fn urgent_data_the_end_and_errors_are_waited_for() {
+    let _guard = watchdog("urgent_data_the_end_and_errors_are_waited_for");
+    let stack = common::stack();
+    let (near, far) = tcp_pair(&stack).await;
+    {
+        let mut urgent = std::pin::pin!(far.ready(Interest::PRIORITY));
+        timeout(SHORT, urgent.as_mut()).await.unwrap_err();
+        near.try_write(b"x").unwrap();
+        timeout(SHORT, urgent.as_mut()).await.unwrap_err();
+        near.get_ref().send_urgent(b"!").unwrap();
+        assert_eq!(timeout(LONG, urgent).await.unwrap().unwrap(), Ready::PRIORITY);
+    }
+    let (near, far) = tcp_pair(&stack).await;
+    {
+        let mut ends = std::pin::pin!(far.ready(Interest::PRIORITY));
+        timeout(SHORT, ends.as_mut()).await.unwrap_err();
+        near.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(timeout(LONG, ends).await.unwrap().unwrap().is_read_closed());
+    }
+    let (near, far) = tcp_pair(&stack).await;
+    let mut fails = std::pin::pin!(far.ready(Interest::ERROR));
+    timeout(SHORT, fails.as_mut()).await.unwrap_err();
+    near.set_zero_linger().unwrap();
+    drop(near);
+    assert_eq!(timeout(LONG, fails).await.unwrap().unwrap(), Ready::ERROR);
+    assert_eq!(far.take_error().unwrap().unwrap().kind(), ErrorKind::ConnectionReset);
+    let udp = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+    let gone = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    udp.connect(gone).await.unwrap();
+    let mut fails = std::pin::pin!(udp.ready(Interest::ERROR));
+    timeout(SHORT, fails.as_mut()).await.unwrap_err();
+    udp.send(b"?").await.unwrap();
+    assert_eq!(timeout(LONG, fails).await.unwrap().unwrap(), Ready::ERROR);
+}
+
 /// Attempts until there is no room; says what went. Fails if there always is.
 fn fill(mut attempt: impl FnMut() -> std::io::Result<usize>) -> usize {
     let mut sent = 0;

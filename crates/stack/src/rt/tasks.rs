@@ -43,8 +43,9 @@ impl Want {
         match self {
             Self::Read => Ready::READABLE.with(Ready::ERROR).bits(),
             Self::Write | Self::Connect => Ready::WRITABLE.with(Ready::ERROR).bits(),
-            Self::Priority => Ready::PRIORITY.with(Ready::READ_CLOSED).with(Ready::ERROR).bits(),
-            Self::Error => Ready::ERROR.bits(),
+            // What ends a direction wakes those that wait for its data.
+            Self::Priority => Ready::PRIORITY.with(Ready::READABLE).with(Ready::ERROR).bits(),
+            Self::Error => Ready::READABLE.with(Ready::WRITABLE).with(Ready::ERROR).bits(),
         }
     }
 }

@@ -257,3 +257,15 @@ fn nothing_is_counted_before_the_first_text() {
     assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(super::script::IRS + 1));
     assert_eq!(quick_in_a_row(&mut t), 16);
 }
+
+#[test]
+fn the_option_has_acknowledgments_wait_for_an_answer_or_sends_the_one_that_waits() {
+    let mut t = Script::established(&plain());
+    assert!(t.pcb.quickack() && is_quick(&mut t));
+    t.pcb.set_quickack(false);
+    assert!(!t.pcb.quickack() && !is_quick(&mut t));
+    t.pcb.set_quickack(true);
+    assert!(t.pcb.quickack());
+    assert_eq!(t.lens(), [0], "the one that waited");
+    assert!(is_quick(&mut t));
+}

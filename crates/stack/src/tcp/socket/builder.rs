@@ -389,7 +389,7 @@ impl TcpSocket {
         Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))
     }
 
-    fn wildcard(&self) -> IpAddr {
+    pub(super) fn wildcard(&self) -> IpAddr {
         if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
     }
 }

@@ -3,7 +3,6 @@
 //! Tests: `tests/tokio_shape.rs`.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use super::TcpSocket;
@@ -67,10 +66,8 @@ impl TcpSocket {
 
     /// Where the socket is bound; the wildcard and port 0 before it is.
     #[cfg(feature = "tokio")]
-    pub(crate) fn bound_addr(&self) -> SocketAddr {
-        let wildcard: IpAddr =
-            if self.is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
-        self.local_addr().unwrap_or(SocketAddr::new(wildcard, 0))
+    pub(crate) fn bound_addr(&self) -> std::net::SocketAddr {
+        self.local_addr().unwrap_or_else(|| std::net::SocketAddr::new(self.wildcard(), 0))
     }
 
     /// Whether it is an IPv6 socket.
