@@ -1,4 +1,4 @@
-//! What is told of a stack.
+//! The report of a stack.
 //!
 //! Plain data, written as one line of JSON. Fields may be added: a reader skips what it does not know, and what is
 //! missing is empty. Tests: `tests/diag.rs`.

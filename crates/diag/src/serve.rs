@@ -1,6 +1,6 @@
 //! The side of the program whose stack is shown.
 //!
-//! One thread owns the listening socket and everything that is told through it. It sleeps in `poll` on that socket, on the
+//! One thread owns the listening socket and everything that is reported through it. It sleeps in `poll` on that socket, on the
 //! clients that have not read all of their report, and on one end of a pair of sockets; dropping [`Published`] shuts down
 //! the other end. Nothing here connects to the name in the folder, which any program of the same user can remove or
 //! replace.

@@ -1,6 +1,6 @@
 //! The engine's clock: microseconds since a moment that the driver of the engine chose.
 //!
-//! The engine never asks for the time, it is told. A simulator may jump. Callers on several threads may be
+//! The engine never reads a clock; its callers pass the time. A simulator may jump. Callers on several threads may be
 //! a little late; a connection then counts with the latest time it was told (`Pcb::clock`).
 
 use core::ops::Add;

@@ -34,8 +34,8 @@
 //! and so would a compare-exchange that fails: neither orders U1 before itself, and the argument
 //! falls. Hence no such short cut. For the same reason the owner takes *first* and looks after.
 //!
-//! The owner decides that a connection is dead before it drops it; a post that comes later is told
-//! so and queues nothing, an item that was queued earlier is dropped when it is popped.
+//! The owner decides that a connection is dead before it drops it; a later post learns of it
+//! and queues nothing; an item that was queued earlier is dropped when it is popped.
 //!
 //! Must not know what the bits mean. Tests: below, `tests/loom`.
 

@@ -39,7 +39,7 @@
 //! # A descriptor
 //!
 //! A poller may have a descriptor that shows whether a [`collect`](PollQueue::collect) may find something, so that it can be waited for with other
-//! descriptors. Whoever makes it *shown* writes to it, outside all locks. The poller empties it first, and makes it *quiet* in the section of `inbox` in which it
+//! descriptors. The thread that makes it *shown* writes to it, outside all locks. The poller empties it first, and makes it *quiet* in the section of `inbox` in which it
 //! takes the list over. A push before that section is collected. One after it finds the descriptor quiet, and its thread writes. If a write comes between
 //! emptying and that section, or after it for an entry that was collected, the next `collect` finds nothing; it empties the descriptor again. Entries that are kept
 //! in the round, or a panic of a look, make it shown by the poller itself.

@@ -41,7 +41,7 @@ use crate::slots::{Entry, Numbered};
 #[derive(Debug)]
 pub struct Polled {
     numbered: Numbered,
-    /// What it is told of.
+    /// The bits that are reported.
     interest: u8,
     way: Way,
 }
@@ -89,7 +89,7 @@ pub trait Source {
 }
 
 impl Polled {
-    /// Not on any list yet. `asked` is what the application asked for; it is told of `always`, too.
+    /// Not on any list yet. `asked` is what the application asked for; `always` is reported, too.
     pub fn new(numbered: Numbered, way: Way, asked: u8, always: u8) -> Self {
         if let Way::Owned { believed } = way
             && asked != believed
@@ -100,7 +100,7 @@ impl Polled {
         Self { numbered, interest: asked | always, way }
     }
 
-    /// What it is told of.
+    /// The bits that are reported.
     #[inline]
     pub fn interest(&self) -> u8 {
         self.interest

@@ -4,7 +4,7 @@
 //!
 //! # States
 //!
-//! A taker that finds nothing is *waiting* (on the list). A taker that is told becomes *coming* (off the list) until it looks again.
+//! A taker that finds nothing is *waiting* (on the list). A taker that is notified becomes *coming* (off the list) until it looks again.
 //!
 //! | from | to | by, under the mutex |
 //! |---|---|---|
@@ -21,7 +21,7 @@
 //! * A coming taker that looks takes an item. If there is none, a running thread was faster and the queue is empty.
 //! * A coming taker that leaves without a look tells another, if anything is queued.
 //!
-//! The last taker to wait is told first: its cache is warmest, and it may still be spinning.
+//! The last taker to wait is notified first: its cache is warmest, and it may still be spinning.
 //!
 //! Items are taken in the order in which they came. Bound: none of its own; the owner bounds what is queued.
 //! Must not know what is queued. Tests: below, `tests/loom/take_queue.rs`.

@@ -49,7 +49,7 @@ use smallvec::SmallVec;
 use crate::facade::Arc;
 use crate::wait::{Awaited, Notified, Ticket, WaitQueue};
 
-/// A poller's registration, which stays on the list when it is told.
+/// A poller's registration, which stays on the list when it is notified.
 pub trait Poller {
     /// A wake that is owed after unlocking. Callers may collect it in a list of their own type.
     type Owed: From<Waker>;
@@ -161,7 +161,7 @@ impl<P: Poller> WaitList<P> {
         None
     }
 
-    /// Puts a task onto the list that has no place of its own there, once. For lists that are told of everything soon. The waker comes back
+    /// Puts a task onto the list that has no place of its own there, once. For lists whose waiters are all notified soon. The waker comes back
     /// if its task is there already, to be dropped after unlocking.
     #[must_use = "to be dropped after unlocking"]
     pub fn register_once(&mut self, interest: u8, waker: Waker) -> Option<Waker> {

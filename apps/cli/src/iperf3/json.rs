@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::services::iperf3::client::{Ends, Interval, Measured, Moved, Show, Wishes};
 use crate::services::iperf3::protocol::{Params, Results, StreamResult};
 
-/// Collects what is told, for the end.
+/// Collects the reports, for the end.
 pub struct Json {
     params: Params,
     start: Map<String, Value>,

@@ -26,7 +26,7 @@ use crate::tun::Running;
 /// Measures, for as long as that takes.
 ///
 /// # Errors
-/// A usage error for what cannot be; the system's. That a test came to nothing is told, and exit code 1.
+/// A usage error for what cannot be; the system's. A test without a result is reported, with exit code 1.
 pub fn iperf3(args: &Iperf3Args) -> Result<ExitCode, CommandError> {
     let wishes = args.wishes().map_err(|error| CommandError::Usage(UsageError(error)))?;
     let running = Running::of(&args.device)?;

@@ -87,7 +87,7 @@ impl fmt::Display for Service {
 impl FromStr for Service {
     type Err = String;
 
-    /// Opens the directory of `http`, so that one that is not there is told before anything is made.
+    /// Opens the directory of `http`, so that a missing one is reported before anything is made.
     fn from_str(text: &str) -> Result<Self, String> {
         let (what, dir) = text.split_once('=').map_or((text, None), |(what, dir)| (what, Some(dir)));
         let (name, port) = what.split_once(':').map_or((what, None), |(name, port)| (name, Some(port)));

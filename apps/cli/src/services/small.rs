@@ -115,7 +115,7 @@ enum Answer {
     Line([u8; LINE_LEN]),
 }
 
-/// Answers datagrams for ever; `choose` is told how many there were before.
+/// Answers datagrams for ever; `choose` gets the number of those before.
 async fn answer(socket: UdpSocket, choose: impl Fn(&[u8], usize) -> Answer) {
     let mut buffer = vec![0; DATAGRAM_MAX];
     for count in 0_usize.. {

@@ -1,4 +1,4 @@
-//! What `sockeye sim` is told.
+//! The arguments of `sockeye sim`.
 //!
 //! Must not know how transfers run. Tests: `apps/shared/src/parse.rs`, `apps/cli/tests/cli/sim.rs`.
 

@@ -1,7 +1,7 @@
 //! Membership in multicast groups, on the side of a host: IGMP (RFC 1112, 2236, 3376) and MLD (RFC 2710, 3810).
 //!
 //! One machine for both families: IGMPv3 and MLDv2 are the same protocol, as are IGMPv2 and MLDv1 ([`Level`]). Any-source
-//! membership only: a group is joined for all senders. What a report looks like is told in [`igmp`] and [`mld`]; the
+//! membership only: a group is joined for all senders. [`igmp`] and [`mld`] have the formats of reports; the
 //! machine says which to send. Joins are counted, so several sockets may join a group.
 //!
 //! A host speaks the newest version until it hears a querier of an older one, and then that one's for the Older

@@ -2,7 +2,7 @@
 //!
 //! A datagram gathers the fragments of one [`Key`] until none is missing, its time is over, or something in it does not
 //! fit: then all of it is dropped. It must not know packet memory: a piece is whatever the caller keeps, its length and
-//! its cost in bytes are told.
+//! its cost in bytes are reported.
 //!
 //! # Eviction
 //! A source address proves nothing, so no bound here makes a newcomer wait: whatever is full, something older gives way.

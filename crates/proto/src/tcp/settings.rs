@@ -1,4 +1,4 @@
-//! What a connection is told at its creation, and the part of it that the pcb keeps.
+//! The settings that a connection gets at its creation, and the part of them that the pcb keeps.
 //!
 //! [`Settings`] is the embedder's view, in plain durations. `Tuning` is the pcb's copy, in 32-bit
 //! microseconds and milliseconds, because a host may hold a million pcbs. It must not know where the

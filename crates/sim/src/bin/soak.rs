@@ -41,7 +41,7 @@ fn arguments(mut args: impl Iterator<Item = String>) -> Option<Args> {
     Some(read)
 }
 
-/// How often progress is told.
+/// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {

@@ -35,7 +35,7 @@ use crate::udp::recv;
 /// them, are kept for [`recv_err`](Self::recv_err); each also ends the next call once. All calls may be made by several
 /// threads at once.
 ///
-/// A link-local address of IPv6, or a group of a link, is told with its interface (RFC 4007) by the calls that take a
+/// A link-local address of IPv6, or a group of a link, is returned with its interface (RFC 4007) by the calls that take a
 /// [`SocketAddrV6`], whose port has no meaning here: `"[fe80::1%2]:0".parse()` is `fe80::1` on the interface with the number 2.
 pub struct IcmpSocket {
     pub(crate) handle: Held<Arc<Handle>>,

@@ -125,7 +125,7 @@ impl<'s> Context<'s> {
     #[inline]
     pub fn tell(&mut self) {
         wake::fire_all(self.core, &mut self.due.told);
-        // After the wakes: the hook that is told may block.
+        // After the wakes: the hook that is called may block.
         while let Some(caught) = self.due.caught.pop() {
             caught.report(self.core);
         }

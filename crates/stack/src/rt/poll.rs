@@ -92,7 +92,7 @@ pub struct Poll {
     /// Shared with the threads of its sockets' stacks.
     queue: Local<Arc<Queue>>,
     spin: Spin,
-    /// The stack of the first socket, which is told of panics over sockets of the set.
+    /// The stack of the first socket, which reports panics over sockets of the set.
     first: OnceLock<WeakStack>,
 }
 

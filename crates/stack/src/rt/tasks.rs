@@ -137,7 +137,7 @@ impl<S: Waitable> tasks::Waitable for Of<'_, S> {
     }
 }
 
-/// Whether there is nothing to wait for. Leaves nobody on the list.
+/// Whether there is nothing to wait for. Adds no task to the list.
 pub(crate) fn is_over(socket: &impl Waitable, want: Want) -> io::Result<bool> {
     tasks::is_over(&Of(socket), want)
 }

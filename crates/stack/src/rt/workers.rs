@@ -13,7 +13,7 @@
 //! in `rt/discipline.rs`, by the same rule: its work is there before the worker is looked at.)
 //!
 //! # Without threads
-//! The driver, which calls `Stack::poll`, is told when to call again, and may be doing something else when an application's call
+//! The driver, which calls `Stack::poll`, learns from the result when to call again, and may be doing something else when an application's call
 //! makes that too late. `sleeps_until` is then what it was last told ([`Workers::told`] writes it, and looks at the queue
 //! *afterwards*). A thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the
 //! same mutex *afterwards*, and sets it to 0. So of the two that come together one sees the other, and the driver's hook
@@ -150,7 +150,7 @@ impl Workers {
         panics::release(env, PanicSource::Hook, "drop of a driver's hook", before);
     }
 
-    /// The driver has come: until it is told anew, it looks by itself.
+    /// The driver has called: until the next result it looks by itself.
     pub fn driver_came(&self) {
         for lane in &self.lanes {
             lane.clockwork.lock().sleeps_until = 0;

@@ -1,7 +1,7 @@
 //! Connections that were handed to workers: they have items in their backlog, and no thread runs them.
 //!
 //! A lane of workers (`rt/workers.rs`) has one queue here; a connection's lane follows from its hash. A connection is put into the queue
-//! before the worker is told, and a worker looks into the queue after it has announced that it will sleep: that file has the argument.
+//! before the worker is notified, and a worker looks into the queue after it has announced that it will sleep: that file has the argument.
 //!
 //! Bound: a connection is in a queue once for each time that it was handed over. Tests: those of workers.
 

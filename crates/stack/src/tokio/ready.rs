@@ -84,7 +84,7 @@ pub(super) async fn ready<S: Readiness>(
         if found.is_empty() {
             for (wait, over) in &mut waits {
                 if wait.poll(cx.waker())?.is_ready() {
-                    // A pending error is told by the attempt that finds it: to say so is to be ready.
+                    // The attempt that finds a pending error returns it, so a socket with one is ready.
                     found |= *over;
                 }
             }
@@ -177,7 +177,7 @@ fn is_ready(socket: &impl Waitable, interest: Interest) -> io::Result<bool> {
     Ok(false)
 }
 
-/// What is told of readiness to one who has this interest: of a direction also that it is closed.
+/// What tokio reports of readiness for this interest. A closed direction is reported with it.
 fn told(found: poll::Ready, interest: Interest) -> Ready {
     let (read, write) = (interest.is_readable(), interest.is_writable());
     [

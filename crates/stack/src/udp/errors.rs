@@ -1,7 +1,7 @@
 //! Errors that the network reports: the pending one of a socket, and the queue of IP_RECVERR.
 //!
 //! As on Linux: a socket that is connected, or has asked for the queue ([`UdpSocket::set_recv_err`]), gets the error as
-//! its pending one, which the next call returns once. With the queue it is told of each, with the datagram that it was
+//! its pending one, which the next call returns once. With the queue it receives each of them, with the datagram that it was
 //! about. Others are not told: an error for one destination would end a call for another (RFC 1122 section 4.1.3.3 asks
 //! for it, RFC 8085 section 5.2 for caution).
 //!

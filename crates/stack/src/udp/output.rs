@@ -105,7 +105,7 @@ fn outgoing<'h>(netif: NetifId, flow: &Flow, header: &'h [u8], (hash, gso_size):
     }
 }
 
-/// What a sender is told.
+/// What a send returns.
 fn refusal(core: &Core, pcb: &Pcb, error: SendError) -> Result<(), Errno> {
     match error {
         SendError::NoWay(why) => Err(why.errno()),

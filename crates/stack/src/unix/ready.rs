@@ -10,8 +10,8 @@
 //!
 //! Whether a socket is writable depends on its *peer's* buffer, so a registration stands in two lists: with
 //! the socket (everything) and with the peer's buffer (room). Each list is under its buffer's mutex, and a thread that
-//! changes the buffer marks it in the same section. A datagram socket's room is told by its flow
-//! (`flows.rs`): a sender that finds none says so there, under the receiver's mutex, and is told when there is.
+//! changes the buffer marks it in the same section. A datagram socket's flow announces its room
+//! (`flows.rs`): a sender that finds none says so there, under the receiver's mutex, and is notified when there is some.
 //!
 //! Must not know polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
 //! `tests/unix/`.

@@ -4,7 +4,7 @@
 //! under it; more is unlinked as mbufs and copied after. Rights land, and buffers are given back, outside.
 //!
 //! Must not know public types. Invariants: a byte, record or right is received once (a peek duplicates);
-//! room that was made is told in the section that makes it. Tests: `tests/unix*`.
+//! room is announced in the section that makes it. Tests: `tests/unix*`.
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
@@ -273,7 +273,7 @@ fn nothing(pcb: &Pcb, so: &mut So, request: &Request<'_>, done: usize) -> Result
         settle_alert(pcb, so);
         return Err(errno);
     }
-    // A datagram socket that does not block is told that there is nothing, as on Linux.
+    // A datagram socket that does not block gets `WouldBlock`, as on Linux.
     if so.shut && (pcb.kind.is_connected() || request.blocks) {
         return Ok(Found::End);
     }

@@ -5,7 +5,7 @@
 //! that mutex is the only one (`locking.rs`).
 //!
 //! Must not know public types. Invariants: rights that were not appended go back to the caller; the thread that
-//! waits is told in the section that appends. Tests: `tests/unix*`.
+//! waits is notified in the section that appends. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
 

@@ -2,7 +2,7 @@
 //!
 //! `protocol` has what is said, `test` runs one test as the server, `client` as the client, `streams` keeps what it moves,
 //! and `stream` and `datagrams` move it. One test at a time runs at
-//! each address, as with iperf3's own server; a client that comes meanwhile is told so.
+//! each address, as with iperf3's own server; a client that comes meanwhile gets that answer.
 //!
 //! ```text
 //!   idle ──cookie of a new client──► taken ──the test has ended──► idle

@@ -213,5 +213,5 @@ fn run_cell(cell: &Cell) -> io::Result<Result> {
     }
 }
 
-/// The part of the packets whose lateness is told.
+/// The part of the packets whose lateness is reported.
 const LATE: f64 = 0.999;

@@ -145,7 +145,7 @@ pub(super) trait CongestionControl {
     fn on_undo(&mut self, before: &Self);
     /// Nothing was sent for longer than an RTO.
     fn on_idle(&mut self, mss: u32);
-    /// Sending begins while nothing is in flight. Only algorithms are told that want rate samples.
+    /// Sending begins while nothing is in flight. Only algorithms that want rate samples are notified.
     fn on_restart(&mut self, _now: Instant) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
     fn pacing_rate(&self) -> Option<NonZeroU64> {

@@ -150,7 +150,7 @@ impl<P: Payload> Pcb<P> {
         bytes
     }
 
-    /// What congestion control is told where no records are kept.
+    /// What is reported to congestion control where no records are kept.
     fn plain_news(
         &mut self,
         acked: u32,

@@ -302,7 +302,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// What congestion control is told.
+    /// What is reported to congestion control.
     fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =

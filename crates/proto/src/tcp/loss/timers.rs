@@ -47,7 +47,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The retransmission timer has expired over data in flight: the first segment is lost, and what has been out for longer
     /// than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away what it held, or if the timer
-    /// only finds a closed window (`is_probing`). False if there are no records. Congestion control is told by the caller;
+    /// only finds a closed window (`is_probing`). False if there are no records. The caller reports it to congestion control;
     /// not of a closed window.
     pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, now: Instant) -> bool {
         let (phase, mss, srtt_us) = (self.recovery.phase(), u32::from(self.mss), self.rtt.srtt_us());

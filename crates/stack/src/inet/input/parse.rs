@@ -225,7 +225,7 @@ fn refused(
     }
 }
 
-/// What the sender is told of: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
+/// What is reported to the sender: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
 pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
     let (problem, at) = match *error {
         ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_DISCARD => return None,
@@ -246,7 +246,7 @@ pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
     Some(icmp::Error::ParameterProblem(problem, u32::try_from(at).unwrap_or(u32::MAX)))
 }
 
-/// Whether the sender is told though the packet went to many.
+/// Whether it is reported to the sender although the packet went to many.
 pub(crate) fn is_for_all(error: &ip::ParseError) -> bool {
     matches!(error, ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_REPORT)
 }

@@ -1,6 +1,6 @@
 //! Frames on their way out: to the interface itself, or to its link first.
 //!
-//! How they get from a lane to the interface is told in `departures.rs`.
+//! `departures.rs` describes how they get from a lane to the interface.
 //!
 //! What does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP finds the
 //! loss and slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.

@@ -28,11 +28,11 @@ pub enum RouteKind {
         /// The router that is its next hop; `None` if the destination itself is.
         gateway: Option<IpAddr>,
     },
-    /// It vanishes. A caller is told EINVAL, as on Linux.
+    /// It vanishes. A call fails with EINVAL, as on Linux.
     Blackhole,
-    /// A caller is told that the host is unreachable (EHOSTUNREACH).
+    /// A call fails with EHOSTUNREACH.
     Unreachable,
-    /// A caller is told that it is not allowed (EACCES).
+    /// A call fails with EACCES.
     Prohibit,
 }
 

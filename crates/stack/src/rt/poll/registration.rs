@@ -137,7 +137,7 @@ impl Drop for Gone {
     }
 }
 
-/// Takes all waiters off the list of a socket that closes: tasks are woken, and no poller is told any more. Breaks the cycle of socket
+/// Takes all waiters off the list of a socket that closes: tasks are woken, and no poller is notified any more. Breaks the cycle of socket
 /// and registration; what comes back is to be dropped outside the socket's mutex.
 #[must_use]
 pub(crate) fn clear<O: From<Wake>>(list: &mut Waiters, wakes: &mut Vec<O>) -> SmallVec<[Gone; 1]> {

@@ -209,7 +209,7 @@ pub(crate) fn wake_writers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buff
     let _threads = so.waiters.notify(&conn.snd_wait, sleepers, Ready::WRITABLE.bits(), &mut cx.outbox.wakes);
 }
 
-/// The peer has marked urgent data. Its readers are told once the last byte of it is here.
+/// The peer has marked urgent data. Its readers are notified once the last byte of it has arrived.
 #[cold]
 fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Header) {
     so.rcv.set_mark(header.urgent_mark());

@@ -3,7 +3,7 @@
 //! A connection's frames are gathered in the outbox while its protocol code runs ([`push`]) and offered to a lane of their
 //! interface at the end of each run of items, or when another connection sends in the same call, still under the lock
 //! ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
-//! interface is told in `inet/netif/departures.rs`.
+//! interface is described in `inet/netif/departures.rs`.
 //!
 //! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 

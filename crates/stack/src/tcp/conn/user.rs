@@ -111,7 +111,7 @@ fn send_rest<S: Source>(
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
-            // What is on remote-free lists goes back before a caller waits for memory or is told that there is none.
+            // What is on remote-free lists goes back before a caller waits for memory or fails for want of it.
             Refusal::NoMemory if Chosen::reclaim(core) => Ok(()),
             Refusal::NoMemory => {
                 core.pruner.ask(core);

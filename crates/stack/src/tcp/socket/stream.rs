@@ -458,7 +458,7 @@ impl sealed::Source for TcpStream {
     }
 }
 
-/// An end of a connection as an application is told it.
+/// An address of an end of a connection, as applications see it.
 fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
     scope::shown(&core.netifs, end, conn.options.is_v6, conn.tuple.local.addr)
 }

@@ -1,6 +1,6 @@
 //! What BBR believes of the path: the bandwidth, the least round trip, and how far acknowledgments lag behind.
 //!
-//! Each is a filter over the past. It must not know states or windows; rounds and phases are told. Rates are bytes per
+//! Each is a filter over the past. It must not know states or windows; its callers report rounds and phases. Rates are bytes per
 //! second. Tests: below, and `tests.rs`.
 
 use crate::time::Instant;
