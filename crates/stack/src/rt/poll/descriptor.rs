@@ -60,7 +60,7 @@ impl Deref for PollFd {
 
 impl AsFd for PollFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        (*self.fd).as_fd()
     }
 }
 

@@ -16,11 +16,16 @@ use super::registration::Registration;
 use crate::rt::wake::Wake;
 
 /// What a poller shares with the sockets in it.
-#[derive(Default)]
 pub(crate) struct Queue {
     pub(super) list: PollQueue<Registration>,
     /// An eventfd: what it shows is in `poll_queue.rs`.
     descriptor: OnceLock<Arc<OwnedFd>>,
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self { list: PollQueue::default(), descriptor: OnceLock::new() }
+    }
 }
 
 impl Queue {
@@ -58,14 +63,14 @@ impl Queue {
     pub(super) fn show(&self) {
         if let Some(fd) = self.descriptor.get() {
             // It fails only if the count is at its end, and the descriptor is readable then.
-            let _count_is_full = rustix::io::write(fd, &1_u64.to_ne_bytes());
+            let _count_is_full = rustix::io::write(&**fd, &1_u64.to_ne_bytes());
         }
     }
 
     /// Empties the descriptor, before the list is taken over.
     pub(super) fn hide(&self) {
         if let Some(fd) = self.descriptor.get() {
-            let _was_empty = rustix::io::read(fd, &mut [0; 8]);
+            let _was_empty = rustix::io::read(&**fd, &mut [0; 8]);
         }
     }
 
