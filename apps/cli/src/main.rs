@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::sim(&args).map_err(CommandError::Io),
         Command::Tun(args) => tun::tun(&args),
         Command::Iperf3(args) => iperf3::iperf3(&args),
-        Command::Ss(args) => diag::ss(&args).map_err(CommandError::Io),
+        Command::Ss(args) => diag::ss(&args),
         Command::Nstat(args) => diag::nstat(&args).map_err(CommandError::Io),
         Command::Why(args) => diag::why(&args).map_err(CommandError::Io),
         Command::Completions(args) => written(manual::completions(&args, Cli::command())),

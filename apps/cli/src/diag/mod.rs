@@ -6,6 +6,7 @@
 //!
 //! Tests: at the ends of the files; against a running stack in `tests/cli/tun.rs`.
 
+mod filter;
 mod nstat;
 mod ss;
 mod why;

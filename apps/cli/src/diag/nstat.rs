@@ -15,8 +15,12 @@ pub struct NstatArgs {
     #[arg(short, long)]
     zeros: bool,
 
+    /// Count from the beginning of a stack. It always does; for the habit of nstat(8)
+    #[arg(short = 'a', long)]
+    ignore: bool,
+
     /// Print one JSON object a line for each stack
-    #[arg(long)]
+    #[arg(short, long)]
     json: bool,
 
     /// Show only counters whose name contains this text; case does not matter
@@ -76,7 +80,7 @@ mod tests {
             vec![counter("sleeps", "", 3), counter("segments_in", "TcpInSegs", 5), counter("x", "TcpX", 0)];
         let report = Report { counters, ..Report::default() };
         let names = |zeros, filter: Option<&str>| {
-            let args = NstatArgs { zeros, json: false, filter: filter.map(str::to_owned) };
+            let args = NstatArgs { zeros, ignore: false, json: false, filter: filter.map(str::to_owned) };
             chosen(&args, &report).into_iter().map(|c| shown(c).to_owned()).collect::<Vec<_>>()
         };
         assert_eq!(names(false, None), ["TcpInSegs", "sleeps"]);

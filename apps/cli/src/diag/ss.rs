@@ -1,7 +1,7 @@
 //! `sockeye ss`: sockets of running stacks, as ss(8) shows the kernel's.
 //!
-//! Names of figures are those of `ss -ti`; windows and thresholds are in segments there, and here. Must not know where
-//! figures come from. Tests: below.
+//! Names of figures are those of `ss -ti`; windows and thresholds are in segments there, and here. As there, listeners, closed sockets, connections
+//! in TIME-WAIT and those that are not accepted yet are hidden unless they are asked for. Must not know where figures come from. Tests: below.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,6 +9,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Map, Value};
 use sockeye_diag::{Report, Socket, UnixSocket};
+use sockeye_shared::end::{CommandError, UsageError};
+
+use super::filter::Filter;
 
 /// What is to be shown.
 #[derive(Args, Debug, Default)]
@@ -29,9 +32,29 @@ pub struct SsArgs {
     #[arg(short, long)]
     listening: bool,
 
-    /// Show all sockets, listening or not
+    /// Show all sockets: also listeners, and connections in TIME-WAIT or not accepted yet
     #[arg(short, long, conflicts_with = "listening")]
     all: bool,
+
+    /// Show only IPv4 sockets
+    #[arg(short = '4', long)]
+    ipv4: bool,
+
+    /// Show only IPv6 sockets
+    #[arg(short = '6', long)]
+    ipv6: bool,
+
+    /// Show how many sockets of each kind there are, and no sockets
+    #[arg(short, long)]
+    summary: bool,
+
+    /// Do not resolve names. They never are; for the habit of ss(8)
+    #[arg(short, long)]
+    numeric: bool,
+
+    /// Show programs. They always are, in the last column; for the habit of ss(8)
+    #[arg(short, long)]
+    processes: bool,
 
     /// Show the state of each TCP connection: window, round trip, bytes, retransmissions
     #[arg(short, long)]
@@ -40,18 +63,28 @@ pub struct SsArgs {
     /// Print one JSON object a line for each stack, with all fields
     #[arg(long)]
     json: bool,
+
+    /// States and an expression, in the words of ss(8): state time-wait, or '( dport = :80 or dst 10.0.0.0/8 )'
+    filter: Vec<String>,
 }
 
 /// Prints the sockets of every stack.
 ///
 /// # Errors
-/// If no program may be asked, or standard output is closed.
-pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
+/// If the filter is wrong, no program may be asked, or standard output is closed.
+pub fn ss(args: &SsArgs) -> Result<ExitCode, CommandError> {
+    let filter = Filter::read(&args.filter).map_err(|error| CommandError::Usage(UsageError(error)))?;
     let (mut reports, code) = super::reports()?;
     let mut out = io::stdout().lock();
+    if args.summary {
+        for report in &reports {
+            summary(report, &mut out)?;
+        }
+        return Ok(code);
+    }
     for report in &mut reports {
-        report.sockets.retain(|socket| args.shows(socket));
-        report.unix.retain(|socket| args.shows_unix(socket));
+        report.sockets.retain(|socket| args.shows(&filter, socket));
+        report.unix.retain(|socket| args.shows_unix(&filter, socket));
         if args.json {
             let line = serde_json::json!({
                 "pid": report.pid, "program": report.program, "stack": report.name, "sockets": report.sockets,
@@ -67,27 +100,67 @@ pub fn ss(args: &SsArgs) -> io::Result<ExitCode> {
 }
 
 impl SsArgs {
-    /// As with ss, the kinds are all if none is named, and waiting sockets are left out unless asked for.
-    fn shows(&self, socket: &Socket) -> bool {
+    /// As with ss, the kinds are all if none is named.
+    fn shows(&self, filter: &Filter, socket: &Socket) -> bool {
         let is_named = match socket.protocol.as_str() {
             "tcp" => self.tcp,
             "udp" => self.udp,
             _ => false,
         };
-        (is_named || self.names_none()) && self.wants(socket.remote.is_none())
+        let is_family = if socket.local.is_ipv4() { self.ipv4 } else { self.ipv6 };
+        (is_named || self.names_none())
+            && (is_family || !(self.ipv4 || self.ipv6))
+            && self.wants(filter, &socket.state, socket.remote.is_none())
+            && filter.matches(socket)
     }
 
-    fn shows_unix(&self, socket: &UnixSocket) -> bool {
-        (self.unix || self.names_none()) && self.wants(socket.state != "ESTAB")
+    /// An expression is about addresses, which these sockets do not have.
+    fn shows_unix(&self, filter: &Filter, socket: &UnixSocket) -> bool {
+        (self.unix || self.names_none())
+            && !(self.ipv4 || self.ipv6 || filter.has_expression())
+            && self.wants(filter, &socket.state, socket.state != "ESTAB")
     }
 
     fn names_none(&self) -> bool {
         !self.tcp && !self.udp && !self.unix
     }
 
-    fn wants(&self, is_waiting: bool) -> bool {
-        self.all || self.listening == is_waiting
+    /// The states that the filter names, or else those that are not hidden.
+    fn wants(&self, filter: &Filter, state: &str, is_waiting: bool) -> bool {
+        if filter.names_states() {
+            return filter.has_state(state);
+        }
+        self.all || (self.listening == is_waiting && !HIDDEN.contains(&state))
     }
+}
+
+/// States of connections that an application does not hold.
+const HIDDEN: [&str; 2] = ["TIME-WAIT", "SYN-RECV"];
+
+/// Numbers of sockets, in the form of `ss -s`.
+fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    let count = |protocol: &str, is_wanted: &dyn Fn(&Socket) -> bool| {
+        report.sockets.iter().filter(|socket| socket.protocol == protocol && is_wanted(socket)).count()
+    };
+    let with_state = |state: &str| count("tcp", &|socket| socket.state == state);
+    let orphaned = count("tcp", &|socket| !socket.is_held && !HIDDEN.contains(&socket.state.as_str()));
+    writeln!(out, "{}", super::title(report))?;
+    writeln!(out, "Total: {}", report.sockets.len() + report.unix.len())?;
+    writeln!(
+        out,
+        "TCP:   {} (estab {}, closed {}, orphaned {orphaned}, timewait {})",
+        count("tcp", &|_| true),
+        with_state("ESTAB"),
+        with_state("UNCONN"),
+        with_state("TIME-WAIT")
+    )?;
+    writeln!(out, "\n{:<10}{:<10}{:<10}IPv6", "Transport", "Total", "IP")?;
+    for (name, protocol) in [("UDP", "udp"), ("TCP", "tcp")] {
+        let v4 = count(protocol, &|socket| socket.local.is_ipv4());
+        let v6 = count(protocol, &|socket| socket.local.is_ipv6());
+        writeln!(out, "{name:<10}{:<10}{v4:<10}{v6}", v4 + v6)?;
+    }
+    writeln!(out, "{:<10}{}\n", "UNIX", report.unix.len())
 }
 
 fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<()> {
@@ -233,12 +306,58 @@ mod tests {
         let listener = socket(serde_json::json!({ "state": "LISTEN" }));
         let conn = socket(serde_json::json!({ "remote": "10.9.0.1:40000" }));
         let datagrams = socket(serde_json::json!({ "protocol": "udp", "state": "UNCONN" }));
-        let shown = |args: SsArgs| [&listener, &conn, &datagrams].map(|socket| args.shows(socket));
+        let shown = |args: SsArgs| {
+            [&listener, &conn, &datagrams].map(|socket| args.shows(&Filter::default(), socket))
+        };
         assert_eq!(shown(SsArgs::default()), [false, true, false]);
         assert_eq!(shown(SsArgs { all: true, ..SsArgs::default() }), [true, true, true]);
         assert_eq!(shown(SsArgs { listening: true, ..SsArgs::default() }), [true, false, true]);
         assert_eq!(shown(SsArgs { listening: true, udp: true, ..SsArgs::default() }), [false, false, true]);
         assert_eq!(shown(SsArgs { all: true, tcp: true, ..SsArgs::default() }), [true, true, false]);
+    }
+
+    #[test]
+    fn time_wait_is_hidden_unless_asked_for_and_families_and_filters_select() {
+        let waiting = socket(serde_json::json!({ "state": "TIME-WAIT", "remote": "10.9.0.1:80" }));
+        let v6 = socket(serde_json::json!({ "local": "[fd00::2]:7", "remote": "[fd00::1]:80" }));
+        let shown = |args: SsArgs, filter: &str| {
+            let words: Vec<_> = filter.split_whitespace().map(str::to_owned).collect();
+            let filter = Filter::read(&words).unwrap();
+            [&waiting, &v6].map(|socket| args.shows(&filter, socket))
+        };
+        assert_eq!(shown(SsArgs::default(), ""), [false, true]);
+        assert_eq!(shown(SsArgs { all: true, ..SsArgs::default() }, ""), [true, true]);
+        assert_eq!(shown(SsArgs { all: true, ipv4: true, ..SsArgs::default() }, ""), [true, false]);
+        assert_eq!(shown(SsArgs { ipv6: true, ..SsArgs::default() }, ""), [false, true]);
+        assert_eq!(shown(SsArgs::default(), "state time-wait"), [true, false]);
+        assert_eq!(shown(SsArgs::default(), "dport = :80 src fd00::/16"), [false, true]);
+        let unix = UnixSocket { state: "ESTAB".into(), ..UnixSocket::default() };
+        assert!(
+            !SsArgs::default()
+                .shows_unix(&Filter::read(&["dport".into(), "=".into(), "1".into()]).unwrap(), &unix)
+        );
+    }
+
+    #[test]
+    fn a_summary_counts_kinds_families_and_states() {
+        let sockets = vec![
+            socket(serde_json::json!({ "state": "TIME-WAIT", "is_held": false })),
+            socket(serde_json::json!({ "local": "[fd00::2]:7", "is_held": false })),
+            socket(serde_json::json!({ "protocol": "udp", "state": "UNCONN" })),
+        ];
+        let report = Report { sockets, unix: vec![UnixSocket::default()], ..Report::default() };
+        let mut out = Vec::new();
+        summary(&report, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        for line in [
+            "Total: 4",
+            "TCP:   2 (estab 1, closed 0, orphaned 1, timewait 1)",
+            "UDP       1         1         0",
+            "TCP       2         1         1",
+            "UNIX      1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
     }
 
     #[test]
@@ -254,7 +373,9 @@ mod tests {
         };
         let (listener, conn, widowed) =
             (socket("LISTEN", None), socket("ESTAB", Some(33)), socket("ESTAB", None));
-        let shown = |args: SsArgs| [&listener, &conn, &widowed].map(|socket| args.shows_unix(socket));
+        let shown = |args: SsArgs| {
+            [&listener, &conn, &widowed].map(|socket| args.shows_unix(&Filter::default(), socket))
+        };
         assert_eq!(shown(SsArgs::default()), [false, true, true]);
         assert_eq!(shown(SsArgs { unix: true, listening: true, ..SsArgs::default() }), [true, false, false]);
         assert_eq!(shown(SsArgs { tcp: true, all: true, ..SsArgs::default() }), [false; 3]);
