@@ -243,11 +243,11 @@ mod tests {
     }
 
     impl Sink for Breaks<'_> {
-        fn unlink(&mut self, from: &mut Chain, _: usize, _: &mut Freed) -> Chain {
+        const LOCKED_MAX: usize = usize::MAX;
+        fn fill(&mut self, from: &mut Chain, _: usize, _: &mut Freed) {
             from.trim_front(4);
             panic!("in a copy");
         }
-        fn take(&mut self, _: Chain, _: usize, _: &mut Freed) {}
     }
 
     fn pair() -> (Stack, TcpStream, TcpStream) {

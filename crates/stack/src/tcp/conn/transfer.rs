@@ -115,13 +115,32 @@ impl Source for &mut Chain {
     fn reset(&mut self, (): ()) {}
 }
 
-/// Room for what is received.
+/// Room for received bytes.
 pub(super) trait Sink {
+    /// As many are taken under the socket lock, at most.
+    const LOCKED_MAX: usize = COPY_LOCKED_MAX;
+
+    /// Moves the first `bytes` bytes, of which there are as many, out of `chain`. Clusters that are used up go to `freed`: the caller may
+    /// hold the lock.
+    fn fill(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed);
+
     /// Takes the first `bytes` bytes out of `chain`, under the socket lock, or lets them be taken later: returns those.
-    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain;
+    #[inline]
+    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
+        if bytes > Self::LOCKED_MAX {
+            return chain.split_front(bytes);
+        }
+        self.fill(chain, bytes, freed);
+        Chain::new()
+    }
 
     /// Takes what [`Sink::unlink`] returned, of `bytes` bytes in all, outside the socket lock.
-    fn take(&mut self, unlinked: Chain, bytes: usize, freed: &mut Freed);
+    #[inline]
+    fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
+        if bytes > Self::LOCKED_MAX {
+            self.fill(&mut unlinked, bytes, freed);
+        }
+    }
 }
 
 /// The buffers of a vectored receive.
@@ -133,8 +152,9 @@ impl<'a, 'b> Scatter<'a, 'b> {
     pub fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
         Self { bufs }
     }
+}
 
-    /// Moves bytes from the chain into the buffers. Clusters that are used up go to `freed`: the caller may hold the lock.
+impl Sink for Scatter<'_, '_> {
     fn fill(&mut self, chain: &mut Chain, mut bytes: usize, freed: &mut Freed) {
         for buf in &mut *self.bufs {
             let part = bytes.min(buf.len());
@@ -144,30 +164,12 @@ impl<'a, 'b> Scatter<'a, 'b> {
     }
 }
 
-impl Sink for Scatter<'_, '_> {
-    #[inline]
-    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
-        if bytes > COPY_LOCKED_MAX {
-            return chain.split_front(bytes);
-        }
-        self.fill(chain, bytes, freed);
-        Chain::new()
-    }
-
-    #[inline]
-    fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
-        if bytes > COPY_LOCKED_MAX {
-            self.fill(&mut unlinked, bytes, freed);
-        }
-    }
-}
-
 /// A function that is called with the bytes piece by piece: a task's buffer is appended to, and need not be initialized before.
 #[cfg(feature = "tokio")]
 pub(super) struct Pieces<F>(pub F);
 
 #[cfg(feature = "tokio")]
-impl<F: FnMut(&[u8])> Pieces<F> {
+impl<F: FnMut(&[u8])> Sink for Pieces<F> {
     fn fill(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) {
         let mut left = bytes;
         for piece in &*chain {
@@ -182,30 +184,11 @@ impl<F: FnMut(&[u8])> Pieces<F> {
     }
 }
 
-#[cfg(feature = "tokio")]
-impl<F: FnMut(&[u8])> Sink for Pieces<F> {
-    #[inline]
-    fn unlink(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) -> Chain {
-        if bytes > COPY_LOCKED_MAX {
-            return chain.split_front(bytes);
-        }
-        self.fill(chain, bytes, freed);
-        Chain::new()
-    }
-
-    #[inline]
-    fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
-        if bytes > COPY_LOCKED_MAX {
-            self.fill(&mut unlinked, bytes, freed);
-        }
-    }
-}
-
 impl Sink for Chain {
-    fn unlink(&mut self, chain: &mut Chain, bytes: usize, _freed: &mut Freed) -> Chain {
-        *self = chain.split_front(bytes);
-        Chain::new()
-    }
+    /// Nothing is copied.
+    const LOCKED_MAX: usize = usize::MAX;
 
-    fn take(&mut self, _unlinked: Chain, _bytes: usize, _freed: &mut Freed) {}
+    fn fill(&mut self, chain: &mut Chain, bytes: usize, _freed: &mut Freed) {
+        *self = chain.split_front(bytes);
+    }
 }
