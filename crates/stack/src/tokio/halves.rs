@@ -66,18 +66,6 @@ pub(super) use async_write;
 macro_rules! read_half_methods {
     ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
         impl $half {
-            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`", stringify!($type), "::ready`].")]
-            pub async fn ready(
-                &self,
-                interest: ::tokio::io::Interest,
-            ) -> std::io::Result<::tokio::io::Ready> {
-                let $this = self;
-                $stream.ready(interest).await
-            }
-
             /// Waits until a read would not block. May be cancelled.
             ///
             /// # Errors
@@ -105,7 +93,7 @@ macro_rules! read_half_methods {
                 $stream.try_read_vectored(bufs)
             }
 
-            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much; at most 64 KiB at once.
+            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much.
             ///
             /// # Errors
             /// As for [`try_read`](Self::try_read).
@@ -145,18 +133,6 @@ pub(super) use read_half_methods;
 macro_rules! write_half_methods {
     ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
         impl $half {
-            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
-            ///
-            /// # Errors
-            #[doc = concat!("As for [`", stringify!($type), "::ready`].")]
-            pub async fn ready(
-                &self,
-                interest: ::tokio::io::Interest,
-            ) -> std::io::Result<::tokio::io::Ready> {
-                let $this = self;
-                $stream.ready(interest).await
-            }
-
             /// Waits until a write would not block. May be cancelled.
             ///
             /// # Errors
@@ -192,6 +168,18 @@ pub(super) use write_half_methods;
 macro_rules! half_methods {
     ($half:ty, $type:ident, $addr:ty, |$this:ident| $stream:expr) => {
         impl $half {
+            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
+            ///
+            /// # Errors
+            #[doc = concat!("As for [`", stringify!($type), "::ready`].")]
+            pub async fn ready(
+                &self,
+                interest: ::tokio::io::Interest,
+            ) -> std::io::Result<::tokio::io::Ready> {
+                let $this = self;
+                $stream.ready(interest).await
+            }
+
             /// The address of the other end.
             ///
             /// # Errors
