@@ -42,14 +42,11 @@ impl Queue {
         }
     }
 
-    /// The descriptor, made if there was none.
+    /// Makes the descriptor, once.
     ///
     /// # Errors
     /// The system's, above all `EMFILE`.
     pub(super) fn describe(&self) -> io::Result<Arc<OwnedFd>> {
-        if let Some(fd) = self.descriptor.get() {
-            return Ok(Arc::clone(fd));
-        }
         let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let fd = Arc::clone(self.descriptor.get_or_init(|| Arc::new(made)));
         // After it is there: a thread that finds the queue described writes to it.
