@@ -13,70 +13,43 @@ use std::net::{IpAddr, SocketAddr};
 use sockeye::netif::Prefix;
 use sockeye_diag::Socket;
 
-/// States as ss names them in a filter, and as it shows them.
-const STATES: [(&str, &[&str]); 17] = [
-    ("established", &["ESTAB"]),
-    ("syn-sent", &["SYN-SENT"]),
-    ("syn-recv", &["SYN-RECV"]),
-    ("fin-wait-1", &["FIN-WAIT-1"]),
-    ("fin-wait-2", &["FIN-WAIT-2"]),
-    ("time-wait", &["TIME-WAIT"]),
-    ("closed", &["UNCONN"]),
-    ("close-wait", &["CLOSE-WAIT"]),
-    ("last-ack", &["LAST-ACK"]),
-    ("listening", &["LISTEN"]),
-    ("listen", &["LISTEN"]),
-    ("closing", &["CLOSING"]),
-    (
-        "all",
-        &[
-            "ESTAB",
-            "SYN-SENT",
-            "SYN-RECV",
-            "FIN-WAIT-1",
-            "FIN-WAIT-2",
-            "TIME-WAIT",
-            "UNCONN",
-            "CLOSE-WAIT",
-            "LAST-ACK",
-            "LISTEN",
-            "CLOSING",
-        ],
-    ),
-    (
-        "connected",
-        &[
-            "ESTAB",
-            "SYN-SENT",
-            "SYN-RECV",
-            "FIN-WAIT-1",
-            "FIN-WAIT-2",
-            "TIME-WAIT",
-            "CLOSE-WAIT",
-            "LAST-ACK",
-            "CLOSING",
-        ],
-    ),
-    (
-        "synchronized",
-        &["ESTAB", "SYN-RECV", "FIN-WAIT-1", "FIN-WAIT-2", "TIME-WAIT", "CLOSE-WAIT", "LAST-ACK", "CLOSING"],
-    ),
-    ("bucket", &["SYN-RECV", "TIME-WAIT"]),
-    (
-        "big",
-        &[
-            "ESTAB",
-            "SYN-SENT",
-            "FIN-WAIT-1",
-            "FIN-WAIT-2",
-            "UNCONN",
-            "CLOSE-WAIT",
-            "LAST-ACK",
-            "LISTEN",
-            "CLOSING",
-        ],
-    ),
+/// States as ss shows them.
+const ALL: [&str; 11] = [
+    "ESTAB",
+    "SYN-SENT",
+    "SYN-RECV",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "TIME-WAIT",
+    "UNCONN",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+    "LISTEN",
+    "CLOSING",
 ];
+/// States of connections that an application does not hold.
+pub const BUCKET: [&str; 2] = ["SYN-RECV", "TIME-WAIT"];
+/// States as a filter names them.
+const NAMES: &str = "established, syn-sent, syn-recv, fin-wait-1, fin-wait-2, time-wait, closed, close-wait, last-ack, \
+                     listening, closing, all, connected, synchronized, bucket, big";
+
+/// The states that a filter's word names.
+fn states_of(word: &str) -> Option<Vec<&'static str>> {
+    let without = |left_out: &[&str]| ALL.into_iter().filter(|state| !left_out.contains(state)).collect();
+    Some(match word {
+        "all" => ALL.to_vec(),
+        "connected" => without(&["LISTEN", "UNCONN"]),
+        "synchronized" => without(&["LISTEN", "UNCONN", "SYN-SENT"]),
+        "bucket" => BUCKET.to_vec(),
+        "big" => without(&BUCKET),
+        "established" => vec!["ESTAB"],
+        "closed" => vec!["UNCONN"],
+        "listening" | "listen" => vec!["LISTEN"],
+        "syn-sent" | "syn-recv" | "fin-wait-1" | "fin-wait-2" | "time-wait" | "close-wait" | "last-ack"
+        | "closing" => ALL.into_iter().filter(|state| state.eq_ignore_ascii_case(word)).collect(),
+        _ => return None,
+    })
+}
 
 /// Expressions within one another, at most.
 const DEPTH_MAX: usize = 64;
@@ -266,15 +239,12 @@ impl Words {
             };
             self.next += 1;
             let word = self.take("the name of a state")?;
-            let found = STATES.iter().find(|(name, _)| *name == word).ok_or_else(|| {
-                let names: Vec<_> = STATES.iter().map(|(name, _)| *name).collect();
-                format!("{word:?} is no state: write one of {}", names.join(", "))
-            })?;
+            let found =
+                states_of(&word).ok_or_else(|| format!("{word:?} is no state: write one of {NAMES}"))?;
             if is_excluded {
-                let all = STATES.iter().find(|(name, _)| *name == "all").map_or(&[][..], |(_, all)| all);
-                shown.get_or_insert_with(|| all.to_vec()).retain(|state| !found.1.contains(state));
+                shown.get_or_insert_with(|| ALL.to_vec()).retain(|state| !found.contains(state));
             } else {
-                shown.get_or_insert_default().extend(found.1);
+                shown.get_or_insert_default().extend(found);
             }
         }
     }
@@ -406,6 +376,10 @@ mod tests {
         assert_eq!(shown("state connected exclude time-wait"), [true, false, false]);
         assert_eq!(shown("exclude listening"), [true, true, false]);
         assert!(!read("sport = :80").unwrap().names_states());
+        let count = |word: &str| states_of(word).unwrap().len();
+        assert_eq!(["all", "connected", "synchronized", "bucket", "big"].map(count), [11, 9, 8, 2, 9]);
+        // Each name of the message names at least one state.
+        assert!(NAMES.split(", ").all(|name| count(name) > 0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sockeye_diag::{Report, Socket, UnixSocket};
 use sockeye_shared::end::{CommandError, UsageError};
 
-use super::filter::Filter;
+use super::filter::{BUCKET, Filter};
 
 /// What is to be shown.
 #[derive(Args, Debug, Default)]
@@ -130,12 +130,9 @@ impl SsArgs {
         if filter.names_states() {
             return filter.has_state(state);
         }
-        self.all || (self.listening == is_waiting && !HIDDEN.contains(&state))
+        self.all || (self.listening == is_waiting && !BUCKET.contains(&state))
     }
 }
-
-/// States of connections that an application does not hold.
-const HIDDEN: [&str; 2] = ["TIME-WAIT", "SYN-RECV"];
 
 /// Numbers of sockets, in the form of `ss -s`.
 fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
@@ -143,7 +140,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
         report.sockets.iter().filter(|socket| socket.protocol == protocol && is_wanted(socket)).count()
     };
     let with_state = |state: &str| count("tcp", &|socket| socket.state == state);
-    let orphaned = count("tcp", &|socket| !socket.is_held && !HIDDEN.contains(&socket.state.as_str()));
+    let orphaned = count("tcp", &|socket| !socket.is_held && !BUCKET.contains(&socket.state.as_str()));
     writeln!(out, "{}", super::title(report))?;
     writeln!(out, "Total: {}", report.sockets.len() + report.unix.len())?;
     writeln!(
