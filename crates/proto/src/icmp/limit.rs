@@ -11,7 +11,7 @@
 //! what a token of the common bucket costs is drawn: nothing, one or two, and one on average, as Linux does it. Limits per destination need no such
 //! thing, since they tell a destination only of itself.
 //!
-//! This module must not know what is sent. Tests: below.
+//! This module does not depend on what is sent. Tests: below.
 
 use core::time::Duration;
 

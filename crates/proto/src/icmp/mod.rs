@@ -2,9 +2,9 @@
 //!
 //! Both families become one [`Message`], so that the layers above ask once what has happened. The eight bytes are a
 //! type, a code, a checksum and one word; neighbor discovery and group membership, which have more of a format, are
-//! only told apart here. This module must not know sockets, routes or how often one may answer
-//! ([`limit`] is a bucket that does not know what it limits). Invariants: no input panics; what
-//! [`Message::emit`] writes, [`Message::parse`] reads back. Tests: below.
+//! only told apart here. This module does not depend on sockets, routes or how often one may answer ([`limit`] is a
+//! bucket that does not know what it limits). Invariants: no input panics; what [`Message::emit`] writes,
+//! [`Message::parse`] reads back. Tests: below.
 
 pub mod limit;
 

@@ -1,9 +1,8 @@
 //! The Internet checksum (RFC 1071): a sum that can be taken over pieces and put together.
 //!
-//! A [`Sum`] is a one's complement sum in the making, not yet inverted. It must not know which
-//! protocol it is for. Invariants: the order of the pieces matters only through their length, since a
-//! piece that begins at an odd offset has its bytes swapped; no input overflows the accumulator.
-//! Tests stand at the end.
+//! A [`Sum`] is a one's complement sum in the making, not yet inverted. It does not depend on which protocol
+//! it is for. Invariants: the order of the pieces matters only through their length, since a piece that
+//! begins at an odd offset has its bytes swapped; no input overflows the accumulator. Tests stand at the end.
 
 /// A partial one's complement sum over a byte string.
 ///

@@ -1,7 +1,7 @@
 //! The ECN field of an IP header (RFC 3168 section 5): what a sender writes, a router changes and a receiver reads.
 //!
-//! The two low bits of the octet that both versions have at different places. It must not know TCP. Tests stand at the
-//! end.
+//! The two low bits of the octet that both versions have at different places. It does not depend on TCP. Tests stand
+//! at the end.
 
 use super::{HeaderChecksum, Sum, V4_HEADER_LEN, V6_HEADER_LEN, parse_head};
 

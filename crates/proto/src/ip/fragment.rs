@@ -1,7 +1,7 @@
 //! The fields of a fragment: in the header of IPv4 (RFC 791), in a header of its own in IPv6 (RFC 8200 section 4.5).
 //!
-//! Must not know what becomes of fragments (`reass.rs`). Invariants: no input panics; ranges lie inside the packet.
-//! Tests: `ip/tests.rs`.
+//! Does not depend on what becomes of fragments (`reass.rs`). Invariants: no input panics; ranges lie inside the
+//! packet. Tests: `ip/tests.rs`.
 
 use core::ops::Range;
 

@@ -27,7 +27,7 @@
 //! On the loopback all sources are this stack's own packets: loopback, own addresses, and hosts in whose name a transparent
 //! socket sends.
 //!
-//! It must not know interfaces or routes. Tests: below, and with packets `stack/tests/ip/martians.rs`.
+//! It does not depend on interfaces or routes. Tests: below, and with packets `stack/tests/ip/martians.rs`.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

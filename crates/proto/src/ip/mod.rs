@@ -1,7 +1,7 @@
 //! The fixed headers of IPv4 (RFC 791) and IPv6 (RFC 8200), as far as they carry an upper-layer
 //! segment from one host to another.
 //!
-//! Bytes become a [`Header`] and the range of the payload once. This module must not know routes,
+//! Bytes become a [`Header`] and the range of the payload once. This module does not depend on routes,
 //! interfaces or any upper layer beyond its protocol number and the pseudo header. Invariants: no input
 //! panics; a payload range always lies inside the bytes given. Fragments are refused by name: they are read by
 //! [`fragment`] and put together by [`reass`]. Tests: `ip/tests.rs`.

@@ -1,8 +1,8 @@
 //! Fragments put together again (RFC 791 section 3.2, RFC 8200 section 4.5), within hard bounds.
 //!
 //! A datagram gathers the fragments of one [`Key`] until none is missing, its time is over, or something in it does not
-//! fit: then all of it is dropped. It must not know packet memory: a piece is whatever the caller keeps, its length and
-//! its cost in bytes are reported.
+//! fit: then all of it is dropped. It does not depend on packet memory: a piece is whatever the caller keeps, its
+//! length and its cost in bytes are reported.
 //!
 //! # Eviction
 //! A source address proves nothing, so no bound here makes a newcomer wait: whatever is full, something older gives way.

@@ -2,7 +2,7 @@
 //!
 //! Pairwise comparison of candidates by the rules that a host without mobility and without temporary addresses has:
 //! same address, scope, deprecation, outgoing interface, label, longest match. The labels are those of the default
-//! policy table (section 2.1). Must not know interfaces or routes. Tests: below.
+//! policy table (section 2.1). Does not depend on interfaces or routes. Tests: below.
 
 use core::cmp::Ordering;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

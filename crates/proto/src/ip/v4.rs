@@ -1,8 +1,8 @@
 //! The IPv4 header (RFC 791).
 //!
-//! Options are walked over by their length and not obeyed: a host that is no router has nothing to do
-//! for a record route or a timestamp. A source route is an attack more often than a route, and refuses the packet
-//! (RFC 7126 section 4.3). Must not know what is in the payload. Tests: `ip/tests.rs`.
+//! Options are walked over by their length and not obeyed: a host that is no router has nothing to do for a
+//! record route or a timestamp. A source route is an attack more often than a route, and refuses the packet (RFC
+//! 7126 section 4.3). Does not depend on what is in the payload. Tests: `ip/tests.rs`.
 
 use core::net::Ipv4Addr;
 use core::ops::Range;

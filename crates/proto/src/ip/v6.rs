@@ -1,10 +1,10 @@
 //! The IPv6 header and the extension headers that may stand before a segment (RFC 8200).
 //!
-//! Hop-by-hop and destination options are walked over, at most [`EXTENSION_HEADERS_MAX`] headers, each
-//! of at most 2,048 bytes; an unknown option does what its type says. So is a routing header that has been followed to its
-//! end; another one refuses the packet, of whatever type: none is obeyed. Every other next header ends the
-//! walk and is handed up as the protocol. Jumbograms (RFC 2675) are refused through their option's type. Must not know what is
-//! in the payload. Tests: `ip/tests.rs`.
+//! Hop-by-hop and destination options are walked over, at most [`EXTENSION_HEADERS_MAX`] headers, each of at most 2,048 bytes;
+//! an unknown option does what its type says. So is a routing header that has been followed to its end; another one refuses
+//! the packet, of whatever type: none is obeyed. Every other next header ends the walk and is handed up as the protocol.
+//! Jumbograms (RFC 2675) are refused through their option's type. Does not depend on what is in the payload. Tests:
+//! `ip/tests.rs`.
 
 use core::net::Ipv6Addr;
 use core::ops::Range;

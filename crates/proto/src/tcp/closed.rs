@@ -1,9 +1,9 @@
 //! What a segment gets that no pcb waits for: the CLOSED state (RFC 9293 section 3.10.7.1), and the
 //! first steps of LISTEN (section 3.10.7.2), after which only SYNs are left for the syncache.
 //!
-//! Pure functions of the header. They must not know addresses, listeners or rate limits; a stack that
-//! limits its resets does so around them. Invariant: a reset is never answered, or two hosts could
-//! answer each other for ever. Tests stand at the end.
+//! Pure functions of the header. They do not depend on addresses, listeners or rate limits; a stack that
+//! limits its resets does so around them. Invariant: a reset is never answered, or two hosts could answer
+//! each other for ever. Tests stand at the end.
 
 use crate::seq::SeqNum;
 use crate::tcp::segment::{Flags, Header};

@@ -21,8 +21,8 @@
 //! Otherwise it waits for `delack`, which is thereby the longest delay in all cases. What is behind a hole, or fills one, is
 //! acknowledged at once elsewhere (`input/text.rs`).
 //!
-//! Must not know buffers: the caller asks [`Pcb::acks_when_emptied`] after output, keeps the answer where its reader finds it, and
-//! calls [`Pcb::on_emptied`]. Tests: `tests/delack.rs`, `tests/quick_ack.rs`.
+//! Does not depend on buffers: the caller asks [`Pcb::acks_when_emptied`] after output, keeps the answer where its reader finds
+//! it, and calls [`Pcb::on_emptied`]. Tests: `tests/delack.rs`, `tests/quick_ack.rs`.
 
 use crate::time::Instant;
 

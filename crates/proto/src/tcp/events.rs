@@ -1,6 +1,6 @@
 //! What the pcb hands back: outcomes of a segment or a timer, and segments to send.
 //!
-//! Plain values; they must not know the pcb. The caller acts on them after it has let go of the lock.
+//! Plain values; they do not depend on the pcb. The caller acts on them after it has let go of the lock.
 //! Tests: with the pcb.
 
 use super::segment::{Head, Header, Payload};

@@ -1,7 +1,7 @@
 //! What a connection looks like from outside: the parts of Linux's `TCP_INFO` for which there is no other query.
 //!
 //! A snapshot by value; taking it changes nothing. Counts that cost something while a connection runs are there only
-//! over an interface (`meter.rs`). It must not know sockets. Tests: `tests/info.rs`.
+//! over an interface (`meter.rs`). It does not depend on sockets. Tests: `tests/info.rs`.
 
 use core::num::NonZeroU64;
 use core::time::Duration;

@@ -1,12 +1,12 @@
 //! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 section 7.1): where a
 //! connection's two clocks start, so that no host off the path can guess them.
 //!
-//! Both are a keyed hash of the 4-tuple. Being a function of the 4-tuple alone, the timestamp offset
-//! is the same for every incarnation of a connection, and the sequence number grows with the clock from
-//! one incarnation to the next; that is what lets TIME-WAIT be left early (see
-//! [`time_wait`](super::time_wait)). This module must not know where secrets come from, nor the shape
-//! of an address. Invariant: the two values of one 4-tuple say nothing of each other, nor of another
-//! 4-tuple's, without the secret. Tests stand at the end.
+//! Both are a keyed hash of the 4-tuple. Being a function of the 4-tuple alone, the timestamp offset is the
+//! same for every incarnation of a connection, and the sequence number grows with the clock from one
+//! incarnation to the next; that is what lets TIME-WAIT be left early (see [`time_wait`](super::time_wait)).
+//! This module does not depend on where secrets come from, or on the shape of an address. Invariant: the two
+//! values of one 4-tuple say nothing of each other, nor of another 4-tuple's, without the secret. Tests stand
+//! at the end.
 
 use core::hash::Hasher;
 

@@ -3,7 +3,7 @@
 //! The box is made with the first segment that comes from, or goes to, an interface; on loopback it is not called, and
 //! nothing is counted. Counts of segments come from the caller, which sees them; bytes are the way that SND.UNA and RCV.NXT
 //! have gone since the last call, for which less than 2^31 bytes must lie between two calls: windows are smaller. Which
-//! times are counted, and when they begin and end, is Linux's `tcp_chrono`: see `Busy`. It must not know frames.
+//! times are counted, and when they begin and end, is Linux's `tcp_chrono`: see `Busy`. It does not depend on frames.
 //! Tests: `tests/info.rs`.
 
 use crate::seq::SeqNum;

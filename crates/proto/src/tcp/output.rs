@@ -1,7 +1,8 @@
 //! TCP output: which segment goes next.
 //!
-//! [`Pcb::poll_transmit`] is the one place where segments come from (resets excepted): the handshake,
-//! data new and repeated, probes, acknowledgments. It must not know what is in the buffers, only how much.
+//! [`Pcb::poll_transmit`] is the one place where segments come from (resets excepted): the handshake, data
+//! new and repeated, probes, acknowledgments. It does not depend on what is in the buffers, but only on how
+//! much.
 //!
 //! Invariants: data leaves within SND.WND and the congestion window, a probe of one byte excepted; after
 //! `poll_transmit` has returned `None`, the retransmission slot runs if anything is unacknowledged or is

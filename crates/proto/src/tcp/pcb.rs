@@ -7,11 +7,10 @@
 //! The socket buffers stand outside: `so_snd` begins at SND.UNA, and the pcb says how many bytes to drop
 //! from its front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
 //!
-//! It must not know buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
-//! connection's socket lock touches it, so it holds no lock and can lose no wake-up; the two decisions
-//! that others take without entering are made by pure functions of what it published:
-//! [`Pcb::snd_due_at`] for the writer, [`window_update_due`](super::window::window_update_due) for
-//! the reader.
+//! It does not depend on buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
+//! connection's socket lock touches it, so it holds no lock and can lose no wake-up; the two decisions that
+//! others take without entering are made by pure functions of what it published: [`Pcb::snd_due_at`] for the
+//! writer, [`window_update_due`](super::window::window_update_due) for the reader.
 //!
 //! Invariants: SND.UNA <= SND.NXT <= `snd_max`; RCV.NXT <= `rcv_adv`, and `rcv_adv` never moves left; in
 //! CLOSED no timer runs. The state is moved by the segment input (`input/`), the user verbs (`user.rs`)

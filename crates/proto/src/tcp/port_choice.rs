@@ -6,7 +6,7 @@
 //! observer nothing of each other. A small random gap before each connection keeps an observer that shares a
 //! counter with a victim from reading the victim's connections off it.
 //!
-//! This module must not know which ports are taken: the caller tests each candidate. Invariants: an
+//! This module does not depend on which ports are taken: the caller tests each candidate. Invariants: an
 //! iteration offers each port of the range exactly once and then ends; a counter is always less than the
 //! number of ports. One instance belongs to one shard, under the caller's lock. Tests stand at the end.
 

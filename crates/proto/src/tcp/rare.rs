@@ -3,8 +3,8 @@
 //! An idle connection is to cost two kilobytes, both ends, and a pointer for each rare feature would be a hundredth of
 //! that. Nothing here is looked at by an ordinary segment but the pointer itself.
 //!
-//! Must not know what the states mean. Invariant: the box goes when the last state in it does. Tests: those of the
-//! features, and below.
+//! Does not depend on what the states mean. Invariant: the box goes when the last state in it does. Tests: those
+//! of the features, and below.
 
 use super::fast_open::FastOpen;
 use super::urgent::Urgent;

@@ -5,9 +5,9 @@
 //! trip is that of the *incoming* data: by the peer's echoes of our timestamps, or without timestamps by the time that
 //! a window's worth takes, which is one at least.
 //!
-//! What was read is not reported by the reader, which does not come here: it is RCV.NXT less what is buffered. It must
-//! not know buffers, caps or memory: it says what would be good. Used only where there is a path; the box is made with
-//! the first data. Tests at the end.
+//! What was read is not reported by the reader, which does not come here: it is RCV.NXT less what is buffered. It does
+//! not depend on buffers, caps or memory: it says what would be good. Used only where there is a path; the box is made
+//! with the first data. Tests at the end.
 
 use core::time::Duration;
 

@@ -1,14 +1,14 @@
 //! The out-of-order queue: what arrived behind a hole.
 //!
 //! Runs of bytes in a tree, sorted, never overlapping: neighbours are joined when they meet, unless the second is
-//! long ([`JOIN_MAX`]), for joining moves what it holds. Where
-//! segments overlap, a byte that is already held stays, except that a run swallowed whole gives way.
-//! It must not know windows: the caller has cut everything to the receive window, which bounds
-//! the bytes, and thereby the segments of [`SMALL`] bytes and more, and the runs that they make: a slow start that
-//! overshoots leaves thousands. Tiny segments cost more memory than their bytes, so they are bounded by number
-//! ([`PIECES_MAX`]). One that would go beyond is dropped, not acknowledged, and the peer repeats it; to keep
-//! room for what is needed first, a last run of tiny segments gives way to an earlier one, and what continues the
-//! stream is always taken. A segment costs a walk down the tree, whatever a peer sends.
+//! long ([`JOIN_MAX`]), for joining moves what it holds. Where segments overlap, a byte that is already held
+//! stays, except that a run swallowed whole gives way. It does not depend on windows: the caller has cut
+//! everything to the receive window, which bounds the bytes, and thereby the segments of [`SMALL`] bytes and more,
+//! and the runs that they make: a slow start that overshoots leaves thousands. Tiny segments cost more memory than
+//! their bytes, so they are bounded by number ([`PIECES_MAX`]). One that would go beyond is dropped, not
+//! acknowledged, and the peer repeats it; to keep room for what is needed first, a last run of tiny segments gives
+//! way to an earlier one, and what continues the stream is always taken. A segment costs a walk down the tree,
+//! whatever a peer sends.
 //!
 //! It also remembers what to report: which runs have grown since the last report and in it (RFC 2018 section 4),
 //! and what came twice (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs`

@@ -1,11 +1,11 @@
 //! Loss detected by duplicate acknowledgments: limited transmit (RFC 3042), fast retransmit and fast
 //! recovery (RFC 5681 section 3.2, NewReno's answer to partial acknowledgments, RFC 6582).
 //!
-//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; what
-//! the loss means for the window itself is congestion control's affair, the sending is output's.
-//! Where both ends use SACK, losses are found in `loss/` instead, and only the phase and the window are kept
-//! here. It must not know buffers, timers or the peer's window. Tests stand at the end and, with segments
-//! really lost, in `tests/loss.rs`.
+//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; what the
+//! loss means for the window itself is congestion control's affair, the sending is output's. Where both ends
+//! use SACK, losses are found in `loss/` instead, and only the phase and the window are kept here. It does
+//! not depend on buffers, timers or the peer's window. Tests stand at the end and, with segments really lost,
+//! in `tests/loss.rs`.
 //!
 //! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard`
 //! (all acknowledged that was out when the loss was found) -> `Open` (more than that). A retransmission

@@ -1,7 +1,8 @@
 //! Round-trip time and retransmission timeout (RFC 6298), in microseconds.
 //!
-//! A pure estimator: it must not know segments, timers or clocks, only samples. Invariant: `rto_us` is at least SRTT
-//! and the floor together, and no more than the ceiling, as given with each sample. Tests stand at the end.
+//! A pure estimator: it does not depend on segments, timers or clocks, but only on samples. Invariant: `rto_us` is
+//! at least SRTT and the floor together, and no more than the ceiling, as given with each sample. Tests stand at the
+//! end.
 
 use core::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The settings that a connection gets at its creation, and the part of them that the pcb keeps.
 //!
 //! [`Settings`] is the embedder's view, in plain durations. `Tuning` is the pcb's copy, in 32-bit
-//! microseconds and milliseconds, because a host may hold a million pcbs. It must not know where the
+//! microseconds and milliseconds, because a host may hold a million pcbs. It does not depend on where the
 //! values come from. Tests: `tests/settings.rs` and wherever a setting has an effect.
 
 use core::time::Duration;

@@ -1,7 +1,7 @@
 //! The states of a connection (RFC 9293 section 3.3.2) and what each of them allows.
 //!
-//! LISTEN is missing on purpose: a listener is not a pcb, its half-open connections live in the
-//! syncache. It must not know the pcb. The table of transitions is pinned by `tests/transitions.rs`.
+//! LISTEN is missing on purpose: a listener is not a pcb, its half-open connections live in the syncache. It
+//! does not depend on the pcb. The table of transitions is pinned by `tests/transitions.rs`.
 
 /// Where a connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

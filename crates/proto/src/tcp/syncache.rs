@@ -1,9 +1,9 @@
 //! Half-open connections (SYN-RECEIVED of a passive open) until their handshake is complete.
 //!
 //! A listener is the one part of a stack that a stranger can fill with a single packet per entry, so a
-//! handshake gets 96 bytes here instead of a pcb, and the number of entries is fixed at creation. It
-//! must not know addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues
-//! or pcbs. One instance belongs to one shard, under the caller's lock; nothing here blocks.
+//! handshake gets 96 bytes here instead of a pcb, and the number of entries is fixed at creation. It does not
+//! depend on addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues or pcbs.
+//! One instance belongs to one shard, under the caller's lock; nothing here blocks.
 //!
 //! States of an entry, and what moves it:
 //! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;

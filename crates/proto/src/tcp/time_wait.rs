@@ -1,7 +1,7 @@
 //! What is left of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
 //!
-//! Hosts that close first keep thousands of these, so a [`TimeWait`] is a few words instead of a pcb.
-//! It must not know addresses, the table it stands in, or timers: the caller asks for
+//! Hosts that close first keep thousands of these, so a [`TimeWait`] is a few words instead of a pcb. It does
+//! not depend on addresses, the table it stands in, or timers: the caller asks for
 //! [`deadline`](TimeWait::deadline) after each segment and drops the record when that has passed.
 //!
 //! States: the record is in TIME-WAIT as long as it exists. It is left in three ways only: the deadline

@@ -1,12 +1,11 @@
 //! The timers: retransmission, persist, delayed acknowledgment, keepalive, FIN-WAIT-2 and 2MSL.
 //!
 //! A timer is a deadline in the pcb, [`NEVER`] while it does not run; arming and disarming one is a store.
-//! The caller keeps one timer per connection at [`Pcb::next_deadline`] and may be late or early: a
-//! deadline that has not come is left alone. It must not know the caller's wheel. Retransmission and
-//! persist share a slot, for data is either in flight or held back by the window. FIN-WAIT-2 and
-//! TIME-WAIT share one, for they are states. No wake-up is lost: wherever data is unacknowledged or held
-//! back by the window, that slot runs (`output.rs` arms it, asserted in `tests/properties.rs`).
-//! Tests: `tests/timers.rs`.
+//! The caller keeps one timer per connection at [`Pcb::next_deadline`] and may be late or early: a deadline
+//! that has not come is left alone. It does not depend on the caller's wheel. Retransmission and persist
+//! share a slot, for data is either in flight or held back by the window. FIN-WAIT-2 and TIME-WAIT share one,
+//! for they are states. No wake-up is lost: wherever data is unacknowledged or held back by the window, that
+//! slot runs (`output.rs` arms it, asserted in `tests/properties.rs`). Tests: `tests/timers.rs`.
 
 use core::time::Duration;
 

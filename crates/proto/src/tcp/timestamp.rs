@@ -1,7 +1,7 @@
 //! The clock behind TSval, and comparisons of timestamps (RFC 7323).
 //!
-//! One tick is a millisecond. Timestamps live on a circle as sequence numbers do. It must not know
-//! pcbs. Tests stand at the end.
+//! One tick is a millisecond. Timestamps live on a circle as sequence numbers do. It does not depend on pcbs.
+//! Tests stand at the end.
 
 use core::time::Duration;
 

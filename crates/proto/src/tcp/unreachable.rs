@@ -2,9 +2,9 @@
 //! RFC 5461, RFC 5927).
 //!
 //! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
-//! two minutes hears at once (as on Linux). Once connected, every report is *soft*, for it may be forged or pass
-//! over: it is remembered, and given as the reason if the connection is given up later without any progress in between.
-//! It must not know ICMP's numbers, nor errors of the application. Tests: below and `tests/path_mtu.rs`.
+//! two minutes hears at once (as on Linux). Once connected, every report is *soft*, for it may be forged or pass over:
+//! it is remembered, and given as the reason if the connection is given up later without any progress in between. It
+//! does not depend on ICMP's numbers, or on errors of the application. Tests: below and `tests/path_mtu.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;

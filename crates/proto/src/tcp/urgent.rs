@@ -4,9 +4,9 @@
 //! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, which is what Linux has
 //! and what applications can tell apart. A later mark replaces an earlier one.
 //!
-//! Must not know buffers. The receiving side keeps nothing here: a new mark is an event, and the owner of `so_rcv` keeps
-//! the mark. Invariant: while [`Urgent`] exists, no segment is longer than the MSS, since a device that cuts a longer
-//! one would leave the same pointer on every part. It is dropped when the first segment leaves after its end was
+//! Does not depend on buffers. The receiving side keeps nothing here: a new mark is an event, and the owner of `so_rcv`
+//! keeps the mark. Invariant: while [`Urgent`] exists, no segment is longer than the MSS, since a device that cuts a
+//! longer one would leave the same pointer on every part. It is dropped when the first segment leaves after its end was
 //! acknowledged. Tests: `tests/urgent.rs`.
 
 use crate::seq::SeqNum;

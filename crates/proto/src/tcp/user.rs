@@ -1,7 +1,7 @@
 //! What the application tells the connection (RFC 9293 section 3.10: CLOSE, ABORT, options).
 //!
-//! Verbs change the state and return at most one reset to send; everything else comes out of
-//! `poll_transmit`, which has to follow. This module must not know sockets. Tests: `tests/close.rs`,
+//! Verbs change the state and return at most one reset to send; everything else comes out of `poll_transmit`,
+//! which has to follow. This module does not depend on sockets. Tests: `tests/close.rs`,
 //! `tests/transitions.rs`.
 
 use crate::time::Instant;

@@ -8,8 +8,8 @@
 //! With `Settings::user_timeout_option` both ends tell each other (RFC 5482): a connection whose application has set a
 //! timeout announces it; one whose application has not takes the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
 //!
-//! Must not know sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when SND.UNA has
-//! moved. Tests: `tests/user_timeout.rs`.
+//! Does not depend on sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when
+//! SND.UNA has moved. Tests: `tests/user_timeout.rs`.
 
 use core::num::NonZeroU16;
 use core::time::Duration;

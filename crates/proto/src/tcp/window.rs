@@ -1,9 +1,9 @@
 //! The receive window: what to advertise, and when an update is worth a segment of its own.
 //!
 //! The reader of `so_rcv` and the pcb decide "is an update due" with the same function,
-//! [`window_update_due`]; the reader under `so_rcv`'s mutex, so that either it sees the edge that the
-//! pcb has advertised or the pcb sees the space that it has freed. This module must not know the pcb.
-//! Tests stand at the end and in `tests/windows.rs`.
+//! [`window_update_due`]; the reader under `so_rcv`'s mutex, so that either it sees the edge that the pcb has
+//! advertised or the pcb sees the space that it has freed. This module does not depend on the pcb. Tests
+//! stand at the end and in `tests/windows.rs`.
 //!
 //! Invariants: the right edge never moves left; it moves right by at least
 //! `min(hiwat / 2, unit)` (RFC 9293 section 3.8.6.2.2), or not at all.

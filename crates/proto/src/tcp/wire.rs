@@ -1,12 +1,11 @@
 //! The TCP header on the wire (RFC 9293 section 3.1) and its options, to and from [`Header`].
 //!
-//! Bytes are parsed once, here. This module must not know connections, IP headers or packet memory: a
-//! pseudo header arrives as a [`Sum`], a payload leaves as a range. Invariants: no input panics; a
-//! payload range lies inside the bytes given; options that are malformed end the list of options and
-//! are no error (RFC 9293 MUST-7 asks for robustness against them), options that are unknown are
-//! skipped by their length. A header that is written fits: blocks of SACK for which there is no room beside
-//! the timestamps are left out, the last first.
-//! Tests: `wire/tests.rs`.
+//! Bytes are parsed once, here. This module does not depend on connections, IP headers or packet memory: a
+//! pseudo header arrives as a [`Sum`], a payload leaves as a range. Invariants: no input panics; a payload
+//! range lies inside the bytes given; options that are malformed end the list of options and are no error
+//! (RFC 9293 MUST-7 asks for robustness against them), options that are unknown are skipped by their length.
+//! A header that is written fits: blocks of SACK for which there is no room beside the timestamps are left
+//! out, the last first. Tests: `wire/tests.rs`.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The User Datagram Protocol (RFC 768) as bytes, and how one buffer stands for many datagrams.
 //!
-//! Must not know sockets, routes or waiters. No input panics: what the bytes say is checked once and becomes a
-//! [`Header`] and a range. Tests: `tests.rs`.
+//! Does not depend on sockets, routes or waiters. No input panics: what the bytes say is checked once and
+//! becomes a [`Header`] and a range. Tests: `tests.rs`.
 
 mod joined;
 #[cfg(test)]

@@ -16,7 +16,7 @@
 //! States are moved in `cycle.rs` only, by acknowledgments; `path.rs` has the filters, `bounds.rs` what losses and marks
 //! teach. It needs the delivery-rate samples that transmission records give, so a peer without SACK gets another
 //! algorithm (`Pcb::start_sending`). Lost bytes are answered by the bounds and not by a reduction, so there is no
-//! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It must not know sequence numbers.
+//! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It does not depend on sequence numbers.
 //!
 //! Invariants: the window is at least four segments but after a timeout; nothing is random but the time between probes,
 //! which a seed decides. Tests: `bbr/tests.rs`, `cc/tests.rs`, `sim/tests/congestion.rs`.

@@ -4,9 +4,9 @@
 //! periods that begin with the first acknowledgment after a reduction (`period`). Time during which the
 //! window was not used does not count into a period, and such a window does not grow (section 5.8).
 //!
-//! It must not know sequence numbers: a round is over when as much is acknowledged as was out at its beginning.
-//! Invariants: `mss <= cwnd <= CWND_MAX`; it never shrinks but in `on_congestion`, `on_recovery_end`,
-//! `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
+//! It does not depend on sequence numbers: a round is over when as much is acknowledged as was out at its
+//! beginning. Invariants: `mss <= cwnd <= CWND_MAX`; it never shrinks but in `on_congestion`,
+//! `on_recovery_end`, `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
 
 mod curve;
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //! then the round that shows it has doubled the window once more. The train sees it a round earlier: what was sent at
 //! once comes back at the rate of the bottleneck, so half a round trip of it is half of what the path holds.
 //!
-//! It must not know windows, only whether a round has ended and what round trips it saw. Tests stand at the end.
+//! It does not depend on windows, but only on whether a round has ended and what round trips it saw. Tests stand
+//! at the end.
 
 use crate::time::Instant;
 

@@ -1,9 +1,9 @@
 //! Congestion control: how much may be in flight, and how fast it leaves.
 //!
-//! An algorithm owns `cwnd` and `ssthresh` and answers to what loss recovery tells it. *That* something
-//! was lost is decided outside, in `recovery` and `loss/`; what may leave during fast recovery is decided
-//! there too (`loss/prr.rs`), unless the algorithm wants to do it itself. It must not know sequence
-//! numbers, the peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
+//! An algorithm owns `cwnd` and `ssthresh` and answers to what loss recovery tells it. *That* something was
+//! lost is decided outside, in `recovery` and `loss/`; what may leave during fast recovery is decided there
+//! too (`loss/prr.rs`), unless the algorithm wants to do it itself. It does not depend on sequence numbers,
+//! the peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
 //!
 //! | file | what |
 //! |---|---|

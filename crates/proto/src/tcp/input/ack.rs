@@ -1,8 +1,8 @@
 //! Fifth step: the ACK field (RFC 9293 section 3.10.7.4), with RFC 5961 section 5 before it.
 //!
-//! Moves SND.UNA and SND.WND, feeds the round-trip estimator and loss recovery, and moves the state
-//! where our FIN is acknowledged. It must not know text or the receive window.
-//! Tests: `tests/attacks.rs`, `tests/loss.rs`, `tests/transitions.rs`.
+//! Moves SND.UNA and SND.WND, feeds the round-trip estimator and loss recovery, and moves the state where our
+//! FIN is acknowledged. It does not depend on text or the receive window. Tests: `tests/attacks.rs`,
+//! `tests/loss.rs`, `tests/transitions.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;

@@ -7,7 +7,7 @@
 //!
 //! Nothing is kept of a segment that may be forged: what each variable needs before it changes stands in `docs/blind.md`.
 //!
-//! It must not know buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
+//! It does not depend on buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
 //! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `tests/`.
 
 mod ack;

@@ -1,7 +1,7 @@
 //! Seventh and eighth step: segment text and the FIN bit (RFC 9293 section 3.10.7.4).
 //!
 //! Moves RCV.NXT, keeps what arrived out of order, decides when an acknowledgment is owed, and moves the
-//! state at the peer's FIN. It must not know SND variables. Invariant: only bytes that continue RCV.NXT
+//! state at the peer's FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT
 //! are delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
 
 use crate::seq::SeqNum;

@@ -1,10 +1,10 @@
 //! What an acknowledgment says about what was sent: scoreboard, RACK, and the phases of recovery.
 //!
 //! [`Pcb::take_report`] reads it into the records; [`Pcb::after_report`] draws the conclusions, in this order: was the
-//! probe needed, was the repair needed, what is lost now, which phase does that make, how much may leave.
-//! Blocks are the peer's word: they count only inside of what is outstanding, and a bounded number of steps is
-//! spent on each (`records.rs`). It must not know text or windows.
-//! Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`.
+//! probe needed, was the repair needed, what is lost now, which phase does that make, how much may leave. Blocks are
+//! the peer's word: they count only inside of what is outstanding, and a bounded number of steps is spent on each
+//! (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`,
+//! `tests/hostile.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;

@@ -1,10 +1,9 @@
 //! Pacing: when the next segment may leave, at the rate that congestion control asks for.
 //!
-//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so what is
-//! due within a millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of
-//! it is due. Up to [`LAG_US`] of delay that a late timer or an idle application has left unused is made up. It must not know the
-//! algorithm. No wake-up is lost: once a caller is told to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at
-//! the end.
+//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so what is due within a
+//! millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of it is due. Up to [`LAG_US`] of
+//! delay that a late timer or an idle application has left unused is made up. It does not depend on the algorithm. No wake-up is lost:
+//! once a caller is told to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at the end.
 
 use core::num::NonZeroU64;
 

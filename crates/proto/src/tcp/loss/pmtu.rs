@@ -10,9 +10,9 @@
 //! | [`RAISE_AFTER`] has passed | the path may have changed: the search begins anew, or without one the largest size is tried |
 //!
 //! [`PathMtu`] is the search, in bytes of payload; it stands in the box of loss recovery, and exists only on a path
-//! whose MTU is, or is to be found out to be, below the link's. It must not know packets: what IP adds is a setting.
-//! A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller segments, never below
-//! the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
+//! whose MTU is, or is to be found out to be, below the link's. It does not depend on packets: what IP adds is a
+//! setting. A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller segments, never
+//! below the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
 
 use core::ops::ControlFlow;
 use core::time::Duration;

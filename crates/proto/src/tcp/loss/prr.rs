@@ -3,9 +3,9 @@
 //! While more is in the network than the new window, sending falls in proportion to what arrives. Once less is, as much
 //! leaves as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the
 //! recovery to go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). What
-//! delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It must
-//! not know what is sent. Invariant: over a recovery no more is sent than arrived, one segment, one more for each safe
-//! acknowledgment, and one for each time that something is found lost without an arrival. Tests at the end.
+//! delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It does
+//! not depend on what is sent. Invariant: over a recovery no more is sent than arrived, one segment, one more for each
+//! safe acknowledgment, and one for each time that something is found lost without an arrival. Tests at the end.
 
 /// One fast recovery.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,9 @@
 //! RACK: how long a segment may be overtaken before it counts as lost (RFC 8985 section 6).
 //!
 //! Keeps the latest segment known to have arrived, in order of transmission, the least round trip, and how
-//! much the path reorders: first not at all, then by a fraction of the least round trip that grows with
-//! every round in which the peer reports a needless repetition. It must not know records other than
-//! through [`Rack::on_delivered`]. Tests: `tests/rack.rs`.
+//! much the path reorders: first not at all, then by a fraction of the least round trip that grows with every
+//! round in which the peer reports a needless repetition. It does not depend on records other than through
+//! [`Rack::on_delivered`]. Tests: `tests/rack.rs`.
 
 use core::time::Duration;
 

@@ -1,11 +1,11 @@
 //! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation), for congestion control that models
 //! the path.
 //!
-//! With each transmission goes a snapshot of what was delivered by then; when it arrives, the difference
-//! to now, over the longer of the times that sending and acknowledging it took, is a sample of the rate.
+//! With each transmission goes a snapshot of what was delivered by then; when it arrives, the difference to
+//! now, over the longer of the times that sending and acknowledging it took, is a sample of the rate.
 //! Snapshots are made only if congestion control asks, and once per cell of time at most; a record names its
-//! snapshot by number. [`SNAPSHOTS_MAX`] are kept, an older transmission gives no sample. It must not know
-//! records. Tests at the end.
+//! snapshot by number. [`SNAPSHOTS_MAX`] are kept, an older transmission gives no sample. It does not depend
+//! on records. Tests at the end.
 
 use std::collections::VecDeque;
 

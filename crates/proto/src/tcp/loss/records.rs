@@ -9,14 +9,13 @@
 //! A fate is moved by `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
 //!
-//! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there
-//! are two for each segment in flight, in all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than
-//! [`MOVED_MAX`] others would have to move for it; as many move at most to make records one, unless [`RUN_MIN`] become
-//! one; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at every record but those after a timeout or an undo: a block is found by bisection and moves only
-//! records whose fate it changes; of what may be lost only what was not judged yet is looked at (`edge`
-//! for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
-//! others). It must not know clocks, windows or why something is repeated. Invariants: `sacked` and
-//! `lost` are the bytes of that fate. Tests: `loss/records/tests.rs`.
+//! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there are two for each segment in flight, in
+//! all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than [`MOVED_MAX`] others would have to move for it; as many move at most to
+//! make records one, unless [`RUN_MIN`] become one; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at every record but
+//! those after a timeout or an undo: a block is found by bisection and moves only records whose fate it changes; of what may be lost only what was
+//! not judged yet is looked at (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
+//! others). It does not depend on clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate. Tests:
+//! `loss/records/tests.rs`.
 
 mod record;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Sending with records: repetitions, tail loss probes, the pace.
 //!
 //! What is lost goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
-//! data. SND.NXT does not move for a repetition, so the window is deflated by it. It must not know why
+//! data. SND.NXT does not move for a repetition, so the window is deflated by it. It does not depend on why
 //! something is lost. Tests: `tests/rack.rs`, `tests/sack.rs`.
 
 use core::num::NonZeroU64;

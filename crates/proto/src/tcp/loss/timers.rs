@@ -1,9 +1,9 @@
 //! The timers of loss recovery: reordering, tail loss probe, pacing, giving memory back, and what an expiry of
 //! the retransmission timer does to records.
 //!
-//! One deadline for the caller (`Loss::deadline`), as with all timers of a pcb. No wake-up is lost: a probe or
-//! a pause of pacing that is due leaves a mark that the next `poll_transmit` finds, and the retransmission timer
-//! runs besides. It must not know the caller's wheel. Tests: `tests/rack.rs`, `tests/undo.rs`.
+//! One deadline for the caller (`Loss::deadline`), as with all timers of a pcb. No wake-up is lost: a probe or a
+//! pause of pacing that is due leaves a mark that the next `poll_transmit` finds, and the retransmission timer
+//! runs besides. It does not depend on the caller's wheel. Tests: `tests/rack.rs`, `tests/undo.rs`.
 
 use crate::time::Instant;
 

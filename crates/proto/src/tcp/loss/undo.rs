@@ -7,7 +7,7 @@
 //! in spirit: the whole window comes back, as it was in use), and what was called lost is not.
 //!
 //! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
-//! acknowledged, new data is sent; what the next acknowledgment reports tells. It must not know records.
+//! acknowledged, new data is sent; what the next acknowledgment reports tells. It does not depend on records.
 //! Tests: `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;

@@ -12,9 +12,9 @@
 //! passes [`check`] (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
 //! [`PERIODS_MAX`] periods.
 //!
-//! It must not know tables, listeners or addresses, nor when a cookie is due: that is the caller's. Invariants: what
-//! [`check`] restores is never more than what the peer offered; the TSval sent is never later than the clock, so that
-//! the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
+//! It does not depend on tables, listeners or addresses, or on when a cookie is due: that is the caller's.
+//! Invariants: what [`check`] restores is never more than what the peer offered; the TSval sent is never later than
+//! the clock, so that the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
 
 use core::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What is remembered of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
 //!
-//! It must not know keys, listeners or queues. Invariant: everything but TS.Recent, the two counts and the agreement
-//! to ECN stays as the SYN made it. Tests: `syncache/tests.rs`.
+//! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts and the
+//! agreement to ECN stays as the SYN made it. Tests: `syncache/tests.rs`.
 
 use core::num::NonZeroU8;
 

@@ -2,7 +2,7 @@
 //!
 //! Two bounds on what is in flight. The long-term one is what the path was seen to bear: probing raises it, too much loss
 //! while probing sets it. The short-term one, with its bandwidth, follows losses down between probes, and is forgotten
-//! when the next begins. It must not know states, only whether a probe is going on. Tests: `tests.rs`.
+//! when the next begins. It does not depend on states, but only on whether a probe is going on. Tests: `tests.rs`.
 
 use super::super::{CWND_MAX, LossSample, percent};
 

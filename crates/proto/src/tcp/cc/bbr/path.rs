@@ -1,7 +1,7 @@
 //! What BBR believes of the path: the bandwidth, the least round trip, and how far acknowledgments lag behind.
 //!
-//! Each is a filter over the past. It must not know states or windows; its callers report rounds and phases. Rates are bytes per
-//! second. Tests: below, and `tests.rs`.
+//! Each is a filter over the past. It does not depend on states or windows; its callers report rounds and phases. Rates are
+//! bytes per second. Tests: below, and `tests.rs`.
 
 use crate::time::Instant;
 

@@ -1,8 +1,8 @@
 //! CUBIC's curve and its Reno-friendly line in integers (RFC 9438 sections 4.2 and 4.3).
 //!
 //! W(t) = C (t - K)^3 + W_max, with C = 0.4 segments per cubed second. Times are in ticks of 1/1024 s, windows in
-//! bytes. It must not know when a period begins or what a window is used for. No intermediate value exceeds 64
-//! bits: the bounds stand at each step. Tests: `cubic/tests.rs`, against the formulas in floating point.
+//! bytes. It does not depend on when a period begins or what a window is used for. No intermediate value exceeds
+//! 64 bits: the bounds stand at each step. Tests: `cubic/tests.rs`, against the formulas in floating point.
 
 /// One period of growth, from a reduction to the next.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! One record of the scoreboard: bytes that were sent together, and when.
 //!
-//! Must not know the others. Tests: those of the scoreboard.
+//! Does not depend on the others. Tests: those of the scoreboard.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
