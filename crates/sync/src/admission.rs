@@ -40,8 +40,8 @@
 //!
 //! What a writer waited for before is not lost either: its ticket for space is dropped, and it looks at its buffer again.
 //!
-//! Rank: the mutex is a leaf; wakes come after it. Where there is no crowd a full buffer costs a look at the thread's own
-//! state and a load. Must not know buffers or sockets. Tests: `admission/tests.rs`, `admission/limit.rs`, `tests/loom/admission.rs`.
+//! Rank: the mutex is a leaf; wakes come after it. Where there is no crowd a full buffer costs a look at the thread's own state and
+//! a load. Does not depend on buffers or sockets. Tests: `admission/tests.rs`, `admission/limit.rs`, `tests/loom/admission.rs`.
 
 mod limit;
 #[cfg(all(test, not(loom)))]

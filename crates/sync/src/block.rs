@@ -13,9 +13,9 @@
 //! 256 KiB). A full depot gives to the allocator, an empty one takes from it. A thread that ends
 //! gives its blocks to the allocator.
 //!
-//! Must not know what a node is. Nothing here is modelled: a block has one owner all the time, and
-//! changes owner through the depot's mutex or through the queue that its value travels in.
-//! Tests: below (also under miri), `tests/stress.rs`.
+//! Does not depend on what a node is. Nothing here is modelled: a block has one owner all the time, and
+//! changes owner through the depot's mutex or through the queue that its value travels in. Tests: below (also
+//! under miri), `tests/stress.rs`.
 
 use core::alloc::Layout;
 use core::cell::Cell;

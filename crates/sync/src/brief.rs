@@ -40,7 +40,7 @@
 //! Not fair, as most mutexes: the next thread to come by takes it. Not poisoned by a panic. Not for sections that
 //! block. Under the model checker both fences are sequentially consistent ones, which is what the pair amounts to.
 //!
-//! Must not know what it guards. Tests: below, `tests/loom/brief.rs`, `tests/stress.rs`.
+//! Does not depend on what it guards. Tests: below, `tests/loom/brief.rs`, `tests/stress.rs`.
 
 use core::fmt;
 use core::marker::PhantomData;

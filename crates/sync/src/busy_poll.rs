@@ -26,8 +26,8 @@
 //!
 //! *A turn panics.* The batch is unlocked, and *preferred* is as it was. The input thread goes on after its deadline.
 //!
-//! Rank: the mutex of the batch is the first of all; a thread that tries it holds no lock. Must not know devices, or what a batch is. Tests:
-//! `tests/loom/busy_poll.rs`.
+//! Rank: the mutex of the batch is the first of all; a thread that tries it holds no lock. Does not depend on devices, or what a batch is.
+//! Tests: `tests/loom/busy_poll.rs`.
 
 use std::time::Instant;
 

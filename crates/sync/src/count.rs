@@ -13,8 +13,8 @@
 //! (`std::thread::park`). A thread stands for a core: a thread that moves takes its lines with it, which is not counted.
 //! Counting takes time in itself and so shifts which threads meet; speed is measured without.
 //!
-//! Must not know the protocols, except the names of their files (`kind.rs`). All is relaxed: nothing is ordered
-//! by being counted. Tests: `tests/count.rs`, and the ends of the files.
+//! Does not depend on the protocols, except the names of their files (`kind.rs`). All is relaxed: nothing is
+//! ordered by being counted. Tests: `tests/count.rs`, and the ends of the files.
 
 mod kind;
 mod lines;

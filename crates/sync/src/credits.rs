@@ -7,7 +7,7 @@
 //! the bound may be one too many: two threads that gather the stripes at once may both find too few. More than the
 //! bound are never in use.
 //!
-//! Must not know what is counted; nothing is ordered by it. Tests: below.
+//! Does not depend on what is counted; nothing is ordered by it. Tests: below.
 
 use crate::facade::{AtomicUsize, Ordering};
 use crate::slot;

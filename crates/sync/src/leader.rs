@@ -29,8 +29,8 @@
 //! follower sees a leader, that leader has not left yet, and wakes it when it does. A follower that sleeps elsewhere sets
 //! its own deadline.
 //!
-//! Must not know what the device is, nor which thread handles what comes. Invariant: there is at most one leader, and
-//! one follower. Tests: `tests/loom/leader.rs`, and below.
+//! Does not depend on what the device is, or on which thread handles what comes. Invariant: there is at most
+//! one leader, and one follower. Tests: `tests/loom/leader.rs`, and below.
 
 use core::marker::PhantomData;
 

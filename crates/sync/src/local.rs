@@ -3,7 +3,7 @@
 //! Threads of the process may be in the middle of it when another one forks, so a child neither uses nor drops it. As long as no
 //! other thread has to do with it ([`Local::unshared`]), a child goes on with its copy.
 //!
-//! Must not know what the value is. Tests: `crates/drivers/tests/fork`.
+//! Does not depend on what the value is. Tests: `crates/drivers/tests/fork`.
 
 use std::io;
 

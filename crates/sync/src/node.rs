@@ -10,8 +10,8 @@
 //! * the producer, from [`Node::boxed`] until the push publishes it (release);
 //! * the consumer, from taking the list (acquire) until [`Node::unbox`].
 //!
-//! This file must not know what word the list hangs on. Its memory comes from `block.rs`.
-//! Tests: those of the queues, `tests/loom`.
+//! This file must not depend on what word the list hangs on. Its memory comes from `block.rs`. Tests: those
+//! of the queues, `tests/loom`.
 
 use core::ptr;
 

@@ -37,7 +37,7 @@
 //! The owner decides that a connection is dead before it drops it; a later post learns of it
 //! and queues nothing; an item that was queued earlier is dropped when it is popped.
 //!
-//! Must not know what the bits mean. Tests: below, `tests/loom`.
+//! Does not depend on what the bits mean. Tests: below, `tests/loom`.
 
 use crate::facade::{AtomicU32, Ordering};
 

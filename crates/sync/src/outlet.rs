@@ -28,8 +28,8 @@
 //! Two locked instructions for what a thread keeps, however many items that are: one for each section, since the mutex is
 //! unlocked by a store.
 //!
-//! Must not know what leaves, nor when. Bounds: the caller's, of items and of their weight, for the queue; what a
-//! carrier keeps is its own business. Tests: below, `tests/loom/outlet.rs`.
+//! Does not depend on what leaves, or on when. Bounds: the caller's, of items and of their weight, for the
+//! queue; what a carrier keeps is its own business. Tests: below, `tests/loom/outlet.rs`.
 
 use std::collections::VecDeque;
 

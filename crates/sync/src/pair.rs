@@ -37,7 +37,7 @@
 //! A thread that waits for `busy == 0` takes its ticket under `a`'s mutex, in the section that saw it greater; the thread that
 //! takes it to 0 notifies under the same mutex, and wakes after all locks.
 //!
-//! Must not know what a block is, or what is done under the locks. Both references of a pair linked in
+//! Does not depend on what a block is, or what is done under the locks. Both references of a pair linked in
 //! both directions make a cycle, so [`unlink_both`] or two [`unlink`]s must end it. Tests:
 //! `tests/loom/pair.rs`, and below.
 

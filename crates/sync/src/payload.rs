@@ -1,6 +1,6 @@
 //! What a caught panic carried, dropped without panicking.
 //!
-//! Must not know where the panic came from. Tests: `crates/stack/tests/panics`.
+//! Does not depend on where the panic came from. Tests: `crates/stack/tests/panics`.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -44,7 +44,7 @@
 //! emptying and that section, or after it for an entry that was collected, the next `collect` finds nothing; it empties the descriptor again. Entries that are kept
 //! in the round, or a panic of a look, make it shown by the poller itself.
 //!
-//! Must not know sockets. Tests: `tests/loom/poll_queue.rs`, `stack/tests/suite/{poll,poll_stress}.rs`.
+//! Does not depend on sockets. Tests: `tests/loom/poll_queue.rs`, `stack/tests/suite/{poll,poll_stress}.rs`.
 
 use std::collections::VecDeque;
 use std::time::Instant;

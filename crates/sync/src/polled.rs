@@ -32,7 +32,7 @@
 //! idle it becomes queued again on the way out, so that the next look asks the socket once more. If a mark has come in between, the poller has
 //! two entries of one word until the socket is found not ready, and reports it twice.
 //!
-//! Must not know what the bits mean. Tests: `tests/loom/poll_queue.rs`.
+//! Does not depend on what the bits mean. Tests: `tests/loom/poll_queue.rs`.
 
 use crate::readiness::{Look, Readiness};
 use crate::slots::{Entry, Numbered};

@@ -40,7 +40,7 @@
 //! afterwards: of a `raise_shared` and a `take_shared` one is first in the word's order, and the second sees what the first
 //! one's thread did before. A word is used in one of the two ways, always.
 //!
-//! Must not know sockets or what the bits mean. Tests: below, `tests/loom/readiness.rs`.
+//! Does not depend on sockets or what the bits mean. Tests: below, `tests/loom/readiness.rs`.
 
 use crate::facade::{AtomicU32, Ordering};
 

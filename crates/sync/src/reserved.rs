@@ -23,7 +23,8 @@
 //! A writer that unwinds between `take` and `give_back` leaves room that no writer can have, so the buffer has to end with it: owners break
 //! the connection off, which wakes all waiters.
 //!
-//! Must not know the buffer, nor when there is enough room to tell of. Tests: below, `tests/loom/tasks.rs`.
+//! Does not depend on the buffer, or on when there is enough room to tell of. Tests: below,
+//! `tests/loom/tasks.rs`.
 
 /// See the head of the file.
 #[derive(Debug, Default)]

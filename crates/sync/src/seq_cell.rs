@@ -13,7 +13,7 @@
 //! writer's words visible, so none is older.
 //!
 //! A reader writes nothing, and may be held up only by a writer that is between two stores: it pauses, then offers its
-//! core. Must not know what the words mean. Tests: below, `tests/loom/seq_cell.rs`.
+//! core. Does not depend on what the words mean. Tests: below, `tests/loom/seq_cell.rs`.
 
 use crate::facade::{AtomicU64, Ordering, spin_loop, thread};
 

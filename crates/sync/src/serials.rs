@@ -1,6 +1,7 @@
 //! Numbers that no two objects have, without a line that all cores write.
 //!
-//! Each lane counts for itself; the lane is the low part of the number. Must not know what is numbered. Tests: below.
+//! Each lane counts for itself; the lane is the low part of the number. Does not depend on what is numbered. Tests:
+//! below.
 
 use crossbeam_utils::CachePadded;
 

@@ -23,7 +23,7 @@
 //!
 //! 2^22 registrations that follow each other in one number, between two looks at the inbox, would make a generation come round.
 //!
-//! Must not know what is registered. Tests: below, `tests/loom/poll_queue.rs`.
+//! Does not depend on what is registered. Tests: below, `tests/loom/poll_queue.rs`.
 
 use crate::facade::Arc;
 use crate::readiness::{Generation, Readiness};

@@ -86,7 +86,7 @@
 //!
 //! The backlog has no bound of its own. What is put in has one: a notification is in it once, packets are charged to a pool.
 //!
-//! Must not know what an item is. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
+//! Does not depend on what an item is. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
 
 mod guards;
 #[cfg(all(test, not(loom)))]

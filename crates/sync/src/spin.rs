@@ -18,8 +18,8 @@
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
 //!   spinning restores the full time.
 //!
-//! Must not know what is waited for. Invariant: a spin is bounded by the caller's `max` and a few yields, by more only
-//! if other threads used the core in between. Tests: below.
+//! Does not depend on what is waited for. Invariant: a spin is bounded by the caller's `max` and a few yields, by more
+//! only if other threads used the core in between. Tests: below.
 
 use core::cell::Cell;
 use core::time::Duration;

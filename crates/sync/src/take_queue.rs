@@ -24,7 +24,7 @@
 //! The last taker to wait is notified first: its cache is warmest, and it may still be spinning.
 //!
 //! Items are taken in the order in which they came. Bound: none of its own; the owner bounds what is queued.
-//! Must not know what is queued. Tests: below, `tests/loom/take_queue.rs`.
+//! Does not depend on what is queued. Tests: below, `tests/loom/take_queue.rs`.
 
 use std::collections::VecDeque;
 

@@ -24,7 +24,7 @@
 //!
 //! A [`Waker`] comes in cloned. The one that is not kept goes to `discard`, outside of all locks. If that panics the task is on the list all the same.
 //!
-//! Must not know what is waited for. Tests: `tests/loom/tasks.rs`.
+//! Does not depend on what is waited for. Tests: `tests/loom/tasks.rs`.
 
 use std::task::Waker;
 

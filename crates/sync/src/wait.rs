@@ -37,7 +37,7 @@
 //! A thread would have to be held up between two instructions while the generation comes round,
 //! 2^30 notifications each met by a new waiter, to mistake a later generation for its own.
 //!
-//! Must not know the condition. Tests: `wait/tests.rs`, `tests/loom`.
+//! Does not depend on the condition. Tests: `wait/tests.rs`, `tests/loom`.
 
 #[cfg(all(test, not(loom)))]
 mod tests;

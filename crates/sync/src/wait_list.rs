@@ -39,7 +39,7 @@
 //! pollers there may be is the caller's to say. Memory: nothing beside the value itself while at most one task and one
 //! poller wait.
 //!
-//! Must not know sockets. Tests: below, `tests/loom/wait_list.rs`.
+//! Does not depend on sockets. Tests: below, `tests/loom/wait_list.rs`.
 
 use core::fmt;
 use std::task::Waker;

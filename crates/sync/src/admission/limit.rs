@@ -4,8 +4,8 @@
 //! on which its reader ran last, so that the two pairs that run are not crosswise on the cores. A core whose queue is empty, or has less than
 //! half of what the longest queue has, takes the first of that one instead, so no core rests while another has a queue.
 //!
-//! Everything here is called under the mutex of [`Admission`](super::Admission). Must not know threads, clocks or sockets: a waiter
-//! is a `T`, and times and the load are arguments.
+//! Everything here is called under the mutex of [`Admission`](super::Admission). Does not depend on threads, clocks or sockets: a
+//! waiter is a `T`, and times and the load are arguments.
 //!
 //! Bound: an entry for each thread that waits for a token or has one.
 //!

@@ -59,7 +59,7 @@
 //! The queue has no bound of its own. What is put in has one: an embedded `Notify` is queued at
 //! most once, a packet is charged to its buffer pool, a sleeper is a thread.
 //!
-//! This file must not know what an item is or what a worker does. Tests: `squeue/tests.rs`,
+//! This file must not depend on what an item is or what a worker does. Tests: `squeue/tests.rs`,
 //! `tests/loom`, `tests/stress.rs`.
 
 mod drain;

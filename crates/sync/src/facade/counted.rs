@@ -6,9 +6,10 @@
 //! line for its core: stores, read-modify-writes, failed compare-exchanges too, the words of locks on the way in and
 //! out, reference counts up and down.
 //!
-//! Must not know any protocol, nor what is done with the reports. Invariants: a type has the size and alignment of
-//! the machine's, so the layout of structures is that of a normal build; an operation does what the machine's does.
-//! Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the feature as without.
+//! Does not depend on any protocol, or on what is done with the reports. Invariants: a type has the size and
+//! alignment of the machine's, so the layout of structures is that of a normal build; an operation does what the
+//! machine's does. Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the
+//! feature as without.
 
 mod arc;
 mod atomic;

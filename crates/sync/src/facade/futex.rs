@@ -1,7 +1,7 @@
 //! The kernel's futex: a word that threads sleep on.
 //!
-//! Must not know which threads sleep, nor whether accesses to the word are counted. Tests: through `wait.rs` and
-//! `sleeper.rs`.
+//! Does not depend on which threads sleep, or on whether accesses to the word are counted. Tests: through
+//! `wait.rs` and `sleeper.rs`.
 
 use core::ops::Deref;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The machine itself: the atomics and locks of `std`.
 //!
-//! This file must not know any protocol. Its invariants: the same names with the same meaning as
+//! This file must not depend on any protocol. Its invariants: the same names with the same meaning as
 //! `model.rs` and `counted.rs`; a word or lock *is* the machine's own type, not one around it, so that a normal
 //! build pays nothing for the other two. Tests: at the end of `facade.rs`, and through the users of the facade.
 

@@ -3,8 +3,8 @@
 //! Not `parking_lot`'s, which keep waiting threads in a table of the process: a child of fork(2) may inherit a locked bucket of it, and
 //! then hangs in a lock of its own. A lock of `std` is one futex word and knows no other lock.
 //!
-//! Must not know what is guarded. Invariant: each type has the size and the layout of `std`'s. Tests: at the end of `facade.rs`,
-//! `crates/drivers/tests/fork`.
+//! Does not depend on what is guarded. Invariant: each type has the size and the layout of `std`'s. Tests: at the end of
+//! `facade.rs`, `crates/drivers/tests/fork`.
 
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Instant;

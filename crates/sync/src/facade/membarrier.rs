@@ -5,7 +5,7 @@
 //! thread, all it did before some point between the start and the end of the call is seen after it by the caller, and
 //! the other way round: together they order as two sequentially consistent fences would.
 //!
-//! Must not know any protocol. Tests: below, and through `brief.rs`.
+//! Does not depend on any protocol. Tests: below, and through `brief.rs`.
 
 use std::sync::atomic::{Ordering, compiler_fence};
 

@@ -18,7 +18,7 @@
 //! link is there. Each of them comes after the change of the link, and `forget` before it; so a thread that knows of the link finds the word
 //! changed. With the word changed after the link, the answer to the new peer's first datagram could go to the old one.
 //!
-//! Must not know what a peer is. Tests: `tests/loom/pair.rs`.
+//! Does not depend on what a peer is. Tests: `tests/loom/pair.rs`.
 
 use crate::facade::{Arc, AtomicBool, Ordering};
 

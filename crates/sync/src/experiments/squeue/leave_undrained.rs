@@ -18,7 +18,7 @@
 //!
 //! Bounded: at most `ELIDE_MAX` own items and `1 + ELIDE_MAX` runs of the other end.
 //!
-//! Must not know what an item or a connection is. Tests: below, `tests/loom/leave_undrained.rs`.
+//! Does not depend on what an item or a connection is. Tests: below, `tests/loom/leave_undrained.rs`.
 
 use super::Inside;
 use super::drain::Outcome;

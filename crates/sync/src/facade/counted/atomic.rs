@@ -1,7 +1,7 @@
 //! Atomic words whose accesses are reported.
 //!
-//! Must not know what the words mean. Invariant: one report and one operation of the machine per call. Tests:
-//! `tests/count.rs`.
+//! Does not depend on what the words mean. Invariant: one report and one operation of the machine per call.
+//! Tests: `tests/count.rs`.
 
 use core::sync::atomic;
 pub use core::sync::atomic::{Ordering, fence};

@@ -1,7 +1,7 @@
 //! Cells whose accesses are reported.
 //!
-//! What a cell holds counts as one line, the first: which of its lines are touched is not seen from here. Must not
-//! know which thread may open a cell. Tests: `tests/count.rs`.
+//! What a cell holds counts as one line, the first: which of its lines are touched is not seen from here. Does not
+//! depend on which thread may open a cell. Tests: `tests/count.rs`.
 
 use core::cell;
 use std::sync;

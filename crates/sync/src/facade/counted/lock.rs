@@ -1,7 +1,7 @@
 //! Locks whose words and contents are reported.
 //!
 //! A lock's word is written on the way in and on the way out, and once more by a thread that had to wait. What it
-//! guards counts as one line, the first. Must not know what is guarded. Tests: `tests/count.rs`.
+//! guards counts as one line, the first. Does not depend on what is guarded. Tests: `tests/count.rs`.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
