@@ -5,7 +5,7 @@
 //! magazines of each class: with two, a thread that allocates and frees around the border of a
 //! magazine does not go to the depot each time. Bulk clusters of other cores have a third one, in which they go home.
 //!
-//! It must not know views or chains. Invariants:
+//! It does not depend on views or chains. Invariants:
 //! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
 //! * A cache is dropped by its own thread only, and only while no reference to it exists:
 //!   in [`with_cache`] before the reference is made, in `forget`, and at the thread's end.

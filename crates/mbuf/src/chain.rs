@@ -1,7 +1,7 @@
 //! Chains: runs of bytes made of mbufs.
 //!
-//! It must not know sockets or segments, nor which chains share the clusters. Invariants: no mbuf in a chain is empty;
-//! where one mbuf continues the one before it in the same cluster, the two are one. Nothing here blocks. Tests:
+//! It does not depend on sockets or segments, or on which chains share the clusters. Invariants: no mbuf in a chain is
+//! empty; where one mbuf continues the one before it in the same cluster, the two are one. Nothing here blocks. Tests:
 //! `tests/chain_model.rs` (against a `Vec<u8>`).
 
 use std::fmt;

@@ -1,8 +1,7 @@
 //! The sizes clusters come in.
 //!
-//! It must not know where memory comes from. Invariants: capacities ascend; the largest is
-//! [`CLUSTER_MAX`]; two magazines of any class hold at most [`CACHE_CLASS_BYTES`] of data.
-//! Tests: at the end.
+//! It does not depend on where memory comes from. Invariants: capacities ascend; the largest is
+//! [`CLUSTER_MAX`]; two magazines of any class hold at most [`CACHE_CLASS_BYTES`] of data. Tests: at the end.
 
 /// How many size classes there are.
 pub const CLASS_COUNT: usize = 4;

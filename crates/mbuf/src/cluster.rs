@@ -1,6 +1,6 @@
 //! A cluster: one piece of packet memory and the header in front of it.
 //!
-//! It must not know how clusters are cached. States, and the threads that may move them:
+//! It does not depend on how clusters are cached. States, and the threads that may move them:
 //! * *free*: `refs` means nothing. One owner (a cache, the depot, a thread between them, or what `discipline.rs` adds) holds the
 //!   only pointer and may write any field. `next` links it into a magazine or a list.
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that

@@ -5,8 +5,8 @@
 //! many threads take and free them there; with one rack for all, independent connections on two cores
 //! would swap their buffers, and with them their cache lines.
 //!
-//! It must not know about threads, or return memory to the system itself: what it does not keep it
-//! hands to the caller, which does so without holding the depot's lock.
+//! It does not depend on threads, and does not return memory to the system itself: the caller does so,
+//! without holding the depot's lock.
 //!
 //! Invariants: a bay's `held` is the footprint of what it has, and is written under its lock, beside which it lies: so cores
 //! that use their own racks write no line together. A rack holds an equal part of what the depot may, and exceeds it never by

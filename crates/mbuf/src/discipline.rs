@@ -4,7 +4,7 @@
 //! defaults, as code that the compiler sees through. With it, [`Chosen`] has the lists (`experiments/`), which stay empty as long as the
 //! pool's user puts nothing there. The stack has the same for its layers, in files of this name.
 //!
-//! Must not know which code puts something there. Tests: at the end; those of the callers.
+//! Does not depend on which code puts something there. Tests: at the end; those of the callers.
 
 use crate::cache::ThreadCache;
 use crate::class::Class;

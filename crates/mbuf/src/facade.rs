@@ -1,9 +1,9 @@
 //! The only source of atomics, locks, thread locals and the system's memory: those of `sockeye-sync`'s facade and `std`, or loom's models of them under
 //! `cfg(loom)`.
 //!
-//! It must not know what is built on it. Invariant: `cluster`, `magazine`, `depot`, `experiments/remote_list`, `quota` and `cache`, whose
-//! races are modelled, take their primitives from here only. Statistics, which order nothing, are never modelled, so that models stay small.
-//! Tests: the models at the ends of those files, and `experiments/remote_free/models.rs`.
+//! It does not depend on what is built on it. Invariant: `cluster`, `magazine`, `depot`, `experiments/remote_list`, `quota` and `cache`,
+//! whose races are modelled, take their primitives from here only. Statistics, which order nothing, are never modelled, so that models stay
+//! small. Tests: the models at the ends of those files, and `experiments/remote_free/models.rs`.
 
 #[cfg(not(loom))]
 pub(crate) use real::*;

@@ -4,9 +4,9 @@
 //! cluster back later, after its locks. With the feature `experiments` it may put the cluster on a remote-free list then, for the core that
 //! allocated it (`experiments/`).
 //!
-//! It must not know sockets, or which lists there are. A cluster in here references nothing but its pool: no
-//! view, no data, no quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the list, or null
-//! with `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/accounting.rs`.
+//! It does not depend on sockets, or which lists there are. A cluster in here references nothing but its pool: no view,
+//! no data, no quota. Invariants: it owns its clusters, all of them free; `tail` is the last of the list, or null with
+//! `head`; `bytes` is the sum of their footprints; a list is moved, never copied. Tests: `tests/accounting.rs`.
 
 use std::fmt;
 use std::ptr::{self, NonNull};

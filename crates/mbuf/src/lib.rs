@@ -11,7 +11,7 @@
 //! * With the feature `experiments`: remote-free lists, where a freed cluster may wait for the core that allocated it (`RemoteFreeSlot`,
 //!   `RemoteFreeList`, `Pool::remote_free_to_cores`). The feature adds these and changes nothing of a pool that does not use them.
 //!
-//! What this crate must not know: sockets, protocols, socket locks, drivers. Of ours it uses the facade of
+//! This crate does not depend on sockets, protocols, socket locks or drivers. Of ours it uses the facade of
 //! `sockeye-sync` alone: atomics and locks.
 //!
 //! Invariants that hold across its files:

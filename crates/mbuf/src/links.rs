@@ -1,9 +1,9 @@
 //! The list of mbufs inside a chain: up to two in place, more in a ring.
 //!
-//! It must not know about merging or offsets. Why these forms: a connection at rest has two chains
-//! and a segment has one, so the empty form must be small; a segment is cut from one or two clusters,
-//! so the usual chain in transit must not allocate; a socket buffer is consumed at its front, which a
-//! vector could do only by moving the rest.
+//! It does not depend on merging or offsets. Why these forms: a connection at rest has two chains and a
+//! segment has one, so the empty form must be small; a segment is cut from one or two clusters, so the usual
+//! chain in transit must not allocate; a socket buffer is consumed at its front, which a vector could do only
+//! by moving the rest.
 //!
 //! A long ring is sought in from places where something was found before ([`Mark`]): two, since a sender goes through its
 //! buffer at two places, where it sends for the first time and where it fills holes. Their positions count everything that

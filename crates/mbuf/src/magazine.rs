@@ -1,8 +1,8 @@
 //! A stack of free clusters, linked through their headers.
 //!
-//! It must not know its size limits or whose it is. Invariants: it owns its clusters (all free, all
-//! of one class); `count` is the length of the list; a magazine is moved, never copied.
-//! Tests: `depot.rs` and `tests/`.
+//! It does not depend on its size limits or whose it is. Invariants: it owns its clusters (all free, all of
+//! one class); `count` is the length of the list; a magazine is moved, never copied. Tests: `depot.rs` and
+//! `tests/`.
 
 use std::ptr::{self, NonNull};
 

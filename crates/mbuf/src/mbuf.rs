@@ -1,9 +1,9 @@
 //! A view of part of a cluster.
 //!
-//! It must not know which pool a cluster belongs to, or where it goes when freed. Invariants: a view
-//! counts in its cluster's `refs`; `off + len` is at most the fill mark; the bytes it covers are
-//! written and do not change (`cluster.rs`, rules 1 and 2).
-//! Tests: at the end, `tests/chain_model.rs`, `tests/threads.rs`.
+//! It does not depend on which pool a cluster belongs to, or where it goes when freed. Invariants: a view
+//! counts in its cluster's `refs`; `off + len` is at most the fill mark; the bytes it covers are written and
+//! do not change (`cluster.rs`, rules 1 and 2). Tests: at the end, `tests/chain_model.rs`,
+//! `tests/threads.rs`.
 
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};

@@ -1,6 +1,6 @@
 //! Pools: where a stack's packet memory comes from.
 //!
-//! It must not know how memory is cached. Tests: `tests/accounting.rs`, `tests/cap.rs`,
+//! It does not depend on how memory is cached. Tests: `tests/accounting.rs`, `tests/cap.rs`,
 //! `tests/threads.rs`.
 
 use std::error::Error;

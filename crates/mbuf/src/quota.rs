@@ -1,10 +1,9 @@
 //! The cap on memory obtained from the system, and the threads that wait for memory.
 //!
-//! It must not know clusters. `taken` counts bytes obtained from the system and not returned; it
-//! changes only then, not with every allocation. `control` is the word every allocation and free
-//! compares with what its thread saw last, so that in the usual case one read-only load answers all
-//! of: closed? near the cap? a caller refused? trim wanted? Its low bits are flags, the rest a generation that counts
-//! requests to empty the thread caches.
+//! It does not depend on clusters. `taken` counts bytes obtained from the system and not returned; it changes only
+//! then, not with every allocation. `control` is the word every allocation and free compares with what its thread saw
+//! last, so that in the usual case one read-only load answers all of: closed? near the cap? a caller refused? trim
+//! wanted? Its low bits are flags, the rest a generation that counts requests to empty the thread caches.
 //!
 //! | flag | set by | cleared by | while it is set |
 //! |---|---|---|---|

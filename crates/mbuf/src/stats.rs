@@ -1,10 +1,9 @@
 //! Counts of what a pool does, kept per thread so that counting shares no line.
 //!
-//! It must not know caches. A [`Shard`] belongs to one thread, which counts with a load and a store;
-//! readers add all shards up and may see a moment's numbers in pieces. Counts are exact whenever no
-//! thread is in the middle of something. The shard of threads without a cache is counted in with
-//! locked additions. Nothing is ordered by any of this, so all of it is relaxed.
-//! Tests: `tests/accounting.rs`.
+//! It does not depend on caches. A [`Shard`] belongs to one thread, which counts with a load and a store;
+//! readers add all shards up and may see a moment's numbers in pieces. Counts are exact whenever no thread is
+//! in the middle of something. The shard of threads without a cache is counted in with locked additions.
+//! Nothing is ordered by any of this, so all of it is relaxed. Tests: `tests/accounting.rs`.
 
 use sockeye_sync::facade::unmodelled::{AtomicU64, Ordering};
 

@@ -1,9 +1,9 @@
 //! What all handles of a pool, its clusters and the threads' caches share.
 //!
-//! It must not know thread-local storage. Its life: handles, caches and clusters each hold one count
-//! of the `Arc<Store>`. When the last handle goes, the store is *closed*: the depot is emptied and
-//! stays empty, freed clusters go to the system. So memory outlives the handles only as long as
-//! something is in view, or lies in the cache of a thread that has not touched a pool since.
+//! It does not depend on thread-local storage. Its life: handles, caches and clusters each hold one count of
+//! the `Arc<Store>`. When the last handle goes, the store is *closed*: the depot is emptied and stays empty,
+//! freed clusters go to the system. So memory outlives the handles only as long as something is in view, or
+//! lies in the cache of a thread that has not touched a pool since.
 //!
 //! In a child of fork(2) that has not taken the pool over ([`Store::is_lost`]) another thread of the parent may hold any of
 //! the locks for good, and may be in the middle of a list. There nothing is locked, put back or freed: what is given back

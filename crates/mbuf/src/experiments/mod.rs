@@ -9,8 +9,8 @@
 //!
 //! What the rest of the crate asks is in `discipline.rs`.
 //!
-//! Must not know connections, or which thread empties a list. Tests: `tests/remote_free.rs`; models in `remote_list.rs` and
-//! `remote_free/models.rs`.
+//! Does not depend on connections, or which thread empties a list. Tests: `tests/remote_free.rs`; models in
+//! `remote_list.rs` and `remote_free/models.rs`.
 
 mod remote_free;
 mod remote_list;

@@ -4,8 +4,8 @@
 //! remote-free list; a reader on the allocator's core keeps its buffers, whatever the setting. A pool that is closed, near its
 //! cap or has refused an allocation puts nothing on a list (the head of `remote_list.rs` shows why none slips past).
 //!
-//! It must not know connections, or which thread receives a kick. Nothing here blocks, but for a depot lock in the
-//! flushes.
+//! It does not depend on connections, or which thread receives a kick. Nothing here blocks, but for a depot lock
+//! in the flushes.
 //!
 //! `announce` and `kick` are foreign code. If one panics nothing is lost: what `announce` was to tell of is taken back, what a kick was to tell of
 //! stays on its list if it may, and the rest goes to the cache of the thread. The second look is taken all the same.

@@ -6,7 +6,7 @@
 //!   the whole list out, then gives the bytes back.
 //! * [`CoreLists`] is a [`RemoteFreeList`] for each core that allocates.
 //!
-//! It must not know which thread allocates, which one reads, or when a place is emptied.
+//! It does not depend on which thread allocates, which one reads, or when a place is emptied.
 //!
 //! # What holds
 //! * *Nothing is lost or given twice.* A place is only ever emptied as a whole, so a pusher whose exchange succeeds

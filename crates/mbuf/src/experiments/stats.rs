@@ -1,6 +1,6 @@
 //! What is counted of remote-free lists: in the shards of `crate::stats`, behind the events of every pool.
 //!
-//! Must not know the lists. Tests: `tests/remote_free.rs`.
+//! Does not depend on the lists. Tests: `tests/remote_free.rs`.
 
 use std::ptr::NonNull;
 
