@@ -10,7 +10,7 @@
 //! nothing. A frame out is appended in [`Netif::transmit`], where nothing may be woken, and the writer is woken by
 //! [`Netif::ring`], which follows.
 //!
-//! It must not know what frames mean. Rank: the mutex is a leaf. Tests: `crates/stack/tests/capture.rs`.
+//! It does not depend on what frames mean. Rank: the mutex is a leaf. Tests: `crates/stack/tests/capture.rs`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

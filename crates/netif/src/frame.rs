@@ -1,6 +1,6 @@
 //! Frames: what crosses the border between the stack and a driver.
 //!
-//! It must not know what the bytes mean. Invariants: the headers of a [`TxFrame`] lie behind [`LINK_HEADER_LEN`]
+//! It does not depend on what the bytes mean. Invariants: the headers of a [`TxFrame`] lie behind [`LINK_HEADER_LEN`]
 //! bytes of room, so that a link header is put before them without moving anything; payload is referenced, never copied.
 //! Tests: below.
 

@@ -26,8 +26,8 @@
 //! third of a second or so, the interface counts as gone. Methods may call the stack, and drop its last handle.
 //!
 //!
-//! Must not know addresses, routes or protocols. Tests: at the ends of the files; with a stack behind them
-//! `crates/stack/tests/{wire,wire_faults,channel,capture}.rs`.
+//! Does not depend on addresses, routes or protocols. Tests: at the ends of the files; with a stack behind
+//! them `crates/stack/tests/{wire,wire_faults,channel,capture}.rs`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

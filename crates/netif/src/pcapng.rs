@@ -1,8 +1,8 @@
 //! The pcap-ng file format, as far as packets are written: a section, its interfaces, a block for each packet.
 //!
 //! By draft-ietf-opsawg-pcapng; times are in nanoseconds. Blocks are appended to a byte string, which cannot fail; the
-//! caller writes it where it likes. It must not know files, clocks or interfaces. Tests: below, `sockeye-sim`'s, which
-//! read the files with another project's reader.
+//! caller writes it where it likes. It does not depend on files, clocks or interfaces. Tests: below, `sockeye-sim`'s,
+//! which read the files with another project's reader.
 
 /// What packets begin with, by the registry of link types (tcpdump.org).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! What interfaces inside the process are like, and the bounds of that: for the wire and the channel alike.
 //!
-//! Must not know how frames move. Tests: with each of the two, which are refused by the name of the field.
+//! Does not depend on how frames move. Tests: with each of the two, which are refused by the name of the
+//! field.
 
 use std::io;
 

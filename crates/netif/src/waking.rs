@@ -1,7 +1,7 @@
 //! Waking tasks from inside an interface, on behalf of the stack that it belongs to.
 //!
 //! A waker is the application's code and may panic. An interface has no stack at hand that would count and report it, so the stack
-//! gives it a [`Waking`] when it is attached ([`Netif::wakes_by`](crate::Netif::wakes_by)). Must not know what a stack is.
+//! gives it a [`Waking`] when it is attached ([`Netif::wakes_by`](crate::Netif::wakes_by)). Does not depend on what a stack is.
 //! Tests: `crates/stack/tests/panics/wakers.rs`.
 
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! A wire inside the process: two ends, frames from one to the other, several queues each way.
 //!
 //! What is sent arrives, in order within a flow, unless its queue is full; nothing is delayed, changed or
-//! looked at. It must not know IP or TCP.
+//! looked at. It does not depend on IP or TCP.
 //!
 //! # A lane, one for each queue and direction
 //! Any thread appends to `arrived`, under its mutex. The one thread that receives exchanges it for its own, empty,

@@ -7,9 +7,8 @@
 //! [`Lane::append`] alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two
 //! finds the item.
 //!
-//! It must not know what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned, called and dropped, with
-//! no lock held.
-//! Tests: below, `crates/stack/tests/channel.rs`.
+//! It does not depend on what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned,
+//! called and dropped, with no lock held. Tests: below, `crates/stack/tests/channel.rs`.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};

@@ -19,8 +19,8 @@
 //! ([`Netif::wakes_by`]), whichever thread calls the waker. Before it is attached and after its stack has ended, there is no stack to
 //! tell: the panic is only caught.
 //!
-//! It must not know IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are bounded.
-//! Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.
+//! It does not depend on IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are
+//! bounded. Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.
 
 mod lane;
 
