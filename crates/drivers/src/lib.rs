@@ -5,7 +5,7 @@
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses.
 //! * [`testing`]: network namespaces and devices for tests and measurements.
 //!
-//! A driver moves frames and must not know what is in them, but for the few bytes that a device wants to be told
+//! A driver moves frames and must not depend on what is in them, but for the few bytes that a device wants to be told
 //! (where a checksum is, how long a header). `unsafe` stands here where the system is called with addresses of memory:
 //! in `tun/sys.rs`, `tun/read.rs` and `testing`.
 //!

@@ -1,6 +1,7 @@
 //! A network namespace whose only way out is a TUN device, and the device.
 //!
-//! It must not know what becomes of the packets. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Tests: `tests/examples.rs`.
+//! It does not depend on what becomes of the packets. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Tests:
+//! `tests/examples.rs`.
 
 use std::ffi::OsString;
 use std::io;

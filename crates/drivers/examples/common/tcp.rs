@@ -13,7 +13,7 @@
 //! and leaves the other alone; an error ends both.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] at a time, those that are being made included; SYNs beyond are not answered, and come again.
-//! It must not know where the packets come from. Tests: `tests/examples.rs`.
+//! It does not depend on where the packets come from. Tests: `tests/examples.rs`.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};

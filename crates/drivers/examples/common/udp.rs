@@ -5,8 +5,8 @@
 //! back in the destination's name. A flow without answers for [`IDLE_MAX`], or one that is refused, ends; the next
 //! datagram makes another.
 //!
-//! Bounds: [`FLOWS_MAX`]; datagrams of others are dropped then, as a full network would. It must not know where the packets
-//! come from. Tests: `tests/examples.rs`.
+//! Bounds: [`FLOWS_MAX`]; datagrams of others are dropped then, as a full network would. It does not depend on where the
+//! packets come from. Tests: `tests/examples.rs`.
 
 use std::collections::HashMap;
 use std::io::{self, IoSlice, IoSliceMut};

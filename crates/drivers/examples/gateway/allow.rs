@@ -5,8 +5,8 @@
 //! by just this address, a loopback, link-local or multicast address by an address or a network inside that block. `*` and
 //! `0.0.0.0/0` do not name them.
 //!
-//! It must not know sockets. Bound: [`REFUSED_MAX`] places are remembered, lest a program that tries all of them fills
-//! memory or the log. Tests: `tests/examples.rs`.
+//! It does not depend on sockets. Bound: [`REFUSED_MAX`] places are remembered, lest a program that tries all of them
+//! fills memory or the log. Tests: `tests/examples.rs`.
 
 use std::collections::BTreeMap;
 use std::io;

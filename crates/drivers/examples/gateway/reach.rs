@@ -4,7 +4,7 @@
 //! leads `2002:7f00:1::` to 127.0.0.1 if it has a tunnel of that kind. And some addresses mean the host itself, its link, or many
 //! ([`block`], [`is_own`]), which a rule for "everything" does not include.
 //!
-//! It must not know rules or sockets of the stack. Tests: below; `tests/examples.rs`, with packets.
+//! It does not depend on rules or sockets of the stack. Tests: below; `tests/examples.rs`, with packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 

@@ -1,7 +1,7 @@
 //! A network namespace of one's own.
 //!
-//! It must not know what is done in it. Invariant: a thread that has entered one ends in it; no thread of the caller's
-//! changes its namespace, for that cannot be undone without rights. Tests: `tests/devices.rs`.
+//! It does not depend on what is done in it. Invariant: a thread that has entered one ends in it; no thread of the
+//! caller's changes its namespace, for that cannot be undone without rights. Tests: `tests/devices.rs`.
 
 use std::fs::File;
 use std::io;

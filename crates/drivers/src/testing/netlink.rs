@@ -1,8 +1,8 @@
 //! What there is no `ioctl` for, or none for both families: making a pair of connected interfaces, each in a namespace of
 //! its own, deleting one, and routes.
 //!
-//! rtnetlink messages (rtnetlink(7), veth(4)). It must not know what the interfaces are for.
-//! Tests: `tests/devices.rs`.
+//! rtnetlink messages (rtnetlink(7), veth(4)). It does not depend on what the interfaces are for. Tests:
+//! `tests/devices.rs`.
 
 use std::io;
 use std::net::IpAddr;

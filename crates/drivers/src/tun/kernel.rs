@@ -1,6 +1,6 @@
 //! What the running kernel's version lets a device do, where it has no way of being asked.
 //!
-//! Must not know devices. Tests: below.
+//! Does not depend on devices. Tests: below.
 
 use sockeye_sync::fork::PerProcess;
 

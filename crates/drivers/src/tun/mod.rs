@@ -18,7 +18,7 @@
 //! Deleted under us, it answers every call with an error: [`Netif::is_down`] becomes true, waits end by interruption only,
 //! and what is transmitted is dropped. A device that is merely down keeps what it has and refuses what comes.
 //!
-//! It must not know the stack. Tests: `tests/devices.rs`, `tests/transfers.rs`.
+//! It does not depend on the stack. Tests: `tests/devices.rs`, `tests/transfers.rs`.
 
 mod kernel;
 mod queue;

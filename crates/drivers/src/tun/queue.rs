@@ -1,9 +1,9 @@
 //! One queue of a device: frames in, frames out, and the wait for them.
 //!
-//! It must not know how the device was opened. Threads receive one at a time (`Netif`'s contract), the mutex around
-//! its reader is there for the compiler and for a caller that asks at the wrong time, and is not contended. Frames out
-//! are written by any thread, each by one system call, in which the kernel's own input runs: nothing waits in between,
-//! so there is no doorbell.
+//! It does not depend on how the device was opened. Threads receive one at a time (`Netif`'s contract), the mutex
+//! around its reader is there for the compiler and for a caller that asks at the wrong time, and is not contended.
+//! Frames out are written by any thread, each by one system call, in which the kernel's own input runs: nothing waits
+//! in between, so there is no doorbell.
 //!
 //! # Why no wake-up is lost
 //! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so what came before it ends it. An

@@ -6,8 +6,8 @@
 //! otherwise keep 64 KiB from being used. Where the pool has nothing left, frames are read into a buffer of our own and
 //! lent, so that acknowledgments, which give memory back, are seen.
 //!
-//! It must not know queues, waiting or IP. Invariants: the first place has at least [`FIRST_MIN`] bytes, so that all
-//! headers lie in one piece; a reader that found nothing holds no packet memory. Tests: `tests/devices.rs`.
+//! It does not depend on queues, waiting or IP. Invariants: the first place has at least [`FIRST_MIN`] bytes, so
+//! that all headers lie in one piece; a reader that found nothing holds no packet memory. Tests: `tests/devices.rs`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

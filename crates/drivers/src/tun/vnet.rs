@@ -1,8 +1,8 @@
 //! The header before each frame of a device with `IFF_VNET_HDR`: which side completes checksums, and how to cut.
 //!
 //! It is `struct virtio_net_hdr` of the virtio specification (version 1.2, section 5.1.6) in the machine's byte order, as
-//! the kernel's TUN driver has it unless told otherwise. It must not know where frames come from. Invariant: arbitrary
-//! bytes are read without panic. Tests: below.
+//! the kernel's TUN driver has it unless told otherwise. It does not depend on where frames come from. Invariant:
+//! arbitrary bytes are read without panic. Tests: below.
 
 use sockeye_netif::{Checksum, TxFrame};
 
