@@ -1,7 +1,7 @@
 //! A connection's figures as names and values.
 //!
 //! The names are those of `sockeye::TcpInfo`, `Info`, `Carried` and `Limiting`, with the unit behind where there is one.
-//! What is not known is `null`. Must not know how they are shown. Tests: `tests/diag.rs`.
+//! What is not known is `null`. Does not depend on how they are shown. Tests: `tests/diag.rs`.
 
 use std::time::Duration;
 

@@ -16,7 +16,7 @@
 //! and a program that has not sent all of it after a second is given up. Sockets of programs that ended are removed by
 //! the next program that looks.
 //!
-//! Must not know command lines or how a report is shown. Tests: `tests/`.
+//! Does not depend on command lines or how a report is shown. Tests: `tests/`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
