@@ -3,7 +3,7 @@
 //! Two stacks of any make, the kernel's too, are put at the ends of what a simulation's [`Net::link`](crate::Net::link)
 //! lays: rate, queue, delay, jitter, loss, reordering, and the same draws for the same seed, packet by packet in each
 //! direction. Computes only: the caller brings packets with the time at which they came, and takes them out when they are
-//! due. It must not know devices, threads or clocks.
+//! due. It does not depend on devices, threads or clocks.
 //!
 //! Invariant: a frame in `frames` has one `Arrive` event, or is held by its pipe with one `Release` event. Tests: below,
 //! against the simulator in `tests/emulate.rs`.
