@@ -3,8 +3,8 @@
 //! Purpose: one table from the name of each field of [`Config`] to what reads its value. A value is written as
 //! one would say it: `256K`, `100us`, `on`, `32768-60999`, `per_core`.
 //!
-//! Must not know: where the text comes from; whether a value is within its field's bounds, which is
-//! [`Config::validate`]'s to say, since some bounds concern several fields.
+//! Does not depend on where the text comes from, and does not check whether a value is within its field's
+//! bounds, which is [`Config::validate`]'s to say, since some bounds concern several fields.
 //!
 //! Invariants: a refused text leaves the configuration as it was. Every field has its row: a test takes
 //! the fields' names from the type itself.

@@ -1,8 +1,8 @@
 //! Echo requests on their way out, and what comes back for them: to the socket whose identifier they carry.
 //!
 //! Runs on the thread that received it; wakes are left in the outbox. An error is believed if the request that it quotes
-//! has the identifier of a socket here, and at most ends one call of that. Must not know how packets come in. Tests:
-//! `tests/ip/sockets.rs`.
+//! has the identifier of a socket here, and at most ends one call of that. Does not depend on how packets come in.
+//! Tests: `tests/ip/sockets.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! [`IcmpSocket`]: the public face. Options are in `settings.rs`. Must not know how messages move (`echo.rs`).
-//! Tests: `tests/ip/sockets.rs`.
+//! [`IcmpSocket`]: the public face. Options are in `settings.rs`. Does not depend on how messages move
+//! (`echo.rs`). Tests: `tests/ip/sockets.rs`.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};

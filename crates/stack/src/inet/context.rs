@@ -3,8 +3,8 @@
 //! Under a lock nothing blocks, wakes, calls the application or an interface. Such things are noted in [`Due`] and done when the call ends
 //! ([`Context::run`]), outside all locks. TCP has more to do at the end of a call; its own context contains this one.
 //!
-//! One context lives on a thread for the time of one call; its lists keep their memory between calls. Must not know transports. Tests: those
-//! of the layers.
+//! One context lives on a thread for the time of one call; its lists keep their memory between calls. Does not depend on transports. Tests:
+//! those of the layers.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

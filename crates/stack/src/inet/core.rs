@@ -1,6 +1,6 @@
 //! What the Internet layer of a stack shares among all protocols.
 //!
-//! Must not know the protocols above. Tests: those of its parts.
+//! Does not depend on the protocols above. Tests: those of its parts.
 
 use std::ops::Deref;
 

@@ -1,8 +1,8 @@
 //! How a call blocks: timeouts as options, a wait with a ticket, a wait for packet memory.
 //!
-//! One piece for all sockets. Must not know what is waited for, nor which error says that the time is over: that is
-//! the caller's. The tickets are taken by the caller, under the mutex of the condition.
-//! Tests: `tests/suite/blocking.rs`, `tests/suite/limits.rs`, `tests/unix/`.
+//! One piece for all sockets. Does not depend on what is waited for, or on which error says that the time is
+//! over: that is the caller's. The tickets are taken by the caller, under the mutex of the condition. Tests:
+//! `tests/suite/blocking.rs`, `tests/suite/limits.rs`, `tests/unix/`.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! defaults, as code that the compiler sees through; with it, [`Chosen`] asks the stack's settings (`experiments/`). Transports have the same
 //! for their part: `tcp/discipline.rs`, `unix/locking.rs`.
 //!
-//! Must not know protocols. Tests: those of the callers.
+//! Does not depend on protocols. Tests: those of the callers.
 
 use std::time::Instant;
 

@@ -3,7 +3,7 @@
 //! An [`Env`] knows no protocol. What a layer shares among its sockets contains one, or is reached from it. What it must ask of the layers
 //! above, rarely, goes through [`Above`].
 //!
-//! Must not know protocols. Fields are constant, or lock themselves. Tests: those of what it has.
+//! Does not depend on protocols. Fields are constant, or lock themselves. Tests: those of what it has.
 
 use std::any::Any;
 

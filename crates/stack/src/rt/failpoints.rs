@@ -7,8 +7,8 @@
 //! Without the feature `hit` is empty and nothing of this is compiled. With it, a point that is not armed costs one relaxed load: the
 //! feature only adds the ability, since cargo unites the features of all that is built together.
 //!
-//! Must not know what is at a place. Invariant: a point that is armed for `times` panics that often and is then disarmed. Tests:
-//! below, `tests/contained`.
+//! Does not depend on what is at a place. Invariant: a point that is armed for `times` panics that often and is then disarmed.
+//! Tests: below, `tests/contained`.
 
 macro_rules! points {
     ($($(#[doc = $doc:literal])+ $point:ident = $name:literal,)+) => {

@@ -10,7 +10,7 @@
 //! (from inside protocol code through an outbox). The hook is foreign code as well: it is called
 //! with no lock held, and a panic in it is counted and goes nowhere.
 //!
-//! Must not know which code panics. Tests: below, `tests/panics.rs`.
+//! Does not depend on which code panics. Tests: below, `tests/panics.rs`.
 
 use std::any::Any;
 use std::fmt;

@@ -12,7 +12,8 @@
 //! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a
 //! panic in `clone` there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
 //!
-//! Must not know what is waited for. Tests: `tests/waiting`; models in `crates/sync/tests/loom/{tasks,wait_list}.rs`.
+//! Does not depend on what is waited for. Tests: `tests/waiting`; models in
+//! `crates/sync/tests/loom/{tasks,wait_list}.rs`.
 
 use std::io;
 use std::task::{Poll, Waker};

@@ -1,8 +1,8 @@
 //! What the calling thread is: an application's, or one of a stack.
 //!
 //! Threads of a stack run wakers, hooks and interfaces of the application, so the application's code may find itself on one,
-//! of this stack or of another. What must not be done there asks here. Must not know what the threads do.
-//! Tests: `tests/panics/`.
+//! of this stack or of another. What must not be done there asks here. Does not depend on what the threads do. Tests:
+//! `tests/panics/`.
 
 use std::cell::Cell;
 

@@ -3,7 +3,7 @@
 //! Sockets of a kind have their own way to wake threads that are parked at one ([`Sleepers`]); tasks and pollers are the same for all.
 //! A layer with more to do at a wake than that has a type of its own that contains this one.
 //!
-//! Must not know sockets. Tests: `tests/waiting`.
+//! Does not depend on sockets. Tests: `tests/waiting`.
 
 use std::task::Waker;
 

@@ -1,6 +1,6 @@
 //! The stack as its handles and workers know it: its parts, its end, what is due by timers' keys, connections that were handed over.
 //!
-//! Must not know when: that is `rt/workers.rs`. Tests: those of the layers.
+//! Does not decide when: that is `rt/workers.rs`. Tests: those of the layers.
 
 use std::any::Any;
 

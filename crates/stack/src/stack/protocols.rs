@@ -1,6 +1,6 @@
 //! What the Internet layer asks of the protocols above it: UDP, ICMP's sockets, TCP.
 //!
-//! Must not know more than which module a call is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
+//! Knows only which module a call is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
 
 use std::net::IpAddr;
 

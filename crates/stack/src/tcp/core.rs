@@ -1,6 +1,6 @@
 //! What all TCP connections of a stack share, and what each is made with.
 //!
-//! Must not know connections' insides. Tests: `tests/suite`.
+//! Does not depend on connections' insides. Tests: `tests/suite`.
 
 use std::net::IpAddr;
 use std::ops::Deref;

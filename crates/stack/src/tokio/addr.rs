@@ -1,7 +1,7 @@
 //! Addresses by which a socket is found: [`ToSocketAddrs`] and [`lookup_host`].
 //!
 //! An argument is either addresses or a name. A name is resolved by the system's resolver, which blocks: on a runtime of `tokio` that
-//! happens on one of its threads for blocking work. Must not know sockets. Tests: `tests/tokio_shape.rs`.
+//! happens on one of its threads for blocking work. Does not depend on sockets. Tests: `tests/tokio_shape.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};

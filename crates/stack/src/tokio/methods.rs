@@ -1,7 +1,7 @@
 //! The methods that several types have in common, by macros, so that they stand on the types themselves, as in `tokio`.
 //!
-//! A type has a field `inner`, the socket of the blocking kind; an expression finds what its tasks wait on. Must not know how data moves.
-//! Tests: `tests/tokio_ready.rs`.
+//! A type has a field `inner`, the socket of the blocking kind; an expression finds what its tasks wait on. Does not depend on how data
+//! moves. Tests: `tests/tokio_ready.rs`.
 
 /// Readiness: what every socket has that sends and receives; it has a field `assumed_room`. `$socket` is what its tasks wait on.
 macro_rules! ready_methods {

@@ -1,6 +1,6 @@
 //! [`UdpBuilder`]: what must be chosen before a socket is bound.
 //!
-//! Must not know how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp_any.rs`.
+//! Does not depend on how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp_any.rs`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -4,8 +4,8 @@
 //! Threads and tasks that are to be woken are noted, for after all locks. A full queue takes no more until its owner has received
 //! something, so what is left over is dropped, and counted, outside of the mutex.
 //!
-//! Must not know where datagrams come from. Rank: a core's copy of the table, then one receiver's `so` at a time. Tests:
-//! `tests/udp/`.
+//! Does not depend on where datagrams come from. Rank: a core's copy of the table, then one receiver's `so` at a time.
+//! Tests: `tests/udp/`.
 
 use std::num::NonZeroU16;
 

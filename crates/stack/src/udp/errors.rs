@@ -6,7 +6,7 @@
 //! for it, RFC 8085 section 5.2 for caution).
 //!
 //! [`UdpSocket::set_recv_err`]: crate::UdpSocket::set_recv_err
-//! Must not know sockets' calls. Tests: `tests/udp/`.
+//! Does not depend on sockets' calls. Tests: `tests/udp/`.
 
 use std::net::SocketAddr;
 

@@ -3,7 +3,7 @@
 //! Runs on the thread that received it, with no socket lock held; wakes are left in the outbox, so that a batch of
 //! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for no socket, is counted by its reason.
 //!
-//! Must not know how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
+//! Does not depend on how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
 
 use std::num::NonZeroU16;
 

@@ -1,7 +1,7 @@
 //! What the sockets on a [`Handle`](super::naming::Handle) have in common: their handles, poll, errors and timeouts.
 //!
-//! A macro, as the methods are each type's own in the documentation. It must not know what a datagram is. Tests:
-//! `tests/udp/`, `tests/ip/sockets.rs`.
+//! A macro, as the methods are each type's own in the documentation. It does not depend on what a datagram is.
+//! Tests: `tests/udp/`, `tests/ip/sockets.rs`.
 
 /// The methods of a type whose field `handle` is an `Arc<Handle>`.
 macro_rules! handle_methods {

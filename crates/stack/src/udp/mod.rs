@@ -5,9 +5,9 @@
 //! mutex, which is the only thing that senders and receivers share. Read in the order of a datagram's way: `send.rs`,
 //! `deliver.rs`, `pcb.rs`, `recv.rs`; names: `naming.rs`, `ports.rs`, `table.rs`.
 //!
-//! Must not know TCP, nor how packets are made and routed beyond `route.rs`. Lock order: a socket's `naming` → bind
-//! table → copies of the table of sockets → a receiver's `so` → inbox of a `Poll`; the host's groups → the same copies.
-//! Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
+//! Does not depend on TCP, or on how packets are made and routed beyond `route.rs`. Lock order: a socket's `naming`
+//! → bind table → copies of the table of sockets → a receiver's `so` → inbox of a `Poll`; the host's groups → the
+//! same copies. Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
 
 mod builder;
 pub(crate) mod count;

@@ -4,7 +4,8 @@
 //! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
 //! dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with IP_RECVERR).
 //!
-//! Must not know receivers. Takes no lock; the interface's queue has its own. Tests: `tests/udp_wire.rs`.
+//! Does not depend on receivers. Takes no lock; the interface's queue has its own. Tests:
+//! `tests/udp_wire.rs`.
 
 use std::num::NonZeroU16;
 

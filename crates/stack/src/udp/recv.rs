@@ -1,7 +1,7 @@
 //! Receiving: the receive queue's mutex and no other; the copy out is made after it.
 //!
-//! An error that is pending comes before what is in the queue, as on Linux. Must not know how datagrams arrive. Why no
-//! wake-up is lost: `pcb.rs`. Tests: `tests/udp/`.
+//! An error that is pending comes before what is in the queue, as on Linux. Does not depend on how datagrams arrive.
+//! Why no wake-up is lost: `pcb.rs`. Tests: `tests/udp/`.
 
 use std::io::IoSliceMut;
 

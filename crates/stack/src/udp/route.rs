@@ -1,6 +1,6 @@
 //! Where a datagram goes: to this stack, out, to a group; and from which address.
 //!
-//! Must not know how it gets there. Tests: `tests/udp/`.
+//! Does not depend on how the packet gets there. Tests: `tests/udp/`.
 
 use std::net::IpAddr;
 

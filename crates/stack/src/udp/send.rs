@@ -8,7 +8,7 @@
 //! when the call returns; one that leaves is its interface's, or dropped because that has no room. What holds a sender
 //! back is the cap of packet memory alone: there a blocking call waits.
 //!
-//! Must not know how datagrams are received. Tests: `tests/udp/`.
+//! Does not depend on how datagrams are received. Tests: `tests/udp/`.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};

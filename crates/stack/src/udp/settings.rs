@@ -1,7 +1,7 @@
 //! A [`UdpSocket`]'s options, as `std` has them and beyond. Those that decide a bind are [`UdpBuilder`]'s.
 //!
-//! Must not know how datagrams move. Options are words that the next call reads; setting one never blocks.
-//! Tests: `tests/udp/`.
+//! Does not depend on how datagrams move. Options are words that the next call reads; setting one never
+//! blocks. Tests: `tests/udp/`.
 //!
 //! [`UdpBuilder`]: crate::UdpBuilder
 

@@ -1,6 +1,7 @@
 //! [`UdpSocket`]: the public face, in the shape of `std::net::UdpSocket`, and what goes beyond it.
 //!
-//! Must not know how datagrams move (`send.rs`, `recv.rs`). Options are in `settings.rs`. Tests: `tests/udp/`.
+//! Does not depend on how datagrams move (`send.rs`, `recv.rs`). Options are in `settings.rs`. Tests:
+//! `tests/udp/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, ToSocketAddrs};

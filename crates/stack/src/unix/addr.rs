@@ -1,7 +1,7 @@
 //! Names of UNIX-domain sockets: a pathname, an abstract name, or none.
 //!
-//! Must not know which socket has a name (`names.rs`). Invariant: a [`Name`] has at most as many bytes as fit into
-//! the kernel's `sun_path`, and a pathname has at least one and no NUL. Tests: below.
+//! Does not depend on which socket has a name (`names.rs`). Invariant: a [`Name`] has at most as many bytes as fit
+//! into the kernel's `sun_path`, and a pathname has at least one and no NUL. Tests: below.
 
 use std::ffi::OsStr;
 use std::fmt;

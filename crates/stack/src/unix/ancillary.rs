@@ -1,6 +1,6 @@
 //! What `send_msg` and `recv_msg` carry beside bytes: flags, rights, credentials.
 //!
-//! Must not know buffers. Bound: [`RIGHTS_MAX`] rights in a message. Tests: `tests/unix_rights.rs`.
+//! Does not depend on buffers. Bound: [`RIGHTS_MAX`] rights in a message. Tests: `tests/unix_rights.rs`.
 
 use std::os::fd::OwnedFd;
 

@@ -4,8 +4,8 @@
 //! bytes stand in [`SMALL`] bytes of the buffer itself. They come before those in the chain, so once
 //! the chain holds something nothing is added in place until it is empty again.
 //!
-//! Must not know records or sockets. Invariants: `start <= end <= SMALL`; an empty `small` has both at 0.
-//! Tests: below.
+//! Does not depend on records or sockets. Invariants: `start <= end <= SMALL`; an empty `small` has both at
+//! 0. Tests: below.
 
 use std::io::IoSliceMut;
 

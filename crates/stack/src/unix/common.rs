@@ -1,7 +1,7 @@
 //! What every public type has: options, addresses, queries. A macro, so that the methods stand on the
 //! types themselves, as in `std`.
 //!
-//! Must not know how data moves. Tests: `tests/unix/`.
+//! Does not depend on how data moves. Tests: `tests/unix/`.
 
 use std::io;
 

@@ -17,7 +17,8 @@
 //! be woken is woken by the unwinding, which also closes what a buffer held (`wakes.rs`). Rights that the call had in hand, to be
 //! sent or received, are closed ([`InFlight`](super::rights::InFlight)).
 //!
-//! Must not know what was called. Where nothing panics nothing is executed for this. Tests: `tests/contained`.
+//! Does not depend on what was called. Where nothing panics nothing is executed for this. Tests:
+//! `tests/contained`.
 
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};

@@ -1,6 +1,6 @@
 //! [`UnixDatagram`]: datagrams, from any sender or from one peer.
 //!
-//! Must not know how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix/`.
+//! Does not depend on how datagrams move (`datagram_send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::path::Path;

@@ -4,7 +4,7 @@
 //! socket only), ECONNREFUSED (it has closed), EPIPE (it has shut its reading), EAGAIN (the sender's flow is
 //! full). Flows are in `flows.rs`.
 //!
-//! Must not know public types. Tests: `tests/unix*`.
+//! Does not depend on public types. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
 

@@ -4,7 +4,7 @@
 //! more than the backlog says, as on Linux. A place is taken first, under the listener's `so`, then the
 //! connection is made, then it is put there; a listener that closes in between refuses.
 //!
-//! Must not know public types. Bound: [`BACKLOG_MAX`]. Lock order: `locking.rs`. Tests: `tests/unix*`.
+//! Does not depend on public types. Bound: [`BACKLOG_MAX`]. Lock order: `locking.rs`. Tests: `tests/unix*`.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

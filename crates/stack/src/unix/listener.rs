@@ -1,6 +1,6 @@
 //! [`UnixListener`] and [`UnixSeqListener`]: wait for connections.
 //!
-//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix/`.
+//! Does not depend on how connections are made (`listen.rs`). Tests: `tests/unix/`.
 
 use std::io;
 

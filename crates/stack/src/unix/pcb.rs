@@ -12,9 +12,9 @@
 //! direction of a connection has one flag, `shut` of the receiving end: "I write no more" and "I read no
 //! more" are the same to both, as they are on Linux.
 //!
-//! Must not know how data is moved (`send.rs`, `recv.rs`) or which further locks a setting takes
-//! (`locking.rs`). Never are two `so` held at once, but by the collector of rights, in address order.
-//! Tests: `tests/unix_stress.rs`.
+//! Does not depend on how data is moved (`send.rs`, `recv.rs`) or which further locks a setting takes
+//! (`locking.rs`). Never are two `so` held at once, but by the collector of rights, in address order. Tests:
+//! `tests/unix_stress.rs`.
 
 use std::collections::VecDeque;
 

@@ -13,7 +13,7 @@
 //! changes the buffer marks it in the same section. A datagram socket's flow announces its room
 //! (`flows.rs`): a sender that finds none says so there, under the receiver's mutex, and is notified when there is some.
 //!
-//! Must not know polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
+//! Does not depend on polls' insides. Why no wake-up is lost: `poll.rs`; first listed, then looked at. Tests:
 //! `tests/unix/`.
 
 use std::io;

@@ -3,7 +3,8 @@
 //! A conversation of one message at a time has one record at most. In place it lies on the cache line of the buffer's
 //! lock ([`super::pcb::So`]), and the queue behind it is not touched.
 //!
-//! Must not know bytes or locks. Invariant: the queue is empty while there is no first record. Tests: below.
+//! Does not depend on bytes or locks. Invariant: the queue is empty while there is no first record. Tests:
+//! below.
 
 use std::collections::{VecDeque, vec_deque};
 

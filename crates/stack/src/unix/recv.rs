@@ -3,7 +3,7 @@
 //! A receive takes its own buffer's mutex and, in `direct`, no other. Up to a few kilobytes are copied
 //! under it; more is unlinked as mbufs and copied after. Rights land, and buffers are given back, outside.
 //!
-//! Must not know public types. Invariants: a byte, record or right is received once (a peek duplicates);
+//! Does not depend on public types. Invariants: a byte, record or right is received once (a peek duplicates);
 //! room is announced in the section that makes it. Tests: `tests/unix*`.
 
 use rustix::io::Errno;

@@ -4,8 +4,8 @@
 //! that of the core that made it, so that cores that make sockets of their own share nothing. Sending and receiving know
 //! nothing of this. The numbers are given out here, too, and never twice.
 //!
-//! Must not know what a socket does. Bound: an entry per socket. Rank: the mutex is a leaf; what is taken out is dropped
-//! after it. Tests: below, `tests/unix/sockets.rs`.
+//! Does not depend on what a socket does. Bound: an entry per socket. Rank: the mutex is a leaf; what is taken out is
+//! dropped after it. Tests: below, `tests/unix/sockets.rs`.
 
 use hashbrown::HashTable;
 use sockeye_sync::Mutex;

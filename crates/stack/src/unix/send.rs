@@ -4,8 +4,8 @@
 //! of a stream after its place was reserved, of a packet, which goes whole or not at all, at once. In `direct`
 //! that mutex is the only one (`locking.rs`).
 //!
-//! Must not know public types. Invariants: rights that were not appended go back to the caller; the thread that
-//! waits is notified in the section that appends. Tests: `tests/unix*`.
+//! Does not depend on public types. Invariants: rights that were not appended go back to the caller; the thread
+//! that waits is notified in the section that appends. Tests: `tests/unix*`.
 
 use std::io::IoSlice;
 

@@ -1,6 +1,6 @@
 //! [`UnixSeqpacket`]: packets between two connected sockets, each whole and in order.
 //!
-//! Must not know how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
+//! Does not depend on how packets move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 

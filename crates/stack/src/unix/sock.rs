@@ -5,7 +5,7 @@
 //! a lock and without counting a reference, and pcbs need not point at each other. (With the settings
 //! `global` and `pair` they do, through `Pcb::link`.)
 //!
-//! Must not know names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
+//! Does not depend on names (`names.rs`) or how data moves. Invariants: `users` is the number of handles; the
 //! last one closes, once; nothing is woken or dropped under a lock. Tests: `tests/unix*`.
 
 use std::io;

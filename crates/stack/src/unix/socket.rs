@@ -1,6 +1,6 @@
 //! [`UnixSocket`]: a socket before it is connected or listens.
 //!
-//! Must not know how connections are made (`listen.rs`). Tests: `tests/unix/`.
+//! Does not depend on how connections are made (`listen.rs`). Tests: `tests/unix/`.
 
 use std::io;
 

@@ -1,6 +1,6 @@
 //! [`UnixStream`]: a byte stream between two sockets.
 //!
-//! Must not know how bytes move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
+//! Does not depend on how bytes move (`send.rs`, `recv.rs`). Tests: `tests/unix/`.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 

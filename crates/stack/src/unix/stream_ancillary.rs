@@ -6,7 +6,7 @@
 //!
 //! Positions are those of the stream (`So::head` is that of the first byte that is there), so nothing is
 //! rewritten when bytes are read. Bound: one span per message with rights, which are bounded, and one
-//! position per change of credentials. Must not know buffers. Tests: below.
+//! position per change of credentials. Does not depend on buffers. Tests: below.
 
 use super::ancillary::UCred;
 use super::pcb::{RightsSpan, StreamAncillary};

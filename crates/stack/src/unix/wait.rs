@@ -1,7 +1,7 @@
 //! Blocking of UNIX-domain sockets' calls, with the errors of theirs. How it is done: `crate::rt::blocking`.
 //!
-//! Must not know what is waited for. The tickets are taken under the mutex of the condition, by the caller.
-//! Tests: `tests/unix/`.
+//! Does not depend on what is waited for. The tickets are taken under the mutex of the condition, by the
+//! caller. Tests: `tests/unix/`.
 
 use rustix::io::Errno;
 use sockeye_sync::{Ticket, WaitQueue};

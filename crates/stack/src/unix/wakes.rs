@@ -4,8 +4,8 @@
 //! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under
 //! them, are then gone before it is. A call that goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
 //!
-//! Must not know why. Without waiters it costs a few loads and allocates nothing. Tests: those of blocking, polls and tasks;
-//! `tests/contained/unix.rs`.
+//! Does not depend on why a socket is woken. Without waiters it costs a few loads and allocates nothing. Tests: those of
+//! blocking, polls and tasks; `tests/contained/unix.rs`.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Notified, cpu};

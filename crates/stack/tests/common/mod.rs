@@ -1,6 +1,6 @@
 //! Helpers of the tests of the socket layer: a watchdog, seeds, scaling, stacks and hashes.
 //!
-//! Must not know any single test. Every test that blocks starts with [`watchdog`]: a lost wake-up is a
+//! Does not depend on any single test. Every test that blocks starts with [`watchdog`]: a lost wake-up is a
 //! thread that sleeps for ever, and a test that hangs reports nothing. Every random test takes its numbers
 //! from [`Random`], which prints the seed; `SOCKEYE_SEED` replays it. `SOCKEYE_TEST_SCALE` (percent) makes
 //! the loops shorter for sanitizers and emulators. The whole set is meant to take less than a minute.

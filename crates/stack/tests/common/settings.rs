@@ -1,6 +1,7 @@
 //! The settings that are measured against each other, as tests try them: all with the feature `experiments`, else the product's alone.
 //!
-//! Must not know any single test. A test over the settings of a switch is written once: `for input in Input::ALL { …input.set(config)… }`.
+//! Does not depend on any single test. A test over the settings of a switch is written once: `for input in Input::ALL {
+//! …input.set(config)… }`.
 
 use sockeye::Config;
 

@@ -1,7 +1,7 @@
 //! The kernel's sockets: the reference for the cases.
 //!
-//! Must not know the cases. Invariants: pathnames are in a folder of this provider's own, and abstract names
-//! begin with its tag, so that cases can run in parallel; dropping the provider removes both.
+//! Does not depend on the cases. Invariants: pathnames are in a folder of this provider's own, and abstract
+//! names begin with its tag, so that cases can run in parallel; dropping the provider removes both.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

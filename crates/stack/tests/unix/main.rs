@@ -4,8 +4,8 @@
 //! setting of `unix_locking`. A case is a function over [`script::Run`]; [`provider`] has the calls that it may
 //! make; [`compare`] lists the intended differences. [`random`] generates cases.
 //!
-//! Must not know how Sockeye's sockets are built, nor anything about time: a case neither measures it nor
-//! depends on which side is faster.
+//! Does not depend on how Sockeye's sockets are built, or on anything about time: a case neither measures it
+//! nor depends on which side is faster.
 
 // That a socket is `Send` is a longer proof with the feature `count`, whose types are wrapped once more.
 #![recursion_limit = "256"]

@@ -3,8 +3,8 @@
 //! Purpose: the library has a type for each kind and state of socket; here they are one handle again, as a
 //! descriptor is. Calls that the types cannot express are answered with [`Refusal::Inexpressible`].
 //!
-//! Must not know the cases. Invariants: answers are passed on unchanged, except that credentials for which the
-//! caller had no room are dropped (the library always has room for them).
+//! Does not depend on the cases. Invariants: answers are passed on unchanged, except that credentials for
+//! which the caller had no room are dropped (the library always has room for them).
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::Shutdown;

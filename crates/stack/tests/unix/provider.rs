@@ -5,7 +5,7 @@
 //! of socket cannot express every call (`accept` on a datagram socket); its provider then answers
 //! [`Refusal::Inexpressible`], which the comparison leaves out and counts.
 //!
-//! Must not know any provider or case.
+//! Does not depend on any provider or case.
 //!
 //! Invariants: names are logical; a provider puts them into a folder or behind a prefix of its own, and removes
 //! that again when it reports one. A provider belongs to one run of one case.

@@ -4,7 +4,7 @@
 //! depends on the implementation: names instead of descriptors, errno by name. Every call notes itself, so
 //! that no answer can be forgotten.
 //!
-//! Must not know: which provider. Invariants: a call on a socket that was never made, or is closed, is
+//! Does not depend on the provider. Invariants: a call on a socket that was never made, or is closed, is
 //! noted as such and touches nothing, so a difference early on does not stop a case.
 
 use std::collections::BTreeMap;

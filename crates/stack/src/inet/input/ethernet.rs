@@ -1,7 +1,7 @@
 //! The link header of a received frame, if the interface has any.
 //!
 //! Frames for another station are dropped and counted: a switch that does not know yet where a station is floods. It
-//! must not know what the packet is. Tests: below.
+//! does not depend on what the packet is. Tests: below.
 
 use super::count;
 use crate::inet::ip::Cast;

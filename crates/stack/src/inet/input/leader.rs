@@ -24,7 +24,7 @@
 //! * A leader that gives up before its wait is over wakes the input thread and then parks as always.
 //! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
 //!
-//! It must not know what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
+//! It does not depend on what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
 
 use std::time::Instant;
 

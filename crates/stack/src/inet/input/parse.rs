@@ -1,10 +1,9 @@
 //! From a frame to a packet: headers read and checked, payload copied into a buffer of our own if it is not in
 //! one already.
 //!
-//! The bytes may be anything: nothing here panics, and what is not a packet for this stack is dropped
-//! and counted by its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose
-//! payload is not looked at here. It must not know connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes
-//! go in.
+//! The bytes may be anything: nothing here panics, and what is not a packet for this stack is dropped and counted by
+//! its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose payload is not looked
+//! at here. It does not depend on connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes go in.
 
 use std::net::IpAddr;
 

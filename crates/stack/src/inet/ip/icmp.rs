@@ -1,11 +1,10 @@
 //! ICMP for both families: answers questions, tells errors to the sockets concerned, and makes errors.
 //!
-//! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all
-//! (RFC 1122 section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host,
-//! for a source that is not one, nor for a fragment but the first.
-//! Errors are limited for each interface and each destination (`sockeye_proto::icmp::limit`). Answers to echo requests are not,
-//! as on Linux: each is as long as what it answers, and with few cores the queue is full.
-//! Must not know sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
+//! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all (RFC 1122
+//! section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host, for a source that is
+//! not one, nor for a fragment but the first. Errors are limited for each interface and each destination
+//! (`sockeye_proto::icmp::limit`). Answers to echo requests are not, as on Linux: each is as long as what it answers, and with
+//! few cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;

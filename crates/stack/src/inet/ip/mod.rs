@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Everything here runs with no socket lock held, in the [`Context`] of the thread that received or sends: an input thread or
-//! a caller. Packets to this stack itself are noted there and come in at the end of the call, so nothing here calls
-//! itself. What is TCP's is noted, too: it has a context of its own. Must not know sockets. Tests: `tests/ip`.
+//! a caller. Packets to this stack itself are noted there and come in at the end of the call, so nothing here calls itself.
+//! What is TCP's is noted, too: it has a context of its own. Does not depend on sockets. Tests: `tests/ip`.
 
 pub(crate) mod count;
 pub(crate) mod fragments;

@@ -13,7 +13,8 @@
 //!    leave by another link, where another host may have that address (RFC 4007 section 9).
 //! 4. With [`RpFilter`] there must be a way back to the source: any, or one by the same interface.
 //!
-//! It must not know what is inside a packet but for its protocol. Tests: `tests/ip/martians.rs`, `tests/ip/reverse_path.rs`.
+//! It does not depend on what is inside a packet but for its protocol. Tests: `tests/ip/martians.rs`,
+//! `tests/ip/reverse_path.rs`.
 
 use std::io;
 use std::net::IpAddr;

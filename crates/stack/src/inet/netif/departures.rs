@@ -16,8 +16,8 @@
 //! and its frames for another one are queued meanwhile for any thread to carry. One that calls the stack back from `transmit`
 //! finds its own frames queued behind those it is just given.
 //!
-//! Must not know what frames carry. Bounds: as said for a lane; what a thread keeps is what its connections' windows allow.
-//! Tests: `tests/wire.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
+//! Does not depend on what frames carry. Bounds: as said for a lane; what a thread keeps is what its connections' windows
+//! allow. Tests: `tests/wire.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
 
 use std::collections::VecDeque;
 

@@ -7,7 +7,7 @@
 //! other address (Linux refuses that).
 //!
 //! The limit of it: two connections with equal addresses and ports at both ends cannot exist on two links at once.
-//! Must not know sockets. Tests: `tests/ip/scopes.rs`.
+//! Does not depend on sockets. Tests: `tests/ip/scopes.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -2,9 +2,9 @@
 //!
 //! Tables never change. A thread that changes something makes new ones from the old ([`Tables::changed`]) and puts them in
 //! their place (`table.rs`); a reader works with those that it has read. Invariants: routes stand in the order in which
-//! they are preferred, the longest prefix first; no address stands twice; the generation is one
-//! more than that of the tables before. Must not know interfaces but by their number. What a packet's addresses may be is
-//! decided in `admit.rs`.
+//! they are preferred, the longest prefix first; no address stands twice; the generation is one more than that of the
+//! tables before. Does not depend on interfaces but by their number. What a packet's addresses may be is decided in
+//! `admit.rs`.
 //!
 //! # The neighbor hint
 //! When a connection's peer has acknowledged something new, the next hop of its route can be reached in both

@@ -1,6 +1,7 @@
 //! [`PollFd`]: a set of sockets with a descriptor.
 //!
-//! Must not know when the descriptor is written to (`table.rs`, `sockeye_sync`'s `poll_queue.rs`). Tests: `tests/suite/poll_fd.rs`.
+//! Does not depend on when the descriptor is written to (`table.rs`, `sockeye_sync`'s `poll_queue.rs`). Tests:
+//! `tests/suite/poll_fd.rs`.
 
 use std::io;
 use std::ops::Deref;

@@ -1,6 +1,6 @@
 //! What a wait finds: the sockets that are ready.
 //!
-//! Must not know how they are found (`poll.rs`). Tests: `tests/suite/poll.rs`.
+//! Does not depend on how they are found (`poll.rs`). Tests: `tests/suite/poll.rs`.
 
 use sockeye_sync::cpu::Place;
 

@@ -1,6 +1,6 @@
 //! What a socket can be ready for, as bits.
 //!
-//! Must not know the caller. Tests: with polls, `tests/suite/poll.rs`.
+//! Does not depend on the caller. Tests: with polls, `tests/suite/poll.rs`.
 
 /// A set of readiness bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

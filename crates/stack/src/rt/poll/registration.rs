@@ -13,8 +13,8 @@
 //! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle, and so does
 //! dropping the poller ([`Registration::leave`]).
 //!
-//! Must not know waiting. Tests: `tests/suite/{poll,poll_stress}.rs`, `tests/unix/cases/readiness.rs`; models in
-//! `crates/sync/tests/loom/poll_queue.rs`.
+//! Does not depend on waiting. Tests: `tests/suite/{poll,poll_stress}.rs`, `tests/unix/cases/readiness.rs`;
+//! models in `crates/sync/tests/loom/poll_queue.rs`.
 
 use std::io;
 

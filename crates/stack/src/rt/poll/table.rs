@@ -2,7 +2,8 @@
 //!
 //! Rank: `table` before the sockets' mutexes, `inbox` after them (see ARCHITECTURE).
 //!
-//! Must not know sockets. Tests: `tests/suite/{poll,poll_stress}.rs`; models in `crates/sync/tests/loom/poll_queue.rs`.
+//! Does not depend on sockets. Tests: `tests/suite/{poll,poll_stress}.rs`; models in
+//! `crates/sync/tests/loom/poll_queue.rs`.
 
 use std::io;
 use std::os::fd::OwnedFd;

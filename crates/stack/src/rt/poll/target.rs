@@ -1,7 +1,7 @@
 //! The socket behind a registration, as a poller knows it: where its list is, and what it is ready for now.
 //!
-//! Must not know sockets: each kind has a [`Target`] of its own. Nothing on the way of a read or write goes through it. Tests:
-//! `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
+//! Does not depend on sockets: each kind has a [`Target`] of its own. Nothing on the way of a read or write goes through it.
+//! Tests: `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The calls of applications that end a connection: shut down, close.
 //!
 //! They take the socket lock and leave the rest to the protocol, by a notice. Only a close with SO_LINGER waits.
-//! Must not know how data moves (`user.rs`). Tests: `tests/suite`, `tests/contained`.
+//! Does not depend on how data moves (`user.rs`). Tests: `tests/suite`, `tests/contained`.
 
 use std::io;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Where a segment of a connection goes: to its receiver in this process, to a device, or to what a lookup finds.
 //!
-//! Called under the sender's lock: what has to be run or woken for it goes into the outbox, in order. Must not know
-//! why the segment is sent. Tests: the socket layer's.
+//! Called under the sender's lock: what has to be run or woken for it goes into the outbox, in order. Does not
+//! depend on why the segment is sent. Tests: the socket layer's.
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::facade::Arc;

@@ -1,7 +1,7 @@
 //! What the end of a handshake tells Fast Open (RFC 7413): a client's cookies and disappointments, a listener's places.
 //!
-//! Called under the socket lock; the cache's mutex is a leaf. It must not know segments beyond
-//! the header that ended the handshake. Tests: `tests/fastopen.rs`.
+//! Called under the socket lock; the cache's mutex is a leaf. It does not depend on segments beyond the
+//! header that ended the handshake. Tests: `tests/fastopen.rs`.
 
 use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::events::Events;

@@ -2,8 +2,8 @@
 //! is accepted alike.
 //!
 //! What a socket was told before it had a connection ([`SocketSettings`], a listener's being those of its children)
-//! becomes the pcb's settings, the options and the sizes of the buffers here. It must not know handshakes or tables:
-//! the caller has the pcb and puts the connection into the table.
+//! becomes the pcb's settings, the options and the sizes of the buffers here. It does not depend on handshakes or
+//! tables: the caller has the pcb and puts the connection into the table.
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::Settings;

@@ -1,7 +1,7 @@
 //! What connections and listeners are ready for, as pollers know them.
 //!
-//! A connection owns the words of its level-triggered registrations: `rt/poll/registration.rs` says what that is. Must not know polls'
-//! insides. Tests: `tests/suite/{poll,poll_stress}.rs`.
+//! A connection owns the words of its level-triggered registrations: `rt/poll/registration.rs` says what that is. Does not depend on
+//! polls' insides. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
 use std::io;
 

@@ -4,7 +4,7 @@
 //! peer does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, what
 //! it holds is in flight or in other writers' hands, and they bring the wake.
 //!
-//! Must not know why a copy ends short. Rank: the socket lock, which is let go to wake. Tests: below.
+//! Does not depend on why a copy ends short. Rank: the socket lock, which is let go to wake. Tests: below.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::reserved::Reservation;

@@ -3,7 +3,7 @@
 //!
 //! Few bytes are copied under the socket lock, since taking it twice would be longer; many without it.
 //!
-//! Must not know waiting, nor the protocol. Tests: `tests/suite/{transfer,mbufs}.rs`.
+//! Does not depend on waiting, or on the protocol. Tests: `tests/suite/{transfer,mbufs}.rs`.
 
 use std::io::{IoSlice, IoSliceMut};
 

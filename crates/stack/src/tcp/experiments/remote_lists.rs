@@ -5,8 +5,8 @@
 //! packets allocated them (an input thread, or over loopback the peer's writer), and the thread that brings the next packet takes
 //! them. On `tx` lie buffers that the peer has *acknowledged*; the connection's writer allocated them, and the next write takes them.
 //!
-//! It must not know pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. What is on a list references
-//! nothing but memory.
+//! It does not depend on pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. What is on a list
+//! references nothing but memory.
 //!
 //! `listed` says whether the sweep knows of the connection. States, and which thread moves them:
 //!

@@ -20,7 +20,7 @@
 //! does what the SYN itself would have done had it come now.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
-//! Must not know handshakes. Tests: `tests/admission.rs`.
+//! Does not depend on handshakes. Tests: `tests/admission.rs`.
 
 use std::fmt;
 use std::hash::RandomState;

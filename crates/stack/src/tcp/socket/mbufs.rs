@@ -7,7 +7,7 @@
 //! Invariant: what a chain of an application shows never changes; the clusters behind it may be shared with buffers, segments
 //! under way and other chains. They count against the stack's memory as long as any of those lives.
 //!
-//! Must not know the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio_shape.rs`.
+//! Does not depend on the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio_shape.rs`.
 
 use std::fmt;
 use std::io::{self, IoSlice};

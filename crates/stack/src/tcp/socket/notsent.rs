@@ -1,7 +1,7 @@
 //! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
 //!
-//! What the mark does and what wakes its waiters is in `conn/notsent.rs`. Must not know the pcb. Tests: `tests/notsent.rs`, in
-//! tasks `tests/tokio_shape.rs`.
+//! What the mark does and what wakes its waiters is in `conn/notsent.rs`. Does not depend on the pcb. Tests:
+//! `tests/notsent.rs`, in tasks `tests/tokio_shape.rs`.
 
 use std::io;
 

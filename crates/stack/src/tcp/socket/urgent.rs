@@ -1,8 +1,8 @@
 //! Urgent data of a [`TcpStream`]: send, and find the mark again (RFC 6093, `SO_OOBINLINE`).
 //!
-//! Urgent bytes always stay in the stream; there is no buffer beside it and no signal. Must not know the pcb: the mark
-//! to send stands in `SendBuf::rare`, the received one in `RecvBuf::urgent`, both under the socket lock.
-//! Tests: `tests/oracle.rs`, `tests/urgent.rs`.
+//! Urgent bytes always stay in the stream; there is no buffer beside it and no signal. Does not depend on the pcb: the
+//! mark to send stands in `SendBuf::rare`, the received one in `RecvBuf::urgent`, both under the socket lock. Tests:
+//! `tests/oracle.rs`, `tests/urgent.rs`.
 
 use std::io;
 

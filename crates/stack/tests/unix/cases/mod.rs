@@ -1,6 +1,6 @@
 //! The cases, by subject.
 //!
-//! Must not know which provider runs them. A case leaves no blocked call behind.
+//! Does not depend on the provider. A case leaves no blocked call behind.
 
 mod blocking;
 mod buffers;
