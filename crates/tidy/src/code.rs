@@ -4,7 +4,7 @@
 //! count: items under `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. Features are taken to be on, but for those that the
 //! caller names. The files are those that the crate's roots lead to by `mod`, so that what is in a folder and not built does not count either.
 //!
-//! Must not know what the packages are for. Invariant: a line counts once. Tests: at the end.
+//! Does not depend on what the packages are for. Invariant: a line counts once. Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! That no dependency is there in two versions, but for those that `deny.toml` excuses.
 //!
-//! Two versions are compiled twice, and types of one are not those of the other. Must not know where packages come from. Tests: at
-//! the end, and `tests/house.rs`.
+//! Two versions are compiled twice, and types of one are not those of the other. Does not depend on where packages come from.
+//! Tests: at the end, and `tests/house.rs`.
 
 use std::collections::BTreeMap;
 

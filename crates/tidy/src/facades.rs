@@ -4,8 +4,8 @@
 //! that passes the facade by would be missing in every count, silently. So the crates whose traffic is counted
 //! may not name the machine's own.
 //!
-//! Must not know which types there are: every path into `std::sync` is one too many, those that share nothing as well.
-//! Tests of a crate may use what they like. Tests: at the end, and `tests/house.rs`.
+//! Does not depend on which types there are: every path into `std::sync` is one too many, those that share nothing as
+//! well. Tests of a crate may use what they like. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
 use crate::tokens::{Token, tokens};

@@ -1,6 +1,6 @@
 //! What a check found, in words that say what to do about it.
 //!
-//! Must not know any check. Tests: at the end.
+//! Does not depend on any check. Tests: at the end.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! The layers: which crate may know which, and where `unsafe` may stand.
 //!
-//! [`LAYERS`] is the one table; `ARCHITECTURE.md` shows it, and a test holds the two together. Must not
-//! know how manifests are read. Invariant: a crate's row names only crates of rows above it. Tests: at
+//! [`LAYERS`] is the one table; `ARCHITECTURE.md` shows it, and a test holds the two together. Does not
+//! depend on how manifests are read. Invariant: a crate's row names only crates of rows above it. Tests: at
 //! the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
@@ -138,7 +138,7 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
         let is_impure = IMPURE.contains(&token.text.as_str()) || token.text.starts_with(IMPURE_PREFIX);
         if layer.is_pure && is_impure {
             let message = format!(
-                "{} is pure and must not know `{}`: take time, randomness and \
+                "{} is pure and must not use `{}`: take time, randomness and \
                 whatever is shared as an argument",
                 layer.package, token.text
             );
@@ -151,7 +151,7 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
 fn against(layer: &Layer, name: &str) -> String {
     let may = if layer.may_use.is_empty() { NOTHING.to_owned() } else { layer.may_use.join(", ") };
     format!(
-        "{} must not know {name}; it may use {may}: move the code to where both may be known, or \
+        "{} must not use {name}; it may use {may}: move the code to a layer that may use both, or \
         change the layer table with an ADR",
         layer.package
     )

@@ -2,8 +2,8 @@
 //!
 //! | module | what it refuses |
 //! |---|---|
-//! | [`layers`] | a crate that depends on, or names, one it must not know |
-//! | [`modules`] | a module of the stack that imports one it must not know |
+//! | [`layers`] | a crate that depends on, or names, one that its row does not name |
+//! | [`modules`] | a module of the stack that imports one that its row does not name |
 //! | [`facades`] | a shared word that bypasses the facade, which counts hand-offs |
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
@@ -14,8 +14,8 @@
 //! | [`duplicates`] | a dependency in two versions |
 //! | [`publish`] | a published package that a registry would refuse, or that includes a file which is not in it |
 //!
-//! Each check takes texts and returns [`Finding`]s; it must not know where the texts come from, so that
-//! its unit tests can feed it bad samples. [`tree`], [`metadata`] and [`policy`] read the real ones. Invariant: a
+//! Each check takes texts and returns [`Finding`]s; it does not depend on where the texts come from, so that its
+//! unit tests can feed it bad samples. [`tree`], [`metadata`] and [`policy`] read the real ones. Invariant: a
 //! finding names the file, the line, the rule and the remedy.
 //!
 //! Two modules refuse nothing and count instead, for the program `size`: [`code`] the lines that packages are built from,

@@ -1,7 +1,7 @@
 //! Licences that Sockeye's dependencies may have.
 //!
-//! Sockeye is under MIT or Apache-2.0, as the user chooses, so what it is built from must ask for no more
-//! than notices. `deny.toml` has the list. Must not know where the packages come from. Tests: at the end, and `tests/house.rs`.
+//! Sockeye is under MIT or Apache-2.0, as the user chooses, so what it is built from must ask for no more than notices.
+//! `deny.toml` has the list. Does not depend on where the packages come from. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
 use crate::metadata::Locked;

@@ -1,7 +1,7 @@
 //! What cargo knows of our packages and of those they stand on.
 //!
-//! Read from `cargo metadata`, so that inheritance, renames and targets are cargo's affair. Must not know
-//! any rule. Tests: at the end.
+//! Read from `cargo metadata`, so that inheritance, renames and targets are cargo's affair. Does not depend
+//! on any rule. Tests: at the end.
 
 use std::path::Path;
 use std::process::Command;

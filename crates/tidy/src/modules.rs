@@ -3,7 +3,7 @@
 //! [`MODULES`] lists them from the bottom up. A row names the modules that a module may import, each of which has an earlier row, so the
 //! table has no cycle. An import that it does not have is refused.
 //!
-//! Must not know what modules do. Tests: below, `tests/house.rs`.
+//! Does not depend on what modules do. Tests: below, `tests/house.rs`.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@
 //! that it is written in. What the compiler makes of one function counts as one: instances for several types are one function, and a closure
 //! belongs to the function that it stands in.
 //!
-//! Must not know what was run. Tests: at the end.
+//! Does not depend on what was run. Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

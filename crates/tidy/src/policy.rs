@@ -1,7 +1,7 @@
 //! What `deny.toml` says of dependencies: the lists that these tests and cargo-deny share.
 //!
-//! Reads two lists out of the text: the quoted strings of `allow = [...]`, and each `crate = "NAME@VERSION"` of `skip = [...]`. Must not know
-//! what follows from them. Tests: at the end.
+//! Reads two lists out of the text: the quoted strings of `allow = [...]`, and each `crate = "NAME@VERSION"` of `skip = [...]`. Does not
+//! depend on what follows from them. Tests: at the end.
 
 /// The file.
 pub const DOCUMENT: &str = "deny.toml";

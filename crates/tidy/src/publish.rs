@@ -1,8 +1,8 @@
 //! That the packages that are published can be: what a registry shows of them, and what they depend on.
 //!
 //! All of ours are released together, with one version, and ask for each other by exactly that: the interfaces between them are
-//! no promise. Whether they build from what is packaged takes a build (`.ci/publish package`); what usually stops that, a
-//! file outside of the package, is found here. Must not know how cargo packs. Tests: at the end, and `tests/house.rs`.
+//! no promise. Whether they build from what is packaged takes a build (`.ci/publish package`); what usually stops that, a file
+//! outside of the package, is found here. Does not depend on how cargo packs. Tests: at the end, and `tests/house.rs`.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! The shape of source files: a head comment, and lengths that a reader can hold.
 //!
-//! Must not know what the code does. Tests: at the end, and `tests/house.rs`.
+//! Does not depend on what the code does. Tests: at the end, and `tests/house.rs`.
 
 use proc_macro2::Span;
 use syn::visit::{self, Visit};
@@ -20,7 +20,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     if !source.text.starts_with("//!") {
-        let message = "does not begin with a `//!` head comment: say its purpose, what it must not know, \
+        let message = "does not begin with a `//!` head comment: say its purpose, what it does not depend on, \
             its invariants and where its tests are";
         findings.push(Finding::new(&source.path, 1, "head-comment", message));
     }

@@ -1,6 +1,6 @@
 //! The repository's files, read once.
 //!
-//! Must not know any rule. What is read is what a commit would hold: everything but build output and
+//! Does not depend on any rule. What is read is what a commit would hold: everything but build output and
 //! git's own folder. Invariant: paths are relative to the root and have forward slashes. Tests: at the end.
 
 use std::fs;

@@ -1,6 +1,6 @@
 //! Words that do not belong in the repository: unfinished work, one machine's paths, registry hosts.
 //!
-//! Must not know what a file means. The words are put together from halves, so that this file does not
+//! Does not depend on what a file means. The words are put together from halves, so that this file does not
 //! find itself. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;

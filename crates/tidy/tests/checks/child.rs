@@ -1,6 +1,6 @@
 //! A child cargo: its surroundings, whether it can run at all, and how its failure is shown.
 //!
-//! Must not know the checks. Invariants: a child sees none of the variables by which the cargo that runs
+//! Does not depend on the checks. Invariants: a child sees none of the variables by which the cargo that runs
 //! this test talks to its own children; children run one at a time. Tests: at the end.
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! `docs/reference/differences.md`, and where the source of tokio is.
 //!
-//! Must not know what is compared.
+//! Does not depend on what is compared.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

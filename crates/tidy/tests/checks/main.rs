@@ -19,8 +19,8 @@
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
-//! Must not know what the children test. The children never test this package, so there is no
-//! recursion. `SOCKEYE_CHECKS=off` skips all of them, to run only the ordinary tests.
+//! Does not depend on what the children test. The children never test this package, so there is no recursion.
+//! `SOCKEYE_CHECKS=off` skips all of them, to run only the ordinary tests.
 
 mod child;
 mod differences;

@@ -4,7 +4,7 @@
 //! implementations of traits. tokio's are read from its source in cargo's registry; those of `std`, whose source is not always
 //! installed, are in [`STD`]. What is missing has a row in `docs/reference/differences.md`, and a row whose method is there is a failure.
 //!
-//! Must not know signatures: tokio's own tests (`tokio_suite.rs`) call them.
+//! Does not depend on signatures: tokio's own tests (`tokio_suite.rs`) call them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //! crate that does the same. What does not apply is left out by the table in `docs/reference/differences.md`: a test (`file::function`)
 //! or a file. A row that finds nothing is a failure, and so is a file of tokio's that is neither run nor in the table.
 //!
-//! Must not know what the tests test. Nothing of tokio's is committed.
+//! Does not depend on what the tests test. Nothing of tokio's is committed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
