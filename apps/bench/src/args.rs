@@ -3,7 +3,7 @@
 //! Purpose: options, what they may be, and which workload each belongs to. An error names the flag, the
 //! value and what to write instead.
 //!
-//! Must not know: how anything is measured.
+//! Does not depend on how anything is measured.
 //!
 //! Invariants: what it returns is a plan that can be run; an option that would be ignored is an error.
 //!

@@ -3,7 +3,7 @@
 //! Purpose: where such a program is, and how it is built. Under cargo the bench builds it, so that no older one is measured;
 //! otherwise it is looked for beside the bench.
 //!
-//! Must not know: what the programs do.
+//! Does not depend on what the programs do.
 //!
 //! Tests: below; `tests/bench`.
 

@@ -4,7 +4,7 @@
 //! measured in a process that has done nothing else. Parent and child exchange lines over the child's
 //! standard input and output.
 //!
-//! Must not know: what is said.
+//! Does not depend on the protocol.
 //!
 //! Invariants: no child outlives its parent. A child ends when its standard input does ([`requests`]),
 //! and that closes however the parent ends; dropping a [`Child`] also waits for it, and kills it if

@@ -5,7 +5,7 @@
 //! [`tun`] has the kernel on the other side of a device, [`hostile`] a hostile peer;
 //! [`udp`] is about datagrams; [`against`] compares this build with another one. [`record`] keeps frames of what has any.
 //!
-//! Must not know: what happens inside either stack.
+//! Does not depend on what happens inside either stack.
 //!
 //! Tests: in the modules; `tests/bench` for the whole.
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 //!
 //! Purpose: a rate without its machine is meaningless; this is the header of every run.
 //!
-//! Must not know: workloads. Reads /proc only; what it cannot read it calls "unknown".
+//! Does not depend on workloads. Reads /proc only; what it cannot read it calls "unknown".
 //!
 //! Tests: below.
 

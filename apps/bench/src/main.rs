@@ -3,7 +3,7 @@
 //! Purpose: help, hidden subcommands of the processes that some workloads start, exit codes. 0: all measured; 1: something
 //! failed; 2: the command line is wrong; 3: a measurement hung.
 //!
-//! Must not know: how anything is measured.
+//! Does not depend on how anything is measured.
 //!
 //! Tests: `tests/bench`.
 #![forbid(unsafe_code)]

@@ -4,7 +4,7 @@
 //! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and stops all of them.
 //! Setup, teardown and the approach to the steady state are outside the window.
 //!
-//! Must not know: what is counted.
+//! Does not depend on what is counted.
 //!
 //! Invariants: `stop` changes from false to true once, either at the end of the window or when a thread
 //! fails. Each cell has one writer, so it adds with a load and a store; the measuring thread reads a

@@ -2,7 +2,7 @@
 //!
 //! Purpose: the same placement for both sides, so that a ratio compares stacks and not schedulers.
 //!
-//! Must not know: providers, workloads.
+//! Does not depend on providers or workloads.
 //!
 //! Invariants: only cores this process may use are pinned to. Threads are new for every sample, so
 //! nothing is ever unpinned.

@@ -3,7 +3,7 @@
 //! Purpose: the default set, with the goals of the project, and the cases that a command line
 //! selects. The only place where the numbers of a run are chosen.
 //!
-//! Must not know: how a case is run or printed.
+//! Does not depend on how a case is run or printed.
 //!
 //! Invariants: every case is bounded: samples, time a sample, connections.
 //!

@@ -4,7 +4,7 @@
 //! Sockeye and over the kernel. Both sides make literally the same calls; no call is dispatched
 //! through a table at run time, so neither side pays for the abstraction.
 //!
-//! Must not know: which workloads there are, how a provider is configured.
+//! Does not depend on which workloads there are, or on how a provider is configured.
 //!
 //! Invariants: a provider stays on loopback. Dropping a stream closes it, with a FIN unless
 //! [`Stream::discard_on_close`] was called.

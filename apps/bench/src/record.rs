@@ -3,8 +3,8 @@
 //! Each stack that is opened with an interface gets a file of its own: the first the one that was named, the next ones with a
 //! number before its ending; which is which is said on standard error. What is recorded is slower than what is not.
 //!
-//! Must not know what is measured. Invariants: it belongs to the thread that opens stacks, and nothing is recorded of what
-//! is opened outside of [`labelled`]. Tests: below, `tests/bench/records.rs`.
+//! Does not depend on what is measured. Invariants: it belongs to the thread that opens stacks, and nothing is recorded of
+//! what is opened outside of [`labelled`]. Tests: below, `tests/bench/records.rs`.
 
 use std::cell::RefCell;
 use std::io;

@@ -4,7 +4,7 @@
 //! time, so that changes on the machine affect both. A side that fails is excluded from its
 //! case; the other one continues.
 //!
-//! Must not know: how results are printed.
+//! Does not depend on how results are printed.
 //!
 //! Invariants: a provider lives for one case, so one case's leftovers are not another's; each sample is
 //! under the watchdog.

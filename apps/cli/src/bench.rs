@@ -4,7 +4,7 @@
 //! this executable. `cargo run` builds this program only, so under it cargo is asked first to build the other one, with
 //! the same profile and into the same folder: what is measured is then never an older build. Why the two are apart stands in ADR 55.
 //!
-//! Must not know: the arguments.
+//! Does not depend on the arguments.
 //!
 //! Tests: `tests/cli/bench.rs`.
 

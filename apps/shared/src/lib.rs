@@ -3,7 +3,7 @@
 //! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), its completions
 //! and man pages ([`manual`]), how far a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
 //!
-//! Must not know: any stack, nor what a program does.
+//! Does not depend on any stack, or on what a program does.
 //!
 //! Tests: in the modules.
 #![forbid(unsafe_code)]

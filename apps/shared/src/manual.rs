@@ -3,7 +3,7 @@
 //! Purpose: the sub-commands `completions` and `man`, made from the definitions that also parse the command line, so that they
 //! cannot say anything else.
 //!
-//! Must not know: what a program does.
+//! Does not depend on what a program does.
 //!
 //! Tests: below for the pages' form; on the programs themselves in `tests/cli/manual.rs` and `tests/bench/manual.rs`.
 

@@ -1,6 +1,7 @@
 //! Quantities on the command line: times, rates, sizes, percentages.
 //!
-//! Each reader says in its error what it wanted. Must not know what the quantities are for. Tests: below.
+//! Each reader says in its error what it wanted. Does not depend on what the quantities are for. Tests:
+//! below.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! Fuzz targets: functions of bytes that check invariants, and panic when one is violated.
 //!
-//! [`TARGETS`] names them. Each reads its choices from the bytes, so that any input is valid and a fuzzer can change one
-//! thing at a time; none reads a clock or draws random numbers, so an input has the same effect twice. They must not know
-//! which fuzzer runs them: `fuzz/fuzz_targets` gives them to libFuzzer, `tests/corpus.rs` runs the corpus and a bounded number of
-//! random inputs in every test run. How to: CONTRIBUTING, "Fuzzing".
+//! [`TARGETS`] names them. Each reads its choices from the bytes, so that any input is valid and a fuzzer can change one thing at
+//! a time; none reads a clock or draws random numbers, so an input has the same effect twice. They do not depend on the fuzzer:
+//! `fuzz/fuzz_targets` gives them to libFuzzer, `tests/corpus.rs` runs the corpus and a bounded number of random inputs in every
+//! test run. How to: CONTRIBUTING, "Fuzzing".
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

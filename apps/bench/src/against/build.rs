@@ -4,7 +4,7 @@
 //! `--version` shows which of the two a program is. Rows of applications are requested from each build's `sockeye-bench-apps`
 //! itself, so that a build whose bench does not know them is compared too.
 //!
-//! Must not know: what the rows are.
+//! Does not depend on what the rows are.
 //!
 //! Tests: below; `tests/bench/against`.
 

@@ -6,7 +6,7 @@
 //! [`row`] is a row as both builds understand it, [`rounds`] takes the samples, [`report`] prints the results. ADR 55 has the
 //! reasons.
 //!
-//! Must not know: what a workload does.
+//! Does not depend on what a workload does.
 //!
 //! Tests: in the parts; `tests/bench/against` for the whole, with a script as the other build.
 

@@ -3,7 +3,7 @@
 //! Purpose: a line for each row, then the geometric mean, then the rows that could not be compared. A ratio above 1 means that
 //! this build is better, also if less is better.
 //!
-//! Must not know: how samples are taken.
+//! Does not depend on how samples are taken.
 //!
 //! Invariant: every requested row is in the output.
 //!

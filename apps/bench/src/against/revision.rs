@@ -3,7 +3,7 @@
 //! Purpose: the program of a revision, from `target/against`. Where it is not there yet, the revision is checked out into a git worktree,
 //! built with cargo's release profile and its own lock file, and the program is kept; the worktree is removed.
 //!
-//! Must not know: how the program is used.
+//! Does not depend on how the program is used.
 //!
 //! Invariants: one process at a time builds, since it holds the lock of the file `lock`. Programs are copied into the folder `new`, which gets its
 //! final name in one step, so one that is there is whole. A worktree ends with its [`Worktree`]; one that a killed process left behind ends when the next

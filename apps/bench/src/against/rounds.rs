@@ -4,7 +4,7 @@
 //! round, so the order is ABBA: a steady drift favours neither. A round goes through all
 //! rows before the next begins, so that a disturbance of some seconds meets a round of many rows and not all rounds of one row.
 //!
-//! Must not know: what the values mean.
+//! Does not depend on what the values mean.
 //!
 //! Invariants: `values[0][i]` and `values[1][i]` are of the same round. A row of which one build has no value is out; the
 //! others go on.

@@ -4,7 +4,7 @@
 //! builds with other defaults measure the same. An answer matches the request if the workload has the same name and no parameter
 //! that both builds name differs; a build may name more parameters than another.
 //!
-//! Must not know: how a build is started.
+//! Does not depend on how a build is started.
 //!
 //! Tests: below.
 

@@ -3,7 +3,7 @@
 //! Purpose: the value of a [`Line`] in one lane. A counter that the stack does not have is absent, which is not the
 //! same as zero.
 //!
-//! Must not know: how a table is laid out.
+//! Does not depend on how a table is laid out.
 //!
 //! Tests: below.
 

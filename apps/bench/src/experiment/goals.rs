@@ -2,7 +2,7 @@
 //!
 //! Purpose: a goal held against a row's outcome, in words.
 //!
-//! Must not know: how the words are laid out.
+//! Does not depend on how the words are laid out.
 //!
 //! Invariants: a goal without its figures is neither reached nor missed.
 //!

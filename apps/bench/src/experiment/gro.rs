@@ -4,7 +4,7 @@
 //! of them through one input thread, from one stack to another over a wire; with `--dev tun` from the kernel, through a
 //! device without offloads.
 //!
-//! Must not know: how segments are joined.
+//! Does not depend on how segments are joined.
 //!
 //! Tests: `plan.rs`; the workload's own.
 

@@ -8,7 +8,7 @@
 //! With `--dev tun` the kernel's TCP sends, through a device of 1 and 2 queues, in frames of 64 KiB and in packets of 1,500
 //! bytes (`device`).
 //!
-//! Must not know: how settings work inside.
+//! Does not depend on how settings work inside.
 //!
 //! Tests: `plan.rs`; the workload's own.
 

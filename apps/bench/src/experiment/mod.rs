@@ -4,7 +4,7 @@
 //! command line, [`run`] takes the samples, [`text`], [`report`] and [`html`] write the results, [`scale`] predicts the
 //! results on more cores.
 //!
-//! Must not know: what happens inside the stack.
+//! Does not depend on what happens inside the stack.
 //!
 //! Tests: in the modules; `tests/bench` for the whole. `docs/experiments.md` describes each experiment.
 

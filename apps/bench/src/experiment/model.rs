@@ -4,7 +4,7 @@
 //! [`Row`]s; a row's [`Work`] is opened once for each [`Lane`] and then sampled; [`Line`]s name the counters that decide
 //! it, [`Goal`]s the expected result, a [`Figure`] the result in its document.
 //!
-//! Must not know: which experiments there are, how results are printed.
+//! Does not depend on which experiments there are, or on how results are printed.
 //!
 //! Invariants: a lane is the kernel or one setting, and each lane of a row does the same work.
 //!

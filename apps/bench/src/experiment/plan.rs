@@ -2,7 +2,7 @@
 //!
 //! Purpose: which experiments, rows and lanes, how many samples of what length, and how long that takes.
 //!
-//! Must not know: how anything is run.
+//! Does not depend on how anything is run.
 //!
 //! Invariants: every configuration of a plan is valid, so a wrong setting is refused before anything is
 //! measured. Every row is bounded in samples and time.

@@ -7,7 +7,7 @@
 //! enter and buffers hold more than one receive takes. Besides, cases that the technique could break: a slow reader, and
 //! one that waits for more than the buffer holds.
 //!
-//! Must not know: how settings work inside.
+//! Does not depend on how settings work inside.
 //!
 //! Tests: `plan.rs`; the workload's own.
 

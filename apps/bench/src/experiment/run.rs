@@ -4,7 +4,7 @@
 //! each other one equally often: changes on the machine affect all of them alike, and so do the after-effects of a sample
 //! on the next (threads moved between cores, memory). A lane that fails is excluded from its row; the others continue.
 //!
-//! Must not know: how results are printed.
+//! Does not depend on how results are printed.
 //!
 //! Invariants: the objects that a lane opened live for one row, so no row inherits them from another; each sample is
 //! under the watchdog.

@@ -6,7 +6,7 @@
 //! (`pool=system`), which is what the kernel had. Besides, one bulk stream: over the wire, in both worlds, and on loopback, whose sender
 //! is the busy side, so that giving buffers back to it may cost more than it saves (the inversion).
 //!
-//! Must not know: how settings work inside.
+//! Does not depend on how settings work inside.
 //!
 //! Tests: `plan.rs`; the workload's own.
 

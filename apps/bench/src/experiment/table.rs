@@ -3,7 +3,7 @@
 //! Purpose: one entry for each; each entry is on the command line, in `bench all`, in the report and in the
 //! prediction.
 //!
-//! Must not know: how they are run.
+//! Does not depend on how they are run.
 //!
 //! Tests: below, and `plan.rs`.
 

@@ -3,7 +3,7 @@
 //! Purpose: the shapes that `stream`, `rr` and `crr` measure, opened on the kernel or on a stack with any
 //! configuration.
 //!
-//! Must not know: which experiment it is.
+//! Does not depend on which experiment it is.
 //!
 //! Invariants: both sides run the same code, compiled twice.
 //!

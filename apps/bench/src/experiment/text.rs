@@ -3,7 +3,7 @@
 //! Purpose: for each row the output of `ministat`, the counters of all lanes side by side, the document's result, and whether
 //! the row reaches its goal.
 //!
-//! Must not know: how anything was measured.
+//! Does not depend on how anything was measured.
 //!
 //! Invariants: a row is written whole when it is done. No line is wider than it must be for its numbers.
 //!

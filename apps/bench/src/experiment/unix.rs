@@ -4,7 +4,7 @@
 //! 96 tasks and each kind of socket; and what else those locks stand in the way of: a ping-pong between two cores,
 //! bulk data, a writer that is blocked, passing rights, making and closing pairs, many senders and one receiver.
 //!
-//! Must not know: how settings work inside.
+//! Does not depend on how settings work inside.
 //!
 //! Tests: `plan.rs`; below; the workloads' own.
 

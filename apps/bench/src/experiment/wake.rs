@@ -5,7 +5,7 @@
 //! only their own item, are that system's squeues; one row is as Sockeye is by default. A bulk stream is the control, which must not
 //! change.
 //!
-//! Must not know: how settings work inside.
+//! Does not depend on how settings work inside.
 //!
 //! Tests: `plan.rs`; the workload's own.
 

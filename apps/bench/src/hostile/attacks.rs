@@ -2,8 +2,8 @@
 //!
 //! Each is a scene that is set once and a batch that is made anew from what the stack has said. A good data segment is the first of
 //! them and the measure of all others. The classes are those of CVE-2019-11477 and 11478 (SACK), CVE-2018-5390 (segments behind a
-//! hole), RFC 5961 (RST, SYN and ACK at a guess) and of windows and options that no sane peer would send. Must not know
-//! clocks or tables. Tests: `mod.rs`.
+//! hole), RFC 5961 (RST, SYN and ACK at a guess) and of windows and options that no sane peer would send. Does not depend on clocks
+//! or tables. Tests: `mod.rs`.
 
 use std::io;
 use std::time::Duration;

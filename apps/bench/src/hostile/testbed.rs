@@ -1,7 +1,7 @@
 //! A stack without threads and a peer that is this program: an interface whose other end is a list of packets.
 //!
 //! Packets are made before they are timed; the time is that of `Stack::poll`, in which the stack reads a batch, answers, and hands what
-//! it sends to the interface, which notes the headers and drops it. Must not know what is hostile. Tests: with the attacks.
+//! it sends to the interface, which notes the headers and drops it. Does not depend on what is hostile. Tests: with the attacks.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

@@ -3,7 +3,7 @@
 //! Purpose: the kernel as a program would use it that wants to be fast: congestion control that
 //! does not pace loopback, a long accept queue, level-triggered epoll.
 //!
-//! Must not know: the workloads.
+//! Does not depend on the workloads.
 //!
 //! Invariants: one listener lives as long as its provider, and [`Provider::listen`] hands out clones
 //! of it: with a port for each sample, the TIME-WAIT states that `crr` leaves would add up over

@@ -1,6 +1,6 @@
 //! Listeners and streams in the shape of `std::net`: the kernel's and Sockeye's have the same methods, so that both sides make the same calls.
 //!
-//! Must not know: which side it is compiled for. Tests: the providers'.
+//! Does not depend on which side it is compiled for. Tests: the providers'.
 
 /// Implements [`Listener`](crate::provider::Listener) and [`Stream`](crate::provider::Stream). `$discard` has a stream send a reset and
 /// keep nothing when it is closed.

@@ -3,7 +3,7 @@
 //! Purpose: the kernel as a program would use it that wants to be fast: plain read(2) and write(2), which take a
 //! shorter way through it than sendmsg(2), without the C library in between.
 //!
-//! Must not know: the workloads. Tests: `workloads/unix`.
+//! Does not depend on the workloads. Tests: `workloads/unix`.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -3,7 +3,7 @@
 //! Purpose: one destination for outcomes: a table or JSON lines on standard output, and JSON lines in a
 //! file besides if asked for.
 //!
-//! Must not know: how anything was measured.
+//! Does not depend on how anything was measured.
 //!
 //! Invariants: each case is written when it is done, so a run that is interrupted leaves what it had.
 //! Standard output holds results and nothing else; a reader that closes it ends the run.

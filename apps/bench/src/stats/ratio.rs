@@ -4,7 +4,7 @@
 //! percentile bootstrap over rounds: a round is one sample of each side, taken one after the other, and of all rows
 //! where there are several. Resampling whole rounds keeps together what a disturbance did to all of them.
 //!
-//! Must not know: what was measured.
+//! Does not depend on what was measured.
 //!
 //! Tests: below.
 

@@ -1,6 +1,6 @@
 //! The kernel's end of a connection, which is also where everything is counted.
 //!
-//! Must not know the other side.
+//! Does not depend on the other side.
 //!
 //! Invariant: a sample is one connection, reset at its end, so that nothing of it is left for the next.
 //!

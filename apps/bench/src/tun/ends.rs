@@ -1,7 +1,7 @@
 //! The far ends: Sockeye on a TUN device, a trivial end on another, the kernel behind a veth pair, and other stacks on
 //! devices of their own.
 //!
-//! Must not know: how a sample is taken.
+//! Does not depend on how a sample is taken.
 //!
 //! Invariant: an end serves any number of connections, one after the other, until the process ends; its threads wait
 //! in between.

@@ -6,7 +6,7 @@
 //! (ours 1,500), with `--mtu` all have the same, and with `--spin-us` all that can are busy for as long before they sleep. The kernel's end is the same code in all of them,
 //! and what it counts is what is reported. They are interleaved: a round takes one sample of each.
 //!
-//! Must not know: how an end does its work.
+//! Does not depend on how an end does its work.
 //!
 //! Invariants: everything is made in network namespaces of this process, which end with it.
 //!

@@ -1,6 +1,6 @@
 //! The MTU of a far end's device.
 //!
-//! Must not know: which end has it.
+//! Does not depend on which end has it.
 //!
 //! Invariant: one that devices and stacks take.
 //!

@@ -1,6 +1,6 @@
 //! How long an end is busy before it sleeps.
 //!
-//! Must not know: which end is.
+//! Does not depend on which end that is.
 //!
 //! Invariant: a time that stacks take.
 //!

@@ -1,6 +1,6 @@
 //! The figures as a table, or as JSON lines.
 //!
-//! Must not know: how anything was measured.
+//! Does not depend on how anything was measured.
 //!
 //! Invariant: the result of a kind of work is written as soon as it is available.
 //!

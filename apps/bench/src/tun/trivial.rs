@@ -4,7 +4,7 @@
 //! connection, IPv4, no options but the window's scale, no repair: the device loses nothing on the way to the kernel, and
 //! what the kernel loses it sends again. It copies no payload beyond the device's own copy.
 //!
-//! Must not know: Sockeye's protocol code.
+//! Does not depend on Sockeye's protocol code.
 //!
 //! Invariant: its input may be anything; it drops packets that it does not understand.
 //!

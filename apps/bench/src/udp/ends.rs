@@ -1,7 +1,7 @@
 //! Both kinds of UDP sockets, as the shapes use them, blocking and connected.
 //!
-//! Must not know: the shapes. Invariant: a receive gives up after [`PATIENCE`], so that a thread learns that its sample
-//! is over although datagrams may be lost. Tests: `shapes.rs`.
+//! Does not depend on the shapes. Invariant: a receive gives up after [`PATIENCE`], so that a thread learns that its
+//! sample is over although datagrams may be lost. Tests: `shapes.rs`.
 
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -3,8 +3,8 @@
 //! Purpose: the cost of a datagram, back and forth, one way, segmented from large buffers and from many senders. The two sides are
 //! interleaved: a round takes one sample of each, beginning with another side each time.
 //!
-//! Must not know: how sockets do their work. Invariant: a row is written as soon as it is there. Tests: `shapes.rs`,
-//! `tests/bench`.
+//! Does not depend on how sockets do their work. Invariant: a row is written as soon as it is there. Tests:
+//! `shapes.rs`, `tests/bench`.
 
 mod ends;
 mod shapes;

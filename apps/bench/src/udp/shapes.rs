@@ -1,7 +1,7 @@
 //! The work on UDP sockets: back and forth, one way, many to one.
 //!
-//! Must not know: which side. Invariants: the load is bounded in time; threads end when the sample does, whatever is
-//! lost; only what was received counts. Tests: below.
+//! Does not depend on the side. Invariants: the load is bounded in time; threads end when the sample does, whatever
+//! is lost; only what was received counts. Tests: below.
 
 use std::io;
 use std::thread;

@@ -6,7 +6,7 @@
 //! acceptors share one listener and serve in place, which is the fastest that the kernel does here:
 //! handing connections to other threads costs a wake-up each.
 //!
-//! Must not know: which provider.
+//! Does not depend on the provider.
 //!
 //! Invariants: clients look at the stop flag between connections, so every request gets its answer.
 //! Only when all of them have ended is `closing` set and one connection made for each acceptor, which

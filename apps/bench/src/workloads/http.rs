@@ -4,7 +4,7 @@
 //! one tokio runtime or each in its own. The program that does this is `sockeye-bench-apps`, from a workspace of its own, so
 //! that building the bench builds no HTTP library. It is asked for one sample at a time.
 //!
-//! Must not know: HTTP.
+//! Does not depend on HTTP.
 //!
 //! Invariant: [`Built::prepare`] comes before the first sample. Under cargo it builds the program, so that no older one is measured.
 //!

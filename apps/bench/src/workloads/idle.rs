@@ -3,7 +3,7 @@
 //! Purpose: show that an idle stack sleeps. Connections are opened, left alone for [`SETTLE`], then the
 //! process's CPU time is watched for [`WATCHED`], or for the sample's own time if that is longer.
 //!
-//! Must not know: which provider.
+//! Does not depend on the provider.
 //!
 //! Tests: below.
 

@@ -9,7 +9,7 @@
 //!   descriptors makes necessary. Descriptor tables and page tables, which are not slab, do not count;
 //!   the growth by `MemAvailable`, where they do, is among the counters. No epoll is involved.
 //!
-//! Must not know: the stack's own accounting; this is what the machine says.
+//! Does not use the stack's own accounting; this is what the machine says.
 //!
 //! Invariants: helpers are started, and the first reading taken, before any connection is made. They
 //! end with this process (see [`child`]); connections are reset at their end, so that the TIME-WAIT

@@ -3,7 +3,7 @@
 //! Purpose: the closed list of workloads, with their parameters, units and one way to take a sample
 //! of any of them.
 //!
-//! Must not know: how results are compared or printed.
+//! Does not depend on how results are compared or printed.
 //!
 //! Invariants: every workload's load is bounded in time and in number; its threads end when the sample
 //! does, whatever the sockets return. All threads are new for each sample, and connections are made

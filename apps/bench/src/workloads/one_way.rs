@@ -4,7 +4,7 @@
 //! of it, which it learns through memory, not through the connection; then it writes the next. With Nagle's algorithm, a
 //! receiver that delays acknowledgments holds each message but the first back.
 //!
-//! Must not know: which provider.
+//! Does not depend on the provider.
 //!
 //! Invariants: one message is under way. The writer looks at the stop flag while it waits, and then closes; the reader ends at
 //! the end of the stream. A thread that fails drops its end, which ends the other one.

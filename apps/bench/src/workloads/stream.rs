@@ -3,7 +3,7 @@
 //! Purpose: what a connection carries. Each connection has one thread that writes `size` bytes at a
 //! time and one that reads as its [`Reader`] says, both blocking. What counts is what was read.
 //!
-//! Must not know: which provider.
+//! Does not depend on the provider.
 //!
 //! Invariants: the writer owns the client end and the reader the server end. The writer looks at the
 //! stop flag between writes and then closes; the reader ends at the FIN. A thread that fails drops its

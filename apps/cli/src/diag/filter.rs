@@ -6,7 +6,7 @@
 //! test       := dport OP PORT | sport OP PORT | dst [OP] HOST | src [OP] HOST
 //! ```
 //!
-//! Must not know how sockets are shown. Tests: below.
+//! Does not depend on how sockets are shown. Tests: below.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,8 @@
 //! `sockeye ss`, `nstat` and `why`: looking at running stacks from outside.
 //!
-//! Each asks all programs of this user that show a stack (`sockeye_diag`) and prints. Must not know stacks themselves:
-//! what is not in a report is not shown. Invariant: a program that does not answer is reported on standard error and makes
-//! the exit code 1; the others are shown all the same.
+//! Each asks all programs of this user that show a stack (`sockeye_diag`) and prints. Does not depend on stacks
+//! themselves: what is not in a report is not shown. Invariant: a program that does not answer is reported on standard
+//! error and makes the exit code 1; the others are shown all the same.
 //!
 //! Tests: at the ends of the files; against a running stack in `tests/cli/tun.rs`.
 

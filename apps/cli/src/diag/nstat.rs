@@ -1,6 +1,7 @@
 //! `sockeye nstat`: counters of running stacks, by the names of the kernel's MIB.
 //!
-//! Values count from the beginning of a stack, as `nstat -a` shows them. Must not know what they count. Tests: below.
+//! Values count from the beginning of a stack, as `nstat -a` shows them. Does not depend on what they count. Tests:
+//! below.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

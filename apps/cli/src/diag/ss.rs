@@ -1,7 +1,7 @@
 //! `sockeye ss`: sockets of running stacks, as ss(8) shows the kernel's.
 //!
 //! Names of figures are those of `ss -ti`; windows and thresholds are in segments there, and here. As there, listeners, closed sockets, connections
-//! in TIME-WAIT and those that are not accepted yet are hidden unless they are asked for. Must not know where figures come from. Tests: below.
+//! in TIME-WAIT and those that are not accepted yet are hidden unless they are asked for. Does not depend on where figures come from. Tests: below.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

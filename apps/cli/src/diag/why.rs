@@ -1,6 +1,7 @@
 //! `sockeye why`: one sentence about what limits a connection now.
 //!
-//! Must not know how a stack decides; it says what the stack decided, with the figures that it decided by. Tests: below.
+//! Does not depend on how a stack decides; it says what the stack decided, with the figures that it decided by. Tests:
+//! below.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

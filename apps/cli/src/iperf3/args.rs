@@ -1,6 +1,7 @@
 //! The command line of `sockeye iperf3`.
 //!
-//! Flags are iperf3's own where it has them. Must not know the protocol. Tests: below; exit codes in `tests/cli/iperf3.rs`.
+//! Flags are iperf3's own where it has them. Does not depend on the protocol. Tests: below; exit codes in
+//! `tests/cli/iperf3.rs`.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::ops::RangeInclusive;

@@ -1,7 +1,7 @@
 //! A test as one JSON object, by the names of iperf3's.
 //!
-//! As far as it goes: what iperf3 tells of itself and of its machine is left out. Must not know how it is measured.
-//! Tests: below; against iperf3's own in `tests/cli/iperf3.rs`.
+//! As far as it goes: what iperf3 tells of itself and of its machine is left out. Does not depend on how it is
+//! measured. Tests: below; against iperf3's own in `tests/cli/iperf3.rs`.
 
 use std::io;
 

@@ -4,7 +4,8 @@
 //! that of `sockeye tun`, the protocol that of its service; `args` has the flags, `text` and `json` say what came out as
 //! iperf3 would.
 //!
-//! Must not know the protocol. Invariant: standard output has the table or the one object of JSON, and nothing else.
+//! Does not depend on the protocol. Invariant: standard output has the table or the one object of JSON, and nothing
+//! else.
 //!
 //! Tests: `tests/cli/iperf3.rs`, against a stock server.
 

@@ -1,7 +1,7 @@
 //! A test as iperf3 prints it: lines on the way, and a table at the end.
 //!
-//! Columns and units are those of iperf 3.12: bytes by 1,024, bits by 1,000. Must not know how it is measured.
-//! Tests: below.
+//! Columns and units are those of iperf 3.12: bytes by 1,024, bits by 1,000. Does not depend on how it is
+//! measured. Tests: below.
 
 use std::fmt::Write as _;
 

@@ -12,7 +12,7 @@
 //! A byte that was written moves when the peer acknowledges it: a read that was in vain for the whole time waits once more if
 //! that happened meanwhile. So a client is given up after the time that was set, and before twice that.
 //!
-//! It must not know what is served. Tests: below; `small.rs`, and over a device `tests/cli/tun.rs`.
+//! It does not depend on what is served. Tests: below; `small.rs`, and over a device `tests/cli/tun.rs`.
 
 use std::io;
 use std::time::Duration;

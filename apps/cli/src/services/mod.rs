@@ -3,7 +3,7 @@
 //! Purpose: read which are wanted, bind them to every address, and serve until they are dropped. `small` has RFC 862,
 //! 863 and 864, `http` files, `iperf3` what measures.
 //!
-//! Must not know: what device the stack is on.
+//! Does not depend on what device the stack is on.
 //!
 //! Invariants: everything is bound before [`start`] returns, so a port that is taken is an error and not a silence. How
 //! many clients there may be is bounded by the stack's `connections_max` and by its memory, and how long each may stand still by

@@ -1,6 +1,6 @@
 //! Echo, discard and chargen (RFC 862, 863 and 864), over TCP and UDP.
 //!
-//! Must not know the clients. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
+//! Does not depend on the clients. Invariants: a datagram is answered by one that is no longer than it or a line, and never one
 //! that a service like these has sent, so that two of them cannot be made to talk to each other for ever. A connection on which
 //! nothing moves ends, whatever its client does or leaves undone ([`IdleMax`]).
 //!

@@ -1,6 +1,6 @@
 //! The arguments of `sockeye sim`.
 //!
-//! Must not know how transfers run. Tests: `apps/shared/src/parse.rs`, `apps/cli/tests/cli/sim.rs`.
+//! Does not depend on how transfers run. Tests: `apps/shared/src/parse.rs`, `apps/cli/tests/cli/sim.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;

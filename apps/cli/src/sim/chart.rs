@@ -1,7 +1,7 @@
 //! A page with three charts over time: sequence with what was sent again, congestion window, round-trip time.
 //!
-//! One file that needs nothing else: SVG in HTML, light and dark as the reader's system, wide or narrow. Must not know
-//! how the results came about. Tests: below, `apps/cli/tests/cli/sim.rs`.
+//! One file that needs nothing else: SVG in HTML, light and dark as the reader's system, wide or narrow. Does not
+//! depend on how the results came about. Tests: below, `apps/cli/tests/cli/sim.rs`.
 
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! The results as text and as JSON.
 //!
-//! Must not know how they came about. Tests: `apps/cli/tests/cli/sim.rs`.
+//! Does not depend on how they came about. Tests: `apps/cli/tests/cli/sim.rs`.
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Runs the transfers in the simulator, and looks at them while they run.
 //!
 //! All streams go from one host to another over one link. A sample of each is taken at even steps of simulated time; what
-//! was sent again is seen on the link. Must not know how results are shown. Tests: `apps/cli/tests/cli/sim.rs`.
+//! was sent again is seen on the link. Does not depend on how results are shown. Tests: `apps/cli/tests/cli/sim.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};

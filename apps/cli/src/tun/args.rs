@@ -1,7 +1,7 @@
 //! The command line of `sockeye tun`, and the part of it that others share: a device with a stack on it.
 //!
-//! Must not know how a device is opened. Invariant: what [`DeviceArgs::plan`] returns can be tried; what contradicts itself is an
-//! error that says what to write instead. Tests: below; exit codes in `tests/cli/tun.rs`.
+//! Does not depend on how a device is opened. Invariant: what [`DeviceArgs::plan`] returns can be tried; what contradicts itself
+//! is an error that says what to write instead. Tests: below; exit codes in `tests/cli/tun.rs`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

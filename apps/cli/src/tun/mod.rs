@@ -4,7 +4,7 @@
 //! on it, the stack, its services, the folder where `sockeye ss` finds it. `args` says what is wanted, `running` makes it, `text` says what
 //! to try.
 //!
-//! Must not know: how a service works.
+//! Does not depend on how a service works.
 //!
 //! Invariants: it ends by a signal, by `--seconds` or by the device's going away, and in this order: services, what others
 //! see of the stack, the stack and its device. The device is not persistent, so even a kill leaves nothing behind.

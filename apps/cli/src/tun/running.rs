@@ -1,7 +1,7 @@
 //! A stack on a device, with the kernel's address on it, a record if one is wanted, and the folder where it is seen.
 //!
-//! Must not know what is done with the stack. Invariant: what is shown ends before the stack, and the stack before the
-//! device, which is not persistent.
+//! Does not depend on what is done with the stack. Invariant: what is shown ends before the stack, and the stack
+//! before the device, which is not persistent.
 //!
 //! Tests: `tests/cli/tun.rs`.
 

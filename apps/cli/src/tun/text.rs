@@ -1,6 +1,6 @@
 //! What `sockeye tun` says.
 //!
-//! Must not know the device. Tests: below.
+//! Does not depend on the device. Tests: below.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The command line: flags with values, each of which has a default.
 //!
-//! Must not know what the flags are used for.
+//! Does not depend on what the flags are used for.
 //!
 //! Tests: below.
 

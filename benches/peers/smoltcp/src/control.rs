@@ -1,6 +1,6 @@
 //! The socket to the bench: one line when all is ready, an answer to each line, and the end when the other side closes.
 //!
-//! Must not know: the stack.
+//! Does not depend on the stack.
 //!
 //! Invariant: the process does not outlive the bench, however that ends.
 //!

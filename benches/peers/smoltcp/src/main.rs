@@ -5,7 +5,7 @@
 //!
 //! Its standard input is the device, opened by the bench. Its standard output is a socket to the bench (`control.rs`).
 //!
-//! Must not know what is measured.
+//! Does not depend on what is measured.
 //!
 //! Tests: the bench's own, when the peers are built.
 #![forbid(unsafe_code)]

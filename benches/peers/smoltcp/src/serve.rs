@@ -2,7 +2,7 @@
 //!
 //! Purpose: two sockets for each port, so that a connection may arrive while the one before it closes.
 //!
-//! Must not know the device.
+//! Does not depend on the device.
 //!
 //! Invariant: bytes are copied out of and into a buffer of the service's own, as an application has it.
 //!

@@ -1,6 +1,7 @@
 //! Packets between addresses of every class: TCP, UDP, echo requests, errors about loopback connections of the stack.
 //!
-//! Checksums are correct, so packets are refused for their addresses. It must not know the stack. Tests: with the target.
+//! Checksums are correct, so packets are refused for their addresses. It does not depend on the stack. Tests: with the
+//! target.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -3,7 +3,7 @@
 //! Purpose: features that the wire between two stacks lacks: real frames, which the kernel makes and spreads over the queues,
 //! and a sender that shares only the cores with the receiver. The reader counts the bytes that it reads.
 //!
-//! Must not know: which setting is compared.
+//! Does not depend on which setting is compared.
 //!
 //! Invariants: everything is created in a network namespace of this process and is deleted with it; a sending program is
 //! ended by its id when its sample is over, however that ends.

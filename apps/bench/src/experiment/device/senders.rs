@@ -14,7 +14,7 @@
 //! That is as much of iperf3's protocol as makes a client send; what it would tell at the end is counted here anyway. A whole
 //! server is in `services/iperf3`, for tokio.
 //!
-//! Must not know: what is measured.
+//! Does not depend on what is measured.
 //!
 //! Invariants: every wait is bounded by [`CONNECT_MAX`]. A [`Program`] is ended when it is dropped.
 //!

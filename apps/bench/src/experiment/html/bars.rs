@@ -4,7 +4,7 @@
 //! the figure. Names and figures are text of the page and not of the drawing, so they keep their size on any screen and
 //! nothing can overlap; the drawing alone is stretched.
 //!
-//! Must not know: units.
+//! Does not depend on units.
 //!
 //! Tests: below.
 

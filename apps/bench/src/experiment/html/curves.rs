@@ -3,7 +3,7 @@
 //! Purpose: a drawing with both axes logarithmic, the band between the worst and the best reading of each lane's samples, its
 //! curve, and what was measured here as dots; a legend below it, as text of the page, so that no label overlaps another.
 //!
-//! Must not know: how a curve came about.
+//! Does not depend on how a curve came about.
 //!
 //! Invariants: everything drawn lies inside the frame.
 //!

@@ -3,7 +3,7 @@
 //! Purpose: a self-contained page: charts, tables, counters, the documents' figures, the machine, the command, the
 //! predictions. No script and nothing from elsewhere, so it can be kept beside the figures.
 //!
-//! Must not know: how anything was measured.
+//! Does not depend on how anything was measured.
 //!
 //! Invariants: the page is well-formed XML too; all text goes through [`escape`]. Tables that are wider than the screen scroll
 //! by themselves, the page does not.

@@ -3,7 +3,7 @@
 //! Purpose: the curves, their parameters, what they predict for some numbers of cores, the check against this machine, and the
 //! assumptions, in one section and never without each other.
 //!
-//! Must not know: how the curves came about.
+//! Does not depend on how the curves came about.
 //!
 //! Tests: `tests.rs`.
 

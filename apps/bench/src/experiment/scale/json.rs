@@ -3,7 +3,7 @@
 //! Purpose: the measurements with their numbers of cores, the predictions for more, and the check of the prediction from one and
 //! two cores alone, so that a later run on a larger machine can be compared with an earlier one.
 //!
-//! Must not know: where it is written to. Tests: below.
+//! Does not depend on where it is written to. Tests: below.
 
 use serde_json::{Value, json};
 

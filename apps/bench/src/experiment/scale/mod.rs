@@ -5,7 +5,7 @@
 //! cores, the prediction from one and two of them is compared with the others. The method is described at the
 //! head of `usl.rs` and in `docs/experiments.md`; [`ASSUMPTIONS`] are shown with every prediction.
 //!
-//! Must not know: how it is drawn.
+//! Does not depend on how it is drawn.
 //!
 //! Invariants: a prediction is never shown without its assumptions and its check against what was measured here.
 //!

@@ -5,7 +5,7 @@
 //! do, κ what each pair of cores costs each other. ρ is ours, and 0 in the law itself: what an operation pays if its two ends
 //! run on different cores, which of N cores they do with probability 1−1/N.
 //!
-//! Must not know: where the figures come from.
+//! Does not depend on where the figures come from.
 //!
 //! Invariants: pure. λ is positive and the others are not negative, so a curve is finite for every N from 1 up.
 //!

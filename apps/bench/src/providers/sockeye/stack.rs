@@ -3,7 +3,7 @@
 //! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the
 //! spinning, or what an experiment compares.
 //!
-//! Must not know: the workloads.
+//! Does not depend on the workloads.
 //!
 //! Invariants: one stack and one listener live as long as their provider, as on the kernel's side:
 //! [`Provider::listen`] hands out clones of the listener, so the TIME-WAIT states that `crr` leaves

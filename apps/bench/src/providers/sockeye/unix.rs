@@ -3,7 +3,7 @@
 //! Purpose: Sockeye as a program would use it, a stack with the configuration that is measured, through the public
 //! types. A provider for each kind, because each kind has a type of its own.
 //!
-//! Must not know: the workloads. Tests: `experiment/unix.rs`.
+//! Does not depend on the workloads. Tests: `experiment/unix.rs`.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;

@@ -4,7 +4,7 @@
 //! allocates. Connections are made from one stack to the other; [`Provider::counters`] are the receiving one's, which is
 //! the one under test.
 //!
-//! Must not know: the workloads.
+//! Does not depend on the workloads.
 //!
 //! Invariants: both stacks have the same settings. The wire trusts checksums, as with devices that compute them, and
 //! loses nothing but what a full queue drops, which is counted.

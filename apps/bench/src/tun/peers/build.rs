@@ -3,7 +3,7 @@
 //! Purpose: `go build` and `cargo build` in their folders under `benches/peers`, into `target/peers` of the same repository.
 //! Both tools do nothing when nothing has changed.
 //!
-//! Must not know: how the programs are used.
+//! Does not depend on how the programs are used.
 //!
 //! Invariant: a build ends within [`BUILD_MAX`], or is ended.
 //!

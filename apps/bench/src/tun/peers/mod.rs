@@ -3,7 +3,7 @@
 //! Purpose: a peer is a program of `benches/peers`. It gets the device as its standard input and a socket as its standard
 //! output, says a line when it is ready, and answers what CPU time it has used. [`build`] makes the programs.
 //!
-//! Must not know: what is measured; how a peer does its work.
+//! Does not depend on what is measured, or on how a peer does its work.
 //!
 //! Invariants: no peer outlives this process: it ends when its socket closes for any reason. Dropping a [`Peer`] also
 //! waits for it, and ends it by its id if it does not end by itself. Every answer is bounded in time.

@@ -5,7 +5,7 @@
 //! Where one process may not hold the descriptors of both ends, the server side runs in a second one
 //! ([`remote`]), with the same code.
 //!
-//! Must not know: which provider.
+//! Does not depend on the provider.
 //!
 //! Tests: in the three files; `remote` in `tests/bench`.
 

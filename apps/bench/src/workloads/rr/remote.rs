@@ -4,8 +4,7 @@
 //! have descriptors. The clients stay here and the servers run in a helper process, both with the
 //! code of [`polled`]; the helper's CPU time is added to ours.
 //!
-//! Must not know: anything about Sockeye, whose connections are not descriptors: the helper is always
-//! the kernel's side.
+//! Does not depend on Sockeye, whose connections are not descriptors: the helper is always the kernel's side.
 //!
 //! Invariants: the helper accepts all connections before it says so, and ends with its parent (see
 //! [`child`]).

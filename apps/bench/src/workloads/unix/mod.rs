@@ -2,7 +2,7 @@
 //!
 //! Purpose: the shapes of `bench unix`, each in a file of its own, and one way to take a sample of any of them.
 //!
-//! Must not know: which side, which setting.
+//! Does not depend on the side or the setting.
 //!
 //! Invariants: every shape's load is bounded in number and in time; its threads end when the sample does. Sockets
 //! are made before the window opens, except where making them is what is measured.

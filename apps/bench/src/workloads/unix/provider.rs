@@ -3,7 +3,7 @@
 //! Purpose: every workload is written once and compiled for each kind of socket on either side; no call goes
 //! through a table at run time, so neither side pays for the abstraction.
 //!
-//! Must not know: which workloads there are, how a provider is configured.
+//! Does not depend on which workloads there are, or on how a provider is configured.
 //!
 //! Invariants: a provider makes sockets of one kind. Dropping an end closes it.
 //!

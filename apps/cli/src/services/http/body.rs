@@ -1,7 +1,7 @@
 //! A part of a file as the body of a response.
 //!
-//! Must not know HTTP beyond that. Invariant: it has exactly the bytes that were promised; a file that has become shorter
-//! is an error, which ends the connection, and not a short answer that looks whole.
+//! Does not depend on HTTP beyond that. Invariant: it has exactly the bytes that were promised; a file that has become
+//! shorter is an error, which ends the connection, and not a short answer that looks whole.
 //!
 //! Tests: below.
 

@@ -3,9 +3,9 @@
 //! `hyper` speaks the protocol. `root` finds files and keeps to the directory, `range` reads a range, `body` sends a file
 //! piece by piece, so that a large one takes no memory.
 //!
-//! Must not know how paths are resolved. Invariants: what a client does wrong is answered by 4xx, and what goes wrong here by
-//! 500 and a line on standard error; a client that says nothing is given up after [`SILENCE_MAX`], one that takes nothing of
-//! what it asked for after [`PATIENCE_MAX`].
+//! Does not depend on how paths are resolved. Invariants: what a client does wrong is answered by 4xx, and what goes wrong
+//! here by 500 and a line on standard error; a client that says nothing is given up after [`SILENCE_MAX`], one that takes
+//! nothing of what it asked for after [`PATIENCE_MAX`].
 //!
 //! Tests: at the ends of the files; with curl and ab in `tests/cli/http.rs`.
 

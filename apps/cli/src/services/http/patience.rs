@@ -6,7 +6,7 @@
 //! and the connection is to be reset when it is dropped: a close would leave what was written to the stack, which would offer
 //! it to the same client for as long.
 //!
-//! It must not know what is written. Reads are not its affair. Tests: below.
+//! It does not depend on what is written. Reads are not its affair. Tests: below.
 
 use std::io;
 use std::pin::Pin;

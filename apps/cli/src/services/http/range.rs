@@ -1,6 +1,6 @@
 //! What part of a file is asked for (RFC 9110 section 14), and what kind of file it is.
 //!
-//! Must not know files. Invariant: a part lies within the file and is not empty. Tests: below.
+//! Does not depend on files. Invariant: a part lies within the file and is not empty. Tests: below.
 
 use std::ops::Range;
 

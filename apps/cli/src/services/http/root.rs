@@ -2,7 +2,7 @@
 //!
 //! The kernel resolves a path below the directory's descriptor and refuses whatever leads out of it (openat2(2) with
 //! `RESOLVE_BENEATH`): `..`, absolute links, links that point elsewhere, also if another program changes them at that
-//! moment. Must not know HTTP. Invariant: nothing is opened in any other way.
+//! moment. Does not depend on HTTP. Invariant: nothing is opened in any other way.
 //!
 //! Tests: below; with curl in `tests/cli/http.rs`.
 

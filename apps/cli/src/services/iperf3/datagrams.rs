@@ -2,7 +2,7 @@
 //!
 //! A datagram begins with the time of its sending, seconds and microseconds, and its number, from 1: what a receiver needs
 //! for loss and for the jitter of RFC 3550 section 6.4.1. A stream begins with a greeting of four bytes, in the order of
-//! the client's machine, that has its own answer. Must not know the control connection.
+//! the client's machine, that has its own answer. Does not depend on the control connection.
 //!
 //! Tests: below; with a stock client in `tests/cli/tun.rs`.
 

@@ -9,8 +9,8 @@
 //!                                      │  a connection with its cookie: a stream, given to the test by its channel
 //! ```
 //!
-//! Must not know the device. Invariant: `Server::current` is set for exactly as long as a `Taken` lives, also when its
-//! task fails or is dropped.
+//! Does not depend on the device. Invariant: `Server::current` is set for exactly as long as a `Taken` lives, also
+//! when its task fails or is dropped.
 //!
 //! Tests: with stock programs in `tests/cli/{tun,iperf3}.rs`; at the ends of the files.
 

@@ -16,8 +16,8 @@
 //!   IPERF_DONE                 ───────────►
 //! ```
 //!
-//! A state is one byte; JSON has its length before it, four bytes, most significant first. Must not know how data is
-//! moved. Invariant: what comes from the other end is read into types with bounds, or refused.
+//! A state is one byte; JSON has its length before it, four bytes, most significant first. Does not depend on how
+//! data is moved. Invariant: what comes from the other end is read into types with bounds, or refused.
 //!
 //! Tests: below; with a stock client in `tests/cli/tun.rs`.
 

@@ -1,8 +1,8 @@
 //! The data of a TCP stream: one task that sends or receives blocks.
 //!
-//! Must not know the control connection. Invariant: a task counts in its own [`Tally`] and nowhere else; it ends when it
-//! is dropped, or the peer closes, or after a whole block once [`Tally::end`] was called: a peer that reads blocks would
-//! wait for the rest of one.
+//! Does not depend on the control connection. Invariant: a task counts in its own [`Tally`] and nowhere else; it ends
+//! when it is dropped, or the peer closes, or after a whole block once [`Tally::end`] was called: a peer that reads
+//! blocks would wait for the rest of one.
 //!
 //! Tests: with a stock client in `tests/cli/tun.rs`; pacing below.
 

@@ -1,6 +1,7 @@
 //! The streams of a test at either end of it: what each has moved, and the results that this makes.
 //!
-//! Must not know which side began the test. Invariant: what was moved before [`Stream::omit`] does not count.
+//! Does not depend on which side began the test. Invariant: what was moved before [`Stream::omit`] does not
+//! count.
 //!
 //! Tests: with stock programs in `tests/cli/{tun,iperf3}.rs`.
 

@@ -1,6 +1,7 @@
 //! One test of iperf3, from its parameters to its results.
 //!
-//! The task of the control connection runs it; each stream has a task of its own. Must not know how blocks are moved.
+//! The task of the control connection runs it; each stream has a task of its own. Does not depend on how blocks are
+//! moved.
 //!
 //! Invariants: every wait is bounded: the setting up by a time, the running by a time without any progress. The streams'
 //! tasks end before the results are made, and their sockets are closed before the client is asked for its own.

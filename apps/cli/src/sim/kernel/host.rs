@@ -1,7 +1,7 @@
 //! A network namespace for one host: its settings, its device, its counters.
 //!
-//! The namespace ends with the value and the threads in it. Settings are those that Linux has by default,
-//! written down because a machine may have others; only the bounds of the buffers are ours. Must not know what is
+//! The namespace ends with the value and the threads in it. Settings are those that Linux has by default, written
+//! down because a machine may have others; only the bounds of the buffers are ours. Does not depend on what is
 //! sent. Tests: below, `apps/cli/tests/cli/sim_kernel.rs`.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! What the kernel made of a path, as text and as JSON.
 //!
-//! Must not know how it came about. Tests: `apps/cli/tests/cli/sim_kernel.rs`.
+//! Does not depend on how it came about. Tests: `apps/cli/tests/cli/sim_kernel.rs`.
 
 use std::io::{self, Write};
 

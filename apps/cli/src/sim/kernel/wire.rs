@@ -2,7 +2,7 @@
 //!
 //! One thread for both directions, which sleeps until shortly before the next packet is due and then spins, as a
 //! sleep ends some microseconds late. How late packets were written is counted: a wire that does not keep up would be
-//! a bottleneck that the model does not know. Must not know what the packets are for. Tests: below.
+//! a bottleneck that the model does not know. Does not depend on what the packets are for. Tests: below.
 
 use std::io;
 use std::os::fd::OwnedFd;

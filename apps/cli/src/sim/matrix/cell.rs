@@ -1,7 +1,7 @@
 //! A cell of the matrix: a path, a seed, whose TCP; what it gave; what theory expects of it.
 //!
-//! A result is one line of JSON, so that a file of them can be continued, joined and read by other programs. Must not know
-//! how cells are run or shown. Tests: below.
+//! A result is one line of JSON, so that a file of them can be continued, joined and read by other programs. Does not
+//! depend on how cells are run or shown. Tests: below.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! Each entry is the mean over seeds, in Mbit/s, with its part of what theory expects and, where the kernel was run on the
 //! same path for as long, its part of the kernel's. An entry below [`GOAL`] of the kernel is marked. A kernel's cell whose
-//! packets came late is left out, because its link was not the one that is compared. Must not know how results came
+//! packets came late is left out, because its link was not the one that is compared. Does not depend on how results came
 //! about. Tests: below.
 
 use std::fmt::Write;
