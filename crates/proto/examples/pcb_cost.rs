@@ -1,4 +1,4 @@
-//! What a segment costs the state machine alone: no wire, no buffers, no threads.
+//! The cost of a segment in the state machine alone: no wire, no buffers, no threads.
 //!
 //! `cargo run --release -p sockeye-proto --example pcb_cost`. Each line is the best of several rounds, in
 //! nanoseconds per operation; an argument picks the lines whose name contains it. The payload is a length
@@ -125,7 +125,7 @@ fn main() {
     });
 }
 
-/// Ends the names of what runs as on a path that may lose segments.
+/// Ends the names of runs on a path that may lose segments.
 const RECORDED: &str = "recorded";
 const ROUNDS: u32 = 7;
 const STEPS: u64 = 1_000_000;

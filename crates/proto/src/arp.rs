@@ -1,8 +1,8 @@
-//! ARP for IPv4 over Ethernet (RFC 826): packets, and what a packet means to a host.
+//! ARP for IPv4 over Ethernet (RFC 826): packets, and their meaning to a host.
 //!
-//! The bytes may be anything: what is not ARP for IPv4 over Ethernet, or names an address that cannot be a host's,
-//! is refused by its reason. Formats are smoltcp's. The table of neighbors is `neighbor`'s, the defence of our own
-//! addresses `dad`'s. Tests stand at the end.
+//! The bytes may be anything: a packet that is not ARP for IPv4 over Ethernet, or names an address that cannot be
+//! a host's, is refused with the reason. Formats are smoltcp's. The table of neighbors is `neighbor`'s, the
+//! defence of our own addresses `dad`'s. Tests stand at the end.
 
 use core::net::Ipv4Addr;
 

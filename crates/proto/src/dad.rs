@@ -5,10 +5,10 @@
 //! WAIT ─► PROBE ×n ─► ANNOUNCE ×m ─► OWNED ─► conflict: defend, a second one within 10 s: give up
 //!   └────────┴── conflict: DUPLICATE
 //! ```
-//! What a probe looks like is not known here; the owner sends what [`Check::on_timer`] asks for. The owner also decides
-//! whether the address is used before it is proved to be ours: RFC 4429's optimistic addresses are. A
-//! conflict that is noticed while an address is probed ends it; in use it is defended once (RFC 5227 section 2.4 (b))
-//! where the family has that. Tests stand at the end.
+//! The owner writes the probes and sends them when [`Check::on_timer`] asks for it. The owner also decides whether the
+//! address is used before it is proved to be ours: RFC 4429's optimistic addresses are. A conflict that is noticed
+//! while an address is probed ends it; in use it is defended once (RFC 5227 section 2.4 (b)) where the family has that.
+//! Tests stand at the end.
 
 use core::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct Rules {
     pub probe_count: u8,
     /// The shortest time from a probe to the next, and from the last to the announcement.
     pub interval: Duration,
-    /// What may come on top at random.
+    /// Bound of the random part that is added.
     pub interval_extra: Duration,
     /// Announcements.
     pub announce_count: u8,
@@ -55,7 +55,7 @@ pub const V6: Rules = Rules {
     defend_interval: None,
 };
 
-/// What the owner has to do.
+/// Action for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Nothing.

@@ -1,8 +1,8 @@
 //! Sockeye's protocols as pure state machines.
 //!
-//! Nothing here reads a clock, draws a random number, takes a lock or starts a thread: time and
-//! entropy are arguments, effects are return values. That is what lets one engine run under threads,
-//! inside an embedder's own loop and in a deterministic simulator.
+//! Nothing here reads a clock, draws a random number, takes a lock or starts a thread: time and entropy are
+//! arguments, effects are return values. So one engine runs under threads, inside an embedder's own loop and
+//! in a deterministic simulator.
 //!
 //! * [`icmp`]: the messages of ICMP, and how often one may answer.
 //! * [`arp`], [`ndp`], [`neighbor`], [`dad`]: addresses on a link, and whose they are.

@@ -31,7 +31,7 @@ pub enum Refusal {
     Checksum,
     /// It has come from behind a router, or from an address that is not of the link (MLD).
     OffLink,
-    /// It names what is no group.
+    /// It names an address that is no group.
     Group,
 }
 
@@ -84,7 +84,7 @@ const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// Records of one report, so that it fits the smallest MTU.
 pub(super) const RECORDS_MAX: usize = 50;
 
-/// The IPv4 packets of what is to be sent, each with its destination.
+/// The IPv4 packets of the reports to be sent, each with its destination.
 pub fn emit(src: Ipv4Addr, send: &Send) -> Vec<(Ipv4Addr, Vec<u8>)> {
     let old = |kind: u8, group: Ipv4Addr| {
         let mut body = vec![kind, 0, 0, 0];

@@ -65,8 +65,8 @@ const ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
 /// Records of one report, so that it fits the smallest MTU.
 const RECORDS_MAX: usize = super::igmp::RECORDS_MAX;
 
-/// The IPv6 packets of what is to be sent, each with its destination. `src` is the interface's link-local address, or
-/// unspecified while it has none.
+/// The IPv6 packets of the reports to be sent, each with its destination. `src` is the interface's link-local
+/// address, or unspecified while it has none.
 pub fn emit(src: Ipv6Addr, send: &Send) -> Vec<(Ipv6Addr, Vec<u8>)> {
     let old = |kind: u8, group: &Ipv6Addr| {
         let mut body = vec![kind, 0, 0, 0, 0, 0, 0, 0];

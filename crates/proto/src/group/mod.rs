@@ -46,7 +46,7 @@ pub enum Level {
     Current,
 }
 
-/// What a router asks.
+/// A router's query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Query {
     /// Its version.
@@ -70,7 +70,7 @@ pub enum Record {
     Leaves,
 }
 
-/// What is to be sent.
+/// Reports to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Send {
     /// A report of the current version.
@@ -226,7 +226,7 @@ impl Membership {
         self.respond_at.into_iter().chain(groups).min()
     }
 
-    /// What is to be sent now.
+    /// Reports to be sent now.
     pub fn on_timer(&mut self, now: Instant, mut random: impl FnMut() -> u16) -> Vec<Send> {
         let level = self.level(now);
         let is_due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();

@@ -6,10 +6,10 @@
 //! does empty all of an interface's buckets, which is why each interface has its own: only its neighbors on the same link go
 //! without errors.
 //!
-//! An exact common limit would also be an oracle: an attacker that makes a host send a known number of errors to forged sources and then
-//! asks for one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So
-//! what a token of the common bucket costs is drawn: nothing, one or two, and one on average, as Linux does it. Limits per destination need no such
-//! thing, since they tell a destination only of itself.
+//! An exact common limit would also be an oracle: an attacker that makes a host send a known number of errors to forged sources and then asks for
+//! one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So the price of a token of the common
+//! bucket is random, as in Linux: nothing, one or two, and one on average. Limits per destination need no such thing, since they tell a destination
+//! only of itself.
 //!
 //! This module does not depend on what is sent. Tests: below.
 
@@ -25,7 +25,7 @@ const DESTINATIONS: usize = 256;
 /// A token bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// What it held at `at`, in microseconds of filling: a token is `every`.
+    /// Its level at `at`, in microseconds of filling: a token is `every`.
     level: u64,
     at: Instant,
     every: u64,
@@ -49,7 +49,7 @@ impl Bucket {
         self.level >= self.every
     }
 
-    /// Takes `count` tokens if there is one. What it is short of has to fall in first: filling begins later.
+    /// Takes `count` tokens if there is one. The missing part has to fall in first: filling begins later.
     fn take_about(&mut self, count: u64, now: Instant) -> bool {
         let has = self.has_token(now);
         if has {

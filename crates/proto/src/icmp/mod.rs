@@ -1,14 +1,14 @@
-//! ICMP for IPv4 (RFC 792) and IPv6 (RFC 4443): the eight bytes in front of every message, and what they mean.
+//! ICMP for IPv4 (RFC 792) and IPv6 (RFC 4443): the eight bytes in front of every message, and their meaning.
 //!
-//! Both families become one [`Message`], so that the layers above ask once what has happened. The eight bytes are a
-//! type, a code, a checksum and one word; neighbor discovery and group membership, which have more of a format, are
-//! only told apart here. This module does not depend on sockets, routes or how often one may answer ([`limit`] is a
-//! bucket that does not know what it limits). Invariants: no input panics; what [`Message::emit`] writes,
-//! [`Message::parse`] reads back. Tests: below.
+//! Both families become one [`Message`], so that the layers above ask once. The eight bytes are a type, a code, a
+//! checksum and one word; neighbor discovery and group membership, which have more of a format, are only told apart
+//! here. This module does not depend on sockets, routes or how often one may answer ([`limit`] is a bucket that
+//! does not know what it limits). Invariants: no input panics; [`Message::parse`] reads back every message that
+//! [`Message::emit`] writes. Tests: below.
 
 pub mod limit;
 
-/// Bytes of the header of every message; what an error quotes follows.
+/// Bytes of the header of every message; in an error, the quoted packet follows.
 pub const HEADER_LEN: usize = 8;
 /// Where the checksum stands in it.
 pub const CHECKSUM_AT: usize = 2;
@@ -22,7 +22,7 @@ pub enum Family {
     V6,
 }
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Message {
     /// Asks for an answer with the same identifier, number and data.
@@ -66,7 +66,7 @@ pub enum Error {
     ParameterProblem(Problem, u32),
 }
 
-/// What of a destination cannot be reached.
+/// The part of a destination that cannot be reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreachable {
     /// No route leads to it.
@@ -114,8 +114,8 @@ impl Message {
         }
     }
 
-    /// The header of a message, its checksum zero. `None` for what this family has no words for, and for messages
-    /// that have more of a format than a header.
+    /// The header of a message, its checksum zero. `None` for a message that this family does not have, and for
+    /// messages that have more of a format than a header.
     pub fn emit(&self, family: Family) -> Option<[u8; HEADER_LEN]> {
         let (kind, code, word) = match (*self, family) {
             (Self::EchoRequest { id, seq }, Family::V4) => (V4_ECHO, 0, echo_word(id, seq)),

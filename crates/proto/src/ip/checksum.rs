@@ -45,8 +45,8 @@ impl Sum {
         self.join(Self { acc: field.to_be(), odd: false })
     }
 
-    /// The sum folded to 16 bits and not inverted: what a device wants to find in the checksum field
-    /// when it completes the checksum itself.
+    /// The sum folded to 16 bits and not inverted: the value that a device expects in the checksum field when
+    /// it completes the checksum itself.
     pub fn folded(self) -> u16 {
         u16::from_be(self.acc)
     }

@@ -17,7 +17,7 @@ pub const fn is_marked(traffic_class: u8) -> bool {
     traffic_class & MASK == CE
 }
 
-/// What a congested router does to a packet that it forwards: marks it, if its sender is ECN-capable. `packet` begins with
+/// Does as a congested router to a packet that it forwards: marks it, if its sender is ECN-capable. `packet` begins with
 /// the IP header. True if it is marked now; false if the packet would have to be dropped instead, or is none.
 pub fn mark(packet: &mut [u8]) -> bool {
     let Ok((header, _)) = parse_head(packet, usize::from(u16::MAX), HeaderChecksum::Trusted) else {

@@ -1,7 +1,7 @@
 //! The fields of a fragment: in the header of IPv4 (RFC 791), in a header of its own in IPv6 (RFC 8200 section 4.5).
 //!
-//! Does not depend on what becomes of fragments (`reass.rs`). Invariants: no input panics; ranges lie inside the
-//! packet. Tests: `ip/tests.rs`.
+//! Does not reassemble (`reass.rs` does). Invariants: no input panics; ranges lie inside the packet. Tests:
+//! `ip/tests.rs`.
 
 use core::ops::Range;
 
@@ -16,7 +16,7 @@ pub const V6_FRAGMENT_LEN: usize = 8;
 /// A fragment's place in its datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fragment {
-    /// What fragments of one datagram have in common.
+    /// Identification of a datagram: equal in all its fragments.
     pub id: u32,
     /// Bytes before it, a multiple of eight.
     pub offset: u16,
@@ -37,10 +37,10 @@ impl Fragment {
     }
 }
 
-/// Reads a packet that [`parse_head`](super::parse_head) refuses as a fragment. The header's protocol is what the
-/// fragment says of the datagram: in IPv6 headers for the destination may come first ([`upper_layer`]). The range is
-/// that of the fragment's payload, and the number how many bytes of headers come before IPv6's fragment header, or all
-/// in IPv4.
+/// Reads a packet that [`parse_head`](super::parse_head) refuses as a fragment. The header's protocol is the one in
+/// the fragment header: in IPv6, headers for the destination may come first ([`upper_layer`]). The range is that of
+/// the fragment's payload, and the number how many bytes of headers come before IPv6's fragment header, or all in
+/// IPv4.
 ///
 /// # Errors
 /// As `parse_head`; [`ParseError::Fragment`] if it is none.
@@ -57,9 +57,9 @@ pub fn parse_head(
     }
 }
 
-/// What is behind the headers for the destination that an IPv6 datagram begins with, `protocol` being the number of the
-/// first: the number of the protocol inside, and how many bytes come before it. `behind` is how many bytes of headers came
-/// before the datagram's first byte, the fragment header the last of them: what an error points at is counted from there.
+/// Skips the headers for the destination that an IPv6 datagram begins with, `protocol` being the number of the first.
+/// Returns the number of the protocol inside, and how many bytes come before it. `behind` is how many bytes of headers
+/// came before the datagram's first byte, the fragment header the last of them: pointers of errors are counted from there.
 ///
 /// # Errors
 /// As `parse_head`; `Truncated` if `head`, the first bytes of the datagram, ends before it is known.

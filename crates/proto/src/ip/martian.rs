@@ -1,10 +1,10 @@
 //! Martians: addresses that cannot stand where they stand in a packet that has come in. The one table of them, for both
 //! families.
 //!
-//! [`Class::of`] says what an address is by itself. What only the tables of a host know (its own addresses, and the broadcast
-//! and network addresses of its links) the caller says instead. [`Class::source`] and [`Class::destination`] are the table: what a
-//! packet may do that names an address of this class, by the [`Kind`] of interface that it came in by. Both are exhaustive
-//! matches, so a new class cannot be forgotten.
+//! [`Class::of`] classifies an address by itself. The caller classifies those that only the tables of a host know (its own
+//! addresses, and the broadcast and network addresses of its links). [`Class::source`] and [`Class::destination`] are the table:
+//! whether a packet that names an address of this class is admitted, by the [`Kind`] of interface that it came in by. Both are
+//! exhaustive matches, so a new class cannot be forgotten.
 //!
 //! | class | as source, from outside | as destination, from outside | why |
 //! |---|---|---|---|
@@ -44,7 +44,7 @@ pub enum Kind {
     Loopback,
 }
 
-/// What an address is.
+/// The class of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// A unicast address, of which nothing more is known.
@@ -84,18 +84,19 @@ pub enum Class {
     Network,
 }
 
-/// What a packet may do that comes from an address.
+/// Whether a packet from an address is admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
     /// All that its destination allows; it can be answered.
     Host,
-    /// Its host has no address yet: it may tell many what hosts without an address tell ([`nameless_may`]).
+    /// Its host has no address yet: it may send to groups only the messages of hosts without an address
+    /// ([`nameless_may`]).
     Nameless,
     /// Nothing.
     Martian,
 }
 
-/// What becomes of a packet that goes to an address.
+/// Whether a packet to an address is admitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
     /// It is for a host, and taken in.
@@ -130,7 +131,7 @@ impl Class {
         Self::Network,
     ];
 
-    /// What an address is by itself.
+    /// Class of an address by itself.
     #[inline]
     pub const fn of(addr: IpAddr) -> Self {
         match addr {
@@ -275,7 +276,7 @@ mod tests {
         ] {
             addrs.iter().for_each(|addr| assert_eq!(class(addr), expected, "{addr}"));
         }
-        // What stands next to them, and tunnels' addresses, which are hosts to a stack that has no such tunnel.
+        // Neighboring blocks, and addresses of tunnels, which are hosts to a stack that has no such tunnel.
         for addr in [
             "1.0.0.0",
             "126.255.255.255",

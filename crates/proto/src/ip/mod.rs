@@ -121,7 +121,7 @@ impl Addresses {
     }
 }
 
-/// What an IP header says to the layers above and below it.
+/// The fields of an IP header that the layers above and below use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// Source and destination.
@@ -159,7 +159,7 @@ pub enum ParseError {
     HeaderLen(u8),
     /// A length field that is shorter than the header or longer than the packet.
     PacketLen {
-        /// What the field says, bytes.
+        /// Value of the field, bytes.
         field: usize,
         /// Bytes of header.
         header: usize,
@@ -279,9 +279,9 @@ pub fn parse(packet: &[u8], checksum: HeaderChecksum) -> Result<(Header, Range<u
     parse_head(packet, packet.len(), checksum)
 }
 
-/// [`parse`] of a packet of `packet_len` bytes of which only the first are at hand: `head` holds all
-/// headers up to the payload, and what of the payload comes with them. The range may end behind `head`,
-/// but never behind `packet_len`.
+/// [`parse`] of a packet of `packet_len` bytes of which only the first are at hand: `head` holds all headers
+/// up to the payload, and as much of the payload as is there. The range may end behind `head`, but never
+/// behind `packet_len`.
 ///
 /// # Errors
 /// See [`ParseError`]; the packet is to be dropped.
@@ -311,9 +311,8 @@ pub fn parse_refused(head: &[u8], packet_len: usize) -> Option<(Header, Range<us
     }
 }
 
-/// Where in the headers of a packet the number of the protocol inside stands, bytes from its beginning: what a
-/// parameter problem points at. `head` is what [`parse_head`] has accepted; of other bytes the answer is of no use, but
-/// there is one.
+/// Offset of the number of the protocol inside in the headers of a packet, bytes: a parameter problem points at it.
+/// `head` has passed [`parse_head`]; of other bytes the answer is of no use, but there is one.
 pub fn protocol_at(head: &[u8]) -> usize {
     match head.first().map(|first| first >> 4) {
         Some(6) => v6::protocol_at(head),

@@ -9,7 +9,7 @@
 //! Which datagram that is depends on how much its source holds, in *shares*: one for each [`SHARE_DATAGRAMS`] datagrams
 //! and each [`SHARE_COST`] bytes, whichever are more, rounded down.
 //!
-//! | bound | what is dropped |
+//! | bound | dropped |
 //! |---|---|
 //! | [`FRAGMENTS_MAX`] pieces of a datagram | that datagram |
 //! | [`SOURCE_DATAGRAMS_MAX`] datagrams or [`SOURCE_COST_MAX`] bytes of one source | the oldest datagram of that source |
@@ -18,7 +18,7 @@
 //! The datagram that the new fragment belongs to is never the one that gives way. A fragment is refused for want of room only
 //! if its datagram alone would exceed [`SOURCE_COST_MAX`].
 //!
-//! What follows for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 320 KiB):
+//! Consequences for a datagram of an honest source, one that holds less than a share (seven datagrams, a bit less than 320 KiB):
 //! - Sources that hold a share or more, however many there are, never evict it.
 //! - An attacker that spreads its fragments over forged sources evicts it only by beginning [`DATAGRAMS_MAX`] newer datagrams, or
 //!   filling nearly [`COST_MAX`] newer bytes, between its first fragment and its last. At 100,000 forged fragments a
@@ -34,7 +34,7 @@
 //!
 //! # Overlaps
 //! Fragments that overlap, disagree about the end or reach beyond it drop the datagram with all that is still to come
-//! (RFC 5722, for IPv4 as Linux has it): what is left is a mark without pieces, until its time is over. An exact
+//! (RFC 5722, for IPv4 as Linux has it): only a mark without pieces is left, until its time is over. An exact
 //! duplicate is only ignored (RFC 8200 section 4.5). ECN marks are joined by RFC 3168 section 5.3.
 //!
 //! Tests: `reass/tests.rs`.
@@ -70,10 +70,11 @@ pub const SHARE_COST: usize = 320 << 10;
 const TIME_V4: Duration = Duration::from_secs(30);
 /// How long a datagram may take in IPv6 (RFC 8200 section 4.5).
 const TIME_V6: Duration = Duration::from_secs(60);
-/// The longest payload of a packet, bytes: what a length field expresses. IPv4's counts the header too.
+/// The longest payload of a packet, bytes: the maximum of a length field. IPv4's counts the header too.
 const PAYLOAD_MAX: u32 = u16::MAX as u32;
 
-/// What fragments of one datagram have in common. In IPv6 the protocol is not part of it, and is 0.
+/// Identification of a datagram: equal in all its fragments. In IPv6 the protocol is not part of it, and is
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
     src: IpAddr,
@@ -103,7 +104,7 @@ pub struct Piece<H, P> {
     pub cost: usize,
     /// The two bits of ECN.
     pub ecn: u8,
-    /// What is kept of the first fragment's headers.
+    /// The kept part of the first fragment's headers.
     pub headers: H,
     /// The payload.
     pub payload: P,
@@ -132,7 +133,7 @@ pub enum Refused {
     Ecn,
 }
 
-/// What a fragment led to.
+/// Result of a fragment.
 #[derive(Debug)]
 pub enum Outcome<H, P> {
     /// More are missing.
@@ -187,7 +188,7 @@ impl Source {
     }
 }
 
-/// See the module's head. `H` is what is kept of headers, `P` a payload.
+/// See the module's head. `H` is the kept part of headers, `P` a payload.
 pub struct Reass<H, P> {
     datagrams: BTreeMap<Key, Datagram<H, P>>,
     sources: BTreeMap<IpAddr, Source>,
@@ -250,7 +251,7 @@ impl<H, P> Reass<H, P> {
             self.begin(key, now);
         }
         if !self.make_room(&key, piece.cost) {
-            // What was begun only now and cannot be gone on with leaves no mark.
+            // A datagram that begins with this fragment and cannot be kept leaves no mark.
             self.remove_if_empty(&key);
             return Outcome::Refused(Refused::NoRoom);
         }
@@ -268,7 +269,7 @@ impl<H, P> Reass<H, P> {
         self.complete(&key)
     }
 
-    /// After a panic over a datagram, which may be half changed: forgets it, and reckons anew what is known of its source and of the whole.
+    /// After a panic over a datagram, which may be half changed: forgets it, and recomputes the sums of its source and of the whole.
     pub fn forget(&mut self, key: &Key) {
         let _half_changed = self.datagrams.remove(key);
         self.ends.retain(|(_, own)| own != key);
@@ -368,7 +369,7 @@ impl<H, P> Reass<H, P> {
         self.remove(&oldest).is_some()
     }
 
-    /// Changes what is noted of a source, and its rank with it.
+    /// Changes the note of a source, and its rank with it.
     fn change_source(&mut self, src: IpAddr, change: impl FnOnce(&mut Source)) {
         let source = self.sources.entry(src).or_default();
         let before = source.rank(src);
@@ -411,7 +412,7 @@ impl<H, P> Reass<H, P> {
         }
     }
 
-    /// Drops what a datagram has gathered, and keeps a mark of it.
+    /// Drops the pieces of a datagram, and keeps a mark of it.
     fn kill(&mut self, key: &Key) {
         let Some(datagram) = self.datagrams.get_mut(key) else { return };
         let cost = std::mem::take(&mut datagram.cost);
@@ -440,7 +441,7 @@ impl<H, P> Reass<H, P> {
 }
 
 impl<H, P> Datagram<H, P> {
-    /// Puts a piece in its place. What is refused here, but for a duplicate, is the end of the datagram.
+    /// Puts a piece in its place. Any refusal here but for a duplicate is the end of the datagram.
     fn add(&mut self, piece: Piece<H, P>, start: u32, end: u32) -> Result<(), Refused> {
         if self.is_dead {
             return Err(Refused::Dead);

@@ -1,9 +1,9 @@
 //! The IPv6 header and the extension headers that may stand before a segment (RFC 8200).
 //!
 //! Hop-by-hop and destination options are walked over, at most [`EXTENSION_HEADERS_MAX`] headers, each of at most 2,048 bytes;
-//! an unknown option does what its type says. So is a routing header that has been followed to its end; another one refuses
-//! the packet, of whatever type: none is obeyed. Every other next header ends the walk and is handed up as the protocol.
-//! Jumbograms (RFC 2675) are refused through their option's type. Does not depend on what is in the payload. Tests:
+//! an unknown option is handled as its type says. So is a routing header that has been followed to its end; another one
+//! refuses the packet, of whatever type: none is obeyed. Every other next header ends the walk and is handed up as the
+//! protocol. Jumbograms (RFC 2675) are refused through their option's type. Does not depend on what is in the payload. Tests:
 //! `ip/tests.rs`.
 
 use core::net::Ipv6Addr;
@@ -17,7 +17,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// Where the fixed header says what follows it.
+/// Offset of the next-header field in the fixed header.
 const NEXT_HEADER_AT: usize = 6;
 
 /// The offset in the word of a fragment header, in bytes, as its unit is eight.
@@ -196,7 +196,7 @@ pub(super) fn protocol_at(head: &[u8]) -> usize {
 }
 
 /// As far as lengths alone lead from a header that begins at the second place, and whose number is at the first: where the
-/// number of what stands there is, and where it begins.
+/// number of the header there is, and where it begins.
 fn reach(head: &[u8], (mut field, mut at): (usize, usize)) -> (usize, usize) {
     for _ in 0..EXTENSION_HEADERS_MAX {
         let Some(HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS) = head.get(field).copied() else { break };

@@ -1,8 +1,8 @@
-//! What a host learns from router advertisements: default routers, prefixes on the link, addresses of its own, and
-//! the link's numbers (RFC 4861 section 6.3, RFC 4862 section 5.5).
+//! Facts that a host learns from router advertisements: default routers, prefixes on the link, addresses of its
+//! own, and the link's numbers (RFC 4861 section 6.3, RFC 4862 section 5.5).
 //!
 //! Everything learned has a lifetime and ends by the clock; everything has a bound, beyond which advertisements are not
-//! believed, so that forged ones do not drive out what is in use. Only a router that has been found not to answer gives way
+//! believed, so that forged ones do not drive out entries in use. Only a router that has been found not to answer gives way
 //! to another. Addresses are only named here: the caller that carries out [`Effect::AddAddress`] checks first that no other
 //! host has them (`dad`), and says so with [`Host::on_duplicate`] if one has. Tests stand in `host/tests.rs`.
 
@@ -26,7 +26,7 @@ pub const ON_LINK_MAX: usize = 16;
 pub const ADDRESSES_MAX: usize = 16;
 /// The smallest MTU that a router may set, bytes (RFC 8200 section 5).
 pub const MTU_MIN: u32 = 1280;
-/// The smallest hop limit that we believe: a router shall not keep what we send from leaving the site.
+/// The smallest hop limit that we believe: a router shall not keep our packets from leaving the site.
 pub const HOP_LIMIT_MIN: u8 = 32;
 /// MAX_RTR_SOLICITATIONS.
 const SOLICITS_MAX: u8 = 3;
@@ -34,10 +34,10 @@ const SOLICITS_MAX: u8 = 3;
 const SOLICIT_INTERVAL: Duration = Duration::from_secs(4);
 /// MAX_RTR_SOLICITATION_DELAY.
 const SOLICIT_DELAY_MAX: Duration = Duration::from_secs(1);
-/// What an advertisement may not bring an address's life below unless it is authentic (RFC 4862 section 5.5.3 e).
+/// An advertisement cannot bring an address's life below this unless it is authentic (RFC 4862 section 5.5.3 e).
 const TWO_HOURS: Duration = Duration::from_secs(7200);
 
-/// What the owner has to do.
+/// Action for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Ask for routers.
@@ -58,7 +58,7 @@ pub enum Effect {
     RemoveAddress(Ipv6Addr),
     /// The link's MTU, bytes.
     SetMtu(u32),
-    /// The hop limit of what is sent.
+    /// The hop limit of packets sent.
     SetHopLimit(u8),
     /// BaseReachableTime.
     SetReachable(Duration),
@@ -128,7 +128,7 @@ impl Host {
         self.addresses.iter().map(|made| made.addr)
     }
 
-    /// An advertisement of the router `from`, its link-local address; `mtu_max`: what the interface can carry.
+    /// An advertisement of the router `from`, its link-local address; `mtu_max`: MTU of the interface.
     pub fn on_advert(
         &mut self,
         from: Ipv6Addr,
@@ -208,7 +208,7 @@ impl Host {
         self.solicit_at.into_iter().chain(ends).min()
     }
 
-    /// Does what is due.
+    /// Runs the due timers.
     pub fn on_timer(&mut self, now: Instant) -> Vec<Effect> {
         let mut effects = Vec::new();
         if self.solicit_at.is_some_and(|at| at <= now) {
@@ -344,7 +344,7 @@ const PREFIX_LEN: u8 = 64;
 const REACHABLE_MAX: Duration = Duration::from_secs(3600);
 /// The shortest time between requests that we believe: a router shall not make us flood the link.
 const RETRANS_MIN: Duration = Duration::from_millis(100);
-/// The end of what has none.
+/// Deadline of an entry without one.
 const FOR_EVER: Instant = Instant::from_micros(u64::MAX);
 
 fn end_of(lifetime: Duration, now: Instant) -> Instant {

@@ -1,9 +1,9 @@
 //! Neighbor Discovery messages as bytes.
 //!
-//! What is read has passed all validity checks of RFC 4861 (sections 6.1, 7.1, 8.1): hop limit 255, which no packet from
-//! behind a router has, code, checksum, lengths, and which senders and destinations a message may have. The fixed parts
-//! are read and written by smoltcp's accessors; options are walked here, as a router may send several prefixes. The
-//! bytes may be anything. Tests: `wire/tests.rs`.
+//! Reading checks everything that RFC 4861 requires (sections 6.1, 7.1, 8.1): hop limit 255, which no packet from behind
+//! a router has, code, checksum, lengths, and which senders and destinations a message may have. The fixed parts are
+//! read and written by smoltcp's accessors; options are walked here, as a router may send several prefixes. The bytes
+//! may be anything. Tests: `wire/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +32,7 @@ pub enum Message {
         /// Its link-layer address.
         lladdr: Option<LinkAddr>,
     },
-    /// A router says what holds on the link.
+    /// A router advertisement.
     RouterAdvert(RouterAdvert),
     /// A host asks for a neighbor, or whether an address is free.
     NeighborSolicit {
@@ -70,7 +70,7 @@ pub struct NeighborAdvert {
     pub router: bool,
     /// It was asked.
     pub solicited: bool,
-    /// What was known before is wrong.
+    /// The override flag: the cached address is wrong.
     pub overrides: bool,
 }
 
@@ -295,7 +295,7 @@ fn prefix_info(option: &[u8]) -> Option<PrefixInfo> {
     })
 }
 
-/// A whole IPv6 packet with a message that a host sends. `None` for what only routers send.
+/// A whole IPv6 packet with a message that a host sends. `None` for messages that only routers send.
 pub fn emit(src: Ipv6Addr, dst: Ipv6Addr, message: &Message) -> Option<Vec<u8>> {
     let mut body = [0; 40];
     let mut packet = Icmpv6Packet::new_unchecked(&mut body[..]);

@@ -12,10 +12,10 @@
 //!   others. Only permanent entries never do.
 //!
 //! So a newcomer is always taken in, unless all entries are permanent. The first two kinds of flood evict nothing that is in use. An
-//! attacker on the link that *answers* for more than a thousand addresses, and gets us to send to each, does evict
-//! others; what they lose is one round trip to be asked for anew when they are next sent to.
-//! [`take_evicted`](Cache::take_evicted) names them, for a caller that keeps copies. Choosing looks at all entries, so it is done for
-//! many at once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries on average.
+//! attacker on the link that *answers* for more than a thousand addresses, and gets us to send to each, does evict others; each costs
+//! one round trip of resolution at its next packet. [`take_evicted`](Cache::take_evicted) names them, for a caller that keeps copies.
+//! Choosing looks at all entries, so it is done for many at once: a newcomer costs a look at [`ENTRIES_MAX`] / [`GIVE_WAY`] entries
+//! on average.
 //!
 //! When an entry was used or confirmed last is known better by senders: they keep it outside, where no lock
 //! is, and it is asked for by a [`Hint`] whenever it matters.
@@ -48,7 +48,7 @@ pub const GIVE_WAY: usize = 64;
 /// And at most so often when there is no room.
 const FORCED_EVERY: Duration = Duration::from_secs(1);
 
-/// What the senders know of an entry: when it was sent to, and when a higher layer got through, last.
+/// The senders' view of an entry: when it was sent to, and when a higher layer got through, last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Hint {
     /// Sent to.
@@ -71,23 +71,23 @@ pub enum Resolution {
     Refused,
 }
 
-/// What an advertisement or a request of a neighbor has led to.
+/// Result of an advertisement or a request of a neighbor.
 #[derive(Debug)]
 pub struct Learned<P> {
-    /// What has changed.
+    /// Changes of the entry.
     pub change: Change,
     /// Packets that waited, to be sent to the entry's address, in order.
     pub ready: VecDeque<P>,
 }
 
-/// What time has brought.
+/// Result of the timers.
 #[derive(Debug)]
 pub struct Due {
     /// To do for this neighbor. [`Action::Unreachable`] is in [`Expired`] instead.
     pub actions: Vec<(IpAddr, Action)>,
 }
 
-/// A neighbor that was given up, and what waited for it.
+/// A neighbor that was given up, and the packets that waited for it.
 #[derive(Debug)]
 pub struct Expired<P> {
     /// Its address.
@@ -190,7 +190,7 @@ impl<P> Cache<P> {
         })
     }
 
-    /// A packet is to go to `addr`. `hint` tells of any entry what the senders know.
+    /// A packet is to go to `addr`. `hint` returns the senders' view of any entry.
     pub fn resolve(&mut self, addr: IpAddr, now: Instant, hint: impl Fn(&IpAddr) -> Hint) -> Resolution {
         let times = self.times;
         if let Some(slot) = self.entries.get_mut(&addr) {
@@ -232,8 +232,8 @@ impl<P> Cache<P> {
         dropped
     }
 
-    /// `addr` has sent a request that names its address: an entry is made if there is none and `create` (what it asks
-    /// for is ours, so that we are about to answer).
+    /// `addr` has sent a request that names its address: an entry is made if there is none and `create` (the target
+    /// is ours, so that we are about to answer).
     pub fn on_solicit(&mut self, addr: IpAddr, lladdr: LinkAddr, create: bool, now: Instant) -> Learned<P> {
         let Some(slot) = self.entries.get_mut(&addr) else {
             if create {
@@ -298,12 +298,12 @@ impl<P> Cache<P> {
         })
     }
 
-    /// Forgets a neighbor, and what waited for it.
+    /// Forgets a neighbor, and the packets that waited for it.
     pub fn remove(&mut self, addr: &IpAddr) -> Option<VecDeque<P>> {
         self.entries.remove(addr).map(|mut slot| slot.take_pending())
     }
 
-    /// Forgets all that the user has not set. Returns what waited.
+    /// Forgets all that the user has not set. Returns the packets that waited.
     pub fn flush(&mut self, now: Instant) -> VecDeque<P> {
         let mut packets = VecDeque::new();
         self.entries.retain(|_, slot| {
@@ -321,7 +321,7 @@ impl<P> Cache<P> {
     pub fn drop_in_hand(&mut self) -> Option<IpAddr> {
         let addr = self.in_hand.take()?;
         self.entries.remove(&addr);
-        // What was found out of the others' deadlines is lost.
+        // The cached earliest deadline of the others is lost.
         self.next = self.entries.values().filter_map(|slot| slot.entry.deadline()).min();
         Some(addr)
     }
@@ -334,7 +334,7 @@ impl<P> Cache<P> {
         self.next.into_iter().chain([self.sweep_at]).min()
     }
 
-    /// Does what is due.
+    /// Runs the due timers.
     pub fn on_timer(&mut self, now: Instant, hint: impl Fn(&IpAddr) -> Hint) -> (Due, Vec<Expired<P>>) {
         let (mut actions, mut gone) = (Vec::new(), Vec::new());
         for (addr, slot) in &mut self.entries {
@@ -389,7 +389,8 @@ impl<P> Cache<P> {
         }
     }
 
-    /// Makes room among the entries that are asked for. What waited for the one that goes is dropped.
+    /// Makes room among the entries that are asked for. Packets that waited for the one that goes are
+    /// dropped.
     fn bound_asked(&mut self) {
         while self.asked.len() >= INCOMPLETE_MAX {
             let Some((oldest, serial)) = self.asked.pop_front() else { break };
@@ -411,7 +412,7 @@ impl<P> Cache<P> {
         self.entries.len() < ENTRIES_MAX
     }
 
-    /// Throws out the least recently used, and what waits for them.
+    /// Evicts the least recently used, and the packets that wait for them.
     fn evict(&mut self, now: Instant, hint: impl Fn(&IpAddr) -> Hint) {
         let rank = |(addr, slot): (&IpAddr, &Slot<P>)| {
             if slot.entry.state(now) == State::Permanent {
@@ -433,7 +434,7 @@ impl<P> Cache<P> {
         }
     }
 
-    /// Throws out what is stale and was not used for long.
+    /// Evicts stale entries that were not used for long.
     fn sweep(&mut self, now: Instant, hint: impl Fn(&IpAddr) -> Hint) {
         self.sweep_at = now + SWEEP_EVERY;
         let reachable = self.times.reachable;

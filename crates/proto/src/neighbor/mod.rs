@@ -1,8 +1,8 @@
 //! Neighbors: which link-layer address stands behind an address on the same link, and whether it still answers.
 //!
 //! One entry is an [`Entry`], a neighbor's state of RFC 4861 section 7.3.2; ARP uses the same states, as on Linux. All of
-//! a link's entries, their bounds, and the packets that wait for an address are a [`Cache`].
-//! Nothing here knows how a solicitation or an ARP request is written: what is to be sent is an [`Action`].
+//! a link's entries, their bounds, and the packets that wait for an address are a [`Cache`]. The caller writes
+//! solicitations and ARP requests: an [`Action`] asks for them.
 //!
 //! ```text
 //!             solicited advert                      silence           packet            5 s
@@ -84,7 +84,7 @@ pub enum State {
     Permanent,
 }
 
-/// What an entry's owner has to do.
+/// Action for an entry's owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Nothing.
@@ -97,7 +97,7 @@ pub enum Action {
     Unreachable,
 }
 
-/// What a neighbor has said of itself: an advertisement or an ARP reply.
+/// A neighbor's statement about itself: an advertisement or an ARP reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advert {
     /// Its address, if it was named.
@@ -110,7 +110,7 @@ pub struct Advert {
     pub router: Option<bool>,
 }
 
-/// What an advertisement has changed.
+/// Changes by an advertisement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Change {
     /// The link-layer address is known now, or another one: waiting packets may go.
@@ -227,8 +227,9 @@ impl Entry {
         }
     }
 
-    /// A higher layer hears nothing any more of what it sends this way: the neighbor is asked at once whether it is still
-    /// there, as RFC 4861 section 7.3.3 lets one do. Nothing if that is being asked already, or the user vouches for it.
+    /// A higher layer gets no answer any more to its packets on this way: the neighbor is asked at once whether it is
+    /// still there, as RFC 4861 section 7.3.3 lets one do. Nothing if that is being asked already, or the user vouches
+    /// for it.
     pub fn on_suspect(&mut self, now: Instant, times: &Times) -> Action {
         match self.nud {
             Nud::Reachable { lladdr, .. } | Nud::Stale { lladdr } | Nud::Delay { lladdr, .. } => {
@@ -288,7 +289,7 @@ impl Entry {
         Change { resolved: true, router_lost: self.learn_router(advert) }
     }
 
-    /// What its timer asks for.
+    /// Action of its timer.
     pub fn on_timer(&mut self, now: Instant, times: &Times) -> Action {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return Action::None;

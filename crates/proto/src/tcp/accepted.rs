@@ -1,9 +1,9 @@
-//! What crosses the two borders of a pcb's life: a connection made by the syncache comes in as
-//! [`Accepted`], one that has reached TIME-WAIT leaves as [`TimeWaitParams`].
+//! The values at the two ends of a pcb's life: a connection made by the syncache comes in as [`Accepted`],
+//! one that has reached TIME-WAIT leaves as [`TimeWaitParams`].
 //!
 //! Plain values. They do not depend on the syncache's entries, the TIME-WAIT table or the pcb's fields beyond
-//! what the other side needs to go on. Windows are in bytes, already scaled. Tests stand with the types that
-//! make and consume them.
+//! those that the other side needs to go on. Windows are in bytes, already scaled. Tests stand with the types
+//! that make and consume them.
 
 use core::time::Duration;
 

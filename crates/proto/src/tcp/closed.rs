@@ -1,5 +1,5 @@
-//! What a segment gets that no pcb waits for: the CLOSED state (RFC 9293 section 3.10.7.1), and the
-//! first steps of LISTEN (section 3.10.7.2), after which only SYNs are left for the syncache.
+//! The answer to a segment that no pcb waits for: the CLOSED state (RFC 9293 section 3.10.7.1), and the first
+//! steps of LISTEN (section 3.10.7.2), after which only SYNs are left for the syncache.
 //!
 //! Pure functions of the header. They do not depend on addresses, listeners or rate limits; a stack that
 //! limits its resets does so around them. Invariant: a reset is never answered, or two hosts could answer
@@ -28,7 +28,7 @@ pub(super) fn reset_at(seq: SeqNum) -> Header {
     Header { seq, flags: Flags::RST, ..Header::default() }
 }
 
-/// What a listener does with a segment that belongs to no connection and no syncache entry.
+/// A listener's decision on a segment that belongs to no connection and no syncache entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ListenAction {
     /// Drop it.

@@ -18,8 +18,8 @@
 //! 3. when the reader has emptied `so_rcv` ([`Pcb::on_emptied`]), if the end of a message has come ("pushed": a segment shorter
 //!    than a full one, or one with PSH) and the mode is not interactive; with two short segments in each mode.
 //!
-//! Otherwise it waits for `delack`, which is thereby the longest delay in all cases. What is behind a hole, or fills one, is
-//! acknowledged at once elsewhere (`input/text.rs`).
+//! Otherwise it waits for `delack`, which is thereby the longest delay in all cases. Text behind a hole, or that fills one,
+//! is acknowledged at once (`input/text.rs`).
 //!
 //! Does not depend on buffers: the caller asks [`Pcb::acks_when_emptied`] after output, keeps the answer where its reader finds
 //! it, and calls [`Pcb::on_emptied`]. Tests: `tests/delack.rs`, `tests/quick_ack.rs`.
@@ -66,8 +66,8 @@ impl Text {
     pub fn add(&mut self, len: u32, has_psh: bool) {
         let is_first = self.len == 0;
         self.len += len;
-        // What comes in one piece may be several segments, whose text is the MSS less the options (RFC 6691). Taking it
-        // for larger ones would let two full segments wait for the timer.
+        // One piece may be several segments, whose text is the MSS less the options (RFC 6691). Taking it for larger
+        // ones would let two full segments wait for the timer.
         let segment = u16::try_from(len).unwrap_or(u16::MAX).min(self.mss_max);
         if segment < self.mss_seen {
             self.pushed = (self.pushed + 1).min(PUSHED_MAX);
@@ -189,8 +189,7 @@ impl<P: Payload> Pcb<P> {
         self.ack_mode != AckMode::Interactive
     }
 
-    /// `TCP_QUICKACK`, until what comes and goes decides otherwise. `poll_transmit` has to follow: switching it on sends an acknowledgment
-    /// that waits.
+    /// `TCP_QUICKACK`, until traffic decides otherwise. `poll_transmit` has to follow: switching it on sends an acknowledgment that waits.
     pub fn set_quickack(&mut self, quickack: bool) {
         if !quickack {
             self.ack_mode = AckMode::Interactive;
@@ -208,7 +207,7 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// The low bits of the clock: differences are right up to 71 minutes, and what is wrong beyond that is only a guess at how
+/// The low bits of the clock: differences are right up to 71 minutes, and an error beyond that only spoils a guess at how
 /// the application goes on.
 fn low_micros(now: Instant) -> u32 {
     u32::try_from(now.as_micros() & u64::from(u32::MAX)).unwrap_or(0)

@@ -1,11 +1,11 @@
 //! Explicit congestion notification (RFC 3168, with RFC 8311's permission to answer milder, RFC 8511): a router marks
-//! what it would have dropped, the receiver echoes the mark, the sender slows down and says so.
+//! packets that it would have dropped, the receiver echoes the mark, the sender slows down and says so.
 //!
 //! | as | state | moved by |
 //! |---|---|---|
 //! | receiver | echoing: every segment carries ECE | a marked segment with text begins it, CWR on one ends it |
 //! | sender | quiet | an ECE that is news reduces the window: to answered |
-//! | sender | answered: CWR is owed, or was sent and not acknowledged | the acknowledgment of what carried CWR: to quiet |
+//! | sender | answered: CWR is owed, or was sent and not acknowledged | the acknowledgment of the text that carried CWR: to quiet |
 //!
 //! A loss answers too, so that there is one reduction a round trip, whatever tells of it. The marks of the IP header
 //! travel as bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
@@ -43,11 +43,11 @@ impl EcnMode {
 /// A connection's part in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ecn {
-    /// Answered: what ends before this, or here, was sent before the window was reduced.
+    /// Answered: text that ends before this, or here, was sent before the window was reduced.
     recover: SeqNum,
-    /// The end of the text that was sent as ECN-capable: what lies below is sent again.
+    /// The end of the text that was sent as ECN-capable: text below is sent again.
     text_end: SeqNum,
-    /// What every segment carries: ECE while a mark is echoed.
+    /// Flags of every segment: ECE while a mark is echoed.
     pub echo: Flags,
     /// Both ends agreed; in SYN-SENT: it is offered.
     pub on: bool,
@@ -75,7 +75,7 @@ impl Ecn {
         self.on &= flags.has(Flags::ACK) && flags.has(Flags::ECE) && !flags.has(Flags::CWR);
     }
 
-    /// The window was reduced, for whatever reason, `snd_max` being the end of what is out.
+    /// The window was reduced, for whatever reason, `snd_max` being the end of the sent data.
     pub fn on_reduced(&mut self, snd_max: SeqNum) {
         if self.on {
             (self.recover, self.cwr_owed, self.answered) = (snd_max, true, true);
@@ -87,7 +87,7 @@ impl Ecn {
         self.answered &= self.cwr_owed || !una.after(self.recover);
     }
 
-    /// True if what begins at `una` was sent before the window was reduced: what has become of it says nothing new.
+    /// True if the data at `una` was sent before the window was reduced: its fate says nothing new.
     pub fn covers(&self, una: SeqNum) -> bool {
         self.answered && una.before(self.recover)
     }

@@ -1,11 +1,11 @@
-//! What the pcb hands back: outcomes of a segment or a timer, and segments to send.
+//! Values that the pcb hands back: outcomes of a segment or a timer, and segments to send.
 //!
 //! Plain values; they do not depend on the pcb. The caller acts on them after it has let go of the lock.
 //! Tests: with the pcb.
 
 use super::segment::{Head, Header, Payload};
 
-/// What happened to the connection, as a set.
+/// Events of the connection, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Events(u16);
 
@@ -40,8 +40,8 @@ impl Events {
     /// [`Pcb::unreachable`](super::pcb::Pcb::unreachable). The pcb is closed.
     pub const UNREACHABLE: Self = Self(1 << 8);
 
-    /// The retransmission timer has expired several times in a row: nothing is heard any more of what is sent. The next hop
-    /// may be another station than it was.
+    /// The retransmission timer has expired several times in a row: sent data gets no answer any more. The next hop may be
+    /// another station than it was.
     pub const SILENT: Self = Self(1 << 11);
 
     /// True if no event is set.
@@ -88,7 +88,7 @@ impl core::fmt::Debug for Events {
     }
 }
 
-/// What a segment led to.
+/// Result of a segment.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Input<P: Payload> {
@@ -96,17 +96,17 @@ pub struct Input<P: Payload> {
     pub deliver: P,
     /// Bytes to drop from the front of `so_snd`: the peer has them.
     pub acked: u32,
-    /// What happened.
+    /// Events.
     pub events: Events,
     /// A reset to send. Acknowledgments are not here, they come out of `poll_transmit`.
     pub reply: Option<Header>,
 }
 
-/// What the timers led to. `poll_transmit` has to follow.
+/// Result of the timers. `poll_transmit` has to follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[must_use]
 pub struct TimerOutcome {
-    /// What happened.
+    /// Events.
     pub events: Events,
     /// A reset to send: the connection has been given up.
     pub reply: Option<Header>,

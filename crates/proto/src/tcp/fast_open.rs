@@ -1,8 +1,8 @@
 //! TCP Fast Open (RFC 7413): text on a SYN, and the cookie that makes it safe.
 //!
 //! A *client's* first SYN asks for a cookie or brings one back with text. If that SYN is lost, the next one is plain
-//! (section 4.1.3): something on the path may dislike it. What the SYN-ACK does not acknowledge is sent again at once,
-//! as if it had never been sent.
+//! (section 4.1.3): something on the path may dislike it. Text that the SYN-ACK does not acknowledge is sent again at
+//! once, as if for the first time.
 //!
 //! A *server's* pcb is made at the SYN, with the text in it, and may send before its SYN is acknowledged. It is in
 //! ESTABLISHED in every respect but one, `syn_unacked`: until an acknowledgment covers the SYN, the SYN-ACK is repeated
@@ -68,7 +68,7 @@ impl core::fmt::Debug for Cookie {
     }
 }
 
-/// What an active open does about Fast Open.
+/// An active open's use of Fast Open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastOpenSyn {
     /// The option on the first SYN: a cookie, or a request for one. `None`: text goes without, to a server that is
@@ -78,7 +78,7 @@ pub struct FastOpenSyn {
     pub mss: u16,
 }
 
-/// What became of the text on our SYN.
+/// Fate of the text on our SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SynText {
     /// There was none.
@@ -94,7 +94,7 @@ pub enum SynText {
     Lost,
 }
 
-/// What a pcb remembers of it.
+/// A pcb's state of Fast Open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastOpen {
     /// The option of the first SYN or SYN-ACK, until that is sent.
@@ -131,7 +131,7 @@ impl<P: Payload> Pcb<P> {
         pcb
     }
 
-    /// What became of the text on our SYN.
+    /// Fate of the text on our SYN.
     pub fn syn_text(&self) -> SynText {
         self.rare.fast_open().map_or(SynText::None, |fast_open| fast_open.text)
     }

@@ -1,11 +1,11 @@
 //! Segments that follow one another, taken in as one (generic receive offload, in software).
 //!
-//! What a batch of packets holds for a connection is mostly a row of segments that differ in nothing but their place in the
+//! The packets of a batch for one connection are mostly a row of segments that differ in nothing but their place in the
 //! stream. A [`Joined`] begins with one that header prediction knows ([`Pcb::join_from`]), takes those that continue it
 //! ([`Joined::add`]), and is then one step of the state machine ([`Pcb::on_joined`]) instead of many. Bytes stay the caller's.
 //!
 //! # What is joined
-//! The rules are those of Linux's `tcp_gro_receive`, with what a receiver sees of each segment kept:
+//! The rules are those of Linux's `tcp_gro_receive`, but a receiver still sees each segment:
 //!
 //! | field | rule |
 //! |---|---|
@@ -19,10 +19,10 @@
 //! So SYN, FIN, RST, URG, ECE, CWR and CE never come here: prediction refuses them in the first, and the others equal it.
 //!
 //! # Invariant
-//! After [`Pcb::on_joined`] and output, the pcb is what [`Pcb::on_segment`] for each and output would have made of it. Two
-//! things need care: acknowledgments count segments by the longest of them (RFC 5681 section 4.2), not by what was joined; and
-//! TS.Recent is the first's, which begins at Last.ACK.sent (RFC 7323 section 4.3). Tests: below, against the same segments one
-//! by one.
+//! After [`Pcb::on_joined`] and output, the pcb is in the state that [`Pcb::on_segment`] for each and output would have led
+//! to. Two things need care: acknowledgments count segments by the longest of them (RFC 5681 section 4.2), not by joined runs;
+//! and TS.Recent is the first's, which begins at Last.ACK.sent (RFC 7323 section 4.3). Tests: below, against the same segments
+//! one by one.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -101,8 +101,8 @@ impl<P: Payload> Pcb<P> {
         Some(Joined { first: header.plain(), last: header.seq, text, count: 1, room })
     }
 
-    /// Takes in what [`Pcb::join_from`] has begun: all of its text is in order, and to be delivered. Returns how many bytes to
-    /// drop from the front of `so_snd`. `poll_transmit` has to follow, once per batch.
+    /// Takes in the run that [`Pcb::join_from`] has begun: all of its text is in order, and to be delivered. Returns how many
+    /// bytes to drop from the front of `so_snd`. `poll_transmit` has to follow, once per batch.
     #[inline]
     pub fn on_joined(&mut self, joined: &Joined, now: Instant) -> u32 {
         let now = self.clock(now);

@@ -1,4 +1,4 @@
-//! What a connection looks like from outside: the parts of Linux's `TCP_INFO` for which there is no other query.
+//! A connection seen from outside: the parts of Linux's `TCP_INFO` for which there is no other query.
 //!
 //! A snapshot by value; taking it changes nothing. Counts that cost something while a connection runs are there only
 //! over an interface (`meter.rs`). It does not depend on sockets. Tests: `tests/info.rs`.
@@ -42,9 +42,9 @@ pub struct Info {
     pub wscale: Option<(u8, u8)>,
     /// How long an acknowledgment may be delayed (`tcpi_ato`).
     pub ato: Duration,
-    /// The largest segment seen from the peer, at most what we announced (`tcpi_rcv_mss`).
+    /// The largest segment seen from the peer, at most the announced MSS (`tcpi_rcv_mss`).
     pub rcv_mss: u32,
-    /// What we announced (`tcpi_advmss`).
+    /// The MSS that we announced (`tcpi_advmss`).
     pub advmss: u32,
     /// The largest packet that the path is believed to carry (`tcpi_pmtu`).
     pub pmtu: u32,
@@ -66,11 +66,11 @@ pub struct Info {
     pub retrans: u32,
     /// Bytes a second at which segments leave; `None` if they are not paced (`tcpi_pacing_rate`).
     pub pacing_rate: Option<NonZeroU64>,
-    /// What the interface carried; `None` on loopback.
+    /// Traffic over the interface; `None` on loopback.
     pub carried: Option<Carried>,
 }
 
-/// What was carried, and for how long something was in the way. Since the connection began.
+/// Traffic, and how long each limit held it back. Since the connection began.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
     /// `tcpi_segs_out`.

@@ -3,10 +3,10 @@
 //!
 //! Both are a keyed hash of the 4-tuple. Being a function of the 4-tuple alone, the timestamp offset is the
 //! same for every incarnation of a connection, and the sequence number grows with the clock from one
-//! incarnation to the next; that is what lets TIME-WAIT be left early (see [`time_wait`](super::time_wait)).
-//! This module does not depend on where secrets come from, or on the shape of an address. Invariant: the two
-//! values of one 4-tuple say nothing of each other, nor of another 4-tuple's, without the secret. Tests stand
-//! at the end.
+//! incarnation to the next; so TIME-WAIT can be left early (see [`time_wait`](super::time_wait)). This module
+//! does not depend on where secrets come from, or on the shape of an address. Invariant: the two values of
+//! one 4-tuple say nothing of each other, nor of another 4-tuple's, without the secret. Tests stand at the
+//! end.
 
 use core::hash::Hasher;
 
@@ -18,7 +18,7 @@ use crate::time::Instant;
 /// Microseconds in one tick of the clock M of RFC 9293 section 3.4.1.
 const ISN_TICK_MICROS: u64 = 4;
 
-/// What the two hashes are kept apart by.
+/// Domain separator of the two hashes.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Domain {

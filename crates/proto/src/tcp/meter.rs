@@ -1,4 +1,4 @@
-//! What a connection over a path has carried, and what held it back: the counters behind `TCP_INFO`.
+//! Traffic of a connection over a path, and the limits that held it back: the counters behind `TCP_INFO`.
 //!
 //! The box is made with the first segment that comes from, or goes to, an interface; on loopback it is not called, and
 //! nothing is counted. Counts of segments come from the caller, which sees them; bytes are the way that SND.UNA and RCV.NXT
@@ -18,7 +18,7 @@ use super::state::State;
 use super::timers::since_us;
 use super::unreachable::Unreachable;
 
-/// What keeps a sender from sending more, or faster.
+/// The limit that keeps a sender from sending more, or faster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// The application: all that was written is sent.
@@ -27,13 +27,13 @@ pub enum Limit {
     ReceiveWindow,
     /// The congestion window, which still grows from the start: more round trips would help.
     CongestionWindow,
-    /// The send buffer: it is full of what is not acknowledged, and the windows would take more.
+    /// The send buffer: it is full of unacknowledged data, and the windows would take more.
     SendBuffer,
-    /// The path: the congestion window, or the pace, is what losses, marks or its model of the path have left.
+    /// The path: the congestion window, or the pace, is bounded by losses, marks or its model of the path.
     Path,
 }
 
-/// What the time of a sender with something to send is counted for; all of it is `tcpi_busy_time`.
+/// Shares of the time of a sender with something to send; all of it is `tcpi_busy_time`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Busy {
     /// Nothing that is counted apart.
@@ -83,11 +83,11 @@ pub(super) struct Meter {
     pub delivery_rate: u64,
     /// How much the reader takes.
     pub tune: Option<RcvTune>,
-    /// What the network reported of what began at this SND.UNA.
+    /// The network's report on the data at this SND.UNA.
     pub soft_error: Option<(Unreachable, SeqNum)>,
     una: SeqNum,
     nxt: SeqNum,
-    /// What time is counted for since `busy_at`; `None` while there is nothing to send.
+    /// The limit that time is counted for since `busy_at`; `None` while there is nothing to send.
     busy: Option<Busy>,
     busy_at: Instant,
     rate_at: Instant,
@@ -175,8 +175,8 @@ impl<P: Payload> Pcb<P> {
         self.meter.is_some()
     }
 
-    /// Notes what the sender is busy with from here on, if anything is counted: after output. `has_space`: a writer would find some
-    /// in `so_snd`.
+    /// Notes the sender's limit from here on, if anything is counted. Called after output. `has_space`: a writer would find some in
+    /// `so_snd`.
     #[inline]
     pub fn meter_time(&mut self, has_space: bool, now: Instant) {
         if let Some(meter) = self.meter.as_deref_mut() {
@@ -228,7 +228,7 @@ impl<P: Payload> Pcb<P> {
         self.meter.get_or_insert_with(|| Box::new(Meter::new(una, nxt, iss, irs, now)))
     }
 
-    /// What keeps the connection from sending more, as things are now.
+    /// The limit that keeps the connection from sending more now.
     pub fn limit(&self, is_full: bool) -> Limit {
         let flight = self.snd_max.since(self.snd_una);
         let mss = u32::from(self.mss);

@@ -1,8 +1,7 @@
 //! TCP output: which segment goes next.
 //!
 //! [`Pcb::poll_transmit`] is the one place where segments come from (resets excepted): the handshake, data
-//! new and repeated, probes, acknowledgments. It does not depend on what is in the buffers, but only on how
-//! much.
+//! new and repeated, probes, acknowledgments. It depends on the lengths of the buffers, not on their content.
 //!
 //! Invariants: data leaves within SND.WND and the congestion window, a probe of one byte excepted; after
 //! `poll_transmit` has returned `None`, the retransmission slot runs if anything is unacknowledged or is
@@ -30,7 +29,7 @@ use super::wire;
 impl<P: Payload> Pcb<P> {
     /// The next segment to send now, or `None`; to be called until `None`.
     ///
-    /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (what is beyond waits);
+    /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (the rest waits);
     /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended.
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let mut segment = None;
@@ -38,8 +37,8 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// [`poll_transmit`](Self::poll_transmit) that makes the segment where it is to stand, in place of what stands there. (What is
-    /// made of small stores and copied right afterwards by large loads waits until the stores are through.)
+    /// [`poll_transmit`](Self::poll_transmit) that makes the segment in its place. (A copy by large loads right after small stores
+    /// waits until the stores are through.)
     pub fn transmit_into(
         &mut self,
         segment: &mut Option<Transmit>,
@@ -161,8 +160,8 @@ impl<P: Payload> Pcb<P> {
         if tail == 0 || (len == unsent && self.small_may_go()) { len } else { len - tail }
     }
 
-    /// Bytes of the longest [`Transmit`] of whole segments: what a writer hands over in multiples of leaves no tail behind that
-    /// would go as a short segment of its own.
+    /// Bytes of the longest [`Transmit`] of whole segments: a writer that hands over multiples of it leaves no tail that would
+    /// go as a short segment of its own.
     pub fn full_len(&self) -> u32 {
         let mss = u32::from(self.mss).max(1);
         let most = self.tuning.tso_max.max(mss);
@@ -248,10 +247,10 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a window that was too small for a good segment
-    /// goes what it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux does: a
-    /// window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one of them
-    /// progress that ends the back-off and the stall. What is in flight is repeated byte by byte, since it may be
-    /// what the peer waits for; and so is a FIN. SND.NXT counts neither.
+    /// goes as much as it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux
+    /// does: a window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one
+    /// of them progress that ends the back-off and the stall. Data in flight is repeated byte by byte, since the
+    /// peer may wait for it; and so is a FIN. SND.NXT counts neither.
     fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let len = self.snd_len.min(self.snd_wnd.max(1)).min(u32::from(self.mss));
         let fin = len == 0 && self.fin_queued;
@@ -318,7 +317,7 @@ impl<P: Payload> Pcb<P> {
         self.reass.is_some() || self.rare.is_in_headers()
     }
 
-    /// A header with what hardly any segment carries: SACK blocks, a user timeout, an urgent pointer.
+    /// A header with rare options: SACK blocks, a user timeout, an urgent pointer.
     #[inline(never)]
     fn decorated(&mut self, seq: SeqNum, flags: Flags, text_len: u32, now: Instant) -> Head {
         let mut header = Header::from(self.plain_header(seq, flags, now));
@@ -375,7 +374,7 @@ impl<P: Payload> Pcb<P> {
         Some(Transmit { head, offset: 0, len, is_window_update: false, is_mtu_probe: false })
     }
 
-    /// A header with what a SYN or SYN-ACK carries.
+    /// A header with the options of a SYN or SYN-ACK.
     pub(super) fn syn_header(&mut self, flags: Flags, now: Instant) -> Header {
         let mut header = Header::from(self.plain_header(self.iss, flags, now));
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
@@ -422,10 +421,10 @@ impl<P: Payload> Pcb<P> {
         Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false })
     }
 
-    /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment
-    /// behind its end would not be acceptable to it. An end that is less than a unit of the window field short was
-    /// only rounded down (RFC 7323 section 2.4): the peer has accepted what lay beyond, and to begin before that would
-    /// not be acceptable either. The one byte beyond a shut window is no such case: it is a probe, and was refused.
+    /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment behind
+    /// its end would not be acceptable to it. An end that is less than a unit of the window field short was only
+    /// rounded down (RFC 7323 section 2.4): the peer has accepted data beyond it, and to begin before that would not
+    /// be acceptable either. The one byte beyond a shut window is no such case: it is a probe, and was refused.
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         let is_probe = self.persist && self.snd_wnd == 0 && self.snd_max == edge + 1;
@@ -434,7 +433,7 @@ impl<P: Payload> Pcb<P> {
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 
-    /// Reports what lies behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside
+    /// Reports the data behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside
     /// it; if not, an acknowledgment follows it that does.
     fn attach_sack(&mut self, header: &mut Header, text_len: u32) {
         if !self.sack_ok {
@@ -466,8 +465,8 @@ impl<P: Payload> Pcb<P> {
 
     /// Moves the right edge of the receive window, if by enough (RFC 9293 section 3.8.6.2.2).
     ///
-    /// The window is rounded down to what the field can express, so the space left unannounced is less
-    /// than one unit and no update is due right after one.
+    /// The window is rounded down to the unit of the field, so the space left unannounced is less than one
+    /// unit and no update is due right after one.
     fn advance_rcv_adv(&mut self, rcv_space: u32) {
         if !self.state.receives() {
             return;
@@ -480,7 +479,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A header with what every segment carries; what it acknowledges is no longer owed.
+    /// A header with the fields of every segment; its acknowledgment is no longer owed.
     #[inline(always)]
     fn plain_header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> PlainHeader {
         self.note_ack_sent();

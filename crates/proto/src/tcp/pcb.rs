@@ -1,15 +1,15 @@
 //! The protocol control block: one TCP connection as a state machine without I/O.
 //!
 //! The caller feeds it segments ([`Pcb::on_segment`]) and the passing of time ([`Pcb::on_timer`] when
-//! [`Pcb::next_deadline`] has come), tells it what the application does ([`Pcb::shutdown_write`],
+//! [`Pcb::next_deadline`] has come), tells it of the application's calls ([`Pcb::shutdown_write`],
 //! [`Pcb::close`], [`Pcb::abort`]), and after each of these takes segments out of it until there are none
-//! ([`Pcb::poll_transmit`]); once per batch of segments is enough and better than once per segment.
-//! The socket buffers stand outside: `so_snd` begins at SND.UNA, and the pcb says how many bytes to drop
-//! from its front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
+//! ([`Pcb::poll_transmit`]); once per batch of segments is enough and better than once per segment. The
+//! socket buffers stand outside: `so_snd` begins at SND.UNA, and the pcb says how many bytes to drop from its
+//! front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
 //!
 //! It does not depend on buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
 //! connection's socket lock touches it, so it holds no lock and can lose no wake-up; the two decisions that
-//! others take without entering are made by pure functions of what it published: [`Pcb::snd_due_at`] for the
+//! others take without entering are made by pure functions of published values: [`Pcb::snd_due_at`] for the
 //! writer, [`window_update_due`](super::window::window_update_due) for the reader.
 //!
 //! Invariants: SND.UNA <= SND.NXT <= `snd_max`; RCV.NXT <= `rcv_adv`, and `rcv_adv` never moves left; in
@@ -40,15 +40,15 @@ use super::timers::{Keepalive, NEVER};
 use super::user_timeout::UserTimeoutState;
 use super::window;
 
-/// A connection. `P` is the packet memory of what arrived out of order.
+/// A connection. `P` is the packet memory of out-of-order data.
 ///
-/// `repr(C)` keeps the order below: what every segment reads and writes comes first.
+/// `repr(C)` keeps the order below: fields that every segment reads and writes come first.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Pcb<P: Payload> {
     /// SND.UNA.
     pub(super) snd_una: SeqNum,
-    /// SND.NXT: what goes out next; behind `snd_max` while data is sent again.
+    /// SND.NXT: the next to be sent; behind `snd_max` while data is sent again.
     pub(super) snd_nxt: SeqNum,
     /// The highest sequence number ever sent, plus one: RFC 9293's SND.NXT for the tests of
     /// acknowledgments.
@@ -58,7 +58,7 @@ pub struct Pcb<P: Payload> {
     /// SND.WL1 and SND.WL2.
     pub(super) snd_wl1: SeqNum,
     pub(super) snd_wl2: SeqNum,
-    /// Bytes in `so_snd` as last told, less what was acknowledged since.
+    /// Bytes in `so_snd` at the last call, less those acknowledged since.
     pub(super) snd_len: u32,
     /// End of the last segment below the MSS; SND.UNA if all of them are acknowledged (Nagle).
     pub(super) snd_sml: SeqNum,
@@ -114,7 +114,7 @@ pub struct Pcb<P: Payload> {
     /// Ends of messages that came since the last acknowledgment, at most 2.
     pub(super) pushed: u8,
     pub(super) ack_mode: AckMode,
-    // This and `challenge_second` fill gaps; they belong to what an ordinary segment does not touch.
+    // This and `challenge_second` fill gaps; an ordinary segment does not touch them.
     pub(super) challenge_count: u8,
     /// When text in order last came: the low 32 bits of the clock, microseconds.
     pub(super) text_at_us: u32,
@@ -138,7 +138,7 @@ pub struct Pcb<P: Payload> {
     pub(super) rtt: Rtt,
     pub(super) cc: Cc,
     pub(super) recovery: Recovery,
-    /// What was sent when, and what is known of it; made when data is first sent on a path with losses.
+    /// The records of loss recovery; made when data is first sent on a path with losses.
     pub(super) loss: Option<Box<Loss>>,
     pub(super) reass: Option<Box<Reass<P>>>,
     /// Marks of congestion, echoed and answered.
@@ -152,7 +152,7 @@ pub struct Pcb<P: Payload> {
     pub(super) keepalive: Option<Box<Keepalive>>,
     /// Fast Open, a user timeout, urgent data on its way out.
     pub(super) rare: Rare,
-    /// What was carried, over an interface.
+    /// Traffic over an interface.
     pub(super) meter: Option<Box<Meter>>,
     pub(super) iss: SeqNum,
     pub(super) irs: SeqNum,
@@ -184,7 +184,7 @@ impl<P: Payload> Pcb<P> {
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
         pcb.ecn = Ecn::new(s.offers_ecn(), iss);
-        // What the peer is assumed to take, until its SYN says more.
+        // The assumed MSS of the peer, until its SYN says more.
         pcb.mss = s.peer_mss_default;
         pcb.rare.set_fast_open(s.fast_open.map(FastOpen::client));
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
@@ -322,7 +322,7 @@ impl<P: Payload> Pcb<P> {
     /// Takes in the MSS that the peer announced, after it is known whether timestamps are on.
     pub(super) fn set_peer_mss(&mut self, announced: u16) {
         let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
-        // The MSS counts fixed headers only, what options take is the sender's to deduct (RFC 6691).
+        // The MSS counts fixed headers only, the sender deducts the options (RFC 6691).
         self.mss = announced.min(self.rcv_mss).max(MSS_MIN) - options;
     }
 
@@ -430,7 +430,7 @@ impl<P: Payload> Pcb<P> {
         Duration::from_micros(self.rtt.rto_us(self.tuning.rto_max_us))
     }
 
-    /// The congestion control that it has: what was asked for, as far as the path needs it and the peer's options allow it.
+    /// The congestion control in use: the configured one, as far as the path needs it and the peer's options allow it.
     pub fn congestion_control(&self) -> Algorithm {
         self.cc.algorithm()
     }
@@ -445,7 +445,7 @@ impl<P: Payload> Pcb<P> {
         self.cc.ssthresh()
     }
 
-    /// What was repeated and why, and what loss recovery knows; all zero while nothing was recorded.
+    /// Repetitions and their reasons, and the state of loss recovery; all zero while nothing was recorded.
     pub fn loss_stats(&self) -> LossStats {
         self.loss.as_deref().map_or(LossStats::default(), Loss::stats)
     }
@@ -463,15 +463,15 @@ impl<P: Payload> Pcb<P> {
     /// The later of `now` and every time that this connection has been told before, which it remembers.
     ///
     /// Threads read the clock before they wait for each other, so one may come with an earlier time than the
-    /// one before. What the peer sees must not show it: a TSval that goes back makes it drop the segment (PAWS,
-    /// RFC 7323 section 5). Every way in that takes a time comes through here; a driver that goes on with what
-    /// is returned also keeps cause before effect among connections.
+    /// one before. The peer must not see it: a TSval that goes back makes it drop the segment (PAWS, RFC 7323
+    /// section 5). Every way in that takes a time comes through here; a driver that goes on with the returned
+    /// time also keeps cause before effect among connections.
     pub fn clock(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
     }
 
-    /// What TIME-WAIT needs of this connection. Meaningful in TIME-WAIT only.
+    /// The values that TIME-WAIT needs of this connection. Meaningful in TIME-WAIT only.
     pub fn time_wait_record(&self, now: Instant) -> TimeWaitParams {
         let two_msl = self.tuning.time_wait();
         TimeWaitParams {

@@ -78,9 +78,9 @@ impl PortChoice {
 
     /// The candidates for a connection, best first; the caller takes the first one that is free.
     ///
-    /// `local` and `remote` are the bytes of the addresses. Offers each port of the range once, then
-    /// ends: every 4-tuple towards this destination is in use then (`EADDRNOTAVAIL`). What was offered
-    /// is not offered first next time. Does not block; some tens of nanoseconds.
+    /// `local` and `remote` are the bytes of the addresses. Offers each port of the range once, then ends:
+    /// every 4-tuple towards this destination is in use then (`EADDRNOTAVAIL`). A port that was offered is
+    /// not offered first next time. Does not block; some tens of nanoseconds.
     pub fn candidates(&mut self, local: &[u8], remote: &[u8], remote_port: u16) -> Candidates<'_> {
         let hash = self.hash(local, remote, remote_port);
         let count = self.range.count();

@@ -1,10 +1,10 @@
-//! What hardly any connection has: one pointer in the pcb for all of it.
+//! State that hardly any connection has: one pointer in the pcb for all of it.
 //!
 //! An idle connection is to cost two kilobytes, both ends, and a pointer for each rare feature would be a hundredth of
 //! that. Nothing here is looked at by an ordinary segment but the pointer itself.
 //!
-//! Does not depend on what the states mean. Invariant: the box goes when the last state in it does. Tests: those
-//! of the features, and below.
+//! Does not depend on the meaning of the states. Invariant: the box goes when the last state in it does. Tests:
+//! those of the features, and below.
 
 use super::fast_open::FastOpen;
 use super::urgent::Urgent;

@@ -1,13 +1,13 @@
 //! How large a receive buffer should be: dynamic right-sizing, as Linux does it (`tcp_rcv_space_adjust`).
 //!
-//! What the application reads in a round trip is what the path and it can do together. The window has to be twice that,
-//! for a sender in slow start sends twice as much in the next round trip; and more while it still grows. The round
-//! trip is that of the *incoming* data: by the peer's echoes of our timestamps, or without timestamps by the time that
-//! a window's worth takes, which is one at least.
+//! The bytes that the application reads in a round trip measure the path and the application together. The window has
+//! to be twice that, for a sender in slow start sends twice as much in the next round trip; and more while it still
+//! grows. The round trip is that of the *incoming* data: by the peer's echoes of our timestamps, or without timestamps
+//! by the time that a window's worth takes, which is one at least.
 //!
-//! What was read is not reported by the reader, which does not come here: it is RCV.NXT less what is buffered. It does
-//! not depend on buffers, caps or memory: it says what would be good. Used only where there is a path; the box is made
-//! with the first data. Tests at the end.
+//! The reader does not report the bytes read: they are RCV.NXT less the buffered bytes. It does not depend on buffers,
+//! caps or memory: it only recommends. Used only where there is a path; the box is made with the first data. Tests at
+//! the end.
 
 use core::time::Duration;
 
@@ -77,9 +77,9 @@ impl RcvTune {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Bytes that `so_rcv` would do well to hold at most, if that is more than what was last said. To be asked after
-    /// text has come in over a path; `buffered` bytes wait for the reader, `echo` is the TSecr of the latest segment
-    /// with text.
+    /// Bytes that `so_rcv` would do well to hold at most, if that is more than the last recommendation. To be asked
+    /// after text has come in over a path; `buffered` bytes wait for the reader, `echo` is the TSecr of the latest
+    /// segment with text.
     pub fn wanted_rcv_hiwat(&mut self, buffered: u32, echo: Option<u32>, now: Instant) -> Option<u32> {
         let now = self.clock(now);
         let (nxt, mss, wnd) = (self.rcv_nxt, u32::from(self.rcv_mss), self.rcv_wnd());
@@ -102,8 +102,8 @@ impl<P: Payload> Pcb<P> {
         tune.on_read(read, mss, now)
     }
 
-    /// The round trip from one of our segments to what it made the peer send. A tick of the clock that echoes is a
-    /// millisecond; below it the round trip of what we send is the better measure, if there is one.
+    /// The round trip from one of our segments to the peer's answer. A tick of the clock that echoes is a
+    /// millisecond; below it the round trip of our data is the better measure, if there is one.
     fn incoming_rtt_us(&self, ecr: u32, now: Instant) -> Option<u32> {
         let elapsed = timestamp::elapsed(ecr, timestamp::value(now, self.ts_offset))?;
         let us = u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX);
@@ -113,11 +113,11 @@ impl<P: Payload> Pcb<P> {
         })
     }
 
-    /// Bytes that `so_snd` would do well to hold at least: what may be in flight, and as much again, so that the
-    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds what may be in
+    /// Bytes that `so_snd` would do well to hold at least: the bytes that may be in flight, and as many again, so that the
+    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds the bytes in
     /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it. Over a path whose least
-    /// round trip is shorter than half a millisecond what is in flight beyond 4 MiB only waits for a reader, in
-    /// caches that it drives others out of.
+    /// round trip is shorter than half a millisecond data beyond 4 MiB only waits for a reader, in caches that it drives
+    /// others out of.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
         snd_hiwat(self.cc.cwnd().min(self.max_snd_wnd), self.loss.as_deref().map_or(0, Loss::min_rtt_us))
@@ -136,9 +136,9 @@ const SHORT_RTT_US: u32 = 500;
 const SHORT_HIWAT_MAX: u32 = 4 << 20;
 /// Resolution of timestamps.
 const TICK_US: u32 = 1_000;
-/// Segments that a window has to have beyond twice what is read.
+/// Segments that a window has to have beyond twice the bytes read.
 const HEADROOM_SEGMENTS: u32 = 16;
-/// What a sender's first window is taken for: so much is no growth.
+/// Assumed first window of a sender: so much is no growth.
 const FIRST_SPACE_SEGMENTS: u32 = 10;
 
 #[cfg(test)]

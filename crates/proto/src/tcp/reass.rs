@@ -1,18 +1,18 @@
-//! The out-of-order queue: what arrived behind a hole.
+//! The out-of-order queue: data behind a hole.
 //!
 //! Runs of bytes in a tree, sorted, never overlapping: neighbours are joined when they meet, unless the second is
-//! long ([`JOIN_MAX`]), for joining moves what it holds. Where segments overlap, a byte that is already held
-//! stays, except that a run swallowed whole gives way. It does not depend on windows: the caller has cut
-//! everything to the receive window, which bounds the bytes, and thereby the segments of [`SMALL`] bytes and more,
-//! and the runs that they make: a slow start that overshoots leaves thousands. Tiny segments cost more memory than
-//! their bytes, so they are bounded by number ([`PIECES_MAX`]). One that would go beyond is dropped, not
-//! acknowledged, and the peer repeats it; to keep room for what is needed first, a last run of tiny segments gives
-//! way to an earlier one, and what continues the stream is always taken. A segment costs a walk down the tree,
-//! whatever a peer sends.
+//! long ([`JOIN_MAX`]), for joining moves its data. Where segments overlap, a byte that is already held stays,
+//! except that a run swallowed whole gives way. It does not depend on windows: the caller has cut everything to
+//! the receive window, which bounds the bytes, and thereby the segments of [`SMALL`] bytes and more, and the runs
+//! that they make: a slow start that overshoots leaves thousands. Tiny segments cost more memory than their bytes,
+//! so they are bounded by number ([`PIECES_MAX`]). One that would go beyond is dropped, not acknowledged, and the
+//! peer repeats it; to keep room for the data needed first, a last run of tiny segments gives way to an earlier
+//! one, and a segment that continues the stream is always taken. A segment costs a walk down the tree, whatever a
+//! peer sends.
 //!
-//! It also remembers what to report: which runs have grown since the last report and in it (RFC 2018 section 4),
-//! and what came twice (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs`
-//! and `tests/sack.rs`.
+//! It also remembers the runs to report: those that have grown since the last report and in it (RFC 2018 section
+//! 4), and duplicates (RFC 2883). Tests stand at the end and, through the pcb, in `tests/transfer.rs` and
+//! `tests/sack.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -26,7 +26,7 @@ use super::segment::{Payload, SACK_BLOCKS_MAX};
 pub(super) struct Reass<P> {
     /// By their place in the stream, which unlike a sequence number does not wrap.
     runs: BTreeMap<u64, Run<P>>,
-    /// A sequence number and its place. Follows what is taken.
+    /// A sequence number and its place. Follows the data taken.
     origin: (SeqNum, u64),
     /// Small segments that went into all runs together.
     piece_count: u32,
@@ -34,7 +34,7 @@ pub(super) struct Reass<P> {
     fresh: VecDeque<u64>,
     /// A place in each of the runs that were reported last, the latest first. A run may be gone since.
     recent: VecDeque<u64>,
-    /// What came twice and is not reported yet.
+    /// A duplicate that is not reported yet.
     duplicate: Option<SackBlock>,
     /// Where the peer's stream ends, if its FIN arrived early.
     fin: Option<SeqNum>,
@@ -78,7 +78,7 @@ impl<P: Payload> Reass<P> {
         !self.runs.is_empty()
     }
 
-    /// Throws away what waits behind holes, which was not acknowledged (RFC 2018 section 8). Returns it, in whatever
+    /// Throws away the data behind holes, which was not acknowledged (RFC 2018 section 8). Returns it, in whatever
     /// order, for the caller to give its memory back. Where the stream ends stays known.
     pub fn prune(&mut self) -> P {
         let mut dropped = P::default();
@@ -91,7 +91,7 @@ impl<P: Payload> Reass<P> {
         dropped
     }
 
-    /// The peer's stream ends at `at`. A claim that contradicts what was received before is ignored.
+    /// The peer's stream ends at `at`. A claim that contradicts earlier segments is ignored.
     pub fn note_fin(&mut self, at: SeqNum) {
         let place = self.place(at);
         if self.runs.last_key_value().is_none_or(|(start, run)| start + run.len() <= place) {
@@ -119,8 +119,8 @@ impl<P: Payload> Reass<P> {
     }
 
     /// At most `count` blocks to report, with `more` further reports to come right after this one: a duplicate first
-    /// and once, then what has grown since the last report, as much as has to go if all is to be told in these
-    /// reports; then what was reported last, for a report may be lost.
+    /// and once, then the runs that have grown since the last report, as many as have to go if these reports are to
+    /// name all; then those reported last, for a report may be lost.
     pub fn take_sack(&mut self, count: usize, more: u8) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         if count > 0 {
@@ -174,7 +174,7 @@ impl<P: Payload> Reass<P> {
 
     /// The run that holds `place` has grown.
     fn note_fresh(&mut self, place: u64) {
-        // What goes on where the last one ended is the same news.
+        // A block that goes on where the last one ended is the same news.
         if let Some(&last) = self.fresh.back()
             && self.run_at(last) == self.run_at(place)
         {
@@ -186,8 +186,8 @@ impl<P: Payload> Reass<P> {
         self.fresh.push_back(place);
     }
 
-    /// Puts `payload`, which begins at `start`, into its place. What continues the stream has to be taken out
-    /// right after.
+    /// Puts `payload`, which begins at `start`, into its place. Data that continues the stream has to be
+    /// taken out right after.
     pub fn insert(&mut self, start: SeqNum, mut payload: P) {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
@@ -224,8 +224,8 @@ impl<P: Payload> Reass<P> {
         self.note_fresh(at);
     }
 
-    /// Takes the bytes that begin at `at`, which is RCV.NXT, all up to the next hole or the end of a run. What
-    /// lies before `at` is discarded.
+    /// Takes the bytes that begin at `at`, which is RCV.NXT, all up to the next hole or the end of a run. Data
+    /// before `at` is discarded.
     pub fn take(&mut self, at: SeqNum) -> Option<P> {
         let place = self.place(at);
         self.origin = (at, place);
@@ -287,7 +287,7 @@ impl<P: Payload> Reass<P> {
         }
     }
 
-    /// The place of a sequence number, which is less than 2^31 away from what was taken last.
+    /// The place of a sequence number, which is less than 2^31 away from the last one taken.
     fn place(&self, seq: SeqNum) -> u64 {
         let (origin, place) = self.origin;
         if seq.before(origin) {
@@ -319,8 +319,8 @@ const FRESH_MAX: usize = 64;
 const JOIN_MAX: u64 = 64 << 10;
 /// Small segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
 const PIECES_MAX: u32 = 1024;
-/// Bytes from which on a segment is not small: what it takes of memory is at most four times what it holds, and the
-/// window bounds that.
+/// Bytes from which on a segment is not small: its memory is at most four times its data, and the window bounds
+/// that.
 const SMALL: usize = 512;
 
 #[cfg(test)]

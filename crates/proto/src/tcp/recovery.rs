@@ -1,15 +1,14 @@
 //! Loss detected by duplicate acknowledgments: limited transmit (RFC 3042), fast retransmit and fast
 //! recovery (RFC 5681 section 3.2, NewReno's answer to partial acknowledgments, RFC 6582).
 //!
-//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; what the
-//! loss means for the window itself is congestion control's affair, the sending is output's. Where both ends
-//! use SACK, losses are found in `loss/` instead, and only the phase and the window are kept here. It does
-//! not depend on buffers, timers or the peer's window. Tests stand at the end and, with segments really lost,
-//! in `tests/loss.rs`.
+//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; congestion
+//! control decides about the window itself, and output sends. Where both ends use SACK, losses are found in
+//! `loss/` instead, and only the phase and the window are kept here. It does not depend on buffers, timers or
+//! the peer's window. Tests stand at the end and, with segments really lost, in `tests/loss.rs`.
 //!
-//! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard`
-//! (all acknowledged that was out when the loss was found) -> `Open` (more than that). A retransmission
-//! timeout leads from anywhere to `Guard`: duplicates of what is sent again say nothing new.
+//! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard` (all
+//! acknowledged that was out when the loss was found) -> `Open` (more than that). A retransmission timeout
+//! leads from anywhere to `Guard`: duplicates of repeated data say nothing new.
 
 use crate::seq::SeqNum;
 
@@ -17,7 +16,7 @@ use crate::time::Instant;
 
 use super::cc::{self, Ack, Cause, Cc, Congestion, CongestionControl};
 
-/// What is known about losses.
+/// State of the detection.
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     /// RFC 6582's `recover`, as the sequence number after it; meaningless in `Open`.
@@ -54,7 +53,7 @@ impl Recovery {
         cc.cwnd().saturating_add_signed(self.inflation).max(mss)
     }
 
-    /// Where recovery stands, as congestion control sees it. What is between the phases of NewReno's end
+    /// Where recovery stands, as congestion control sees it. The time between the phases of NewReno's end
     /// counts as open: the window grows again.
     pub fn phase(&self) -> cc::Phase {
         match self.phase {
@@ -69,7 +68,7 @@ impl Recovery {
         self.recover
     }
 
-    /// Found by other means than duplicates: something is lost, and `snd_max` is the end of what is out.
+    /// A loss was found by other means than duplicates; `snd_max` is the end of the sent data.
     pub fn begin(&mut self, snd_max: SeqNum) {
         self.phase = Phase::Recovery;
         self.recover = snd_max;
@@ -80,7 +79,7 @@ impl Recovery {
         (self.phase, self.inflation, self.rexmt_now, self.dup_ack_count) = (Phase::Open, 0, false, 0);
     }
 
-    /// Sets what the window is to be beyond `cwnd`, or short of it.
+    /// Sets the bytes that the window is to be beyond `cwnd`, or short of it.
     pub fn inflate(&mut self, bytes: i32) {
         self.inflation = bytes;
     }

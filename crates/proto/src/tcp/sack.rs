@@ -1,8 +1,8 @@
 //! SACK blocks: which bytes beyond SEG.ACK the sender of a segment holds (RFC 2018), or has received
 //! twice (RFC 2883).
 //!
-//! Plain values, as they stand in the option. They are the peer's word and must not be believed before
-//! they were held against what was sent; that is `input/sack.rs`. Tests: `wire/tests.rs`, `tests/sack.rs`.
+//! Plain values, as they stand in the option. They are the peer's word and must not be believed before they
+//! were compared with the sent data (`input/sack.rs`). Tests: `wire/tests.rs`, `tests/sack.rs`.
 
 use crate::seq::SeqNum;
 

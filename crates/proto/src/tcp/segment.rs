@@ -9,7 +9,7 @@ use super::fast_open::Cookie;
 use super::sack::SackBlocks;
 use super::user_timeout::UserTimeout;
 
-/// What the state machine needs of packet memory. Cutting and joining must not copy bytes.
+/// The state machine's demands on packet memory. Cutting and joining must not copy bytes.
 pub trait Payload: Default {
     /// Bytes held.
     fn len(&self) -> usize;
@@ -41,9 +41,9 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// The control bits of a header (RFC 9293 section 3.1), and beside them what the IP header around it says of congestion
-/// (RFC 3168 section 5): [`Flags::CE`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without
-/// anything odd about it is known by one look.
+/// The control bits of a header (RFC 9293 section 3.1), and beside them the IP header's ECN bits (RFC 3168 section 5):
+/// [`Flags::CE`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without anything odd about it
+/// is known by one look.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(u16);
 
@@ -171,8 +171,8 @@ pub struct Header {
     pub options: Options,
 }
 
-/// A header with no option but timestamps, as nearly all are: what is handed from one connection to the other is
-/// copied several times on its way, and this is a quarter of a [`Header`].
+/// A header with no option but timestamps, as nearly all are: a segment handed from one connection to the other
+/// is copied several times on its way, and this is a quarter of a [`Header`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainHeader {
     pub(super) seq: SeqNum,
@@ -213,7 +213,8 @@ impl Head {
         self.take_parts()
     }
 
-    /// [`into_parts`](Self::into_parts) of a header that stays where it is, so that only what is wanted is copied. Once.
+    /// [`into_parts`](Self::into_parts) of a header that stays where it is, so that only the wanted parts are copied.
+    /// Once.
     #[inline]
     pub fn take_parts(&mut self) -> Result<PlainHeader, Box<Header>> {
         self.full.take().map_or(Ok(self.plain), Err)

@@ -14,8 +14,8 @@ use super::fast_open::FastOpenSyn;
 /// Everything a connection may be told. The defaults are those of Linux where it has one.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the cap on what
-    /// we send, whatever the peer announces.
+    /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the cap on our segments,
+    /// whatever the peer announces.
     pub mss: u16,
     /// The MSS to assume of a peer that announces none, bytes: 536 for IPv4, 1220 for IPv6 (RFC 9293 MUST-15).
     pub peer_mss_default: u16,
@@ -29,9 +29,9 @@ pub struct Settings {
     pub window_scaling: bool,
     /// Offer SACK (RFC 2018). Where both ends do, losses are found and repaired by RACK-TLP (RFC 8985).
     pub sack: bool,
-    /// The path does not lose, reorder or duplicate segments, as inside one process: nothing is recorded of
-    /// what is sent. What is lost all the same is found by duplicate acknowledgments and the retransmission
-    /// timer.
+    /// The path does not lose, reorder or duplicate segments, as inside one process: no records of
+    /// transmissions are kept. A loss that happens all the same is found by duplicate acknowledgments and the
+    /// retransmission timer.
     pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
@@ -64,7 +64,7 @@ pub struct Settings {
     pub headers_len: u16,
     /// The least MTU that a path is believed to have, bytes: 552 on IPv4, as on Linux (`min_pmtu`), 1,280 on IPv6.
     pub mtu_min: u16,
-    /// What others have found the path to take, bytes of an IP packet; 0 if nothing is known.
+    /// The path MTU that earlier connections learned, bytes of an IP packet; 0 if unknown.
     pub path_mtu: u16,
     /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
     pub mtu_probing: MtuProbing,
@@ -240,12 +240,12 @@ impl Tuning {
     }
 }
 
-/// Whole microseconds, at most what 32 bits hold (71 minutes).
+/// Whole microseconds, at most as many as 32 bits hold (71 minutes).
 pub(super) fn micros(d: Duration) -> u32 {
     u32::try_from(d.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Whole milliseconds, at most what 32 bits hold (49 days).
+/// Whole milliseconds, at most as many as 32 bits hold (49 days).
 pub(super) fn millis(d: Duration) -> u32 {
     u32::try_from(d.as_millis()).unwrap_or(u32::MAX)
 }

@@ -5,7 +5,7 @@
 //! depend on addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues or pcbs.
 //! One instance belongs to one shard, under the caller's lock; nothing here blocks.
 //!
-//! States of an entry, and what moves it:
+//! States of an entry, and their transitions:
 //! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;
 //! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later;
 //! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place: if the accept queue is
@@ -57,7 +57,7 @@ pub const CAPACITY_MAX: usize = 1 << 20;
 /// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
 pub const ANSWERS_MAX: u8 = 16;
 
-/// What a listener offers to its peers.
+/// A listener's offer to its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenParams {
     /// The MSS to announce, bytes.
@@ -87,7 +87,7 @@ pub struct InitialNumbers {
     pub ts_offset: u32,
 }
 
-/// What a segment other than a SYN or a reset did to the handshake.
+/// Effect of a segment other than a SYN or a reset on the handshake.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum AckOutcome<L> {
     /// The handshake is complete. Make the pcb, feed it this same segment, and
@@ -95,7 +95,7 @@ pub enum AckOutcome<L> {
     Accept {
         /// The listener's handle, as given with the SYN.
         listener: L,
-        /// What the pcb is made of.
+        /// Values for the pcb.
         accepted: Accepted,
     },
     /// The acknowledgment cannot be right: send this reset. The entry stays.
@@ -108,7 +108,7 @@ pub enum AckOutcome<L> {
     NoEntry,
 }
 
-/// What a reset did to the handshake (RFC 5961 section 3.2).
+/// Effect of a reset on the handshake (RFC 5961 section 3.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RstOutcome<L> {
     /// It is exactly right: the handshake is over and its entry gone.
@@ -328,7 +328,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     }
 }
 
-/// What a connection is made of whose third segment is not waited for (Fast Open).
+/// Values for a connection that does not wait for the third segment (Fast Open).
 pub fn accepted_at_syn(
     syn: &Header,
     params: &ListenParams,
@@ -350,7 +350,7 @@ impl<K: Hash + Eq + Clone, L: Clone> Drop for Repeating<'_, K, L> {
     }
 }
 
-/// What [`check_ack`] finds.
+/// Result of [`check_ack`].
 enum AckCheck {
     Complete,
     WrongAck,

@@ -1,4 +1,4 @@
-//! What is left of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
+//! The rest of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
 //!
 //! Hosts that close first keep thousands of these, so a [`TimeWait`] is a few words instead of a pcb. It does
 //! not depend on addresses, the table it stands in, or timers: the caller asks for
@@ -55,7 +55,7 @@ pub struct TimeWait {
     limited: bool,
 }
 
-/// What a segment to a connection in TIME-WAIT leads to.
+/// Result of a segment to a connection in TIME-WAIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeWaitAction {
     /// Drop the segment.
@@ -72,7 +72,7 @@ pub enum TimeWaitAction {
     Closed,
 }
 
-/// What a connection that takes over the 4-tuple of one in TIME-WAIT has to observe.
+/// Bounds for a connection that takes over the 4-tuple of one in TIME-WAIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reuse {
     /// The new ISS must be at or after this.
@@ -240,8 +240,8 @@ impl TimeWait {
         self.snd_nxt + ISS_DISTANCE
     }
 
-    /// Whether a connection to the same remote endpoint may be opened from the same local port at
-    /// `now`, and what it then has to observe.
+    /// Whether a connection to the same remote endpoint may be opened from the same local port at `now`, and
+    /// the bounds that it then has to observe.
     ///
     /// Only if timestamps were in use and our clock has ticked since the last TSval we sent: the peer,
     /// should it still hold the old connection, takes the new SYN for newer (RFC 6191), and PAWS keeps

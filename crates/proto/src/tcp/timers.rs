@@ -115,18 +115,17 @@ impl<P: Payload> Pcb<P> {
         Verdict::Continue(())
     }
 
-    /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as
-    /// they may. It answers them, so nothing else would ever end the connection, and a peer could make us keep what was
-    /// not sent for as long as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is
-    /// gone here).
+    /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as they
+    /// may. It answers them, so nothing else would ever end the connection, and a peer could make us keep unsent data for as long
+    /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here).
     fn is_held_shut(&self) -> bool {
         self.closed
             && self.persist
             && self.rtt.rto_us(self.tuning.rto_max_us) >= u64::from(self.tuning.rto_max_us)
     }
 
-    /// Everything that is not known to have arrived may be sent again: with records what they call lost, without
-    /// from SND.UNA on.
+    /// Everything that is not known to have arrived may be sent again: with records the ranges marked lost,
+    /// without from SND.UNA on.
     fn go_back(&mut self, is_probing: bool, now: Instant) {
         if self.lose_overdue(is_probing, now) {
             self.recovery.on_timeout(self.snd_max);

@@ -1,4 +1,4 @@
-//! What the network reports of a connection's packets: ICMP errors other than those of size (RFC 1122 section 4.2.3.9,
+//! The network's reports on a connection's packets: ICMP errors other than those of size (RFC 1122 section 4.2.3.9,
 //! RFC 5461, RFC 5927).
 //!
 //! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
@@ -59,7 +59,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// What was reported last of the data that is out now; for the report that the connection has timed out
+    /// The last report on the data that is out now; for the report that the connection has timed out
     /// ([`Events::TIMED_OUT`]) or could not be made ([`Events::UNREACHABLE`]).
     pub fn unreachable(&self) -> Option<Unreachable> {
         self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)

@@ -1,8 +1,8 @@
 //! Urgent data: a mark in the stream, at which the reader is told to hurry (RFC 9293 section 3.8.5, RFC 6093).
 //!
 //! The bytes stay in the stream on both sides. With the sender the pointer names the byte *behind* the urgent data
-//! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, which is what Linux has
-//! and what applications can tell apart. A later mark replaces an earlier one.
+//! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, as on Linux and as
+//! applications can tell it. A later mark replaces an earlier one.
 //!
 //! Does not depend on buffers. The receiving side keeps nothing here: a new mark is an event, and the owner of `so_rcv`
 //! keeps the mark. Invariant: while [`Urgent`] exists, no segment is longer than the MSS, since a device that cuts a
@@ -16,7 +16,7 @@ use super::pcb::Pcb;
 use super::segment::{Flags, Header, Payload};
 use super::state::State;
 
-/// What the sender keeps while urgent data is not acknowledged.
+/// The sender's state while urgent data is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Urgent {
     /// SND.UP: one past the last urgent byte.

@@ -1,4 +1,4 @@
-//! What the application tells the connection (RFC 9293 section 3.10: CLOSE, ABORT, options).
+//! User calls on the connection (RFC 9293 section 3.10: CLOSE, ABORT, options).
 //!
 //! Verbs change the state and return at most one reset to send; everything else comes out of `poll_transmit`,
 //! which has to follow. This module does not depend on sockets. Tests: `tests/close.rs`,
@@ -71,8 +71,8 @@ impl<P: Payload> Pcb<P> {
             | State::FinWait1
             | State::FinWait2
             | State::CloseWait => Some(self.reset_header()),
-            // The RFC sends none here, since all that is missing is an acknowledgment. But what is unsent, or
-            // was sent and not taken, the peer would wait for: a minute in FIN-WAIT-2, or for ever.
+            // The RFC sends none here, since all that is missing is an acknowledgment. But the peer would
+            // wait for data that is unsent, or was sent and not taken: a minute in FIN-WAIT-2, or for ever.
             State::Closing | State::LastAck if !self.fin_sent || self.snd_una != self.snd_max => {
                 Some(self.reset_header())
             }

@@ -68,7 +68,7 @@ impl UserTimeout {
     }
 }
 
-/// What a pcb knows of it; there is none as long as neither application nor peer has asked for anything.
+/// A pcb's state of it; there is none as long as neither application nor peer has asked for anything.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UserTimeoutState {
     /// The timeout in force, milliseconds; 0 for none.
@@ -104,7 +104,7 @@ impl UserTimeoutState {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. What has been waiting at that time has
+    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. Data that is waiting at that time has
     /// waited since the retransmission timer was last started.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         let ms = millis(timeout);

@@ -1,4 +1,4 @@
-//! The receive window: what to advertise, and when an update is worth a segment of its own.
+//! The receive window: how much to advertise, and when an update is worth a segment of its own.
 //!
 //! The reader of `so_rcv` and the pcb decide "is an update due" with the same function,
 //! [`window_update_due`]; the reader under `so_rcv`'s mutex, so that either it sees the edge that the pcb has
@@ -16,9 +16,9 @@ use crate::seq::SeqNum;
 /// of it counts, so pass the smaller of the two, for `hiwat` as well), `rcv_adv` is the right edge
 /// last advertised, `mss` is [`Pcb::window_unit`](super::pcb::Pcb::window_unit).
 ///
-/// The edge must be able to move by what receiver SWS avoidance asks for. On top of that, either the
-/// peer cannot send a full segment any more, or the gain is a quarter of the buffer: a fast reader
-/// shall not cause one update per read.
+/// The edge must be able to move by as much as receiver SWS avoidance asks for. On top of that, either the
+/// peer cannot send a full segment any more, or the gain is a quarter of the buffer: a fast reader shall not
+/// cause one update per read.
 pub fn window_update_due(space: u32, rcv_nxt: SeqNum, rcv_adv: SeqNum, hiwat: u32, mss: u32) -> bool {
     let remaining = rcv_adv.since(rcv_nxt);
     let growth = space.saturating_sub(remaining);
@@ -40,7 +40,7 @@ pub fn window_scale_for(rcv_buf_max: u32) -> u8 {
     scale
 }
 
-/// The window field for `wnd` bytes. Rounds down: what the field cannot express is kept back.
+/// The window field for `wnd` bytes. Rounds down: the part that the field cannot express is kept back.
 pub fn window_field(wnd: u32, scale: u8) -> u16 {
     u16::try_from(wnd >> scale).unwrap_or(u16::MAX)
 }

@@ -22,12 +22,12 @@ use crate::tcp::user_timeout::UserTimeout;
 
 /// Bytes of a header without options.
 pub const HEADER_LEN_MIN: usize = 20;
-/// Bytes of the longest header that [`emit`] writes: what headroom in front of a payload must hold.
+/// Bytes of the longest header that [`emit`] writes: the headroom that a payload needs.
 pub const HEADER_LEN_EMITTED_MAX: usize = HEADER_LEN_MIN + OPTIONS_LEN_MAX;
 /// The largest shift count that may be used (RFC 7323 section 2.3).
 pub const WINDOW_SCALE_MAX: u8 = 14;
 
-/// What the data offset can express. Timestamps with three blocks of SACK fill it.
+/// The maximum of the data offset. Timestamps with three blocks of SACK fill it.
 const OPTIONS_LEN_MAX: usize = 40;
 /// Bytes of the timestamps option, padding included.
 const TIMESTAMPS_LEN: usize = 12;
@@ -94,7 +94,7 @@ pub enum ParseError {
     Truncated(usize),
     /// A data offset below five words or past the end.
     DataOffset {
-        /// What the field says, bytes.
+        /// Value of the field, bytes.
         field: usize,
         /// Bytes there.
         have: usize,
@@ -138,8 +138,8 @@ impl core::error::Error for BufferTooShort {}
 
 /// Reads a segment: its ports, its header, and where in `segment` its payload lies.
 ///
-/// `segment` is exactly what IP carried. The four reserved bits are ignored; options that belong to a
-/// SYN only are ignored on other segments; options behind one of a length that cannot be are not read, which
+/// `segment` is exactly the IP payload. The four reserved bits are ignored; options that belong to a SYN only
+/// are ignored on other segments; options behind one of a length that cannot be are not read, which
 /// [`Flags::BAD_OPTION`] says (RFC 9293 MUST-7); an MSS of zero counts as absent; a window scale above
 /// [`WINDOW_SCALE_MAX`] is brought down to it (RFC 7323 section 2.3).
 ///

@@ -1,7 +1,7 @@
 //! The User Datagram Protocol (RFC 768) as bytes, and how one buffer stands for many datagrams.
 //!
-//! Does not depend on sockets, routes or waiters. No input panics: what the bytes say is checked once and
-//! becomes a [`Header`] and a range. Tests: `tests.rs`.
+//! Does not depend on sockets, routes or waiters. No input panics: the bytes are checked once and become a
+//! [`Header`] and a range. Tests: `tests.rs`.
 
 mod joined;
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub struct Header {
     pub dst_port: u16,
 }
 
-/// What to do with the checksum of a datagram that has arrived.
+/// Treatment of the checksum of a datagram that has arrived.
 #[derive(Clone, Copy, Debug)]
 pub enum ChecksumIn {
     /// Add this up: pseudo header, UDP header and payload, in that order.
@@ -45,7 +45,7 @@ pub enum ChecksumIn {
     Trusted,
 }
 
-/// What to write into the checksum field.
+/// Value to write into the checksum field.
 #[derive(Clone, Copy, Debug)]
 pub enum ChecksumOut {
     /// The checksum, over the pseudo header and the payload given here and the header that is written.
@@ -68,7 +68,7 @@ pub enum ParseError {
     Truncated(usize),
     /// A length field shorter than the header or longer than the packet.
     Length {
-        /// What the field says, bytes.
+        /// Value of the field, bytes.
         field: usize,
         /// Bytes there.
         have: usize,
@@ -92,8 +92,9 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// Reads a header. `head` is what of the datagram is at hand, with the whole header in it; `packet_len` the bytes that
-/// IP carried. The range is that of the payload, counted from the header's first byte; what lies behind it is padding.
+/// Reads a header. `head` is the available part of the datagram, with the whole header in it; `packet_len` the bytes
+/// that IP carried. The range is that of the payload, counted from the header's first byte; bytes behind it are
+/// padding.
 ///
 /// The sum of [`ChecksumIn::Verify`] is over the bytes that the length field names: see [`datagram_len`].
 ///

@@ -13,8 +13,8 @@
 //! | Up | 1.25, 2.25 | the bandwidth no longer grows, or too much is lost: to Down |
 //! | ProbeRtt | 1, 0.5 | the pipe was nearly empty for 200 ms; every 5 s, unless the least round trip was seen anyway |
 //!
-//! States are moved in `cycle.rs` only, by acknowledgments; `path.rs` has the filters, `bounds.rs` what losses and marks
-//! teach. It needs the delivery-rate samples that transmission records give, so a peer without SACK gets another
+//! States are moved in `cycle.rs` only, by acknowledgments; `path.rs` has the filters, `bounds.rs` the bounds by losses
+//! and marks. It needs the delivery-rate samples that transmission records give, so a peer without SACK gets another
 //! algorithm (`Pcb::start_sending`). Lost bytes are answered by the bounds and not by a reduction, so there is no
 //! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It does not depend on sequence numbers.
 //!
@@ -49,7 +49,7 @@ pub(in crate::tcp) struct Bbr {
     aggregation: Aggregation,
     bounds: Bounds,
     cycle: Cycle,
-    /// A timeout is being repaired: the window grows by what arrives and no further down.
+    /// A timeout is being repaired: the window grows by the bytes that arrive and falls no further.
     repairing: bool,
     /// Sending began again after a pause, and nothing of it has arrived yet.
     idle_restart: bool,
@@ -77,8 +77,8 @@ impl Bbr {
         self.max_bw.get().min(self.bounds.bw_shortterm)
     }
 
-    /// What the path holds in a round trip at `bw`, times `gain_percent`, bytes; the initial window while a round trip was
-    /// not measured.
+    /// The bytes that the path holds in a round trip at `bw`, times `gain_percent`, bytes; the initial window while a
+    /// round trip was not measured.
     fn bdp(&self, bw: u64, gain_percent: u32, mss: u32) -> u32 {
         if self.min_rtt.us() == 0 {
             return initial_window(mss);
@@ -87,7 +87,7 @@ impl Bbr {
         u32::try_from(bytes).unwrap_or(CWND_MAX).min(CWND_MAX)
     }
 
-    /// BBRInflight: the same, with what sending in quanta and probing need on top.
+    /// BBRInflight: the same, plus the needs of sending in quanta and of probing.
     fn inflight(&self, bw: u64, gain_percent: u32, mss: u32) -> u32 {
         self.quantized(self.bdp(bw, gain_percent, mss), mss)
     }
@@ -97,7 +97,7 @@ impl Bbr {
         if self.cycle.state == State::Up { inflight + 2 * mss } else { inflight }
     }
 
-    /// What leaves at once (`loss/pacing.rs`), bytes.
+    /// Bytes that leave at once (`loss/pacing.rs`).
     fn quantum(&self, mss: u32) -> u32 {
         let ms = u32::try_from(self.pacing_rate / 1000).unwrap_or(u32::MAX);
         ms.clamp(2 * mss, QUANTUM_MAX.max(2 * mss))
@@ -270,9 +270,9 @@ impl CongestionControl for Bbr {
     }
 }
 
-/// BBR.Beta: what is kept at a loss.
+/// BBR.Beta: the part that is kept at a loss.
 const BETA_PERCENT: u32 = 70;
-/// What is kept at a mark, as for CUBIC (RFC 8511).
+/// The part that is kept at a mark, as for CUBIC (RFC 8511).
 const BETA_ECN_PERCENT: u32 = 85;
 /// BBR.PacingMarginPercent: a little less than the bandwidth keeps the queue from growing.
 const PACING_MARGIN_PERCENT: u32 = 1;

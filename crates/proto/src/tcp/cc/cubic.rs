@@ -138,7 +138,7 @@ impl Cubic {
             curve: Curve::new(w_max, cwnd, mss),
             line: RenoLine::new(cwnd),
         });
-        // The time before the first acknowledgment belongs to what came before.
+        // The time before the first acknowledgment belongs to the period before.
         period.age_us = period.age_us.saturating_add(elapsed_us);
         period.line.on_ack(ack.acked, cwnd, self.cwnd_prior, mss);
         let reno = period.line.window();
@@ -159,13 +159,13 @@ impl Cubic {
         self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
     }
 
-    /// Sections 4.6 and 4.7, with `keep_percent` of the window kept. Fast convergence leaves a newcomer
-    /// what a window that shrinks from loss to loss shows to be wanted.
+    /// Sections 4.6 and 4.7, with `keep_percent` of the window kept. Fast convergence leaves room to a
+    /// newcomer: a window that shrinks from loss to loss shows that there is one.
     fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
-        // What limited transmit sent lies beyond cwnd and does not count; what was not used does not either.
+        // Data of limited transmit lies beyond cwnd and does not count; unused window does not either.
         let used = self.cwnd.min(flight.max(self.round.used())).max(mss);
         // A window that was cut to avoid a burst tells nothing of the path. A queue that overflowed has often lost more than
-        // one recovery repairs; to count from what was left in flight would answer the same overflow by a tenth.
+        // one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
         let window = if self.is_deflated { used.max(self.ssthresh) } else { used };
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
@@ -215,9 +215,9 @@ impl CongestionControl for Cubic {
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
-        // No burst beyond what a beginning may send when little is left in flight: the peer's window, or the buffer, was
-        // full until the hole was. Where that is half or more, slow start is there in a round trip. Else what is paced
-        // needs no slow start, but one round trip too.
+        // No burst beyond the initial window when little is left in flight: the peer's window, or the buffer, was full
+        // until the hole was. Where that is half or more, slow start is there in a round trip. Else paced data needs no
+        // slow start, but one round trip too.
         let calm = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
         if paces && calm < self.ssthresh / 2 && self.srtt_8 != 0 {
             (self.cwnd, self.refill_left, self.is_deflated) = (self.ssthresh, self.ssthresh, false);
@@ -240,14 +240,14 @@ impl CongestionControl for Cubic {
         if self.cwnd > before.cwnd {
             return;
         }
-        // Everything is as it was; what was measured since is true all the same.
+        // Everything is as it was; later measurements are kept.
         let Self { acked_at, srtt_8, round, .. } = *self;
         *self = Self { acked_at, srtt_8, round, ..before.clone() };
     }
 
     fn on_idle(&mut self, mss: u32) {
         if self.ssthresh != CWND_MAX {
-            // Slow start leads back to most of what was found out (RFC 7661 section 4.4.2).
+            // Slow start leads back to most of the window (RFC 7661 section 4.4.2).
             self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
         }
         self.cwnd = self.cwnd.min(initial_window(mss));
@@ -269,8 +269,8 @@ const BETA_PERCENT: u32 = 70;
 const BETA_ECN_PERCENT: u32 = 85;
 /// (1 + beta_cubic) / 2.
 const FAST_CONVERGENCE_PERCENT: u32 = 85;
-/// In congestion avoidance the window counts as used if less than a segment, or than an eighth of it, was not: what
-/// is sent goes in whole segments, and in runs of several.
+/// In congestion avoidance the window counts as used if less than a segment, or than an eighth of it, was not: data
+/// goes in whole segments, and in runs of several.
 const UNUSED_SHARE: u32 = 8;
 /// Share of the window by which it grows in a round trip of congestion avoidance, at least, before the first loss.
 const UNKNOWN_GROWTH_DIVISOR: u32 = 20;

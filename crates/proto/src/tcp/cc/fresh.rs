@@ -1,4 +1,4 @@
-//! What stands in for an algorithm with a box until something happens.
+//! Stands in for an algorithm with a box until something happens.
 //!
 //! Many connections only ever receive, so the box is made by the first event that changes anything. Until then there is
 //! the initial window and nothing else. Tests: `tests.rs`.
@@ -14,7 +14,7 @@ pub(in crate::tcp) struct Fresh {
     pub algorithm: Algorithm,
     /// Bytes.
     pub cwnd: u32,
-    /// For what is to be random.
+    /// Seed of the random choices.
     pub seed: u32,
 }
 

@@ -8,11 +8,11 @@
 //! | either | acknowledgments of one round have come without a pause for half the least round trip: slow start is over |
 //!
 //! Why the train: the first segments of a round find the queue empty until the window is larger than the path, and by
-//! then the round that shows it has doubled the window once more. The train sees it a round earlier: what was sent at
-//! once comes back at the rate of the bottleneck, so half a round trip of it is half of what the path holds.
+//! then the round that shows it has doubled the window once more. The train sees it a round earlier: a burst comes
+//! back at the rate of the bottleneck, so half a round trip of it is half of the bytes that the path holds.
 //!
-//! It does not depend on windows, but only on whether a round has ended and what round trips it saw. Tests stand
-//! at the end.
+//! It does not depend on windows, but only on whether a round has ended and on the round trips of that round.
+//! Tests stand at the end.
 
 use crate::time::Instant;
 
@@ -41,8 +41,8 @@ struct Train {
 }
 
 impl Train {
-    /// True if the train has become as long as the path is. What is paced leaves over half a round trip in slow start,
-    /// so it has to be that much longer.
+    /// True if the train has become as long as the path is. Paced data leaves over half a round trip in slow start, so
+    /// a train has to be that much longer.
     fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> bool {
         self.least_us = self.least_us.min(rtt_us.unwrap_or(UNKNOWN));
         if round_ended {
@@ -72,7 +72,7 @@ struct Css {
 /// How the window is to grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
-    /// By what is acknowledged.
+    /// By acknowledged bytes.
     Full,
     /// By a quarter of it (CSS_GROWTH_DIVISOR).
     Quarter,
@@ -86,8 +86,8 @@ impl HyStart {
         Self { last_min_us: UNKNOWN, current_min_us: UNKNOWN, sample_count: 0, css: None, train }
     }
 
-    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if what is sent leaves
-    /// at a rate and not all at once.
+    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if data leaves at a
+    /// rate and not all at once.
     pub fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> Growth {
         let is_long = self.train.on_ack(rtt_us, round_ended, paced, now);
         if (round_ended && self.end_round()) || is_long {

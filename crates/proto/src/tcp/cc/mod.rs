@@ -1,16 +1,16 @@
 //! Congestion control: how much may be in flight, and how fast it leaves.
 //!
-//! An algorithm owns `cwnd` and `ssthresh` and answers to what loss recovery tells it. *That* something was
-//! lost is decided outside, in `recovery` and `loss/`; what may leave during fast recovery is decided there
-//! too (`loss/prr.rs`), unless the algorithm wants to do it itself. It does not depend on sequence numbers,
-//! the peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
+//! An algorithm owns `cwnd` and `ssthresh` and reacts to loss recovery's reports. *That* something was lost
+//! is decided outside, in `recovery` and `loss/`; so is how much may leave during fast recovery
+//! (`loss/prr.rs`), unless the algorithm wants to do it itself. It does not depend on sequence numbers, the
+//! peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `newreno.rs` | RFC 5681 and 6582; twelve bytes inside the pcb |
 //! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment comes |
 //! | `bbr.rs` | BBR version 3 (draft-ietf-ccwg-bbr); a box, and paced |
-//! | `fresh.rs` | what stands in for an algorithm with a box until then |
+//! | `fresh.rs` | stands in for an algorithm with a box until then |
 //!
 //! Tests: with each algorithm; `tests.rs` lets several flows share a bottleneck.
 
@@ -36,14 +36,14 @@ use newreno::NewReno;
 pub(super) enum Phase {
     /// No loss is being repaired.
     Open,
-    /// Fast recovery: what is lost is repeated while the rest still flows.
+    /// Fast recovery: lost data is repeated while the rest still flows.
     Recovery,
     /// The retransmission timer has expired, and not all that was out then is acknowledged.
     Loss,
 }
 
-/// What an acknowledgment told. Without transmission records (a peer without SACK, or a path that loses
-/// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is what is outstanding.
+/// Content of an acknowledgment. Without transmission records (a peer without SACK, or a path that loses
+/// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is the outstanding data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub now: Instant,
@@ -61,7 +61,7 @@ pub(super) struct Ack {
     pub phase: Phase,
     /// Round trip of the latest segment that it reports, if that was sent once.
     pub rtt_us: Option<u32>,
-    /// What is sent leaves at a rate, and not at once.
+    /// Data leaves at a rate, and not at once.
     pub paced: bool,
     /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
     pub rate: Option<RateSample>,
@@ -126,7 +126,7 @@ pub(super) struct Congestion {
     pub mss: u32,
 }
 
-/// What an algorithm answers to.
+/// Events of an algorithm.
 pub(super) trait CongestionControl {
     /// The congestion window.
     fn cwnd(&self) -> u32;
@@ -137,7 +137,7 @@ pub(super) trait CongestionControl {
     fn on_ack(&mut self, ack: &Ack);
     /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
     fn on_congestion(&mut self, congestion: &Congestion);
-    /// Fast recovery has ended; `flight` bytes are out now. `paces`: what is sent obeys [`Self::pacing_rate`].
+    /// Fast recovery has ended; `flight` bytes are out now. `paces`: sending obeys [`Self::pacing_rate`].
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool);
     /// The retransmission timer expired; `first` unless it has for the same data before.
     fn on_rto(&mut self, flight: u32, mss: u32, first: bool);
@@ -180,8 +180,8 @@ impl Algorithm {
     pub const NAMES: &'static [&'static str] = &["newreno", "cubic", "bbr"];
 }
 
-/// An algorithm's state. An enum and not a trait object: no indirect call per segment. What is larger than
-/// [`NewReno`] stands in a box, so that a pcb on a path that loses nothing does not carry it.
+/// An algorithm's state. An enum and not a trait object: no indirect call per segment. An algorithm larger
+/// than [`NewReno`] stands in a box, so that a pcb on a path that loses nothing does not carry it.
 #[derive(Clone, Debug)]
 pub(super) enum Cc {
     NewReno(NewReno),
@@ -201,7 +201,7 @@ impl Cc {
         }
     }
 
-    /// The same with a seed for what the algorithm wants to be random; before it has begun.
+    /// The same with a seed for the algorithm's random choices; before it has begun.
     pub fn seeded(mut self, seed: u32) -> Self {
         if let Self::Fresh(fresh) = &mut self {
             fresh.seed = seed;
@@ -250,7 +250,7 @@ macro_rules! asked {
     };
 }
 
-/// What every segment asks of an algorithm that is not inside the pcb, out of the way of the one that is.
+/// Calls that each segment makes on an algorithm outside the pcb, out of the way of the one inside.
 impl Cc {
     #[inline(never)]
     fn cwnd_elsewhere(&self) -> u32 {

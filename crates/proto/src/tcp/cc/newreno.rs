@@ -62,7 +62,7 @@ impl CongestionControl for NewReno {
             Cause::Loss => BETA_PERCENT,
             Cause::Mark => BETA_ECN_PERCENT,
         };
-        // What limited transmit sent lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
+        // Data of limited transmit lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
         self.reduce(congestion.flight.min(self.cwnd), congestion.mss, keep_percent);
         self.cwnd = self.ssthresh;
     }

@@ -90,8 +90,8 @@ impl<P: Payload> Pcb<P> {
         input.events.insert(Events::CONNECTED);
     }
 
-    /// Acknowledgments of what was never sent, or of what was acknowledged long ago, are not the peer's
-    /// (RFC 5961 section 5.2).
+    /// Acknowledgments of data that was never sent, or was acknowledged long ago, are not the peer's (RFC
+    /// 5961 section 5.2).
     fn check_ack_range(&mut self, ack: SeqNum, now: Instant) -> Step {
         if !self.is_in_ack_range(ack) {
             self.challenge(now);
@@ -150,7 +150,7 @@ impl<P: Payload> Pcb<P> {
         bytes
     }
 
-    /// What is reported to congestion control where no records are kept.
+    /// Report to congestion control where no records are kept.
     fn plain_news(
         &mut self,
         acked: u32,
@@ -160,7 +160,7 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) -> Ack {
         // Where nothing is lost, slow start has nothing to find out. Elsewhere it needs more round trips than are
-        // measured, and the millisecond that an echo counts with is less than what it looks for.
+        // measured, and the millisecond that an echo counts with is coarser than the delay that it looks for.
         let rtt_us =
             if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
         let phase = self.growth_phase(self.recovery.phase());
@@ -218,7 +218,7 @@ impl<P: Payload> Pcb<P> {
             .map(|elapsed| u64::from(micros(elapsed)))
     }
 
-    /// SND.UNA does not move. With records the blocks tell what has arrived; without, duplicate
+    /// SND.UNA does not move. With records the blocks name the data that has arrived; without, duplicate
     /// acknowledgments are counted, as RFC 5681 section 2 defines them.
     fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
         let options = &seg.header.options;
@@ -259,7 +259,7 @@ impl<P: Payload> Pcb<P> {
         u32::from(field) << self.snd_scale
     }
 
-    /// What the acknowledgment of our FIN changes.
+    /// Changes the state at the acknowledgment of our FIN.
     fn move_past_our_fin(&mut self, now: Instant, input: &mut Input<P>) -> Step {
         if !self.fin_acked() {
             return Step::Continue(());

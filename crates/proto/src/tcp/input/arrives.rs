@@ -48,8 +48,8 @@ impl<P: Payload> Pcb<P> {
         if seg.is_acceptable { Step::Continue(()) } else { self.on_unacceptable(seg, now) }
     }
 
-    /// The segment has passed every check, so it is the peer's. Takes what it carries besides text and acknowledgment, and cuts
-    /// it to the window.
+    /// The segment has passed every check, so it is the peer's. Takes everything that it carries besides text and
+    /// acknowledgment, and cuts it to the window.
     pub(super) fn take_proven(&mut self, seg: &mut Segment<P>, now: Instant) {
         self.last_rcv_at = now;
         if seg.is_acceptable {
@@ -107,8 +107,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether a segment without text begins one byte off, on either side. Its sender has probed our window and does not
-    /// know whether we have taken the byte; with scaling, a window that it sees shut may have had room. What it
-    /// acknowledges must count, or data that has arrived would be sent again.
+    /// know whether we have taken the byte; with scaling, a window that it sees shut may have had room. Its
+    /// acknowledgment must count, or data that has arrived would be sent again.
     fn is_beside_a_probe(&self, seg: &Segment<P>) -> bool {
         let is_behind = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt + 1;
         seg.seq_len() == 0 && (seg.seq + 1 == self.rcv_nxt || is_behind)
@@ -142,7 +142,7 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if closed_window {
-            // A window probe: its text is refused, what it acknowledges is not (RFC 9293 section 3.10.7.4).
+            // A window probe: its text is refused, its acknowledgment is not (RFC 9293 section 3.10.7.4).
             return Step::Continue(());
         }
         Step::Break(())
@@ -164,7 +164,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Cuts off what lies outside the receive window.
+    /// Cuts off text outside the receive window.
     pub(super) fn trim_to_window(&mut self, seg: &mut Segment<P>) {
         let stale = self.rcv_nxt.since(seg.seq);
         if stale > 0 {
@@ -184,8 +184,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// `len` bytes from `seq` on have come before: the next acknowledgment says so (RFC 2883). Only what lies
-    /// less than a window behind RCV.NXT is worth it.
+    /// `len` bytes from `seq` on have come before: the next acknowledgment says so (RFC 2883). Only text less
+    /// than a window behind RCV.NXT is worth it.
     fn note_duplicate(&mut self, seq: SeqNum, len: u32) {
         let end = (seq + len).min(self.rcv_nxt);
         let near = seq.before(end) && self.rcv_nxt.since(seq) <= self.rcv_wnd_max();

@@ -34,7 +34,7 @@ use super::timestamp;
 struct Segment<P> {
     /// As it came.
     header: Header,
-    /// SEG.SEQ of what is left of it.
+    /// SEG.SEQ of the rest of it.
     seq: SeqNum,
     /// Its control bits, less those that were cut off.
     flags: Flags,
@@ -48,7 +48,7 @@ impl<P: Payload> Segment<P> {
         Self { header: *header, seq: header.seq, flags: header.flags, payload, is_acceptable: false }
     }
 
-    /// SEG.LEN of what is left.
+    /// SEG.LEN of the rest.
     fn seq_len(&self) -> u32 {
         Header { flags: self.flags, ..self.header }.seq_len(self.payload.len())
     }
@@ -133,8 +133,8 @@ impl<P: Payload> Pcb<P> {
         self.take_predicted(header, header.seq, text, now)
     }
 
-    /// What a predicted segment changes, or several of which `header` is the first's and `last` the sequence number of the
-    /// last, with all of their text. Returns how many bytes of ours it acknowledges.
+    /// Changes by a predicted segment, or by several of which `header` is the first's and `last` the sequence number of
+    /// the last, with all of their text. Returns how many bytes of ours it acknowledges.
     #[inline]
     pub(super) fn take_predicted(
         &mut self,

@@ -65,7 +65,8 @@ impl<P: Payload> Pcb<P> {
         self.eighth_check_fin(seg, now, input)
     }
 
-    /// Takes in the peer's SYN: its sequence number, window and options. What it did not offer is off.
+    /// Takes in the peer's SYN: its sequence number, window and options. Options that it did not offer are
+    /// off.
     fn take_syn(&mut self, syn: &Header, now: Instant) {
         self.set_irs(syn.seq);
         self.snd_wnd = u32::from(syn.window);

@@ -1,8 +1,8 @@
 //! Seventh and eighth step: segment text and the FIN bit (RFC 9293 section 3.10.7.4).
 //!
-//! Moves RCV.NXT, keeps what arrived out of order, decides when an acknowledgment is owed, and moves the
-//! state at the peer's FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT
-//! are delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
+//! Moves RCV.NXT, keeps out-of-order text, decides when an acknowledgment is owed, and moves the state at the
+//! peer's FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT are
+//! delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -102,8 +102,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Throws away text that has a hole before it: the caller needs its memory. Nothing of it was acknowledged, and RFC
-    /// 2018 section 8 lets a receiver renege on what it has reported, so the peer sends it again; with SACK after a
-    /// timeout. Returns what it was.
+    /// 2018 section 8 lets a receiver renege on its reports, so the peer sends it again; with SACK after a timeout.
+    /// Returns what it was.
     pub fn prune(&mut self) -> P {
         let Some(reass) = self.reass.as_deref_mut() else { return P::default() };
         let dropped = reass.prune();

@@ -1,8 +1,8 @@
-//! What an acknowledgment says about what was sent: scoreboard, RACK, and the phases of recovery.
+//! An acknowledgment's report on sent data: scoreboard, RACK, and the phases of recovery.
 //!
 //! [`Pcb::take_report`] reads it into the records; [`Pcb::after_report`] draws the conclusions, in this order: was the
 //! probe needed, was the repair needed, what is lost now, which phase does that make, how much may leave. Blocks are
-//! the peer's word: they count only inside of what is outstanding, and a bounded number of steps is spent on each
+//! the peer's word: they count only inside the outstanding data, and a bounded number of steps is spent on each
 //! (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`,
 //! `tests/hostile.rs`.
 
@@ -22,7 +22,7 @@ use super::stats::count;
 use super::undo::Undo;
 use super::{Loss, TRIM_AFTER};
 
-/// What one acknowledgment reported, added up.
+/// The sum of an acknowledgment's reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Report {
     /// Bytes by which SND.UNA moved.
@@ -56,14 +56,14 @@ impl Report {
                     Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
             }
         }
-        // What was sent so shortly before the timeout that it was not given up says nothing of it.
+        // Data that was sent so shortly before the timeout that it was not given up says nothing of it.
         let given_up = !record.repeated && record.fate == Fate::Lost;
         self.original |= given_up && recover.is_some_and(|recover| record.end.at_or_before(recover));
     }
 }
 
 impl<P: Payload> Pcb<P> {
-    /// True if what is sent is recorded: there may be losses, and the peer will tell of them.
+    /// True if sent data is recorded: there may be losses, and the peer will tell of them.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
         self.sack_ok && !self.tuning.lossless
     }
@@ -164,7 +164,7 @@ impl<P: Payload> Pcb<P> {
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
-        // What a mark has told of, a loss in the same round trip tells again.
+        // A loss in the same round trip as a mark reports the same congestion again.
         if !self.ecn.covers(self.snd_una) {
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
             self.ecn.on_reduced(self.snd_max);
@@ -218,7 +218,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer reports a duplicate (RFC 2883). What a probe caused says nothing about reordering.
+    /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
     fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
         let Some(dsack) = report.dsack else { return };
         count(&mut loss.stats.dsack_count);
@@ -293,7 +293,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer echoed a mark, and the window was reduced. A mark is no mistake of ours, so what came before is not to come
+    /// The peer echoed a mark, and the window was reduced. A mark is no mistake of ours, so the old window is not to come
     /// back.
     pub(in crate::tcp) fn note_mark_answered(&mut self) {
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -302,7 +302,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// What is reported to congestion control.
+    /// The report to congestion control.
     fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =

@@ -1,11 +1,11 @@
-//! Loss recovery for connections on which both ends use SACK: RACK-TLP (RFC 8985) over a scoreboard
-//! (RFC 6675), proportional rate reduction, and undoing what turns out to have been needless.
+//! Loss recovery for connections on which both ends use SACK: RACK-TLP (RFC 8985) over a scoreboard (RFC
+//! 6675), proportional rate reduction, and undoing needless repairs.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
-//! | `records.rs` | what was sent when, and what the peer says of it |
+//! | `records.rs` | the time of each transmission, and the peer's reports on it |
 //! | `rack.rs` | how long a segment may be overtaken |
-//! | `prr.rs` | what may leave during fast recovery |
+//! | `prr.rs` | how much may leave during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
 //! | `rate.rs` | delivery rate samples |
 //! | `pacing.rs` | when the next segment may leave |
@@ -21,7 +21,7 @@
 //!
 //! Phases are those of `recovery.rs`: Open; Recovery, from the first loss found until all is acknowledged
 //! that was out then; Loss, the same from an expiry of the retransmission timer. While records are kept
-//! SND.NXT stays where it is in all of them, and what is to be sent again is what they call Lost. Tests:
+//! SND.NXT stays where it is in all of them, and the ranges marked Lost are sent again. Tests:
 //! `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
 
 mod ack;
@@ -77,7 +77,7 @@ pub(super) struct Loss {
     probe_unmeasured: bool,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
-    /// What is known of the path's MTU, if it is in question.
+    /// State of path MTU discovery, if the MTU is in question.
     path_mtu: Option<Box<PathMtu>>,
     pub(super) stats: LossStats,
 }
@@ -92,7 +92,7 @@ struct Probe {
 }
 
 impl Loss {
-    /// `srtt_us`: what is known of the round trip, from the handshake or from earlier data; 0 if nothing is.
+    /// `srtt_us`: the smoothed round trip from the handshake or from earlier data; 0 if unknown.
     pub(super) fn new(una: SeqNum, srtt_us: u32, now: Instant) -> Box<Self> {
         Box::new(Self {
             records: Records::new(una),
@@ -119,7 +119,7 @@ impl Loss {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())
     }
 
-    /// True if new data has to wait for what is to be repeated, or for the pace.
+    /// True if new data has to wait for repetitions, or for the pace.
     pub(super) fn holds_new_data(&self) -> bool {
         self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())
     }
@@ -135,7 +135,7 @@ impl Loss {
         has_blocks || self.probe.is_some()
     }
 
-    /// True if the pace holds back what could go.
+    /// True if the pace holds back data that could go.
     pub(super) fn is_paced(&self) -> bool {
         self.pacing.is_waiting()
     }

@@ -1,6 +1,6 @@
 //! Pacing: when the next segment may leave, at the rate that congestion control asks for.
 //!
-//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so what is due within a
+//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so all data due within a
 //! millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of it is due. Up to [`LAG_US`] of
 //! delay that a late timer or an idle application has left unused is made up. It does not depend on the algorithm. No wake-up is lost:
 //! once a caller is told to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at the end.
@@ -44,7 +44,7 @@ impl Pacing {
 
     /// `bytes` leave now, at `rate` bytes per second; `mss` are those of a segment.
     pub fn on_sent(&mut self, bytes: u32, mss: u32, rate: NonZeroU64, now: Instant) {
-        // What is left of the quantum when a segment of it has gone.
+        // The rest of the quantum when a segment of it has gone.
         let ahead = u64::from(quantum(rate, mss).saturating_sub(mss)) * 1_000_000 / rate;
         self.ahead_us = u32::try_from(ahead).unwrap_or(u32::MAX);
         let least = Instant::from_micros(now.as_micros().saturating_sub(LAG_US));
@@ -68,7 +68,7 @@ pub(in crate::tcp) fn quantum(rate: NonZeroU64, mss: u32) -> u32 {
 const QUANTA_PER_SECOND: u64 = 1_000;
 /// Below this rate, bytes per second, single segments leave: two would take the line for too long.
 const SLOW_RATE: u64 = 150_000;
-/// Delay that is made up: what timers may be late by.
+/// Delay that is made up: the lateness of timers.
 const LAG_US: u64 = 2_000;
 
 #[cfg(test)]

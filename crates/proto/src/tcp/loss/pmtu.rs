@@ -1,8 +1,8 @@
-//! The path MTU: what a router says of it (RFC 1191, RFC 8201), and finding it out by sending (RFC 4821, RFC 8899).
+//! The path MTU: reports by routers (RFC 1191, RFC 8201), and finding it out by sending (RFC 4821, RFC 8899).
 //!
-//! | what happens | what is done |
+//! | event | action |
 //! |---|---|
-//! | a router reports a packet too big | full segments become smaller, what is out is cut anew and sent again, congestion control is not told |
+//! | a router reports a packet too big | full segments become smaller, outstanding data is cut anew and sent again, congestion control is not told |
 //! | the retransmission timer expires [`BLACK_HOLE_TIMEOUTS`] times in a row over segments above the base | they become as small as the base, from then on half as large each time; a search begins |
 //! | a search is on, and there is data and room | one segment of a larger size is sent, the *probe* |
 //! | the probe is acknowledged | full segments become as large |
@@ -10,9 +10,9 @@
 //! | [`RAISE_AFTER`] has passed | the path may have changed: the search begins anew, or without one the largest size is tried |
 //!
 //! [`PathMtu`] is the search, in bytes of payload; it stands in the box of loss recovery, and exists only on a path
-//! whose MTU is, or is to be found out to be, below the link's. It does not depend on packets: what IP adds is a
-//! setting. A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller segments, never
-//! below the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
+//! whose MTU is, or is to be found out to be, below the link's. It does not depend on packets: the length of IP
+//! headers is a setting. A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller
+//! segments, never below the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
 
 use core::ops::ControlFlow;
 use core::time::Duration;
@@ -29,10 +29,10 @@ use super::super::state::State;
 use super::super::timers::NEVER;
 use super::Loss;
 
-/// What is known of the path.
+/// State of the discovery.
 #[derive(Debug)]
 pub(in crate::tcp) struct PathMtu {
-    /// What link and peer allow.
+    /// The maximum that link and peer allow.
     ceiling: u16,
     /// The largest size that the search believes to arrive.
     low: u16,
@@ -60,7 +60,7 @@ impl PathMtu {
         Box::new(Self { ceiling, low, high, searching, tries, probe, raise_at })
     }
 
-    /// The size to try next. The largest first: most paths take what their ends do.
+    /// The size to try next. The largest first: most paths take as much as their ends.
     fn probe_size(&self) -> Option<u16> {
         let worth = self.searching && self.probe.is_none() && self.high - self.low > SEARCH_END;
         let size = if self.high == self.ceiling { self.high } else { self.low + (self.high - self.low) / 2 };
@@ -140,7 +140,7 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// What the largest IP packet of this connection may have, bytes, as far as is known (`tcpi_pmtu`).
+    /// The largest IP packet that the path is known to take, bytes (`tcpi_pmtu`).
     pub fn path_mtu(&self) -> u32 {
         u32::from(self.mss) + u32::from(self.options_len()) + u32::from(self.tuning.headers_len)
     }
@@ -167,7 +167,8 @@ impl<P: Payload> Pcb<P> {
         change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
     }
 
-    /// What is out from `seq` on is too large to arrive: it is sent again in smaller segments, with the same window.
+    /// Outstanding data from `seq` on is too large to arrive: it is sent again in smaller segments, with the same
+    /// window.
     fn resegment(&mut self, seq: SeqNum, now: Instant) {
         let keeps = self.keeps_records();
         self.spoil_timing();
@@ -187,7 +188,7 @@ impl<P: Payload> Pcb<P> {
         self.arm_rexmt(now);
     }
 
-    /// What is lost is repaired as after a timeout, but the window stays: the network is not congested.
+    /// Lost data is repaired as after a timeout, but the window stays: the network is not congested.
     fn repair_for_mtu(&mut self, loss: &mut Loss) {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
         if self.recovery.phase() == Phase::Open {
@@ -198,7 +199,7 @@ impl<P: Payload> Pcb<P> {
         self.allow(loss, 0, loss.records.lost(), false);
     }
 
-    /// True if what is lost is the probe and nothing else: then its repair begins, and there is no congestion.
+    /// True if only the probe is lost: then its repair begins, and there is no congestion.
     pub(super) fn lost_only_mtu_probe(&mut self, loss: &mut Loss, now: Instant) -> bool {
         let Some(probe) = loss.path_mtu.as_deref().and_then(|path| path.probe) else { return false };
         let lost = loss.records.next_lost();
@@ -242,7 +243,7 @@ impl<P: Payload> Pcb<P> {
         self.mss = base;
     }
 
-    /// What others have been told of the path holds for this connection, and is doubted after as long (RFC 8201
+    /// The MTU that other connections learned holds for this one, and is doubted after as long (RFC 8201
     /// section 5.2).
     fn begin_with_known_path(&mut self) {
         let size = self.payload_of(u32::from(self.tuning.path_mtu));
@@ -301,7 +302,7 @@ impl<P: Payload> Pcb<P> {
             }
         }
         let Some(size) = path.probe_size() else { return ControlFlow::Continue(()) };
-        // What follows the probe tells of its loss.
+        // Acknowledgments of later data reveal its loss.
         let len = u32::from(size);
         let enough = len + PROBE_FOLLOWERS * mss;
         let cwnd = self.cc.cwnd();
@@ -323,7 +324,8 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// RFC 1191 section 7.1: what to try below `mtu` if a router does not say. The least is cut off elsewhere.
+/// RFC 1191 section 7.1: the next value to try below `mtu` if a router does not name one. The least is cut
+/// off elsewhere.
 fn plateau_below(mtu: u32) -> u32 {
     PLATEAUS.into_iter().find(|plateau| *plateau < mtu).unwrap_or(0)
 }

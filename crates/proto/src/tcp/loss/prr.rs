@@ -1,16 +1,17 @@
 //! Proportional rate reduction (RFC 9937, which replaces RFC 6937): how much may leave during fast recovery.
 //!
-//! While more is in the network than the new window, sending falls in proportion to what arrives. Once less is, as much
-//! leaves as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the
-//! recovery to go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). What
-//! delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It does
-//! not depend on what is sent. Invariant: over a recovery no more is sent than arrived, one segment, one more for each
-//! safe acknowledgment, and one for each time that something is found lost without an arrival. Tests at the end.
+//! While more is in the network than the new window, sending falls in proportion to arrivals. Once less is, as much leaves
+//! as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the recovery to
+//! go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). An acknowledgment
+//! that delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It
+//! does not depend on the data sent. Invariant: over a recovery no more is sent than arrived, one segment, one more for
+//! each safe acknowledgment, and one for each time that something is found lost without an arrival. Tests at the end.
 
 /// One fast recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Prr {
-    /// RecoverFS: what of the flight was not known to have arrived before the acknowledgment that began it.
+    /// RecoverFS: the part of the flight that was not known to have arrived before the acknowledgment that
+    /// began it.
     recover_fs: u32,
     /// Arrived since.
     delivered: u64,

@@ -118,7 +118,7 @@ impl Rack {
         self.reordering_seen = true;
     }
 
-    /// What arrived was not the repetition that it was taken for: nothing is known of the order any more.
+    /// The arrival was not that of the repetition: nothing is known of the order any more.
     pub fn forget_latest(&mut self) {
         self.latest = None;
     }
@@ -133,7 +133,7 @@ impl Rack {
         self.min_rtt_us
     }
 
-    /// What detection goes by: the latest arrival, and how long a segment sent before it may be out. `None`
+    /// The basis of detection: the latest arrival, and how long a segment sent before it may be out. `None`
     /// before the first arrival. Without a window the order alone decides.
     pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, u64)> {
         let wait_us = match self.reo_wnd_us(is_repairing, srtt_us) {

@@ -1,7 +1,7 @@
 //! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation), for congestion control that models
 //! the path.
 //!
-//! With each transmission goes a snapshot of what was delivered by then; when it arrives, the difference to
+//! With each transmission goes a snapshot of the bytes delivered by then; when it arrives, the difference to
 //! now, over the longer of the times that sending and acknowledging it took, is a sample of the rate.
 //! Snapshots are made only if congestion control asks, and once per cell of time at most; a record names its
 //! snapshot by number. [`SNAPSHOTS_MAX`] are kept, an older transmission gives no sample. It does not depend
@@ -86,7 +86,7 @@ impl Rate {
             .wrapping_sub(1)
     }
 
-    /// `pipe` bytes are in flight since what was last sent.
+    /// `pipe` bytes are in flight since the last transmission.
     pub fn on_in_flight(&mut self, pipe: u32) {
         if let Some(last) = self.snapshots.back_mut() {
             last.tx_in_flight = pipe;
@@ -98,7 +98,7 @@ impl Rate {
         self.lost += u64::from(bytes);
     }
 
-    /// What is known of the transmission with snapshot `number`, which is lost, after `on_lost`. None if it is too old.
+    /// The snapshot of the transmission `number`, which is lost, after `on_lost`. None if it is too old.
     pub fn loss_sample(&self, number: u32) -> Option<LossSample> {
         let snapshot = self.snapshot(number)?;
         Some(LossSample {

@@ -1,10 +1,11 @@
-//! What was sent and is not acknowledged: when, and what the peer has said about it (the scoreboard).
+//! Data that was sent and is not acknowledged: when it was sent, and the peer's reports on it (the
+//! scoreboard).
 //!
-//! A queue of records without gaps, from SND.UNA to the end of what was sent. A record is a range of bytes that
-//! were sent at about the same time and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`].
-//! Time is cut into cells of a fraction of the round trip; what is sent in one cell goes into one record
-//! with the latest of its times, so that a window costs some hundred records whatever its size. Neighbours
-//! that were selectively acknowledged become one where that is cheap: their times do not matter any more.
+//! A queue of records without gaps, from SND.UNA to the end of the sent data. A record is a range of bytes that
+//! were sent at about the same time and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`]. Time
+//! is cut into cells of a fraction of the round trip; all data sent in one cell goes into one record with the
+//! latest of its times, so that a window costs some hundred records whatever its size. Neighbours that were
+//! selectively acknowledged become one where that is cheap: their times do not matter any more.
 //!
 //! A fate is moved by `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
 //! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
@@ -12,10 +13,10 @@
 //! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there are two for each segment in flight, in
 //! all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than [`MOVED_MAX`] others would have to move for it; as many move at most to
 //! make records one, unless [`RUN_MIN`] become one; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at every record but
-//! those after a timeout or an undo: a block is found by bisection and moves only records whose fate it changes; of what may be lost only what was
-//! not judged yet is looked at (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the
-//! others). It does not depend on clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate. Tests:
-//! `loss/records/tests.rs`.
+//! those after a timeout or an undo: a block is found by bisection and moves only records whose fate it changes; of the data that may be lost only
+//! the part not judged yet is looked at (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time,
+//! for the others). It does not depend on clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate.
+//! Tests: `loss/records/tests.rs`.
 
 mod record;
 #[cfg(test)]
@@ -37,7 +38,7 @@ struct Repeat {
     sent_at: Instant,
 }
 
-/// What looking for losses has found.
+/// Result of looking for losses.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Detection {
     /// Bytes newly believed lost.
@@ -63,7 +64,7 @@ pub(in crate::tcp) struct Records {
     split_max: usize,
     /// Two to this many microseconds are a cell of time.
     cell_shift: u8,
-    /// Records looked at or moved, for the tests of what a hostile segment costs.
+    /// Records looked at or moved, for the tests of a hostile segment's cost.
     #[cfg(test)]
     pub steps: u64,
 }
@@ -100,12 +101,12 @@ impl Records {
         self.list.iter().filter(flying).map(Record::len).sum()
     }
 
-    /// The first record: what begins at SND.UNA.
+    /// The first record: it begins at SND.UNA.
     pub fn first(&self) -> Option<&Record> {
         self.list.front()
     }
 
-    /// The last record: what was sent last for the first time.
+    /// The last record: the latest first transmission.
     pub fn last(&self) -> Option<&Record> {
         self.list.back()
     }
@@ -144,7 +145,7 @@ impl Records {
         }
     }
 
-    /// Everything before `una` is acknowledged. `report` is told of what was not known to have arrived.
+    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived.
     pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) {
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
@@ -168,8 +169,8 @@ impl Records {
         }
     }
 
-    /// The peer says that it holds `start` to `end`, which lies inside what is outstanding. `report` is told
-    /// of what was not known.
+    /// The peer says that it holds `start` to `end`, which lies inside the outstanding data. `report` gets
+    /// the bytes that were not known.
     pub fn sack(&mut self, start: SeqNum, end: SeqNum, mut report: impl FnMut(&Record)) {
         let Some(from) = self.whole_from(start, end) else { return };
         let mut to = from;
@@ -206,7 +207,8 @@ impl Records {
         }
     }
 
-    /// What was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step 5).
+    /// Data that was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step
+    /// 5).
     pub fn detect(&mut self, latest: Sent, wait_us: u64, now: Instant) -> Detection {
         let mut found = Detection { lost: 0, due: NEVER, snapshot: None };
         self.detect_repeats(latest, wait_us, now, &mut found);
@@ -253,8 +255,8 @@ impl Records {
         None
     }
 
-    /// The retransmission timer has expired: the first `segment` bytes are lost, and what has been out for `wait_us`. What
-    /// was sent later is judged by what arrives.
+    /// The retransmission timer has expired: the first `segment` bytes are lost, and all that has been out for `wait_us`.
+    /// Later data is judged by arrivals.
     pub fn lose_overdue(&mut self, segment: u32, wait_us: u64, now: Instant) {
         let is_overdue = |sent_at: Instant| after_us(sent_at, wait_us) <= now;
         if let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) {
@@ -295,7 +297,7 @@ impl Records {
         }
     }
 
-    /// What is out from `seq` on, and the peer does not hold, is lost: it was too large to arrive.
+    /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.
     pub fn lose_from(&mut self, seq: SeqNum) {
         let from = self.split(seq);
         for at in from..self.list.len() {
@@ -308,7 +310,7 @@ impl Records {
         }
     }
 
-    /// What was believed lost was not. It is judged anew.
+    /// The data believed lost was not. It is judged anew.
     pub fn unlose(&mut self) {
         for record in &mut self.list {
             if record.fate == Fate::Lost {
@@ -321,7 +323,7 @@ impl Records {
         }
     }
 
-    /// The peer has thrown away what it had said it held (RFC 2018 section 8).
+    /// The peer has thrown away data that it had reported (RFC 2018 section 8).
     pub fn forget_sacks(&mut self) {
         for record in &mut self.list {
             if record.fate == Fate::Sacked {
@@ -474,8 +476,8 @@ impl Records {
         Some(at + 1)
     }
 
-    /// True if a block may cut the record at index `at`. What arrives in order behind holes cuts near the end, where
-    /// little moves however many holes there are.
+    /// True if a block may cut the record at index `at`. Data that arrives in order behind holes cuts near the end,
+    /// where little moves however many holes there are.
     fn may_split(&self, at: usize) -> bool {
         let len = self.list.len();
         len < self.split_max && at.min(len - at.min(len)) <= MOVED_MAX
@@ -491,8 +493,8 @@ impl Records {
         }
     }
 
-    /// True if few records move for it, or so many become one that it pays: what stays apart in the middle is looked at
-    /// one by one, fewer than [`RUN_MIN`] at a time.
+    /// True if few records move for it, or so many become one that it pays: records that stay apart in the middle are
+    /// looked at one by one, fewer than [`RUN_MIN`] at a time.
     fn may_collapse(&self, from: usize, to: usize) -> bool {
         let len = self.list.len();
         to - from >= RUN_MIN || from.min(len - from.min(len)) <= MOVED_MAX
@@ -543,7 +545,7 @@ impl Records {
     fn step(&mut self, _: u64) {}
 }
 
-/// What moving the shorter side of a queue of `len` costs, in records looked at: they move in blocks.
+/// Cost of moving the shorter side of a queue of `len`, in records looked at: they move in blocks.
 fn moved(index: usize, len: usize) -> u64 {
     (index.min(len - index.min(len)) / MOVED_PER_STEP) as u64 + 1
 }

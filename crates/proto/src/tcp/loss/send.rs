@@ -1,6 +1,6 @@
 //! Sending with records: repetitions, tail loss probes, the pace.
 //!
-//! What is lost goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
+//! Lost data goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
 //! data. SND.NXT does not move for a repetition, so the window is deflated by it. It does not depend on why
 //! something is lost. Tests: `tests/rack.rs`, `tests/sack.rs`.
 
@@ -56,8 +56,8 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// What is to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave at
-    /// once: a whole number of segments.
+    /// The range to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave
+    /// at once: a whole number of segments.
     #[inline(never)]
     pub(in crate::tcp) fn transmit_recorded(
         &mut self,
@@ -122,8 +122,8 @@ impl<P: Payload> Pcb<P> {
         NonZeroU64::new(u64::from(cwnd) * 10_000 * gain / srtt_us)
     }
 
-    /// True while F-RTO waits for what new data tells. If none was sent and none can go now, it gives up
-    /// (RFC 5682 section 2.1 step 2b).
+    /// True while F-RTO waits for the acknowledgment of new data. If none was sent and none can go now, it
+    /// gives up (RFC 5682 section 2.1 step 2b).
     fn keeps_trying_new_data(&mut self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
         let can_go = self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0;
@@ -213,9 +213,9 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// How far the peer takes what is sent again: all of it was inside its window, the edge of which may only seem to have
-    /// moved left because what is left of the window was rounded down to the unit of its field (RFC 7323 section 2.4). Not
-    /// while a window is probed: the peer has refused what lies there.
+    /// How far the peer takes repetitions: all of it was inside its window, the edge of which may only seem to have moved
+    /// left because the rest of the window was rounded down to the unit of its field (RFC 7323 section 2.4). Not while a
+    /// window is probed: the peer has refused that data.
     fn repeat_edge(&self) -> SeqNum {
         let rounding = if self.persist { 0 } else { (1 << self.snd_scale) - 1 };
         self.snd_una + self.snd_wnd + rounding
@@ -284,7 +284,7 @@ const SLOW_START_PERCENT: u64 = 200;
 const AVOIDANCE_PERCENT: u64 = 120;
 /// The probe's time while no round trip was measured (RFC 8985 section 7.2).
 const PTO_UNMEASURED_US: u64 = 1_000_000;
-/// TLP.max_ack_delay: what common receivers wait at most.
+/// TLP.max_ack_delay: the longest delay of common receivers.
 const MAX_ACK_DELAY_US: u64 = 200_000;
 /// A probe after less would only meet a receiver that has not run yet.
 const PTO_MIN_US: u64 = 2_000;

@@ -3,7 +3,7 @@
 //! They are kept beside the recovery state and appear with the first repetition: a connection that never
 //! repeats anything has none. Tests: with what they count.
 
-/// What was repeated, and why. Segments are counted in units of the MSS, a shorter one as one.
+/// Repetitions and their reasons. Segments are counted in units of the MSS, a shorter one as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LossStats {
     /// Segments repeated in fast recovery: found lost by RACK, or by three duplicate acknowledgments.
@@ -26,7 +26,7 @@ pub struct LossStats {
     pub undo_count: u32,
     /// Duplicates that the peer reported (RFC 2883).
     pub dsack_count: u32,
-    /// Times that the peer had thrown away what it had acknowledged selectively.
+    /// Times that the peer had thrown away data that it had acknowledged selectively.
     pub renege_count: u32,
     /// Marks of the network that the peer echoed and the window was reduced for (RFC 3168), where records are kept.
     pub mark_count: u32,

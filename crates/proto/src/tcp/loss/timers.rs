@@ -1,5 +1,5 @@
-//! The timers of loss recovery: reordering, tail loss probe, pacing, giving memory back, and what an expiry of
-//! the retransmission timer does to records.
+//! The timers of loss recovery: reordering, tail loss probe, pacing, giving memory back, and the effect of a
+//! retransmission timeout on records.
 //!
 //! One deadline for the caller (`Loss::deadline`), as with all timers of a pcb. No wake-up is lost: a probe or a
 //! pause of pacing that is due leaves a mark that the next `poll_transmit` finds, and the retransmission timer
@@ -16,8 +16,7 @@ use super::stats::count;
 use super::undo::{Frto, Undo};
 
 impl<P: Payload> Pcb<P> {
-    /// Runs those of the timers that are due. True if a probe goes out instead of what the retransmission timer
-    /// would do.
+    /// Runs those of the timers that are due. True if a probe goes out instead of a retransmission.
     #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
@@ -45,10 +44,10 @@ impl<P: Payload> Pcb<P> {
         probe
     }
 
-    /// The retransmission timer has expired over data in flight: the first segment is lost, and what has been out for longer
-    /// than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away what it held, or if the timer
-    /// only finds a closed window (`is_probing`). False if there are no records. The caller reports it to congestion control;
-    /// not of a closed window.
+    /// The retransmission timer has expired over data in flight: the first segment is lost, and all that has been out for
+    /// longer than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away out-of-order data, or if
+    /// the timer only finds a closed window (`is_probing`). False if there are no records. The caller reports it to
+    /// congestion control; not of a closed window.
     pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, now: Instant) -> bool {
         let (phase, mss, srtt_us) = (self.recovery.phase(), u32::from(self.mss), self.rtt.srtt_us());
         let Some(loss) = self.loss.as_deref_mut() else { return false };
@@ -57,7 +56,7 @@ impl<P: Payload> Pcb<P> {
         }
         let reneged = loss.records.first().is_some_and(|first| first.fate == Fate::Sacked);
         if reneged {
-            // It holds what it does not acknowledge: it has thrown it away.
+            // It reports data that it does not acknowledge: it has thrown it away.
             loss.records.forget_sacks();
             count(&mut loss.stats.renege_count);
         }
@@ -82,7 +81,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer, and in a recovery
-    /// what is found lost without an arrival. The next acknowledgment counts it.
+    /// data that is found lost without an arrival. The next acknowledgment counts it.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let beyond = i64::from(flight) + i64::from(mss) - i64::from(self.cc.cwnd());

@@ -3,12 +3,12 @@
 //! Three signs. The first acknowledgment that moves SND.UNA after a repetition echoes a timestamp from before
 //! it: the original had arrived (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK,
 //! RFC 3708). After a timeout, something that was sent before it, and only once, turns out to have arrived
-//! (F-RTO with SACK, RFC 5682 section 3). Then congestion control is put back to what it was before (RFC 4015
-//! in spirit: the whole window comes back, as it was in use), and what was called lost is not.
+//! (F-RTO with SACK, RFC 5682 section 3). Then congestion control gets its old state back (RFC 4015 in
+//! spirit: the whole window comes back, as it was in use), and the data marked lost is not.
 //!
 //! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
-//! acknowledged, new data is sent; what the next acknowledgment reports tells. It does not depend on records.
-//! Tests: `tests/undo.rs`, and below.
+//! acknowledged, new data is sent; the next acknowledgment decides. It does not depend on records. Tests:
+//! `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;
 
@@ -22,7 +22,7 @@ pub(in crate::tcp) struct Undo {
     pub before: Cc,
     /// SND.UNA when it began.
     marker: SeqNum,
-    /// What was out then, and later what was out when it had ended: then it is too late to undo.
+    /// End of the data out then, and later of the data out when it had ended: then it is too late to undo.
     until: SeqNum,
     /// TSval of the first repetition.
     rexmt_ts: Option<u32>,
@@ -42,8 +42,8 @@ impl Undo {
     /// `bytes` are sent again, with this TSval; `at_una` if they begin at SND.UNA.
     pub fn on_rexmt(&mut self, bytes: u32, ts: u32, at_una: bool) {
         self.unreported = self.unreported.saturating_add(bytes);
-        // What lies below the first repetition, an earlier repair's repetition for one, may be what moves SND.UNA next,
-        // and its echo is older without saying anything of this one.
+        // Data below the first repetition, an earlier repair's repetition for one, may move SND.UNA next, and its echo
+        // is older without saying anything of this one.
         self.moved |= self.rexmt_ts.is_none() && !at_una;
         self.rexmt_ts.get_or_insert(ts);
     }
@@ -74,7 +74,7 @@ impl Undo {
         self.reported > 0 && self.unreported == 0
     }
 
-    /// The repair is over, `snd_max` is the end of what is out.
+    /// The repair is over, `snd_max` is the end of the sent data.
     pub fn on_end(&mut self, snd_max: SeqNum) {
         self.until = snd_max;
     }
@@ -88,7 +88,7 @@ impl Undo {
 /// F-RTO after an expiry of the retransmission timer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Frto {
-    /// RecoveryPoint: the end of what had been sent.
+    /// RecoveryPoint: the end of the data sent by then.
     pub recover: SeqNum,
     /// The repeated segment is acknowledged, new data is to tell (step 2b).
     pub tries_new_data: bool,

@@ -1,9 +1,9 @@
 //! SYN cookies (RFC 4987 section 3.6): a handshake whose only memory is in the peer's hands.
 //!
 //! Where there is no room for an entry, the SYN-ACK's sequence number says all that an entry would: which peer asked, when,
-//! and with which MSS; the third segment brings it back. What does not fit there (the peer's window scale, whether it
-//! permits SACK) stands in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a
-//! connection made of a cookie has neither, as on Linux.
+//! and with which MSS; the third segment brings it back. The rest (the peer's window scale, whether it permits SACK) stands
+//! in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a connection made of a cookie has
+//! neither, as on Linux.
 //!
 //! The number is Bernstein's, but that F2 knows SEQ: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + m) mod 2^24)`,
 //! where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2 only the difference of both sides'
@@ -13,8 +13,8 @@
 //! [`PERIODS_MAX`] periods.
 //!
 //! It does not depend on tables, listeners or addresses, or on when a cookie is due: that is the caller's.
-//! Invariants: what [`check`] restores is never more than what the peer offered; the TSval sent is never later than
-//! the clock, so that the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
+//! Invariants: [`check`] never restores more than the peer offered; the TSval sent is never later than the clock,
+//! so that the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
 
 use core::time::Duration;
 
@@ -31,9 +31,9 @@ use crate::time::Instant;
 pub const PERIOD: Duration = Duration::from_secs(64);
 /// For how many periods a cookie is good, that of its making among them: 64 to 128 s.
 pub const PERIODS_MAX: u32 = 2;
-/// The sizes that a cookie can tell, bytes: the defaults, and what MTUs of 1280, 1500 (with tunnels and without) and
-/// 9000 leave. A peer gets the largest that is not above its own; below the second all count as the first, which is
-/// what a pcb takes for the least.
+/// The sizes that a cookie can tell, bytes: the defaults, and those that MTUs of 1280, 1500 (with tunnels and
+/// without) and 9000 leave. A peer gets the largest that is not above its own; below the second all count as the
+/// first, the least that a pcb assumes.
 pub const MSS_TABLE: [u16; 8] = [88, 536, 1220, 1300, 1420, 1440, 1460, 8940];
 
 /// Low bits of TSval that carry options.
@@ -48,7 +48,7 @@ const TS_ECN: u32 = 1 << 5;
 /// The part of a cookie that the counter does not take.
 const LOW: u32 = 0x00ff_ffff;
 
-/// What both ends of a handshake are known by, as the keyed hashes take them: see [`Secret::isn`].
+/// Identity of both ends of a handshake, as the keyed hashes take it: see [`Secret::isn`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ends<'a> {
     /// Our end.
@@ -84,7 +84,7 @@ pub fn syn_ack(
 }
 
 /// Holds the segment `hdr`, which has ACK and neither SYN nor RST, against the cookie that it brings back. `None`: it
-/// brings none that is good now. Otherwise what the pcb is made of, to which the segment is fed afterwards.
+/// brings none that is good now. Otherwise returns the values for the pcb, to which the segment is fed afterwards.
 pub fn check(
     secret: &Secret,
     ends: Ends<'_>,
@@ -159,7 +159,7 @@ fn pack(options: &Options, ecn: bool, now: Instant) -> u32 {
     if timestamp::older(clock, value) { value.wrapping_sub(TS_MASK + 1) } else { value }
 }
 
-/// Puts the options back, and returns what the SYN's flags said of ECN.
+/// Puts the options back, and returns the SYN's ECN flags.
 fn unpack(options: &mut Options, ts: Timestamps, ts_offset: u32) -> Flags {
     let bits = ts.ecr.wrapping_sub(ts_offset) & TS_MASK;
     options.timestamps = Some(ts);

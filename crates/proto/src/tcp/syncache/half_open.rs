@@ -1,4 +1,4 @@
-//! What is remembered of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
+//! The state that is kept of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
 //!
 //! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts and the
 //! agreement to ECN stays as the SYN made it. Tests: `syncache/tests.rs`.
@@ -37,8 +37,8 @@ pub(super) struct HalfOpen {
     pub agreed: Agreed,
 }
 
-/// What both sides want, apart from window scaling: a set of bits of which one always stands, so that an empty slot needs
-/// no byte of its own.
+/// The wishes of both sides, apart from window scaling: a set of bits of which one always stands, so that an empty slot
+/// needs no byte of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Agreed(NonZeroU8);
 
@@ -93,7 +93,7 @@ impl PackedScale {
 }
 
 impl HalfOpen {
-    /// From a SYN and what the listener wants of it.
+    /// From a SYN and the listener's wishes.
     pub fn new(syn: &Header, params: &ListenParams, numbers: InitialNumbers) -> Self {
         let theirs = &syn.options;
         let scale = match (theirs.window_scale, params.window_scale) {
@@ -174,8 +174,7 @@ impl HalfOpen {
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent })
     }
 
-    /// What the pcb is made of, `now` being when the third segment came and `sent_at` when the last
-    /// SYN-ACK left.
+    /// Values for the pcb; the third segment came at `now`, the last SYN-ACK left at `sent_at`.
     pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
         let rtt_is_known = self.retries == 0 && self.answers == 0;
         Accepted {

@@ -2,9 +2,9 @@
 //!
 //! Slots never move; they are linked by index, into the chain of their hash bucket and into a queue, of which
 //! there is one per number of retries. All entries of a queue wait equally long, so that appending keeps it
-//! in the order of deadlines and its head is all a timer has to look at. It does not depend on what a segment
-//! is. Invariants: `free` and the used slots together are all slots ever made; a used slot is in the chain of
-//! its key's bucket and in the queue of its `half_open.retries`, once each. Tests: `syncache/tests.rs`, which
+//! in the order of deadlines and its head is all a timer has to look at. It does not depend on segments.
+//! Invariants: `free` and the used slots together are all slots ever made; a used slot is in the chain of its
+//! key's bucket and in the queue of its `half_open.retries`, once each. Tests: `syncache/tests.rs`, which
 //! check all of this after each step.
 
 use core::hash::{Hash, Hasher};

@@ -1,8 +1,9 @@
-//! How much BBR lets into the network at most, by what losses and marks have taught it.
+//! Upper bounds of BBR on data in flight, learned from losses and marks.
 //!
-//! Two bounds on what is in flight. The long-term one is what the path was seen to bear: probing raises it, too much loss
-//! while probing sets it. The short-term one, with its bandwidth, follows losses down between probes, and is forgotten
-//! when the next begins. It does not depend on states, but only on whether a probe is going on. Tests: `tests.rs`.
+//! Two bounds on data in flight. The long-term one is the most that the path was seen to bear: probing raises it, too
+//! much loss while probing sets it. The short-term one, with its bandwidth, follows losses down between probes, and is
+//! forgotten when the next begins. It does not depend on states, but only on whether a probe is going on. Tests:
+//! `tests.rs`.
 
 use super::super::{CWND_MAX, LossSample, percent};
 
@@ -20,7 +21,8 @@ pub(super) struct Bounds {
     /// BBR.bw_latest and BBR.inflight_latest: the most of this round trip.
     bw_latest: u64,
     inflight_latest: u32,
-    /// What is kept of the short-term bounds at the end of this round trip, percent; 100 if nothing was lost.
+    /// The part of the short-term bounds that is kept at the end of this round trip, percent; 100 if nothing
+    /// was lost.
     keep_percent: u32,
     /// A round of loss ends when this much was delivered.
     round_ends: u64,
@@ -50,7 +52,7 @@ impl Bounds {
     }
 
     /// A sample: `rate` over a flight of `delivered` bytes. At the end of a round with losses the short-term bounds fall,
-    /// from what holds now (`bw`, `cwnd`) if they did not bind, unless more is being asked for (`probing`).
+    /// from the current values (`bw`, `cwnd`) if they did not bind, unless more is being asked for (`probing`).
     pub fn on_sample(&mut self, sample: &Sample, bw: u64, cwnd: u32, probing: bool) {
         self.bw_latest = self.bw_latest.max(sample.rate);
         self.inflight_latest = self.inflight_latest.max(sample.delivered);
@@ -68,12 +70,12 @@ impl Bounds {
         (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered);
     }
 
-    /// A probe is over: signals from before it say nothing of what comes.
+    /// A probe is over: signals from before it do not count any more.
     pub fn reset_signals(&mut self) {
         (self.bw_latest, self.inflight_latest, self.keep_percent) = (0, 0, 100);
     }
 
-    /// What losses taught since the last probe is forgotten.
+    /// Forgets the bounds learned from losses since the last probe.
     pub fn reset_shortterm(&mut self) {
         (self.shortterm, self.bw_shortterm) = (UNBOUND, u64::MAX);
     }
@@ -103,7 +105,7 @@ pub(super) fn is_too_much(lost: u32, in_flight: u32) -> bool {
     lost > percent(in_flight, LOSS_THRESH_PERCENT)
 }
 
-/// What was in flight when the share of losses passed BBR.LossThresh, `bytes` being what was just found lost.
+/// Bytes in flight when the share of losses passed BBR.LossThresh; `bytes` were just found lost.
 pub(super) fn inflight_at_loss(sample: &LossSample, bytes: u32) -> u32 {
     let (before, lost) = (sample.tx_in_flight.saturating_sub(bytes), sample.lost.saturating_sub(bytes));
     let allowed = percent(before, LOSS_THRESH_PERCENT).saturating_sub(lost);

@@ -1,8 +1,8 @@
-//! BBR's states, and what moves them: see the table at the head of `bbr.rs`.
+//! BBR's states and their transitions: see the table at the head of `bbr.rs`.
 //!
 //! All moves are made here, by an acknowledgment ([`Bbr::on_ack_in_state`], [`Bbr::check_probe_rtt`]), a mark or an undo.
-//! Rounds are counted by what is delivered: a round is over when something arrives that was sent after it began.
-//! Tests: `tests.rs`.
+//! Rounds are counted by delivery: a round is over when something arrives that was sent after it began. Tests:
+//! `tests.rs`.
 
 use crate::time::Instant;
 
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// Percent of what the path holds.
+    /// Percent of the bytes that the path holds.
     pub fn cwnd_gain(self) -> u32 {
         match self {
             Self::Startup | Self::Drain | Self::Down | Self::Cruise | Self::Refill => 200,
@@ -161,7 +161,7 @@ impl Cycle {
         self.rng % n
     }
 
-    /// The reason for what was done since `before` was none.
+    /// The reason for the changes since `before` was none.
     pub fn undo(&mut self, before: &Self) {
         let left_startup = before.state == State::Startup && self.state != State::Startup;
         let left_probe = before.state == State::Up && matches!(self.state, State::Down | State::Cruise);
@@ -176,7 +176,7 @@ impl Cycle {
 }
 
 impl Bbr {
-    /// What an acknowledgment means for the state, the model being up to date.
+    /// Moves the state at an acknowledgment, the model being up to date.
     pub(super) fn on_ack_in_state(&mut self, ack: &Ack) {
         self.check_full_bw(ack);
         self.check_startup_loss(ack);
@@ -283,7 +283,7 @@ impl Bbr {
         self.raise_slope(ack.mss);
     }
 
-    /// The probe has found what there is: gives way, and waits for the next.
+    /// The probe has found the available bandwidth: gives way, and waits for the next.
     pub(super) fn start_down(&mut self, now: Instant) {
         self.bounds.reset_signals();
         self.cycle.growth = 0;
@@ -355,7 +355,7 @@ impl Bbr {
         }
     }
 
-    /// A mark while probing says what a loss would say, before it.
+    /// A mark while probing has the meaning of a loss, earlier.
     pub(super) fn on_mark(&mut self, congestion: &Congestion) {
         let Congestion { now, flight, mss, .. } = *congestion;
         if !self.cycle.full_bw_reached {

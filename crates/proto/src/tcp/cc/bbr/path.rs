@@ -1,4 +1,4 @@
-//! What BBR believes of the path: the bandwidth, the least round trip, and how far acknowledgments lag behind.
+//! BBR's model of the path: the bandwidth, the least round trip, and how far acknowledgments lag behind.
 //!
 //! Each is a filter over the past. It does not depend on states or windows; its callers report rounds and phases. Rates are
 //! bytes per second. Tests: below, and `tests.rs`.
@@ -35,7 +35,7 @@ impl MaxBw {
         self.current = self.current.max(rate);
     }
 
-    /// The next cycle begins. One without any sample keeps what was known.
+    /// The next cycle begins. One without any sample keeps the old value.
     pub fn advance(&mut self) {
         if self.current > 0 {
             *self = Self { before: self.current, current: 0 };

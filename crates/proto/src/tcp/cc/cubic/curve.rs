@@ -1,8 +1,8 @@
 //! CUBIC's curve and its Reno-friendly line in integers (RFC 9438 sections 4.2 and 4.3).
 //!
 //! W(t) = C (t - K)^3 + W_max, with C = 0.4 segments per cubed second. Times are in ticks of 1/1024 s, windows in
-//! bytes. It does not depend on when a period begins or what a window is used for. No intermediate value exceeds
-//! 64 bits: the bounds stand at each step. Tests: `cubic/tests.rs`, against the formulas in floating point.
+//! bytes. It does not depend on when a period begins or on the use of a window. No intermediate value exceeds 64
+//! bits: the bounds stand at each step. Tests: `cubic/tests.rs`, against the formulas in floating point.
 
 /// One period of growth, from a reduction to the next.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl RenoLine {
     }
 
     /// `acked` bytes arrived of a window of `cwnd`. The slope is alpha_cubic = 3 (1 - beta) / (1 + beta) = 9 / 17
-    /// until the window is what it was before the reduction (`cwnd_prior`), and then Reno's own.
+    /// until the window has its size from before the reduction (`cwnd_prior`), and then Reno's own.
     pub fn on_ack(&mut self, acked: u32, cwnd: u32, cwnd_prior: u32, mss: u32) {
         let (factor, divisor) = if self.window() < u64::from(cwnd_prior) { (9, 17) } else { (1, 1) };
         // At most 2^30 bytes, an MSS of 16 bits, 12 bits of fraction, and the factor: below 2^62.

@@ -5,7 +5,7 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-/// What has become of a range of bytes.
+/// State of a range of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::tcp) enum Fate {
     /// Nothing is known.
@@ -25,7 +25,7 @@ pub(in crate::tcp) struct Record {
     pub sent_at: Instant,
     /// How much earlier the first of them was, microseconds.
     pub span_us: u32,
-    /// What the rate estimator noted then (`rate.rs`).
+    /// The rate estimator's snapshot at that time (`rate.rs`).
     pub snapshot: u32,
     pub fate: Fate,
     /// Sent more than once.
@@ -37,7 +37,7 @@ impl Record {
         self.end.since(self.start)
     }
 
-    /// Since when at the latest any of it has been on its way: what counts where it arrives. What is still out
+    /// Since when at the latest any of it has been on its way: the time that counts at arrival. Data still out
     /// counts from `sent_at`, so that an arrival is never taken for later than something it was sent before.
     pub fn sent_since(&self) -> Instant {
         Instant::from_micros(self.sent_at.as_micros().saturating_sub(u64::from(self.span_us)))
