@@ -1,5 +1,5 @@
-//! Prints what the pool's operations cost on this machine, in nanoseconds: the median of several
-//! short runs of each, and the least. `cargo run --release -p sockeye-mbuf --example mbuf_costs`.
+//! Prints the cost of the pool's operations on this machine, in nanoseconds: the median of several short runs
+//! of each, and the least. `cargo run --release -p sockeye-mbuf --example mbuf_costs`.
 
 use std::hint::black_box;
 use std::sync::mpsc::sync_channel;
@@ -123,7 +123,7 @@ fn chains(pool: &Pool) -> Result<(), Exhausted> {
     Ok(())
 }
 
-/// One thread allocates, another frees: what a loopback connection across cores does.
+/// One thread allocates, another frees: as in a loopback connection across cores.
 fn other_thread(pool: &Pool) -> Result<(), Exhausted> {
     const BATCH: usize = 64;
     for class in Class::ALL {

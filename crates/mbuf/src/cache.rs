@@ -9,13 +9,13 @@
 //! * `CURRENT` is null or points to a cache in `CACHES` of the same thread.
 //! * A cache is dropped by its own thread only, and only while no reference to it exists:
 //!   in [`with_cache`] before the reference is made, in `forget`, and at the thread's end.
-//! * What a cache remembers of the control word (`seen`) has no flag set. So when the word has one,
-//!   each operation goes the slow way and looks.
+//! * The cache's copy of the control word (`seen`) has no flag set. So when the word has one, each operation
+//!   goes the slow way and looks.
 //!
-//! A cache empties itself when the generation in the control word has moved, when the pool is closed,
-//! and at its thread's end. An idle thread does none of this until it touches a pool again: it keeps
-//! at most [`CACHE_BYTES`], and the quota bounds what all threads keep.
-//! Tests: `tests/accounting.rs`, `tests/threads.rs`; models in `experiments/remote_free/models.rs`.
+//! A cache empties itself when the generation in the control word has moved, when the pool is closed, and at
+//! its thread's end. An idle thread does none of this until it touches a pool again: it keeps at most
+//! [`CACHE_BYTES`], and the quota bounds the caches of all threads together. Tests: `tests/accounting.rs`,
+//! `tests/threads.rs`; models in `experiments/remote_free/models.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -38,14 +38,14 @@ pub(crate) struct ThreadCache {
     pub(crate) shard: Arc<Shard>,
     /// The control word when it was last acted on.
     seen: Cell<usize>,
-    /// What the last refusal said to wait with.
+    /// The count of frees at the last refusal, for `wait_freed`.
     refused: Cell<Option<u64>>,
     /// Whether the quota allows this cache to hold anything. One that may not passes everything on
     /// to the depot, one by one.
     granted: bool,
     bins: [Bin; CLASS_COUNT],
-    /// Clusters of bulk data that another core allocated, and will again: they go to the depot together, since each visit
-    /// of one core's to what another wrote last costs more than the rest of a free.
+    /// Clusters of bulk data that another core allocated, and will again: they go to the depot together, since each
+    /// access of one core to memory that another wrote last costs more than the rest of a free.
     homebound: Cell<Magazine>,
 }
 
@@ -54,13 +54,13 @@ const HOMEBOUND: Class = Class::K64;
 /// Clusters that go home together.
 const HOMEBOUND_ROUNDS: u32 = 4;
 
-/// Two magazines of one class. `loaded` is used first; `spare` is full, empty, or what the depot gave.
+/// Two magazines of one class. `loaded` is used first; `spare` is full, empty, or from the depot.
 struct Bin {
     loaded: Cell<Magazine>,
     spare: Cell<Magazine>,
 }
 
-/// What a cache holds at most, headers included.
+/// Bound of a cache, bytes with headers.
 const CACHE_BYTES: usize = {
     let mut bytes = HOMEBOUND_ROUNDS as usize * Cluster::footprint(HOMEBOUND);
     let mut i = 0;
@@ -134,7 +134,7 @@ pub(crate) unsafe fn free(cluster: NonNull<Cluster>) {
     });
 }
 
-/// What the calling thread's last refusal by this pool said to wait with.
+/// The count of frees at the calling thread's last refusal by this pool, for `wait_freed`.
 pub(crate) fn refusal(store: &Arc<Store>) -> Option<u64> {
     with_cache(Arc::as_ptr(store), |cache| cache.and_then(|cache| cache.refused.get()))
 }
@@ -148,7 +148,7 @@ pub(crate) fn flush(store: &Arc<Store>) {
     });
 }
 
-/// Drops the calling thread's caches of closed pools, and what they hold.
+/// Drops the calling thread's caches of closed pools, with their content.
 pub(crate) fn forget_closed() {
     set_current(ptr::null());
     // The thread may be past its thread-local destructors; then it has no caches.
@@ -336,8 +336,8 @@ impl ThreadCache {
         bin.pop()
     }
 
-    /// The system was not asked because of the cap, or has nothing: what is cached in other classes
-    /// goes back, then one more try.
+    /// The system was not asked because of the cap, or has nothing: cached clusters of other classes go back,
+    /// then one more try.
     fn obtain_at_cap(&self, class: Class) -> Option<NonNull<Cluster>> {
         let seen = self.store.quota.refuse();
         self.give_back_all();
@@ -445,7 +445,7 @@ impl Drop for ThreadCache {
             std::mem::forget(Arc::clone(&self.store));
             return;
         }
-        // What was to be trimmed does not go to the depot.
+        // Clusters that were to be trimmed do not go to the depot.
         self.catch_up();
         for class in Class::ALL {
             let bin = &self.bins[class.index()];

@@ -25,9 +25,8 @@ pub struct Chain {
 
 const _: () = assert!(size_of::<Chain>() <= 40);
 
-/// A new cluster at the end of a chain takes at least this part of what the chain already holds: a
-/// stream of small writes gathers in ever larger clusters, while a chain that holds little does not
-/// pin much.
+/// A new cluster at the end of a chain takes at least this part of the chain's length: a stream of small
+/// writes gathers in ever larger clusters, while a chain that holds little does not pin much.
 const GROWTH_SHARE: usize = 2;
 
 impl Chain {
@@ -98,7 +97,7 @@ impl Chain {
         self.consume(n, |mbuf| freed.release(mbuf));
     }
 
-    /// [`Chain::trim_front`], with what to do with the mbufs that are used up.
+    /// [`Chain::trim_front`]; `used` gets the mbufs that are used up.
     fn consume(&mut self, n: usize, mut used: impl FnMut(Mbuf)) {
         let mut left = n;
         while left > 0 {
@@ -170,8 +169,8 @@ impl Chain {
         self.slice_at(place, len)
     }
 
-    /// [`Chain::slice`] for a caller that comes again for what lies nearby: in a long chain `off` is also looked for
-    /// from where something was found last.
+    /// [`Chain::slice`] for a caller that reads on nearby: in a long chain the search for `off` also begins where
+    /// something was found last.
     ///
     /// # Panics
     /// If the chain ends before `off + len`.
@@ -438,7 +437,7 @@ impl<'a> IntoIterator for &'a Chain {
     }
 }
 
-/// A chain's views, taken out one by one. What is not taken is dropped.
+/// A chain's views, taken out one by one. The rest is dropped.
 pub struct IntoMbufs(Chain);
 
 impl Iterator for IntoMbufs {

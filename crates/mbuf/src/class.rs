@@ -13,8 +13,8 @@ pub const CLUSTER_MAX: usize = 64 * 1024;
 /// The most bytes of one class that a thread keeps for itself.
 const CACHE_CLASS_BYTES: usize = 128 * 1024;
 
-/// A size class. Each holds a power of two of data, because that is what applications write; the
-/// header comes on top, in a cache line of its own.
+/// A size class. Each holds a power of two of data, because applications write in such sizes; the header
+/// comes on top, in a cache line of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -22,7 +22,7 @@ pub enum Class {
     B256,
     /// 2 KiB: an Ethernet frame.
     K2,
-    /// 16 KiB: what many small writes gather in, and a TLS record.
+    /// 16 KiB: for many small writes together, or a TLS record.
     K16,
     /// 64 KiB: bulk data.
     K64,

@@ -1,8 +1,8 @@
 //! A cluster: one piece of packet memory and the header in front of it.
 //!
 //! It does not depend on how clusters are cached. States, and the threads that may move them:
-//! * *free*: `refs` means nothing. One owner (a cache, the depot, a thread between them, or what `discipline.rs` adds) holds the
-//!   only pointer and may write any field. `next` links it into a magazine or a list.
+//! * *free*: `refs` means nothing. One owner (a cache, the depot, a thread between them, or a list that `discipline.rs` adds)
+//!   holds the only pointer and may write any field. `next` links it into a magazine or a list.
 //! * *live*: `refs` views exist. [`Cluster::publish`] makes it live with one view; the thread that
 //!   drops the last view ([`Cluster::release`] says so) becomes the owner of a free cluster.
 //!
@@ -35,8 +35,8 @@ pub(crate) struct Cluster {
     refs: AtomicU32,
     /// (a) Bytes of data handed out for writing so far.
     fill: AtomicU32,
-    /// (a) The core on which it was allocated last. Written by `publish`, read by views and the thread that frees: what
-    /// orders the two is what brought the view to its reader.
+    /// (a) The core on which it was allocated last. Written by `publish`, read by views and the thread that frees;
+    /// passing the view to its reader orders the two.
     alloc_core: AtomicU32,
     /// (c)
     class: Class,
@@ -182,7 +182,7 @@ impl Cluster {
         if won.is_ok() { take } else { 0 }
     }
 
-    /// Takes a reservation back from `end` on. The caller has reserved what lies between `end` and the fill mark, which
+    /// Takes a reservation back from `end` on. The caller has reserved the bytes between `end` and the fill mark, which
     /// has not been written into view.
     #[inline]
     pub(crate) fn give_back_room(&self, end: u32) {
@@ -266,7 +266,7 @@ mod models {
             self.data[at].with_mut(|value| unsafe { *value = to });
         }
 
-        /// What the pool does with a cluster that became free: overwrites it. True if it did.
+        /// As the pool does with a cluster that became free: overwrites it. True if it did.
         fn release(&self) -> bool {
             let last = self.header().release();
             if last {
@@ -276,7 +276,7 @@ mod models {
             last
         }
 
-        /// What `Mbuf::try_extend` does with one byte. True if it was taken.
+        /// Does as `Mbuf::try_extend` with one byte. True if it was taken.
         fn extend(&self, end: u32, value: u32) -> bool {
             let taken = self.header().reserve(end, 1) == 1;
             if taken {

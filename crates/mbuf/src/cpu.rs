@@ -1,7 +1,7 @@
 //! Which core a thread runs on, as a hint: by the time it is used the thread may run on another.
 //!
-//! Under the model checker there is one place for what cores have of their own, so that models stay small, and a thread is on the core that
-//! it has named. Tests: with the depot.
+//! Under the model checker there is one place for the cores' own parts, so that models stay small, and a thread is on the core that it has
+//! named. Tests: with the depot.
 
 #[cfg(loom)]
 crate::facade::thread_local! {

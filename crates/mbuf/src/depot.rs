@@ -8,12 +8,12 @@
 //! It does not depend on threads, and does not return memory to the system itself: the caller does so,
 //! without holding the depot's lock.
 //!
-//! Invariants: a bay's `held` is the footprint of what it has, and is written under its lock, beside which it lies: so cores
-//! that use their own racks write no line together. A rack holds an equal part of what the depot may, and exceeds it never by
-//! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty:
-//! "keep nothing" is decided by a flag (in `quota`) that is *read under the lock of the rack and class*. The thread that sets
-//! it drains all racks afterwards, under the same locks: a store is either before the drain of its rack, which takes it, or
-//! after, and then it sees the flag. Tests: loom models at the end; `tests/`.
+//! Invariants: a bay's `held` is the footprint of its clusters, and is written under its lock, beside which it lies: so cores
+//! that use their own racks write no line together. A rack holds an equal part of the depot's bound, and exceeds it never by
+//! more than the magazines being stored at one moment. Nothing stays in a depot that should be empty: "keep nothing" is
+//! decided by a flag (in `quota`) that is *read under the lock of the rack and class*. The thread that sets it drains all
+//! racks afterwards, under the same locks: a store is either before the drain of its rack, which takes it, or after, and then
+//! it sees the flag. Tests: loom models at the end; `tests/`.
 
 use std::ptr::NonNull;
 
@@ -42,7 +42,7 @@ struct Bay {
     held: AtomicUsize,
 }
 
-/// Most racks; cores beyond that share. What one finds empty, one looks for in all of them.
+/// Most racks; cores beyond that share. If one is empty, all of them are searched.
 const RACKS_MAX: usize = 64;
 
 impl Depot {
@@ -230,7 +230,7 @@ mod support {
     }
 
     pub(super) fn scrap_one(cluster: NonNull<Cluster>) {
-        // SAFETY: callers pass what the depot handed over.
+        // SAFETY: callers pass a magazine that the depot handed over.
         unsafe { Cluster::give_back(cluster) };
     }
 }

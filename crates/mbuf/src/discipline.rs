@@ -13,7 +13,7 @@ use crate::store::Store;
 
 /// See the module's head.
 pub(crate) trait Discipline {
-    /// What is kept for a pool.
+    /// Clusters kept for a pool.
     type OfPool: Send + Sync;
 
     /// Events that are counted besides those of every pool.
@@ -22,13 +22,13 @@ pub(crate) trait Discipline {
     /// That of a new pool of at most `memory_max` bytes.
     fn of_pool(memory_max: usize) -> Self::OfPool;
 
-    /// `cache` is empty of the class that is wanted: what waits for the thread's core comes into it.
+    /// `cache` has no cluster of the wanted class: takes those that wait for the thread's core into it.
     #[inline]
     fn collect(cache: &ThreadCache) {
         let _ = cache;
     }
 
-    /// What waits goes to the system: the pool is trimmed or closed, or a caller was refused.
+    /// Waiting clusters go to the system: the pool is trimmed or closed, or a caller was refused.
     #[inline]
     fn drain(store: &Store) {
         let _ = store;
@@ -41,7 +41,7 @@ pub(crate) trait Discipline {
         0
     }
 
-    /// Adds what `shard` has counted besides the events of every pool.
+    /// Adds the counts of `shard` other than the events of every pool.
     #[inline]
     fn add_to(shard: &Shard, class: Class, stats: &mut ClassStats) {
         let (_, _, _) = (shard, class, stats);

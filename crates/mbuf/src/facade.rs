@@ -1,7 +1,7 @@
 //! The only source of atomics, locks, thread locals and the system's memory: those of `sockeye-sync`'s facade and `std`, or loom's models of them under
 //! `cfg(loom)`.
 //!
-//! It does not depend on what is built on it. Invariant: `cluster`, `magazine`, `depot`, `experiments/remote_list`, `quota` and `cache`,
+//! It does not depend on the code built on it. Invariant: `cluster`, `magazine`, `depot`, `experiments/remote_list`, `quota` and `cache`,
 //! whose races are modelled, take their primitives from here only. Statistics, which order nothing, are never modelled, so that models stay
 //! small. Tests: the models at the ends of those files, and `experiments/remote_free/models.rs`.
 
@@ -26,7 +26,7 @@ mod real {
 mod modelled {
     use std::time::Instant;
 
-    // They report what is leaked, or given back twice.
+    // They report blocks that are leaked, or given back twice.
     pub(crate) use loom::alloc::{alloc, dealloc};
     pub(crate) use loom::sync::MutexGuard;
     #[cfg(feature = "experiments")]

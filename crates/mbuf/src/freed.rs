@@ -87,7 +87,7 @@ impl FreeList {
         Some(cluster)
     }
 
-    /// Puts all of `other` before what is here.
+    /// Puts all of `other` at the front.
     pub(crate) fn append(&mut self, other: FreeList) {
         let Some(tail) = NonNull::new(other.tail) else { return };
         // SAFETY: `other` owned the cluster, so the header is valid.
@@ -100,7 +100,7 @@ impl FreeList {
     }
 }
 
-/// Clusters whose last view is gone, in no cache yet: see the module's head. What is left in it when it is dropped goes
+/// Clusters whose last view is gone, in no cache yet: see the module's head. Clusters left in it when it is dropped go
 /// to the dropping thread's cache, as if the views had simply been dropped.
 ///
 /// A cluster in here still counts as in use ([`crate::Pool::in_use`]). Nothing here blocks or allocates.

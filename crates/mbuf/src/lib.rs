@@ -23,10 +23,10 @@
 //! * Lock order: a depot class lock, then nothing; the quota's lock, then nothing. Neither is held
 //!   while memory is obtained from or returned to the system.
 //!
-//! Tests: beside the code for what is private, `tests/` for the API. The concurrency models run under
-//! loom: `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib --features experiments`. The unsafe code runs
-//! under miri: `cargo +nightly miri test -p sockeye-mbuf --features experiments`. Costs: `cargo run --release -p
-//! sockeye-mbuf --example mbuf_costs`.
+//! Tests: beside the code for private parts, `tests/` for the API. The concurrency models run under loom:
+//! `RUSTFLAGS="--cfg loom" cargo test -p sockeye-mbuf --release --lib --features experiments`. The unsafe code runs under
+//! miri: `cargo +nightly miri test -p sockeye-mbuf --features experiments`. Costs: `cargo run --release -p sockeye-mbuf
+//! --example mbuf_costs`.
 #![warn(missing_docs)]
 
 mod cache;

@@ -6,8 +6,9 @@
 //! by moving the rest.
 //!
 //! A long ring is sought in from places where something was found before ([`Mark`]): two, since a sender goes through its
-//! buffer at two places, where it sends for the first time and where it fills holes. Their positions count everything that
-//! has ever been in the ring, so nothing is to be moved when mbufs leave at the front; what leaves at the back makes them void.
+//! buffer at two places, where it sends for the first time and where it fills holes. Their positions count everything that has
+//! ever been in the ring, so nothing is to be moved when mbufs leave at the front; an mbuf that leaves at the back makes them
+//! void.
 //!
 //! Invariants: `Ring::len` is the sum of its mbufs' lengths, so each change of a length goes through
 //! [`Links::edit_front`] or [`Links::edit_back`]. A mark that lies inside the ring is the beginning of an mbuf. A ring stays a ring, even empty, until
@@ -284,7 +285,7 @@ impl Ring {
             start += self.mbufs[index].len();
             index += 1;
         }
-        // What was sought from an end takes the place of what was not used for longest.
+        // A place that was found from an end replaces the one that was not used for longest.
         let (count, len) = (self.gone_count.wrapping_add(index), self.gone_len.wrapping_add(start));
         self.marks[used] = Mark { count, len };
         self.marks.swap(0, used);

@@ -26,9 +26,9 @@ pub struct Mbuf {
 const _: () = assert!(size_of::<Mbuf>() == 16);
 const _: () = assert!(size_of::<Option<Mbuf>>() == 16);
 
-// SAFETY: the header's shared fields are atomics or constant; `next` is used only when no view
-// exists. The data under a view does not change, and what does change is above the fill mark, where
-// exactly one thread may write.
+// SAFETY: the header's shared fields are atomics or constant; `next` is used only when no view exists. The
+// data under a view does not change, and changes happen only above the fill mark, where exactly one thread
+// may write.
 unsafe impl Send for Mbuf {}
 // SAFETY: as above; `&Mbuf` gives reading and cloning only.
 unsafe impl Sync for Mbuf {}
@@ -131,7 +131,7 @@ impl Mbuf {
     /// If the range does not lie inside this view.
     #[inline]
     pub fn slice(&self, range: impl RangeBounds<usize>) -> Mbuf {
-        // No view is as long as what does not fit: it is refused below.
+        // No view is that long: it is refused below.
         let from = match range.start_bound() {
             Bound::Included(&at) => at,
             Bound::Excluded(&at) => at.saturating_add(1),
@@ -197,7 +197,7 @@ impl Mbuf {
         self.len += n as u32;
     }
 
-    /// Gives back what was reserved behind the view.
+    /// Gives back the reserved bytes behind the view.
     #[inline]
     pub(crate) fn give_back_room(&self) {
         self.header().give_back_room(self.end());

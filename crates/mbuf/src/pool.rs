@@ -18,9 +18,9 @@ use crate::store::Store;
 
 /// A stack's packet memory. A handle: clones are the same pool.
 ///
-/// Memory goes back to the system when the last handle is gone: what lies idle at once (in caches of
-/// other threads: when such a thread next touches a pool, or ends), what is in view when its last
-/// view is dropped. Mbufs may outlive all handles.
+/// Memory goes back to the system when the last handle is gone: idle clusters at once (in caches of other
+/// threads: when such a thread next touches a pool, or ends), those in view when their last view is dropped.
+/// Mbufs may outlive all handles.
 #[derive(Clone)]
 pub struct Pool {
     handle: Arc<Handle>,
@@ -31,7 +31,7 @@ struct Handle {
     on_refused: OnceLock<OnRefused>,
 }
 
-/// What is called when a caller reports that it was refused memory.
+/// The hook for callers that report that they were refused memory.
 type OnRefused = Box<dyn Fn() + Send + Sync>;
 
 /// How a pool is bounded.
@@ -40,8 +40,7 @@ pub struct PoolConfig {
     /// The most bytes obtained from the system at a time, headers included. Values below
     /// [`MEMORY_MIN`] mean that. Reached: allocations are refused with [`Exhausted`].
     pub memory_max: usize,
-    /// The most bytes that lie in the depot for reuse. What is freed beyond that goes back to the
-    /// system.
+    /// The most bytes that lie in the depot for reuse. Clusters freed beyond that go back to the system.
     pub depot_max: usize,
     /// Whether freed clusters are kept for reuse. Without, each allocation is one of the system's allocator, and each free
     /// too, as in a kernel that takes packet memory from its slab allocator.
@@ -142,7 +141,7 @@ impl Pool {
     /// (`None`: no limit). True if memory was given back, or if this thread was not refused: try
     /// again, and wait again if refused again.
     ///
-    /// What another thread frees ends the wait even if it does not suffice for what was refused.
+    /// A free by another thread ends the wait even if it does not suffice for the refused request.
     pub fn wait_freed(&self, deadline: Option<Instant>) -> bool {
         match cache::refusal(self.store()).filter(|_| !self.is_lost()) {
             Some(seen) => self.store().quota.wait_freed(seen, deadline),
@@ -156,8 +155,8 @@ impl Pool {
     }
 
     /// A caller that was refused memory and does not say so to its stack says it here: something may be given up for
-    /// it. The pool does not do it itself, since it does not know what locks its callers hold; the caller of this holds
-    /// none. Does not block, beyond short locks.
+    /// it. The pool does not do it itself, since it does not know its callers' locks; the caller of this holds none.
+    /// Does not block, beyond short locks.
     #[cold]
     pub fn report_refused(&self) {
         if let Some(hook) = self.handle.on_refused.get() {
@@ -165,9 +164,8 @@ impl Pool {
         }
     }
 
-    /// Gives what lies idle back to the system: the depot and this thread's cache now, the caches of
-    /// other threads when they next allocate or free. For stacks that have become idle; under load it
-    /// only costs.
+    /// Gives idle clusters back to the system: the depot and this thread's cache now, the caches of other
+    /// threads when they next allocate or free. For stacks that have become idle; under load it only costs.
     pub fn trim(&self) {
         if self.is_lost() {
             return;
@@ -182,14 +180,14 @@ impl Pool {
         &self.handle.store
     }
 
-    /// Whether this process has the pool from its parent, by fork(2): then nothing is handed out, and what is given back
-    /// is leaked.
+    /// Whether this process has the pool from its parent, by fork(2): then nothing is handed out, and clusters given
+    /// back are leaked.
     pub fn is_lost(&self) -> bool {
         self.store().is_lost()
     }
 
     /// Takes over the parent's pool in a child of fork(2). No other thread of the parent was in a call of the pool when
-    /// the child was made. What lay in the caches of those threads is not seen again.
+    /// the child was made. The content of the caches of those threads is lost.
     pub fn adopt(&self) {
         self.store().origin.adopt();
     }

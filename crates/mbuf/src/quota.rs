@@ -1,8 +1,8 @@
 //! The cap on memory obtained from the system, and the threads that wait for memory.
 //!
 //! It does not depend on clusters. `taken` counts bytes obtained from the system and not returned; it changes only
-//! then, not with every allocation. `control` is the word every allocation and free compares with what its thread saw
-//! last, so that in the usual case one read-only load answers all of: closed? near the cap? a caller refused? trim
+//! then, not with every allocation. `control` is the word every allocation and free compares with its thread's last
+//! copy, so that in the usual case one read-only load answers all of: closed? near the cap? a caller refused? trim
 //! wanted? Its low bits are flags, the rest a generation that counts requests to empty the thread caches.
 //!
 //! | flag | set by | cleared by | while it is set |
@@ -20,8 +20,8 @@
 //! cleared in the section that raises `freed`, so every thread refused before it wakes, and every thread refused after it sets
 //! it anew.
 //!
-//! What is freed into a thread cache wakes no waiter. A thread that has not seen REFUSED yet may do so, and caches of
-//! idle threads keep what they have. That cannot starve a waiter for good: all caches together hold at most
+//! A free into a thread cache wakes no waiter. A thread that has not seen REFUSED yet may do so, and caches of idle
+//! threads keep their clusters. That cannot starve a waiter for good: all caches together hold at most
 //! [`CACHE_SHARE`] of the cap, so when enough is freed to serve it, some of that passes through `release`. The depot
 //! reads the flags under its own lock (`depot.rs`).
 //!
@@ -47,7 +47,7 @@ pub(crate) struct Quota {
     control: CachePadded<AtomicUsize>,
     /// (a) Bytes obtained from the system.
     taken: CachePadded<AtomicUsize>,
-    /// (a) What thread caches may still be promised.
+    /// (a) Bytes that can still be granted to thread caches.
     cache_budget: AtomicUsize,
     waiting: Mutex<Waiting>,
     wake: Condvar,
@@ -67,7 +67,7 @@ pub(crate) const NO_REUSE: usize = 8;
 pub(crate) const FLAGS: usize = CLOSED | PRESSURE | REFUSED | NO_REUSE;
 const GENERATION: usize = 16;
 
-/// One part in so many of the cap is what all thread caches together may hold.
+/// All thread caches together may hold one part in so many of the cap.
 const CACHE_SHARE: usize = 4;
 
 impl Quota {
@@ -95,7 +95,7 @@ impl Quota {
     /// Flags and generation, for comparing only.
     #[inline]
     pub(crate) fn control(&self) -> usize {
-        // Relaxed: seeing a change late is allowed, see the head; what must be exact is read under a
+        // Relaxed: seeing a change late is allowed, see the head; values that must be exact are read under a
         // lock.
         self.control.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl Quota {
 
     /// Counts `bytes` as taken, if the cap allows.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        // Relaxed, here and below: a count; the fences order what has to be, see the head.
+        // Relaxed, here and below: a count; fences order the rest, see the head.
         let mut taken = self.taken.load(Ordering::Relaxed);
         let after = loop {
             let after = match taken.checked_add(bytes) {
@@ -152,9 +152,9 @@ impl Quota {
         }
     }
 
-    /// The first step of being refused: frees bypass the caches from now on, and caches empty
-    /// themselves. The caller then gives back what is cached within its reach and tries `reserve`
-    /// again. Returns what to wait with.
+    /// The first step of being refused: frees bypass the caches from now on, and caches empty themselves. The
+    /// caller then gives back all clusters cached within its reach and tries `reserve` again. Returns the count of
+    /// frees so far, for `wait_freed`.
     pub(crate) fn refuse(&self) -> u64 {
         let waiting = self.waiting.lock();
         self.control.fetch_or(REFUSED, Ordering::Relaxed);
@@ -198,7 +198,7 @@ impl Quota {
             .is_ok()
     }
 
-    /// Ends what `grant_cache` promised.
+    /// Ends a grant of `grant_cache`.
     pub(crate) fn return_cache(&self, bytes: usize) {
         self.cache_budget.fetch_add(bytes, Ordering::Relaxed);
     }

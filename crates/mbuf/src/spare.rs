@@ -1,8 +1,8 @@
 //! The room behind a view, to be written by something that is not Rust: a system call.
 //!
 //! It does not depend on which thread writes. Invariants: the room is reserved as long as the [`Spare`] lives, so no
-//! other thread is given it; what was written comes into view only by [`Spare::commit`]; what was not, is given back
-//! to the cluster. Tests: at the end; the race for the room is that of `try_extend` (`cluster.rs`, models).
+//! other thread is given it; written bytes come into view only by [`Spare::commit`]; the rest is given back to the
+//! cluster. Tests: at the end; the race for the room is that of `try_extend` (`cluster.rs`, models).
 
 use crate::facade::memory_written;
 use crate::mbuf::Mbuf;

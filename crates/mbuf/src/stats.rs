@@ -1,4 +1,4 @@
-//! Counts of what a pool does, kept per thread so that counting shares no line.
+//! Counts of a pool's events, kept per thread so that counting shares no line.
 //!
 //! It does not depend on caches. A [`Shard`] belongs to one thread, which counts with a load and a store;
 //! readers add all shards up and may see a moment's numbers in pieces. Counts are exact whenever no thread is
@@ -13,7 +13,7 @@ use crate::discipline::{Chosen, Discipline};
 #[cfg(feature = "experiments")]
 use crate::experiments::RemoteListStats;
 
-/// What is counted, per class.
+/// Events, per class.
 #[derive(Clone, Copy)]
 pub(crate) enum Event {
     /// An allocation served from the thread's cache.
@@ -34,10 +34,10 @@ pub(crate) enum Event {
 
 pub(crate) const EVENT_COUNT: usize = Event::Refusal as usize + 1;
 
-/// Counts of one class: those of the events, and behind them what the discipline counts.
+/// Counts of one class: those of the events, and behind them those of the discipline.
 const COLUMN_COUNT: usize = EVENT_COUNT + Chosen::EVENT_COUNT;
 
-/// What is counted in a column of its own.
+/// Events with a column of their own.
 pub(crate) trait Counted: Copy {
     /// Below [`COLUMN_COUNT`].
     fn column(self) -> usize;
@@ -68,7 +68,7 @@ impl Shard {
         self.0[class.index()][event.column()].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds what `other` counted; it is not to be read again.
+    /// Adds the counts of `other`, which is not to be read again.
     pub(crate) fn absorb(&self, other: &Shard) {
         for class in Class::ALL {
             for (into, from) in self.0[class.index()].iter().zip(&other.0[class.index()]) {
@@ -116,7 +116,7 @@ pub struct ClassStats {
     pub remote_frees: u64,
     /// Allocations refused: the cap was reached, or the system had no memory.
     pub refusals: u64,
-    /// What remote-free lists did. Only with the feature `experiments`.
+    /// Counts of remote-free lists. Only with the feature `experiments`.
     #[cfg(feature = "experiments")]
     pub remote_lists: RemoteListStats,
 }

@@ -1,4 +1,4 @@
-//! What all handles of a pool, its clusters and the threads' caches share.
+//! State that all handles of a pool, its clusters and the threads' caches share.
 //!
 //! It does not depend on thread-local storage. Its life: handles, caches and clusters each hold one count of
 //! the `Arc<Store>`. When the last handle goes, the store is *closed*: the depot is emptied and stays empty,
@@ -6,10 +6,9 @@
 //! lies in the cache of a thread that has not touched a pool since.
 //!
 //! In a child of fork(2) that has not taken the pool over ([`Store::is_lost`]) another thread of the parent may hold any of
-//! the locks for good, and may be in the middle of a list. There nothing is locked, put back or freed: what is given back
-//! is left where it is, and nothing is handed out. Caches of threads need no lock until they are full or empty, so the
-//! question is asked on those ways alone.
-//! Tests: `tests/accounting.rs`, `tests/cap.rs`, `crates/drivers/tests/fork`.
+//! the locks for good, and may be in the middle of a list. There nothing is locked, put back or freed: memory given back is
+//! left where it is, and none is handed out. Caches of threads need no lock until they are full or empty, so the question
+//! is asked on those ways alone. Tests: `tests/accounting.rs`, `tests/cap.rs`, `crates/drivers/tests/fork`.
 
 use std::ptr::NonNull;
 
@@ -31,7 +30,7 @@ pub(crate) struct Store {
     pub(crate) origin: Origin,
     pub(crate) quota: Quota,
     pub(crate) depot: Depot,
-    /// What is kept elsewhere than in caches and the depot.
+    /// Clusters that are kept elsewhere than in caches and the depot.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub(crate) discipline: <Chosen as Discipline>::OfPool,
     shards: Mutex<Shards>,

@@ -1,4 +1,4 @@
-//! Nothing gets lost: counts of clusters and bytes agree with what was done, and memory goes back.
+//! Nothing gets lost: counts of clusters and bytes are right, and memory goes back.
 #![cfg(not(loom))]
 
 use std::cell::RefCell;

@@ -149,8 +149,8 @@ fn threads_at_the_cap_make_progress() {
                 for round in 0..ROUNDS {
                     let want = [256, 2048, 16 * 1024, CLUSTER_MAX][(round + thread_index) % 4];
                     let mut held = Vec::new();
-                    // Three at a time each: more than the smallest pool has for the largest class.
-                    // On a refusal what is held is given up, so that threads cannot block each other.
+                    // Three at a time each: more than the smallest pool has for the largest class. On a
+                    // refusal a thread gives up its clusters, so that threads cannot block each other.
                     while held.len() < 3 {
                         match pool.alloc(want) {
                             Ok(mbuf) => held.push(mbuf),

@@ -87,7 +87,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a sender does with a long buffer.
+/// As a sender does with a long buffer.
 fn sending() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => (part(), 0..20usize).prop_map(|(off, count)| Op::SliceNear(off, count)),

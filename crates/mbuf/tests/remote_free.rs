@@ -178,7 +178,7 @@ fn trimming_and_closing_leave_nothing_on_a_list() {
     let last = mbufs.pop();
     on(second, || pool.remote_free_to_slot(&mut freed(last), &slot, || true));
     assert!(put(mbufs));
-    // The slot outlives the pool; what is in it goes to the system with it.
+    // The slot outlives the pool; its content goes to the system with it.
     drop(pool);
     drop(slot);
 }

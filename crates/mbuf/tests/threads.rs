@@ -1,4 +1,4 @@
-//! Many threads at once: contents stay what they were, and nothing gets lost.
+//! Many threads at once: contents do not change, and nothing gets lost.
 #![cfg(not(loom))]
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -1,13 +1,13 @@
-//! What only older settings of the stack use, for experiments: remote-free lists (the setting `rx_free`). Only with the feature
-//! `experiments`.
+//! Parts that only older settings of the stack use, for experiments: remote-free lists (the setting `rx_free`). Only with the
+//! feature `experiments`.
 //!
-//! | module | what |
+//! | module | content |
 //! |---|---|
 //! | [`remote_list`] | the lists: of a connection, which the user keeps, and of the cores, which a pool has |
-//! | [`remote_free`] | what a pool puts there, and when it looks there |
-//! | [`stats`] | what is counted of it |
+//! | [`remote_free`] | when a pool puts clusters there, and when it looks there |
+//! | [`stats`] | its counts |
 //!
-//! What the rest of the crate asks is in `discipline.rs`.
+//! The interface to the rest of the crate is in `discipline.rs`.
 //!
 //! Does not depend on connections, or which thread empties a list. Tests: `tests/remote_free.rs`; models in
 //! `remote_list.rs` and `remote_free/models.rs`.
@@ -33,7 +33,8 @@ pub use stats::RemoteListStats;
 /// The discipline of pools that have remote-free lists.
 pub(crate) struct RemoteFree;
 
-/// What waits for the core that allocates, if the pool is used so ([`crate::Pool::remote_free_to_cores`]).
+/// Clusters that wait for the core that allocates, if the pool is used so
+/// ([`crate::Pool::remote_free_to_cores`]).
 #[inline]
 fn core_lists(store: &Store) -> &CoreLists {
     &store.discipline

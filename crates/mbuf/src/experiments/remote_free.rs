@@ -1,4 +1,4 @@
-//! Remote frees: what a pool does with clusters that were freed on another core than the one that allocated them.
+//! Remote frees: the handling of clusters that were freed on another core than the one that allocated them.
 //!
 //! Only clusters that this pool handed out, and that were allocated on another core than the calling thread's, go to a
 //! remote-free list; a reader on the allocator's core keeps its buffers, whatever the setting. A pool that is closed, near its
@@ -7,9 +7,9 @@
 //! It does not depend on connections, or which thread receives a kick. Nothing here blocks, but for a depot lock
 //! in the flushes.
 //!
-//! `announce` and `kick` are foreign code. If one panics nothing is lost: what `announce` was to tell of is taken back, what a kick was to tell of
-//! stays on its list if it may, and the rest goes to the cache of the thread. The second look is taken all the same.
-//! Tests: `tests/remote_free.rs`; models in `remote_list.rs` and `remote_free/models.rs`.
+//! `announce` and `kick` are foreign code. If one panics nothing is lost: clusters that `announce` was to report are taken back, those that a kick
+//! was to report stay on their list if they may, and the rest goes to the cache of the thread. The second look is taken all the same. Tests:
+//! `tests/remote_free.rs`; models in `remote_list.rs` and `remote_free/models.rs`.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -29,7 +29,7 @@ use crate::magazine::Magazine;
 use crate::pool::Pool;
 use crate::quota::{FLAGS, NO_REUSE};
 
-/// What a look at the lists of the cores remembers for the next look ([`Pool::flush_stale`]).
+/// State from one look at the lists of the cores to the next ([`Pool::flush_stale`]).
 #[derive(Default, Debug)]
 pub struct Seen {
     tops: Vec<usize>,
@@ -39,7 +39,7 @@ impl Pool {
     /// Puts one of `freed` into `slot`, if the slot is empty and one was allocated on another core. The rest stays.
     ///
     /// `announce` is called after a cluster was put, and after a sequentially consistent fence: the place for
-    /// telling the thread that empties slots. If it says no, what is in the slot is taken back into `freed`.
+    /// telling the thread that empties slots. If it says no, the slot's content is taken back into `freed`.
     pub fn remote_free_to_slot(
         &self,
         freed: &mut Freed,
@@ -151,7 +151,7 @@ impl Pool {
         bytes
     }
 
-    /// Flushes the lists of cores whose top is what it was at the last look: no thread empties them. True if others
+    /// Flushes the lists of cores whose top is the same as at the last look: no thread empties them. True if others
     /// hold something: look again in a while. `seen` belongs to the caller.
     pub fn flush_stale(&self, seen: &mut Seen) -> bool {
         let lists = core_lists(self.store());
@@ -186,11 +186,11 @@ impl Pool {
     /// Whether freed memory may go to a remote-free list: the pool is neither closed nor short of memory.
     #[inline]
     pub fn lists_remote_frees(&self) -> bool {
-        // A pool that keeps nothing for reuse has lists all the same: they are what is measured then.
+        // A pool that keeps nothing for reuse has lists all the same: experiments measure them.
         self.store().quota.control() & (FLAGS & !NO_REUSE) == 0
     }
 
-    /// The second look, after a push: `take_back` if what was put may not stay, or if `announce` panics.
+    /// The second look, after a push: `take_back` if the clusters put may not stay, or if `announce` panics.
     fn look_again(&self, announce: impl FnOnce() -> bool, take_back: impl FnOnce()) {
         // Pairs with the fence in `RemoteFree::drain`: see `remote_list.rs`.
         fence(Ordering::SeqCst);
@@ -221,7 +221,7 @@ impl Pool {
         foreign
     }
 
-    /// Puts what fits of `foreign` into `list`, and the rest into `freed`. `None` if nothing fits.
+    /// Puts as much of `foreign` as fits into `list`, and the rest into `freed`. `None` if nothing fits.
     fn put(
         &self,
         mut foreign: FreeList,
@@ -258,14 +258,15 @@ impl Pool {
     }
 }
 
-/// What one call puts on the lists of cores. Dropped, at its end or because a kick panics, it takes the second look.
+/// The clusters that one call puts on the lists of cores. Dropped, at its end or because a kick panics, it takes the
+/// second look.
 struct CoreGroups<'a> {
     pool: &'a Pool,
     is_any: bool,
 }
 
 impl CoreGroups<'_> {
-    /// Puts what one core allocated on that core's list, as far as there is room.
+    /// Puts clusters that one core allocated on that core's list, as far as there is room.
     fn put_group(&mut self, mut group: Freed, core: u32, rest: &mut Freed, kick: &mut impl FnMut(u32)) {
         if group.is_empty() {
             return;

@@ -10,19 +10,19 @@
 //!
 //! # What holds
 //! * *Nothing is lost or given twice.* A place is only ever emptied as a whole, so a pusher whose exchange succeeds
-//!   has linked to what is there now (no ABA: it does not look into what it links to).
+//!   has linked to the current head (no ABA: it does not look into the clusters that it links to).
 //! * *The bound holds at every moment, to the byte.* `bytes` counts a cluster from before it is pushed until after
 //!   it is taken. Of the clusters that are in the list, look at the one that was counted last: the bytes of all
 //!   others were in the count that it found, and with its own they were within the bound. (A count that is set to
 //!   zero before the list is taken, as kernels do it, lets a few more in.)
 //! * *A kick for each fill.* The thread that brings the count from below half of the bound to half or more is told so,
-//!   after it has pushed. The count falls only when clusters were taken. What another thread has counted and not pushed
-//!   yet may be missed by the flush that the kick causes; it then waits for the next one, or for the stack's look at
-//!   lists that no thread empties.
+//!   after it has pushed. The count falls only when clusters were taken. A cluster that another thread has counted and
+//!   not pushed yet may be missed by the flush that the kick causes; such a cluster then waits for the next one, or for
+//!   the stack's look at lists that no thread empties.
 //! * *Nothing stays on a list that is wanted.* Before and after a push the pool's flags are read (`Pool::remote_free_to_*`): a
-//!   pool that is closed, near its cap or has refused a caller keeps nothing. The thread that sets such a flag empties
-//!   the lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially
-//!   consistent fences: either the pusher sees the flag and takes back what it put, or the emptying sees it.
+//!   pool that is closed, near its cap or has refused a caller keeps nothing. The thread that sets such a flag empties the
+//!   lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially consistent
+//!   fences: either the pusher sees the flag and takes back its cluster, or the emptying sees it.
 //!
 //! Tests: loom models at the end, and of the threads that free in `remote_free/models.rs`; `tests/remote_free.rs`.
 
@@ -56,7 +56,7 @@ impl FreeList {
 }
 
 impl Freed {
-    /// What was taken from a remote-free list.
+    /// A list taken from a remote-free list.
     pub(super) fn of_remote_list(list: FreeList) -> Freed {
         stats::count_list(&list, RemoteEvent::Taken);
         Freed { list }
@@ -94,7 +94,7 @@ impl RemoteFreeSlot {
     /// Empties the slot.
     pub(crate) fn take_list(&self) -> FreeList {
         let head = self.cluster.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: what was put here was a list of free clusters, and the swap made it ours.
+        // SAFETY: only lists of free clusters are put here, and the swap made it ours.
         unsafe { FreeList::from_head(head) }
     }
 }
@@ -119,7 +119,7 @@ pub struct RemoteFreeList {
     bytes: AtomicUsize,
 }
 
-/// What became of a reservation.
+/// Result of a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reserved {
     /// There is no room.
@@ -128,7 +128,7 @@ pub(crate) enum Reserved {
     Granted(Fill),
 }
 
-/// What the list is with a reservation.
+/// Fill of the list with a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fill {
     /// Less than half full, or it was half full before.
@@ -154,7 +154,7 @@ impl RemoteFreeList {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What is on top now, for comparing only: the same twice means that probably nothing came or went.
+    /// The top now, for comparing only: the same twice means that probably nothing came or went.
     #[inline]
     pub(crate) fn top(&self) -> usize {
         self.head.load(Ordering::Relaxed).addr()
@@ -204,7 +204,7 @@ impl RemoteFreeList {
     /// Empties the list.
     pub(crate) fn take_list(&self) -> FreeList {
         let head = self.head.swap(ptr::null_mut(), Ordering::Acquire);
-        // SAFETY: what was pushed here were lists of free clusters, and the swap made them ours.
+        // SAFETY: only lists of free clusters are pushed here, and the swap made them ours.
         let list = unsafe { FreeList::from_head(head) };
         self.bytes.fetch_sub(list.footprint(), Ordering::Relaxed);
         list
@@ -234,7 +234,7 @@ pub(crate) struct CoreLists {
 /// Bytes that wait for one core, at most: some 64 clusters of bulk data, or 13,000 small ones, which is a request of
 /// each of ten thousand connections.
 pub const CORE_BYTES_MAX: usize = 4 << 20;
-/// One part in so many of the cap is what waits for all cores together, at most.
+/// At most one part in so many of the cap waits for all cores together.
 const LISTED_SHARE: usize = 8;
 /// Most lists; cores beyond that share.
 const LISTS_MAX: usize = 64;
@@ -284,7 +284,7 @@ mod models {
         memory: [UnsafeCell<u32>; N],
     }
 
-    // SAFETY: clusters are handed over through the places only, which is what the models check.
+    // SAFETY: clusters are handed over through the places only, as the models check.
     unsafe impl<const N: usize> Send for Place<N> {}
     // SAFETY: as above; the cells are watched by loom.
     unsafe impl<const N: usize> Sync for Place<N> {}
@@ -301,7 +301,7 @@ mod models {
             })
         }
 
-        /// What an owner does with a cluster.
+        /// An owner's use of a cluster.
         fn own(&self, index: usize) {
             // SAFETY: loom reports it if another thread owns it too.
             self.memory[index].with_mut(|memory| unsafe { *memory += 1 });
@@ -316,7 +316,7 @@ mod models {
             list
         }
 
-        /// Owns what was taken; how many there were.
+        /// Owns the clusters taken; returns how many there were.
         fn keep(&self, mut list: FreeList) -> usize {
             let mut count = 0;
             while let Some(cluster) = list.pop() {

@@ -1,4 +1,4 @@
-//! What is counted of remote-free lists: in the shards of `crate::stats`, behind the events of every pool.
+//! Counts of remote-free lists: in the shards of `crate::stats`, behind the events of every pool.
 //!
 //! Does not depend on the lists. Tests: `tests/remote_free.rs`.
 
@@ -12,7 +12,7 @@ use crate::freed::FreeList;
 use crate::stats::{self, Counted, PoolStats, Shard};
 use crate::store::Store;
 
-/// What is counted, per class.
+/// Events, per class.
 #[derive(Clone, Copy)]
 pub(super) enum RemoteEvent {
     /// Put on a remote-free list.
@@ -50,7 +50,7 @@ impl RemoteListStats {
         self.listed.saturating_sub(self.taken)
     }
 
-    /// Adds what `shard` has counted.
+    /// Adds the counts of `shard`.
     pub(super) fn add(&mut self, shard: &Shard, class: Class) {
         self.listed += shard.read(class, RemoteEvent::Listed);
         self.taken += shard.read(class, RemoteEvent::Taken);

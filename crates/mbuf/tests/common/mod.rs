@@ -1,4 +1,4 @@
-//! What the tests of packet memory share: threads on cores of the test's choice.
+//! Shared by the tests of packet memory: threads on cores of the test's choice.
 #![allow(dead_code)] // Each test binary uses its own part of this.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

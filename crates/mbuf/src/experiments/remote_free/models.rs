@@ -1,8 +1,8 @@
 //! Models of whole pools, with the caches of their threads: every interleaving of a thread that allocates, one that frees for it, and one that is
 //! refused or ends.
 //!
-//! loom reports memory that is leaked, or given back twice. Threads are on the core that they name (`cpu.rs`); what waits for cores is in one
-//! list, whatever the core. Threads end with their caches (`cache.rs`), as threads of a process do.
+//! loom reports memory that is leaked, or given back twice. Threads are on the core that they name (`cpu.rs`); clusters that wait for cores
+//! are in one list, whatever the core. Threads end with their caches (`cache.rs`), as threads of a process do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -21,7 +21,7 @@ use crate::store::Store;
 
 /// Bytes of the smallest cluster.
 const ONE: usize = Cluster::footprint(Class::B256);
-/// What is too much for a [small] pool.
+/// More than a [small] pool has.
 const TOO_MUCH: usize = 60_000;
 /// The core of the thread that allocates, and that of the thread that frees.
 const OWNER: u32 = 0;
@@ -154,8 +154,7 @@ fn nothing_stays_on_a_connection_s_list_while_a_caller_is_refused() {
     }
 }
 
-/// A connection closes and gives back what is on the list of its writer, while its reader puts more there. No other thread looks
-/// there.
+/// A connection closes and gives back the list of its writer, while its reader puts more there. No other thread looks there.
 fn a_connection_closes(is_list: bool) {
     let (pool, lists) = (large(), Lists::new());
     let mbuf = pool.alloc(100).expect("far from the cap");
@@ -179,7 +178,7 @@ fn nothing_stays_on_the_list_of_a_connection_that_is_closed() {
     }
 }
 
-/// The last reference to the places goes with what is in them.
+/// The last reference to the places goes with their content.
 #[test]
 fn what_is_on_a_list_goes_with_it() {
     for is_list in [true, false] {
