@@ -1,4 +1,4 @@
-//! What the primitives cost on this machine, in nanoseconds, in less than five seconds.
+//! The cost of the primitives on this machine, in nanoseconds, in less than five seconds.
 //!
 //! ```text
 //! cargo run -p sockeye-sync --release --example sync_costs

@@ -1,21 +1,22 @@
 //! An admission limit for writers, where many of them move bytes on few cores.
 //!
-//! A writer whose buffer is full waits for its reader, and the core goes to the next thread in the run queue. With many
-//! more threads than cores that is another writer, and another, until what the first one wrote has left the core's
-//! cache, and so have the buffers of its application. It is best if a writer fills its buffer, its reader empties it next, and
-//! the two do so many times over before the next pair runs. So in a crowd a writer that finds its buffer full takes a *run token*.
-//! Each core has one, and gives it first to writers whose readers ran there. Its holder goes on as without a limit, waiting for its reader and filling its buffer again, until it has
-//! filled it [`ROUNDS_MAX`] times. Then it hands the token on and joins the end of the queue.
+//! A writer whose buffer is full waits for its reader, and the core goes to the next thread in the run queue. With many more threads than cores that
+//! is another writer, and another, until the first one's data has left the core's cache, and so have the buffers of its application. It is best if a
+//! writer fills its buffer, its reader empties it next, and the two do so many times over before the next pair runs. So in a crowd a writer that
+//! finds its buffer full takes a *run token*. Each core has one, and gives it first to writers whose readers ran there. Its holder goes on as without
+//! a limit, waiting for its reader and filling its buffer again, until it has filled it [`ROUNDS_MAX`] times. Then it hands the token on and joins
+//! the end of the queue.
 //!
 //! # A hint, not a lock
 //!
-//! A token guards nothing, and a writer without one is not kept from anything: it only waits a while. What a thread does
-//! with its token is not known (it may sleep in its application, or wait for a lock that a thread in the queue has), so:
+//! A token guards nothing, and a writer without one is not kept from anything: it only waits a while. The queue does not
+//! know how a thread uses its token (it may sleep in its application, or wait for a lock that a thread in the queue
+//! has), so:
 //!
 //! * A writer in the queue looks around every 25 ms, and a thread that hands a token on does so every 10: a token that was held for
-//!   more than 20 ms is taken back, and while the process does not use its cores, there are twice as many tokens
-//!   from look to look, up to 64 for each core. With cores in use they become fewer again. So what is lost where the cores
-//!   rest for another reason is the time of some looks, and afterwards next to nothing.
+//!   more than 20 ms is taken back, and while the process does not use its cores, there are twice as many tokens from look to look,
+//!   up to 64 for each core. With cores in use they become fewer again. So where the cores rest for another reason, some looks are
+//!   wasted, and afterwards next to nothing.
 //! * A thread that ends or waits for anything but its reader gives its token back.
 //! * The wait for a token is bounded by the caller's deadline.
 //!
@@ -38,7 +39,8 @@
 //! wakes after it. And no thread waits while a token is free: every section that frees a token or lengthens a
 //! queue ends with `Limit::fill`, which leaves no token while a thread is queued.
 //!
-//! What a writer waited for before is not lost either: its ticket for space is dropped, and it looks at its buffer again.
+//! Nor does a writer lose the event that it waited for before: its ticket for space is dropped, and it looks at its
+//! buffer again.
 //!
 //! Rank: the mutex is a leaf; wakes come after it. Where there is no crowd a full buffer costs a look at the thread's own state and
 //! a load. Does not depend on buffers or sockets. Tests: `admission/tests.rs`, `admission/limit.rs`, `tests/loom/admission.rs`.
@@ -71,7 +73,7 @@ pub struct Admission {
     limit: CachePadded<Mutex<Limit<Arc<WaitQueue>>>>,
 }
 
-/// What a thread knows of its token. Only the thread itself uses it.
+/// A thread's record of its token. Only the thread itself uses it.
 #[derive(Debug)]
 pub struct Writer {
     /// The number of its token, or of the one it waits for; 0 for none.
@@ -240,7 +242,7 @@ impl Default for Writer {
     }
 }
 
-/// What a thread knows, which gives its token back at the thread's end.
+/// A thread's record, which gives its token back at the thread's end.
 struct Own(Writer);
 
 impl Drop for Own {

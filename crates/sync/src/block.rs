@@ -13,7 +13,7 @@
 //! 256 KiB). A full depot gives to the allocator, an empty one takes from it. A thread that ends
 //! gives its blocks to the allocator.
 //!
-//! Does not depend on what a node is. Nothing here is modelled: a block has one owner all the time, and
+//! Does not depend on the type of nodes. Nothing here is modelled: a block has one owner all the time, and
 //! changes owner through the depot's mutex or through the queue that its value travels in. Tests: below (also
 //! under miri), `tests/stress.rs`.
 
@@ -44,7 +44,7 @@ pub(crate) fn put<V>(value: V) -> *mut V {
 /// Moves the value out and gives the memory back.
 ///
 /// # Safety
-/// `at` came from [`put`], the caller owns what it points to, and never uses it again.
+/// `at` came from [`put`], the caller owns its target, and never uses it again.
 #[inline]
 pub(crate) unsafe fn take<V>(at: *mut V) -> V {
     let Some(size) = Size::of::<V>() else {

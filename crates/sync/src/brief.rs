@@ -23,11 +23,11 @@
 //!            S4 sleep while parked is 1                 U4 if it is 1: parked = 0, wake one
 //! ```
 //!
-//! Say S3 failed because of an owner. If that owner's U3 came before the fence S2 hit its thread, then so did its U1, and
-//! S3 would have found the word free (or a later owner, of which the same is asked). So the U3 of the owner that S3 saw comes
-//! after the fence and finds what S1 wrote, or the 0 that another owner put there since. In that case the sleeper has either
-//! not gone to sleep yet, then the kernel compares at S4 and lets it try again; or a sleeper was woken: this one, or another
-//! one. *That other one* is now awake between S4 and S1: before it sleeps again or owns the mutex it sets `parked`, and as an
+//! Say S3 failed because of an owner. If that owner's U3 came before the fence S2 hit its thread, then so did its U1, and S3
+//! would have found the word free (or a later owner, of which the same is asked). So the U3 of the owner that S3 saw comes
+//! after the fence and finds S1's write, or the 0 that another owner put there since. In that case the sleeper has either not
+//! gone to sleep yet, then the kernel compares at S4 and lets it try again; or a sleeper was woken: this one, or another one.
+//! *That other one* is now awake between S4 and S1: before it sleeps again or owns the mutex it sets `parked`, and as an
 //! owner it will find its own 1 at U3 and wake the next. So while any thread sleeps, `parked` is 1 or a thread is awake that
 //! will set it.
 //!
@@ -38,9 +38,9 @@
 //! # What it is not
 //!
 //! Not fair, as most mutexes: the next thread to come by takes it. Not poisoned by a panic. Not for sections that
-//! block. Under the model checker both fences are sequentially consistent ones, which is what the pair amounts to.
+//! block. Under the model checker both fences are sequentially consistent ones, which the pair amounts to.
 //!
-//! Does not depend on what it guards. Tests: below, `tests/loom/brief.rs`, `tests/stress.rs`.
+//! Does not depend on the guarded value. Tests: below, `tests/loom/brief.rs`, `tests/stress.rs`.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -51,7 +51,7 @@ use crate::facade::{Futex, LockWord, Ordering, UnsafeCell, heavy_fence, light_fe
 
 /// A mutex for brief sections; see the head of the file. Eight bytes beside the value.
 ///
-/// `repr(C)`: they come first, on the line of what is used first of the value.
+/// `repr(C)`: they come first, on the line of the value's first fields.
 #[repr(C)]
 pub struct BriefMutex<T> {
     /// (a)
@@ -162,7 +162,7 @@ impl<T> BriefMutex<T> {
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
     fn unlock(&self) {
-        // Release: what the section wrote, with the acquire of the next owner.
+        // Release: the section's writes, with the acquire of the next owner.
         self.locked.store(FREE, Ordering::Release);
         // Between U1 and U3.
         light_fence();
@@ -176,7 +176,7 @@ impl<T> BriefMutex<T> {
     #[inline(never)]
     fn wake(&self) {
         // Of several owners one after the other, one wakes. Not a swap, which would write where it finds no sleeper: loom, which does not
-        // know that nothing comes between what an exchange reads and writes, would let that hide the mark of a later sleeper.
+        // know that nothing comes between the read and the write of an exchange, would let that hide the mark of a later sleeper.
         if self.parked.compare_exchange(SLEEPER, NO_SLEEPER, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.parked.wake_one();
         }

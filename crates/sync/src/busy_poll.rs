@@ -1,12 +1,12 @@
 //! Ownership of a receive queue under busy polling (SO_BUSY_POLL, NAPI): its own thread takes frames from it, or callers that
-//! wait for what they bring.
+//! wait for them.
 //!
-//! A thread that is about to block is busy for a while first. It spends that time at the queue where what it waits for comes in: it takes a
-//! batch, handles it, and often finds its own wait over. The queue's own thread, the *input thread*, defers to callers meanwhile.
+//! A thread that is about to block is busy for a while first. It spends that time at the queue on which it waits: it takes a batch, handles
+//! it, and often finds its own wait over. The queue's own thread, the *input thread*, defers to callers meanwhile.
 //!
 //! # States
 //!
-//! | what | from → to | by |
+//! | event | from → to | by |
 //! |---|---|---|
 //! | the queue | free ↔ owned | the thread that takes from it, for one turn: the mutex of the batch. No thread waits for it |
 //! | *preferred* (as in SO_PREFER_BUSY_POLL) | no → yes | a caller: it has found something, has found the queue owned, or will be back soon ([`prefer`](BusyPoll::prefer)) |
@@ -16,18 +16,19 @@
 //!
 //! # Why nothing is stranded
 //!
-//! *The input thread* sleeps with a deadline when it defers, and takes a turn after a sleep during which no caller has polled. It goes back to waiting
-//! at its device, which reports by level what is there, after a turn only. So a frame waits for it no longer than that deadline, whatever the
+//! *The input thread* sleeps with a deadline when it defers, and takes a turn after a sleep during which no caller has polled. It goes back to
+//! waiting at its device, which reports frames by level, after a turn only. So a frame waits for it no longer than that deadline, whatever the
 //! callers do. That bound also covers the one race: a caller leaves between the input thread's look at *preferred* and its sleep, and its wake finds
-//! no sleeping thread. So *preferred* is a hint, and its accesses are relaxed. (A [`LeaderSlot`](crate::LeaderSlot) lets the input thread sleep without a deadline.)
+//! no sleeping thread. So *preferred* is a hint, and its accesses are relaxed. (A [`LeaderSlot`](crate::LeaderSlot) lets the input thread sleep
+//! without a deadline.)
 //!
-//! *A caller* has a ticket of its wait queue from before its last look at the queue, and the thread that handles what it waits for ends
-//! that wait, whether the caller spins, takes its own turn, or sleeps. The caller wakes the input thread before it parks.
+//! *A caller* has a ticket of its wait queue from before its last look at the queue, and the thread that handles its frame ends that
+//! wait, whether the caller spins, takes its own turn, or sleeps. The caller wakes the input thread before it parks.
 //!
 //! *A turn panics.* The batch is unlocked, and *preferred* is as it was. The input thread goes on after its deadline.
 //!
-//! Rank: the mutex of the batch is the first of all; a thread that tries it holds no lock. Does not depend on devices, or what a batch is.
-//! Tests: `tests/loom/busy_poll.rs`.
+//! Rank: the mutex of the batch is the first of all; a thread that tries it holds no lock. Does not depend on devices or on the content of
+//! batches. Tests: `tests/loom/busy_poll.rs`.
 
 use std::time::Instant;
 
@@ -39,11 +40,11 @@ use crate::spin::Spin;
 #[derive(Debug)]
 pub struct BusyPoll<B> {
     batch: TryMutex<B>,
-    /// (a) Callers poll, and take what comes. A hint.
+    /// (a) Callers poll, and take frames. A hint.
     preferred: AtomicBool,
 }
 
-/// What the input thread finds.
+/// Result for the input thread.
 #[derive(Debug)]
 pub enum Turn<'a, B> {
     /// It takes its turn, with the batch.
@@ -63,7 +64,7 @@ impl<B> BusyPoll<B> {
 
     /// The input thread's next step. `has_leader`: a caller sleeps at the device, so it has to defer anyway.
     pub fn turn(&self, has_leader: bool) -> Turn<'_, B> {
-        // Relaxed, here and below: the bound on the sleep is what counts.
+        // Relaxed, here and below: only the bound on the sleep matters.
         let was_preferred = self.preferred.load(Ordering::Relaxed);
         let own = if was_preferred || has_leader { None } else { self.batch.try_lock() };
         own.map_or_else(
@@ -99,7 +100,7 @@ impl<B> BusyPoll<B> {
         count
     }
 
-    /// A caller takes what comes next, or is about to: the input thread is to defer.
+    /// A caller takes the next frames, or is about to: the input thread is to defer.
     #[inline]
     pub fn prefer(&self) {
         // Not written again: the line is shared by all callers.

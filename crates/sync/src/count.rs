@@ -1,15 +1,14 @@
 //! Cross-core hand-offs: how often a shared cache line is written by another thread than the one before.
 //!
-//! That is what cores cost each other: the second writer waits until the line has come over from the first one's
-//! cache. The counting facade (`facade/counted.rs`) reports each access to a shared word here. This module knows which thread wrote
-//! each cache line last (`lines.rs`), and how often each place in the code met a line that another thread had written
-//! (`sites.rs`).
+//! That is the cost of sharing between cores: the second writer waits until the line has come over from the first one's cache. The
+//! counting facade (`facade/counted.rs`) reports each access to a shared word here. This module knows which thread wrote each cache
+//! line last (`lines.rs`), and how often each place in the code met a line that another thread had written (`sites.rs`).
 //!
-//! What counts, and as what, is [`Kind`]. Each is counted by cache line, so two words on one line count as one, and a
-//! word on the line of a lock that its user has just taken does not count again. What a lock or a squeue guards,
-//! and what a buffer holds, counts as one line however many are touched: the counts are what *has* to travel, a lower bound.
+//! [`Kind`] names the counted things. Each is counted by cache line, so two words on one line count as one, and a word on
+//! the line of a lock that its user has just taken does not count again. The value in a lock or a squeue, and the content of
+//! a buffer, counts as one line however many are touched: the counts are a lower bound.
 //!
-//! What is not seen: memory of the application's, of the allocator's, of the kernel's, and of threads' own wake-ups
+//! Not seen: memory of the application's, of the allocator's, of the kernel's, and of threads' own wake-ups
 //! (`std::thread::park`). A thread stands for a core: a thread that moves takes its lines with it, which is not counted.
 //! Counting takes time in itself and so shifts which threads meet; speed is measured without.
 //!
@@ -39,7 +38,7 @@ pub struct Handoffs {
     pub references: u64,
     /// Buffers of packet memory: their headers, and their bytes as one line a buffer.
     pub buffer: u64,
-    /// What locks and squeues guard, as one line each.
+    /// Values in locks and squeues, as one line each.
     pub guarded: u64,
     /// Every other word.
     pub other: u64,
@@ -86,7 +85,7 @@ impl Handoffs {
 impl Sub for Handoffs {
     type Output = Self;
 
-    /// What was counted since `earlier`; nothing where there was a reset in between.
+    /// The counts since `earlier`; nothing where there was a reset in between.
     fn sub(self, earlier: Self) -> Self {
         Self {
             lock: self.lock.saturating_sub(earlier.lock),
@@ -101,12 +100,12 @@ impl Sub for Handoffs {
     }
 }
 
-/// A place in the code, and what was counted there.
+/// A place in the code, and its counts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The file and line of the access, or the type to which a reference was dropped.
     pub site: String,
-    /// What lies on the line.
+    /// Kind of the line.
     pub kind: Kind,
     /// Writes of lines that another thread had written last.
     pub handoffs: u64,
@@ -114,8 +113,8 @@ pub struct Place {
     pub transfers: u64,
 }
 
-/// What all threads of the process have counted since the start or the last [`reset`]. Never blocks; what is being
-/// counted just now may be missing.
+/// The counts of all threads of the process since the start or the last [`reset`]. Never blocks; the latest may be
+/// missing.
 pub fn snapshot() -> Handoffs {
     let mut sums = Handoffs::default();
     for place in sites::all() {

@@ -1,4 +1,4 @@
-//! Where the thread runs, on how many CPUs it may, what the clocks show, and how to have memory brought near.
+//! Where the thread runs, on how many CPUs it may, the clocks, and prefetching.
 //!
 //! But for the clocks all are hints: a thread can be moved right after the question. Tests: below.
 
@@ -44,7 +44,7 @@ fn micros(id: libc::clockid_t) -> u64 {
     u64::try_from(at.tv_sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(at.tv_nsec / 1_000)).unwrap_or(0)
 }
 
-/// What a clock of the system shows.
+/// The time of a clock of the system.
 #[inline]
 fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };

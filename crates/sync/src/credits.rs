@@ -1,13 +1,13 @@
 //! A bound on how many of something there are, that cores need not agree about at each one.
 //!
-//! What is left of the bound are credits. A few lie in stripes, one of which a thread uses, so that taking one and
+//! The rest of the bound are credits. A few lie in stripes, one of which a thread uses, so that taking one and
 //! giving one back write a line that no other core writes; the rest lies in common, and goes to and fro in batches.
 //!
-//! Invariant: credits in stripes, in common and in use are together what there was at the beginning. A refusal near
-//! the bound may be one too many: two threads that gather the stripes at once may both find too few. More than the
+//! Invariant: credits in stripes, in common and in use are together as many as at the beginning. A refusal near the
+//! bound may be one too many: two threads that gather the stripes at once may both find too few. More than the
 //! bound are never in use.
 //!
-//! Does not depend on what is counted; nothing is ordered by it. Tests: below.
+//! Does not depend on the counted things; nothing is ordered by it. Tests: below.
 
 use crate::facade::{AtomicUsize, Ordering};
 use crate::slot;

@@ -3,7 +3,7 @@
 //!
 //! It has three implementations with the same names:
 //!
-//! | implementation | when | what |
+//! | implementation | when | content |
 //! |---|---|---|
 //! | `host` | normally | the machine: `std` |
 //! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |

@@ -50,10 +50,10 @@ impl Origin {
         self.generation.load(Ordering::Acquire) == generation()
     }
 
-    /// Declares that this process has taken over what its parent made. The caller makes sure that nothing of it is left
+    /// Declares that this process has taken over its parent's state. The caller makes sure that nothing of it is left
     /// half done.
     pub fn adopt(&self) {
-        // Release: a thread that finds that it is here sees what was done to take it over.
+        // Release: a thread that finds that it is here sees all writes of the takeover.
         self.generation.store(generation(), Ordering::Release);
     }
 }
@@ -85,7 +85,7 @@ pub fn nonce() -> [u8; 16] {
     bytes
 }
 
-/// What a child finds wiped.
+/// Memory that a child finds wiped.
 struct Page {
     generation: AtomicU64,
     /// Written before `generation`.
@@ -150,7 +150,7 @@ fn map() -> Option<*mut Page> {
     let at = at.ok()?;
     // SAFETY: the mapping is ours alone, and its contents are zeros already.
     if unsafe { madvise(at, PAGE_LEN, Advice::LinuxWipeOnFork) }.is_ok() {
-        // Zeros are what `Page::new` has, and a mapping is aligned for it.
+        // `Page::new` is all zeros, and a mapping is aligned for it.
         return Some(at.cast());
     }
     // SAFETY: no other thread has seen it.
@@ -174,8 +174,8 @@ fn watched() -> *mut Page {
 
 static WATCHED: Page = Page::new();
 
-/// Random words. If the system has none to give, what no two processes share has to do: the keys that they are mixed with
-/// are secret.
+/// Random words. If the system has none to give, values that no two processes share have to do: the keys that they are
+/// mixed with are secret.
 fn random() -> [u64; 2] {
     let mut words = [0_u64; 2];
     if cfg!(miri) {
@@ -199,7 +199,7 @@ const TAKEN: u64 = u64::MAX;
 const PAGE_LEN: usize = 4096;
 const _: () = assert!(size_of::<Page>() <= PAGE_LEN);
 
-/// A value that each process makes for itself: what a static would be if it could not be inherited half made or locked.
+/// A value that each process makes for itself: a static that is never inherited half made or locked.
 ///
 /// A child makes a new one, whatever state its parent's was in; the parent's is then left alone for good.
 #[derive(Debug)]

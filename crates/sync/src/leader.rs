@@ -1,9 +1,9 @@
 //! Leader and follower at a device (the pattern of POSA2): the thread that waits there, and its stand-in.
 //!
-//! A *follower*, a thread of the stack, sleeps at a device and handles what comes. A caller that is about to park may
-//! take its place: it becomes the *leader*, and sleeps at the device instead of on the word of its
-//! [`WaitQueue`]. What comes then wakes the leader at once, and no other thread has to wake it in turn. Two things must
-//! not be lost: a `notify` of the leader's queue by another thread, and the device when the leader goes away.
+//! A *follower*, a thread of the stack, sleeps at a device and handles its frames. A caller that is about to park may
+//! take its place: it becomes the *leader*, and sleeps at the device instead of on the word of its [`WaitQueue`]. A
+//! frame then wakes the leader at once, and no other thread has to wake it in turn. Two things must not be lost: a
+//! `notify` of the leader's queue by another thread, and the device when the leader goes away.
 //!
 //! # States of the slot, one word
 //!
@@ -29,8 +29,8 @@
 //! follower sees a leader, that leader has not left yet, and wakes it when it does. A follower that sleeps elsewhere sets
 //! its own deadline.
 //!
-//! Does not depend on what the device is, or on which thread handles what comes. Invariant: there is at most
-//! one leader, and one follower. Tests: `tests/loom/leader.rs`, and below.
+//! Does not depend on the device, or on which thread handles frames. Invariant: there is at most one leader,
+//! and one follower. Tests: `tests/loom/leader.rs`, and below.
 
 use core::marker::PhantomData;
 

@@ -1,16 +1,16 @@
-//! Sockeye's concurrency: what happens between cores.
+//! Sockeye's concurrency: synchronization between cores.
 //!
-//! | module | what | its argument |
+//! | module | content | its argument |
 //! |---|---|---|
 //! | `squeue` | (feature `experiments`) the right to run protocol code, its queue, its ways in and out | head of `experiments/squeue.rs` |
-//! | `socket_lock` | a lock for each socket, with a backlog of what others leave meanwhile | head of `socket_lock.rs` |
+//! | `socket_lock` | a lock for each socket, with a backlog of work that others leave meanwhile | head of `socket_lock.rs` |
 //! | `notify` | the embedded, coalescing work item | head of `notify.rs` |
 //! | `wait`, `spin` | threads blocked on a condition under a mutex | head of `wait.rs` |
 //! | `wait_list` | all that wait for one buffer: threads, tasks, pollers | head of `wait_list.rs` |
-//! | `tasks` | how a task comes onto that list, and looks at what stands elsewhere | head of `tasks.rs` |
+//! | `tasks` | how a task comes onto that list, and looks at state elsewhere | head of `tasks.rs` |
 //! | `reserved` | room in a buffer that a writer has reserved for a copy outside of its mutex | head of `reserved.rs` |
-//! | `readiness` | a poller's registration: what a socket is ready for, and which thread has to look | head of `readiness.rs` |
-//! | `polled` | what a poller and a socket do with that word | head of `polled.rs` |
+//! | `readiness` | a poller's registration: a socket's readiness, and which thread has to look | head of `readiness.rs` |
+//! | `polled` | a poller's and a socket's use of that word | head of `polled.rs` |
 //! | `slots`, `poll_queue` | a poller's registrations by number, and its lists of those that are ready | heads of `slots.rs`, `poll_queue.rs` |
 //! | `sleeper`, `run_queue` | a worker, its sleeper and its queue | head of `sleeper.rs` |
 //! | `busy_poll` | a queue that callers take from while they are busy waiting, and a thread otherwise | head of `busy_poll.rs` |
@@ -27,8 +27,8 @@
 //! | `facade` | the only source of atomics, locks, futexes: the machine, a model of it, or the machine counted | head of `facade.rs` |
 //! | `count` (feature of that name) | how often a shared cache line is written by another thread than before | head of `count.rs` |
 //!
-//! What must not be known here: connections, packets, sockets, time of day. Everything is generic
-//! over the item that travels.
+//! This crate does not depend on connections, packets, sockets or the time of day. Everything is generic over
+//! the item that travels.
 //!
 //! # Lock rank
 //!

@@ -1,16 +1,17 @@
-//! A value that belongs to the process that made it, for what an application holds beside sockets: a poller, a channel, a capture.
+//! A value that belongs to the process that made it, for objects that an application holds beside sockets: a poller, a channel, a
+//! capture.
 //!
 //! Threads of the process may be in the middle of it when another one forks, so a child neither uses nor drops it. As long as no
 //! other thread has to do with it ([`Local::unshared`]), a child goes on with its copy.
 //!
-//! Does not depend on what the value is. Tests: `crates/drivers/tests/fork`.
+//! Does not depend on the value's type. Tests: `crates/drivers/tests/fork`.
 
 use std::io;
 
 use crate::facade::{AtomicBool, Ordering};
 use crate::fork::Origin;
 
-/// A value of this process, of which a child leaves alone what other threads may be in the middle of.
+/// A value of this process; a child does not touch parts that other threads may be changing.
 pub struct Local<T> {
     origin: Origin,
     /// Whether other threads than the application's have to do with it.

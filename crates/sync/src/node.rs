@@ -10,8 +10,8 @@
 //! * the producer, from [`Node::boxed`] until the push publishes it (release);
 //! * the consumer, from taking the list (acquire) until [`Node::unbox`].
 //!
-//! This file must not depend on what word the list hangs on. Its memory comes from `block.rs`. Tests: those
-//! of the queues, `tests/loom`.
+//! This file does not depend on the word that the list hangs on. Its memory comes from `block.rs`. Tests:
+//! those of the queues, `tests/loom`.
 
 use core::ptr;
 
@@ -63,7 +63,7 @@ impl<T> Node<T> {
         node.next.with_mut(|link| unsafe { *link = next });
     }
 
-    /// What `node` carries.
+    /// The item of `node`.
     ///
     /// # Safety
     /// The caller owns `node` and keeps it for `'a`.

@@ -24,10 +24,10 @@
 //!           U2 post: set the bit and QUEUED                  O2 look at the buffers
 //! ```
 //!
-//! This is the store-buffering shape: it must not happen that U2 finds `QUEUED` still set *and* O2
-//! misses the change. Both U2 and O1 are read-modify-writes that *always write*, so one of them
-//! comes first in the word's order and the second reads what the first wrote:
-//! * U2 before O1: O1 acquires what U2 released, hence O2 sees U1.
+//! This is the store-buffering shape: it must not happen that U2 finds `QUEUED` still set *and* O2 misses the
+//! change. Both U2 and O1 are read-modify-writes that *always write*, so one of them comes first in the
+//! word's order and the second reads the first one's value:
+//! * U2 before O1: O1 acquires U2's release, hence O2 sees U1.
 //! * O1 before U2: U2 finds `QUEUED` clear and the user queues the item again.
 //!
 //! A post that first looks and skips the write when the bit is already there would be only a load,
@@ -37,7 +37,7 @@
 //! The owner decides that a connection is dead before it drops it; a later post learns of it
 //! and queues nothing; an item that was queued earlier is dropped when it is popped.
 //!
-//! Does not depend on what the bits mean. Tests: below, `tests/loom`.
+//! Does not depend on the meaning of the bits. Tests: below, `tests/loom`.
 
 use crate::facade::{AtomicU32, Ordering};
 
@@ -48,7 +48,7 @@ pub struct Notify {
     word: AtomicU32,
 }
 
-/// What the poster has to do.
+/// Duty of the poster.
 #[must_use = "an item whose post fired has to be queued"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Post {
@@ -78,7 +78,7 @@ impl Notify {
     #[inline]
     pub fn post(&self, bits: u32) -> Post {
         assert!(bits & !Self::REASONS == 0, "these bits are not the caller's");
-        // Release: U1, with the acquire of `take`. Acquire: what the owner did before `take`.
+        // Release: U1, with the acquire of `take`. Acquire: the owner's writes before `take`.
         let before = self.word.fetch_or(bits | QUEUED, Ordering::AcqRel);
         match (before & DEAD != 0, before & QUEUED != 0) {
             (true, _) => Post::Dead,
@@ -87,18 +87,18 @@ impl Notify {
         }
     }
 
-    /// The owner's first step when it pops the item: clears and gives the bits, and re-arms. Only
-    /// afterwards may it look at what the bits stand for. One locked instruction; never blocks.
+    /// The owner's first step when it pops the item: clears and gives the bits, and re-arms. Only afterwards
+    /// may it look at the state behind the bits. One locked instruction; never blocks.
     #[inline]
     pub fn take(&self) -> u32 {
-        // Acquire: U1 of every post so far. Release: what the owner did before, with the acquire of
-        // the post that finds it re-armed and fires.
+        // Acquire: U1 of every post so far. Release: the owner's earlier writes, with the acquire of the post
+        // that finds it re-armed and fires.
         self.word.fetch_and(DEAD, Ordering::AcqRel) & Self::REASONS
     }
 
     /// Declares the connection dead, for good. True for the first call.
     pub fn kill(&self) -> bool {
-        // AcqRel: a thread that reads `is_dead` also sees what led to it.
+        // AcqRel: a thread that reads `is_dead` also sees the writes before it.
         self.word.fetch_or(DEAD, Ordering::AcqRel) & DEAD == 0
     }
 

@@ -4,8 +4,9 @@
 //! # States, in one pointer
 //! Null: not set. Anything else: one strong reference, which the cell owns until it is dropped. Only
 //! [`OnceArc::get_or_set`] leaves null, by one compare-exchange, and nothing but the drop (which has the cell for
-//! itself) ever leaves the other state. So what [`OnceArc::get`] has seen stays for as long as the cell is borrowed,
-//! and a [`Lent`] borrows it. A thread that loses the race to set it drops what it brought and takes what is there.
+//! itself) ever leaves the other state. So the value that [`OnceArc::get`] has seen stays for as long as the cell is
+//! borrowed, and a [`Lent`] borrows it. A thread that loses the race to set it drops its own and takes the one
+//! there.
 //!
 //! Tests: below, `tests/loom/once_arc.rs`.
 
@@ -37,19 +38,19 @@ impl<T> OnceArc<T> {
         Self { place: AtomicPtr::new(ptr::null_mut()), owned: PhantomData }
     }
 
-    /// What it was set to.
+    /// The value that it was set to.
     #[inline]
     pub fn get(&self) -> Option<Lent<'_, T>> {
-        // Acquire, with the exchange of `get_or_set`: what it points to was made before.
+        // Acquire, with the exchange of `get_or_set`: its target was made before.
         let raw = self.place.load(Ordering::Acquire);
         // SAFETY: by the head of the file, the cell owns the reference at least as long as it is borrowed.
         (!raw.is_null()).then(|| unsafe { lend(raw) })
     }
 
-    /// Sets it to `arc`, unless it is set already; either way what it is set to now.
+    /// Sets it to `arc`, unless it is set already. Returns the value that is set now.
     pub fn get_or_set(&self, arc: Arc<T>) -> Lent<'_, T> {
         let ours = Arc::into_raw(arc).cast_mut();
-        // Release, for the acquire of `get`; acquire, for what a faster one has set.
+        // Release, for the acquire of `get`; acquire, for the value that a faster thread has set.
         match self.place.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: the cell has the reference from here on.
             Ok(_) => unsafe { lend(ours) },

@@ -15,21 +15,21 @@
 //!
 //! # Why no item is stranded
 //! A carrier ceases to be one in two ways. In `next` it finds the queue empty, in the section in which an `offer` would have
-//! put something: what comes later finds no carrier. `put_down` tells it whether anything is left; then it has
-//! to see to it that a thread picks it up. So does a thread whose `offer` says that it may not carry: it picks up later.
+//! put something: a later offer finds no carrier. `put_down` tells it whether anything is left; then it has to see to it
+//! that a thread picks it up. So does a thread whose `offer` says that it may not carry: it picks up later.
 //!
 //! # Why order is kept
-//! Among items whose makers exclude each other (the frames of a connection, under its lock). A carrier keeps items back only
-//! while the queue is empty, and no other thread can be the carrier then, so what it keeps is older than all that will be queued; it
-//! hands that over first. One that has kept items and makes more may keep these too, as long as the queue is still empty: if
-//! its predecessor under the lock had queued any, it would see them.
+//! Among items whose makers exclude each other (the frames of a connection, under its lock). A carrier keeps items back only while
+//! the queue is empty, and no other thread can be the carrier then, so the items that it keeps are older than all that will be
+//! queued; it hands them over first. One that has kept items and makes more may keep these too, as long as the queue is still empty:
+//! if its predecessor under the lock had queued any, it would see them.
 //!
 //! # Cost
-//! Two locked instructions for what a thread keeps, however many items that are: one for each section, since the mutex is
+//! Two locked instructions for the items that a thread keeps, however many: one for each section, since the mutex is
 //! unlocked by a store.
 //!
-//! Does not depend on what leaves, or on when. Bounds: the caller's, of items and of their weight, for the
-//! queue; what a carrier keeps is its own business. Tests: below, `tests/loom/outlet.rs`.
+//! Does not depend on the items, or on when they leave. Bounds: the caller's, of items and of their weight,
+//! for the queue; a carrier bounds the items that it keeps itself. Tests: below, `tests/loom/outlet.rs`.
 
 use std::collections::VecDeque;
 
@@ -45,11 +45,11 @@ pub struct Outlet<T> {
 struct State<T> {
     has_carrier: bool,
     queue: VecDeque<T>,
-    /// Of what is queued.
+    /// Weight of the queued items.
     weight: usize,
 }
 
-/// What a thread that has items is to an outlet.
+/// Role of a thread that has items for an outlet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     /// Its carrier.
@@ -60,7 +60,7 @@ pub enum Claim {
     No,
 }
 
-/// What becomes of items that were offered.
+/// Result of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a carrier has to carry"]
 pub enum Offer {
@@ -129,7 +129,7 @@ impl<T> Outlet<T> {
         }
     }
 
-    /// For the carrier, which has handed over what it had: all that is queued, in exchange for `into`, which is empty. False if
+    /// For the carrier, which has handed over its items: all that is queued, in exchange for `into`, which is empty. False if
     /// there is nothing: the caller is the carrier no longer.
     pub fn next(&self, into: &mut VecDeque<T>) -> bool {
         let mut state = self.state.lock();
@@ -148,7 +148,7 @@ impl<T> Outlet<T> {
         !state.queue.is_empty()
     }
 
-    /// Makes the caller the carrier of what is queued, if there is anything and no thread is the carrier.
+    /// Makes the caller the carrier of the queue, if it is not empty and no thread is the carrier.
     pub fn pick_up(&self) -> bool {
         let mut state = self.state.lock();
         let is_wanted = !state.has_carrier && !state.queue.is_empty();

@@ -28,16 +28,16 @@
 //!
 //! # What changes with the pointer
 //!
-//! What the owner keeps beside a pointer, such as the one peer that a block receives from, changes in the section that changes the pointer:
-//! `admit` of [`relink`] and [`unlink_if`] runs under the mutexes that guard it. A look at the peer that is to be followed by an unlinking
-//! belongs into `admit` as well: in a section of its own, it would say nothing of the peer that is unlinked.
+//! State that the owner keeps beside a pointer, such as the one peer that a block receives from, changes in the section that changes the
+//! pointer: `admit` of [`relink`] and [`unlink_if`] runs under the mutexes that guard it. A look at the peer that is to be followed by an
+//! unlinking belongs into `admit` as well: in a section of its own, it would say nothing of the peer that is unlinked.
 //!
 //! # Why no wake-up is lost
 //!
 //! A thread that waits for `busy == 0` takes its ticket under `a`'s mutex, in the section that saw it greater; the thread that
 //! takes it to 0 notifies under the same mutex, and wakes after all locks.
 //!
-//! Does not depend on what a block is, or what is done under the locks. Both references of a pair linked in
+//! Does not depend on the type of blocks, or on the work under the locks. Both references of a pair linked in
 //! both directions make a cycle, so [`unlink_both`] or two [`unlink`]s must end it. Tests:
 //! `tests/loom/pair.rs`, and below.
 
@@ -70,7 +70,7 @@ struct State<T> {
     busy: u32,
 }
 
-/// What a call took, for counters.
+/// Cost of a call, for counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PairCost {
     /// Mutexes of blocks that were taken.
@@ -185,11 +185,11 @@ pub fn with_both<T: Linked, R>(a: &T, b: &T, f: impl FnOnce() -> R) -> (R, PairC
     (f(), cost)
 }
 
-/// Points `a` at `b`, whatever it pointed at before; returns what that was. `admit` is asked under both
-/// mutexes whether that may be, with the peer that `b` has. Waits until no thread is in `a`'s window.
+/// Points `a` at `b`, and returns its old target. `admit` is asked under both mutexes whether that may be,
+/// with the peer that `b` has. Waits until no thread is in `a`'s window.
 ///
 /// # Errors
-/// What `admit` says; nothing is changed then.
+/// The error of `admit`; nothing is changed then.
 pub fn relink<T: Linked, E>(
     a: &T,
     b: &Arc<T>,
@@ -223,13 +223,13 @@ pub fn link_both<T: Linked>(a: &Arc<T>, b: &Arc<T>) -> PairCost {
     cost
 }
 
-/// Points `a` at nothing; returns what it pointed at.
+/// Points `a` at nothing; returns its old target.
 pub fn unlink<T: Linked>(a: &T) -> (Option<Arc<T>>, PairCost) {
     unlink_if(a, |_| true)
 }
 
-/// Points `a` at nothing, if `admit` says so of what it points at, if anything; returns what it pointed at. `admit` runs under the mutex of
-/// `a`. If it panics nothing is changed.
+/// Points `a` at nothing, if `admit` says so of its target, if any; returns the old target. `admit` runs under the mutex of `a`. If it
+/// panics nothing is changed.
 pub fn unlink_if<T: Linked>(
     a: &T,
     admit: impl FnOnce(Option<&Arc<T>>) -> bool,
@@ -240,7 +240,7 @@ pub fn unlink_if<T: Linked>(
     (old, PairCost { locks: 1, ..PairCost::default() })
 }
 
-/// Ends the link between `a` and `b` in both directions, under both mutexes. What points elsewhere stays.
+/// Ends the link between `a` and `b` in both directions, under both mutexes. Pointers to other blocks stay.
 pub fn unlink_both<T: Linked>(a: &T, b: &T) -> PairCost {
     let mut cost = PairCost::default();
     let (mut own, mut theirs) = lock_two(a, b, &mut cost);

@@ -3,8 +3,8 @@
 //! A value is made of parts that lie in it. Code that knows the type of one part only is handed the whole without its type, and gets its
 //! part by a comparison: no call through a table, and nothing to follow but the pointer to the part.
 //!
-//! Does not depend on what the parts are. Invariant: every pointer is to a part of `owner`, which is shared and so neither moves nor
-//! changes hands for as long as it is here. Tests: below.
+//! Does not depend on the parts. Invariant: every pointer is to a part of `owner`, which is shared and so neither moves nor changes
+//! hands for as long as it is here. Tests: below.
 
 use core::any::{Any, TypeId};
 use core::fmt;

@@ -7,7 +7,7 @@
 //!
 //! # States
 //!
-//! | what | states | guarded by |
+//! | object | states | guarded by |
 //! |---|---|---|
 //! | a registration's number | free, taken: see `slots.rs` | `table` |
 //! | an entry | in the inbox; in the round, not looked at; in the round, reported | `inbox`; `table` |
@@ -18,8 +18,8 @@
 //! and looks at each entry of the round once. It drops an entry whose registration has gone or whose look says so, and keeps the others for
 //! the next round.
 //!
-//! Rank: `table`, then what a look locks (sockets), then `inbox`. Nothing is dropped under `table` that could be the last reference of a
-//! registration.
+//! Rank: `table`, then the sockets that a look locks, then `inbox`. Nothing is dropped under `table` that could be the last reference of
+//! a registration.
 //!
 //! # Why no wake-up is lost
 //!
@@ -97,13 +97,14 @@ impl Inbox {
 #[repr(align(64))]
 struct Table<T> {
     slots: Slots<T>,
-    /// What is reported goes to the end, so that no registration is looked at twice before each was once.
+    /// A reported registration goes to the end, so that no registration is looked at twice before each was
+    /// once.
     round: VecDeque<Held>,
     /// The inbox's list while it is taken over; empty else.
     arrived: Vec<Entry>,
 }
 
-/// What a poller that has found nothing does next.
+/// Next step of a poller that has found nothing.
 #[derive(Clone, Copy, Debug)]
 pub enum Idle {
     /// A caller has [interrupted](PollQueue::interrupt) this wait, or the one before.
@@ -215,7 +216,7 @@ impl<T: Registered> PollQueue<T> {
         self.wait.wait(ticket, deadline, spin)
     }
 
-    /// Ends one wait of a poller, or the next one. What is owed is as for [`push`](Self::push).
+    /// Ends one wait of a poller, or the next one. The caller's duty is as for [`push`](Self::push).
     #[must_use = "a wake may be owed"]
     pub fn interrupt(&self) -> bool {
         let mut inbox = self.inbox.lock();

@@ -1,11 +1,11 @@
-//! A registration with a poller: what its socket's side and its poller do with its word.
+//! A registration with a poller: the use of its word by the socket's side and by the poller.
 //!
 //! The word itself, and why it loses no readiness, is [`Readiness`]. It is used in one of three ways:
 //!
 //! | [`Way`] | the word is changed | a look |
 //! |---|---|---|
 //! | `Owned` | under one mutex of the socket: a delivery raises, the read that empties a buffer lowers | believes the word for as long as it says nothing but *believed* bits; else it settles, under the mutex |
-//! | `Level` | by locked instructions: a mark raises | asks the socket; what it finds ready stays with the poller |
+//! | `Level` | by locked instructions: a mark raises | asks the socket; a ready registration stays with the poller |
 //! | `Edge` | by locked instructions: a mark raises | takes the bits, and reports them once |
 //!
 //! # States of a registration, and the holder of its entry
@@ -19,9 +19,9 @@
 //! # Why no readiness is lost in the shared ways
 //!
 //! *Level.* The first look asks the socket, and if that is ready the word stays queued with its entry. Otherwise, and at each later look, the word is
-//! made idle *first* and the socket asked *afterwards*. A mark comes before the word is made idle, then the question sees what was marked; or it
-//! comes later, then it finds the word idle and pushes an entry of its own. If the socket is ready and no thread has pushed one the poller
-//! makes the word queued again and goes on holding the entry; if one has, that entry is the one and the held one is dropped.
+//! made idle *first* and the socket asked *afterwards*. A mark comes before the word is made idle, then the question sees its cause; or it comes
+//! later, then it finds the word idle and pushes an entry of its own. If the socket is ready and no thread has pushed one the poller makes the word
+//! queued again and goes on holding the entry; if one has, that entry is the one and the held one is dropped.
 //!
 //! *Edge.* Bits are taken by one exchange; a mark is before it, and its bits are taken, or after it, and it pushes.
 //!
@@ -32,7 +32,7 @@
 //! idle it becomes queued again on the way out, so that the next look asks the socket once more. If a mark has come in between, the poller has
 //! two entries of one word until the socket is found not ready, and reports it twice.
 //!
-//! Does not depend on what the bits mean. Tests: `tests/loom/poll_queue.rs`.
+//! Does not depend on the meaning of the bits. Tests: `tests/loom/poll_queue.rs`.
 
 use crate::readiness::{Look, Readiness};
 use crate::slots::{Entry, Numbered};
@@ -52,7 +52,7 @@ pub enum Way {
     /// Level-triggered, under the socket's mutex. These bits are lowered by the threads that make them untrue, the others
     /// are not.
     Owned {
-        /// What the word is believed to say.
+        /// The believed content of the word.
         believed: u8,
     },
     /// Level-triggered.
@@ -70,7 +70,7 @@ pub struct Held {
     pub is_reported: bool,
 }
 
-/// What a look found, if there is something to report.
+/// Result of a look, if there is something to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The bits, of those of interest.
@@ -81,15 +81,15 @@ pub struct Found {
 
 /// The socket behind a registration.
 pub trait Source {
-    /// What it is ready for now.
+    /// Its readiness now.
     fn ready(&self) -> u8;
 
-    /// Calls `settle` with what it is ready for, under the mutex of its words. For [`Way::Owned`].
+    /// Calls `settle` with its readiness, under the mutex of its words. For [`Way::Owned`].
     fn settle(&self, settle: &mut dyn FnMut(u8));
 }
 
 impl Polled {
-    /// Not on any list yet. `asked` is what the application asked for; `always` is reported, too.
+    /// Not on any list yet. `asked` is the application's interest; `always` is reported, too.
     pub fn new(numbered: Numbered, way: Way, asked: u8, always: u8) -> Self {
         if let Way::Owned { believed } = way
             && asked != believed
@@ -139,7 +139,7 @@ impl Polled {
         }
     }
 
-    /// What an owned one says is less than the socket from now on. Under the mutex of the socket.
+    /// The word of an owned one says less than the socket from now on. Under the mutex of the socket.
     pub fn look_closer(&self) {
         if self.is_owned() {
             self.word().look_closer();

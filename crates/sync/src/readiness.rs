@@ -1,4 +1,4 @@
-//! A poller's registration in one word: what a socket is ready for, and whether the poller has it on its list.
+//! A poller's registration in one word: a socket's readiness, and whether the poller has it on its list.
 //!
 //! The socket's side *raises* bits, and puts an *entry* into the poller's inbox if the word was not queued. The poller
 //! *looks* at its entries. The thread that makes the socket not ready any more *lowers*. A byte that goes to a polled
@@ -26,21 +26,21 @@
 //! While the socket is ready for something of interest, its word is queued, and if it is queued, the entry of its
 //! generation is in the inbox or with the poller. *Raised* bits: `raise` under the mutex sees every earlier writer of the
 //! word. *Idle* is written under the mutex, by `settle`, whose caller has looked at the socket in the same section, or by
-//! `lower`, when no bit is left, and the bits are never fewer than what the socket is ready for. A poller drops an entry
-//! only if it is void, or if its own `settle` made it so; void entries were followed by another one or by *idle*.
+//! `lower`, when no bit is left, and the bits are never fewer than the socket's readiness. A poller drops an entry only
+//! if it is void, or if its own `settle` made it so; void entries were followed by another one or by *idle*.
 //!
-//! The poller looks without the mutex ([`look`](Readiness::look)). What it sees was true since its last look. Bits can stand for more
-//! than is there (`CLOSER` says that they do); then the poller settles, under the mutex.
+//! The poller looks without the mutex ([`look`](Readiness::look)). The bits that it sees were true at some time since its last look.
+//! Bits can stand for more than is there (`CLOSER` says that they do); then the poller settles, under the mutex.
 //!
 //! # Words under two mutexes
 //!
 //! A socket whose readiness depends on two mutexes, or whose readers do not lower, uses the same word by locked instructions instead:
-//! [`raise_shared`](Readiness::raise_shared), [`take_shared`](Readiness::take_shared),
-//! [`keep_shared`](Readiness::keep_shared). There only the poller makes it idle, the generation stays, and a thread that takes looks
-//! afterwards: of a `raise_shared` and a `take_shared` one is first in the word's order, and the second sees what the first
-//! one's thread did before. A word is used in one of the two ways, always.
+//! [`raise_shared`](Readiness::raise_shared), [`take_shared`](Readiness::take_shared), [`keep_shared`](Readiness::keep_shared). There
+//! only the poller makes it idle, the generation stays, and a thread that takes looks afterwards: of a `raise_shared` and a
+//! `take_shared` one is first in the word's order, and the second sees the earlier writes of the first one's thread. A word is used
+//! in one of the two ways, always.
 //!
-//! Does not depend on sockets or what the bits mean. Tests: below, `tests/loom/readiness.rs`.
+//! Does not depend on sockets or on the meaning of the bits. Tests: below, `tests/loom/readiness.rs`.
 
 use crate::facade::{AtomicU32, Ordering};
 
@@ -53,12 +53,12 @@ pub struct Readiness {
     reported: AtomicU32,
 }
 
-/// What stands on a poller's list for a word: the generation in which it was queued.
+/// Entry of a poller's list for a word: the generation in which it was queued.
 #[must_use = "an entry that is not queued is readiness lost"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Generation(u32);
 
-/// What a poller sees without the mutex.
+/// A poller's view without the mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
     /// The entry is void: to be dropped.
@@ -115,7 +115,7 @@ impl Readiness {
             return false;
         }
         if bits == 0 {
-            // What has to be looked at closer stays so.
+            // A word that needs a closer look stays so.
             self.write(after(seen) | seen & CLOSER);
             return false;
         }
@@ -124,7 +124,7 @@ impl Readiness {
         true
     }
 
-    /// What the poller can say of an entry without the mutex. No locked instruction.
+    /// The poller's judgment of an entry without the mutex. No locked instruction.
     #[inline]
     pub fn look(&self, entry: Generation) -> Look {
         // Acquire: with the release of the thread that raised the bits. The reader takes the mutex all the same.
@@ -150,7 +150,7 @@ impl Readiness {
     /// [`raise`](Self::raise) for a word that is shared. One locked instruction.
     #[inline]
     pub fn raise_shared(&self, bits: u8) -> Option<Generation> {
-        // AcqRel, with `take_shared`: the thread that takes the bits sees what they stand for.
+        // AcqRel, with `take_shared`: the thread that takes the bits sees the state behind them.
         let before = self.word.fetch_or(QUEUED | u32::from(bits), Ordering::AcqRel);
         (before & QUEUED == 0).then_some(Generation(before & GENERATION))
     }
@@ -176,7 +176,7 @@ impl Readiness {
 
     /// The generation with which a later word in the same place begins. Once the word is out of use.
     pub fn next(&self) -> Generation {
-        // Relaxed: what ended the use of the word has ordered it.
+        // Relaxed: the end of the word's use has ordered it.
         Generation(after(self.word.load(Ordering::Relaxed)))
     }
 
@@ -189,7 +189,7 @@ impl Readiness {
 
     #[inline]
     fn write(&self, word: u32) {
-        // Release: what the bits speak of, with the acquire of `look`.
+        // Release: the state behind the bits, with the acquire of `look`.
         self.word.store(word, Ordering::Release);
     }
 }

@@ -17,8 +17,8 @@
 //! will say so, since the bytes were never in the buffer; so the writer tells, in the section that gives the room back. A reservation that
 //! is used in full makes no room, and needs no wake: its bytes are in the buffer now, and the reader that takes them tells.
 //!
-//! A reader that finds too little room because of a reservation tells no writer. What it has freed is room still when the reservation ends:
-//! short, then its writer tells; or in full, then its bytes bring the next reader.
+//! A reader that finds too little room because of a reservation tells no writer. The space that it has freed is still there when the
+//! reservation ends: short, then its writer tells; or in full, then its bytes bring the next reader.
 //!
 //! A writer that unwinds between `take` and `give_back` leaves room that no writer can have, so the buffer has to end with it: owners break
 //! the connection off, which wakes all waiters.
@@ -53,7 +53,7 @@ impl Reserved {
         Self { bytes: 0 }
     }
 
-    /// What all writers have reserved, bytes. The owner counts it as if it were in the buffer.
+    /// Bytes that all writers have reserved. The owner counts it as if it were in the buffer.
     #[inline]
     pub fn bytes(&self) -> u32 {
         self.bytes

@@ -7,8 +7,7 @@
 //! worker calls `prepare_sleep`, then looks here once more. Why that loses nothing stands at the
 //! head of `sleeper.rs`.
 //!
-//! Bound: that of what is queued. A squeue is scheduled by one thread and queued once for
-//! it.
+//! Bound: that of the queue. A squeue is scheduled by one thread and queued once for it.
 //!
 //! Tests: below, `tests/loom`, `tests/stress.rs`.
 

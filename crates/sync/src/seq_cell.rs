@@ -1,5 +1,5 @@
 //! A value of a few words that is read without writing: a seqlock (Lameter, "Effective synchronization on
-//! Linux/NUMA systems", 2005), for what is read by many cores and changed seldom.
+//! Linux/NUMA systems", 2005), for values that many cores read and that seldom change.
 //!
 //! # States, in one word: a count
 //! Even: the words agree. Odd: a writer is between them. Only [`SeqCell::store`] moves it, and its callers exclude
@@ -13,7 +13,7 @@
 //! writer's words visible, so none is older.
 //!
 //! A reader writes nothing, and may be held up only by a writer that is between two stores: it pauses, then offers its
-//! core. Does not depend on what the words mean. Tests: below, `tests/loom/seq_cell.rs`.
+//! core. Does not depend on the meaning of the words. Tests: below, `tests/loom/seq_cell.rs`.
 
 use crate::facade::{AtomicU64, Ordering, spin_loop, thread};
 

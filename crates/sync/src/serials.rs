@@ -1,7 +1,7 @@
 //! Numbers that no two objects have, without a line that all cores write.
 //!
-//! Each lane counts for itself; the lane is the low part of the number. Does not depend on what is numbered. Tests:
-//! below.
+//! Each lane counts for itself; the lane is the low part of the number. Does not depend on the numbered things.
+//! Tests: below.
 
 use crossbeam_utils::CachePadded;
 

@@ -21,11 +21,10 @@
 //!             P2 read the word                     W2 look for work
 //! ```
 //!
-//! The store-buffering shape again, here with a sequentially consistent fence on either side, which
-//! come in one order for all threads. If the producer's is first, W2 finds the work; if the
-//! worker's is first, P2 reads *drowsy* (or what came after it) and the producer wakes. The word
-//! itself is not written by a producer that finds the worker awake, so under load the line stays
-//! shared.
+//! The store-buffering shape again, here with a sequentially consistent fence on either side, which come in
+//! one order for all threads. If the producer's is first, W2 finds the work; if the worker's is first, P2
+//! reads *drowsy* (or a later state) and the producer wakes. The word itself is not written by a producer
+//! that finds the worker awake, so under load the line stays shared.
 //!
 //! *Drowsy to asleep* is a compare-exchange by the worker, *to awake* one by a producer, and the
 //! kernel compares the word again before it lets the worker sleep: whichever is second notices.
@@ -94,8 +93,8 @@ impl Sleeper {
 
     #[cold]
     fn wake(&self) -> bool {
-        // Release: the work, with the acquire in `sleep`. A swap: of several producers one reads
-        // what the worker wrote, and the others have nothing to do.
+        // Release: the work, with the acquire in `sleep`. A swap: of several producers one reads the worker's
+        // value, and the others have nothing to do.
         match self.word.swap(AWAKE, Ordering::Release) {
             ASLEEP => {
                 self.word.wake_one();

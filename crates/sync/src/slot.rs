@@ -1,9 +1,9 @@
 //! A small number for every thread, unique among the living.
 //!
-//! It indexes what threads keep apart: counter shards, pools. A thread gets its number at the first
-//! question and gives it back when it ends; the lowest free one is given out next, so tables stay
-//! short. There are [`SLOTS_MAX`]; a thread beyond, or one whose locals are already gone, has none
-//! and uses whatever its caller shares among such threads.
+//! It indexes per-thread state: counter shards, pools. A thread gets its number at the first question and
+//! gives it back when it ends; the lowest free one is given out next, so tables stay short. There are
+//! [`SLOTS_MAX`]; a thread beyond, or one whose locals are already gone, has none and uses whatever its
+//! caller shares among such threads.
 //!
 //! A thread that gets a number after another thread has seen all that this thread did before its end, through the word
 //! of the number's bit. There is no lock, which a child of fork(2) might find locked for good. In a child the numbers

@@ -15,15 +15,15 @@
 //!
 //! # Why an entry never counts for a later registration
 //!
-//! The generations of a word only rise, and they rise under the mutex of a list that the registration is on. `remove` comes after the
-//! registration was taken off every list, in a section of that mutex, so it reads the last generation that the word has. A
-//! thread that still has a reference may raise the word even now; it makes an entry of that last generation, or of an earlier one. The next word of
-//! this number begins one generation later, so each entry of the earlier registration is void to it. What is
-//! void is dropped by the poller, and changes no word: the events of the new registration are those of its own entries alone.
+//! The generations of a word only rise, and they rise under the mutex of a list that the registration is on. `remove` comes after the registration
+//! was taken off every list, in a section of that mutex, so it reads the last generation that the word has. A thread that still has a reference may
+//! raise the word even now; it makes an entry of that last generation, or of an earlier one. The next word of this number begins one generation
+//! later, so each entry of the earlier registration is void to it. The poller drops a void entry, which changes no word: the events of the new
+//! registration are those of its own entries alone.
 //!
 //! 2^22 registrations that follow each other in one number, between two looks at the inbox, would make a generation come round.
 //!
-//! Does not depend on what is registered. Tests: below, `tests/loom/poll_queue.rs`.
+//! Does not depend on the registered objects. Tests: below, `tests/loom/poll_queue.rs`.
 
 use crate::facade::Arc;
 use crate::readiness::{Generation, Readiness};

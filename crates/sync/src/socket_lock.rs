@@ -1,4 +1,4 @@
-//! The socket lock: one lock for each socket, with a backlog of what others leave meanwhile.
+//! The socket lock: one lock for each socket, with a backlog of work that others leave meanwhile.
 //!
 //! The value (protocol state and buffers) is inside. A thread that needs the value waits for it ([`SocketLock::lock`]). A thread that
 //! has an *item* (a packet, a message) gets the lock if that is free, and else leaves the item in the backlog
@@ -21,8 +21,9 @@
 //!
 //! `MARK` beside `SECTION` or `RUN` says that the holder has something to look for when it unlocks.
 //!
-//! Items lie in two lists. `backlog` is what has arrived, newest first: any thread pushes, the runner takes all of it with one
-//! exchange. `kept` is what a runner has taken and not run yet: it belongs to the lock, so the next runner goes on with it.
+//! Items lie in two lists. `backlog` has the arrived nodes, newest first: any thread pushes, the runner takes all of it with
+//! one exchange. `kept` has the nodes that a runner has taken and not run yet: it belongs to the lock, so the next runner goes
+//! on with it.
 //!
 //! | from → to | by |
 //! |---|---|
@@ -44,9 +45,9 @@
 //! ends. Guards are neither `Clone` nor `Send`. Unlocking releases, and the exchange acquires.
 //!
 //! # Why the order of items is kept
-//! Pushes are ordered by `backlog`, and taken all together; what was taken before is run before. A thread that gets the lock and
-//! has an item of its own runs it only if both lists are empty (`try_run` looks under the lock). If an earlier item of its
-//! own, or one whose push happened before, were still waiting, it would be in one of the two.
+//! Pushes are ordered by `backlog`, and taken all together; nodes taken earlier are run earlier. A thread that gets the lock and
+//! has an item of its own runs it only if both lists are empty (`try_run` looks under the lock). If an earlier item of its own,
+//! or one whose push happened before, were still waiting, it would be in one of the two.
 //!
 //! # Why no item is stranded, and no wake-up is lost
 //! A thread that sleeps or has left an item makes that known *first* and then *insists*: it locks, or marks the word. The unlocker takes
@@ -60,8 +61,8 @@
 //!
 //! D2 and U1 are read-modify-writes of one word, so U1 of the holder that D2 has seen finds the mark and acquires D1. So:
 //! * *An item pushed onto an empty backlog* has its debtor until D2 of `look`. If that locks, the debtor runs it. If it finds a section, the
-//!   debtor sleeps and tries again. If it finds a runner, the debtor goes away: that runner finds the item at U2, or it has been taken.
-//!   At that moment the runner is what a debtor is before D2, and does the same: it locks, waits for a section, or goes away from a
+//!   debtor sleeps and tries again. If it finds a runner, the debtor goes away: that runner finds the item at U2, or it has been taken. At
+//!   that moment the runner is in the place of a debtor before D2, and does the same: it locks, waits for a section, or goes away from a
 //!   runner after it, which it has marked, too.
 //! * *An item pushed onto others* is taken together with them, in one exchange, so it needs no debtor of its own.
 //! * *An item in `kept`* is seen under the lock by `run`, which refuses to let go, and by `leave`, which hands off. The receiver of a
@@ -78,15 +79,15 @@
 //! # Death
 //! A `Locked` that is dropped, and not let go by a policy, means that a runner has panicked. Both lists are dropped and the backlog is
 //! closed, so later items come back ([`Left::Dead`]) and no thread becomes a runner to run one. The value can still be locked, by those
-//! that tell its waiters, and give back what it holds. Another lock of the same thread is not touched. A caller that can restore the value
+//! that tell its waiters, and give back its resources. Another lock of the same thread is not touched. A caller that can restore the value
 //! catches the panic under the lock instead, and the lock lives on.
 //!
 //! # Two locks
 //! A thread that holds one may *try* another, and waits for none while it holds two. Then no circle of waiting threads can close.
 //!
-//! The backlog has no bound of its own. What is put in has one: a notification is in it once, packets are charged to a pool.
+//! The backlog has no bound of its own. Each item has one: a notification is in it once, packets are charged to a pool.
 //!
-//! Does not depend on what an item is. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
+//! Does not depend on the type of items. Tests: `socket_lock/tests.rs`, `tests/loom/socket_lock.rs`.
 
 mod guards;
 #[cfg(all(test, not(loom)))]
@@ -103,14 +104,14 @@ pub use guards::{Backlog, Locked, Section};
 
 /// One lock for a socket, with a backlog; see the head of the file. 24 bytes beside the value.
 ///
-/// `repr(C)`: they come first, on the line of what is used first of the value.
+/// `repr(C)`: they come first, on the line of the value's first fields.
 #[repr(C)]
 pub struct SocketLock<T, I> {
     /// (a)
     word: LockWord,
     /// (a) Whether an unlock has to wake.
     parked: Futex,
-    /// (a) What has arrived, newest first; [`closed`] once the lock is dead.
+    /// (a) The arrived nodes, newest first; [`closed`] once the lock is dead.
     backlog: AtomicPtr<Node<I>>,
     /// (l)
     inner: UnsafeCell<Inner<T, I>>,
@@ -121,7 +122,7 @@ unsafe impl<T: Send, I: Send> Send for SocketLock<T, I> {}
 // SAFETY: as above; `word` lets one thread at a time reach the value, and items are only handed over.
 unsafe impl<T: Send, I: Send> Sync for SocketLock<T, I> {}
 
-/// What became of an item that was left.
+/// Result of leaving an item.
 #[must_use = "a thread that leaves the first item has to look whether the lock has become free"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left<I> {
@@ -133,7 +134,7 @@ pub enum Left<I> {
     Dead(I),
 }
 
-/// What came of [`SocketLock::try_run`].
+/// Result of [`SocketLock::try_run`].
 #[must_use]
 pub enum Turn<'a, T, I> {
     /// The caller is the runner. `Some`: it has its item back, to run it. `None`: others were waiting, and the item is behind them
@@ -143,11 +144,11 @@ pub enum Turn<'a, T, I> {
     Left(Left<I>),
 }
 
-/// What came of [`SocketLock::insist`].
+/// Result of [`SocketLock::insist`].
 enum Insisted {
     /// The caller is the holder.
     Locked,
-    /// It is held, in this way, and its holder will find what the caller wrote.
+    /// It is held, in this way, and its holder will find the caller's write.
     Held(u32),
 }
 
@@ -242,7 +243,7 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// What a debtor owes: becomes the runner, if there is none. `None`: what was left is taken, or the runner finds
+    /// The duty of a debtor: becomes the runner, if there is none. `None`: the backlog is taken, or the runner finds
     /// it.
     ///
     /// The caller holds no lock. **Blocks** while the lock is held by a section.
@@ -250,7 +251,8 @@ impl<T, I> SocketLock<T, I> {
         self.look_unless(|| !self.looks_left())
     }
 
-    /// What the receiver of a hand-off owes: [`look`](Self::look), also for what a runner has taken and not run.
+    /// The duty of the receiver of a hand-off: [`look`](Self::look), also for items that a runner has taken and
+    /// not run.
     pub fn take_over(&self) -> Option<Locked<'_, T, I>> {
         self.look_unless(|| false)
     }
@@ -294,7 +296,7 @@ impl<T, I> SocketLock<T, I> {
             match self.insist(RUN) {
                 // SAFETY: the exchange made us the holder.
                 Insisted::Locked => return unsafe { self.runner() },
-                // It finds what was left, and the threads that sleep.
+                // It finds the backlog, and the threads that sleep.
                 Insisted::Held(RUN) => return None,
                 Insisted::Held(_section) if waits => {
                     self.parked.wait(SLEEPER, None);
@@ -372,7 +374,8 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// One attempt to lock, after the caller has written what holders are to find: if the lock is held, its holder looks. Never blocks.
+    /// One attempt to lock, after the caller has written something for holders to find: if the lock is held, its holder looks. Never
+    /// blocks.
     fn insist(&self, holder: u32) -> Insisted {
         // Relaxed: the exchange looks again.
         let mut seen = self.word.load(Ordering::Relaxed);
@@ -390,12 +393,12 @@ impl<T, I> SocketLock<T, I> {
         }
     }
 
-    /// Unlocks, and wakes a sleeper if there is one. True if a runner has to look for what was left.
+    /// Unlocks, and wakes a sleeper if there is one. True if a runner has to look at the backlog.
     #[inline]
     #[cfg_attr(feature = "count", track_caller)]
     fn unlock(&self) -> bool {
-        // Release: what the holder wrote, with the acquire of the next one. Acquire: what the thread that marked the
-        // word wrote.
+        // Release: the holder's writes, with the acquire of the next one. Acquire: the writes of the thread that
+        // marked the word.
         let has_to_look = self.word.swap(FREE, Ordering::AcqRel) & MARK != 0;
         // Relaxed: the sleeper's `insist` orders it. `self` is still there: the guard borrows it.
         if has_to_look && self.parked.load(Ordering::Relaxed) != NO_SLEEPER {
@@ -428,7 +431,7 @@ impl<T: Default, I> Default for SocketLock<T, I> {
 }
 
 impl<T, I> Drop for SocketLock<T, I> {
-    /// Drops what was left and is still there: only a debtor or a receiver that never came leaves anything.
+    /// Drops a backlog that is still there: only a debtor or a receiver that never came leaves anything.
     fn drop(&mut self) {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
         let newest = self.backlog.load(Ordering::Relaxed);

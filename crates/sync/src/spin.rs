@@ -18,7 +18,7 @@
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
 //!   spinning restores the full time.
 //!
-//! Does not depend on what is waited for. Invariant: a spin is bounded by the caller's `max` and a few yields, by more
+//! Does not depend on the awaited event. Invariant: a spin is bounded by the caller's `max` and a few yields, by more
 //! only if other threads used the core in between. Tests: below.
 
 use core::cell::Cell;
@@ -31,7 +31,7 @@ use crate::cpu;
 use crate::facade::unmodelled::{AtomicU32, Ordering};
 use crate::facade::{spin_loop, thread, thread_local};
 
-/// What the caller allows and knows.
+/// The caller's permissions and hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spin {
     max: Duration,
@@ -184,7 +184,7 @@ enum Spun {
     InVain,
 }
 
-/// Twice what a sleep and a wake cost where they are dear.
+/// Twice the cost of a sleep and a wake where they are dear.
 pub const SPIN_MAX_DEFAULT: Duration = Duration::from_micros(100);
 /// Pauses before the first yield, of 15 to 70 ns each: some answers of a busy peer.
 const PAUSES: u32 = if cfg!(loom) { 1 } else { 200 };

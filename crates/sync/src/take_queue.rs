@@ -23,8 +23,8 @@
 //!
 //! The last taker to wait is notified first: its cache is warmest, and it may still be spinning.
 //!
-//! Items are taken in the order in which they came. Bound: none of its own; the owner bounds what is queued.
-//! Does not depend on what is queued. Tests: below, `tests/loom/take_queue.rs`.
+//! Items are taken in the order in which they came. Bound: none of its own; the owner bounds the queue. Does
+//! not depend on the queued items. Tests: below, `tests/loom/take_queue.rs`.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! How a task begins to wait for a socket, and gives up.
 //!
-//! A task that is polled *looks* whether what it waits for is there, and if not comes onto the [`WaitList`] of the buffer, both in one section of
-//! that buffer's mutex. Where readiness depends on more than that buffer, it looks at the rest *afterwards*.
+//! A task that is polled *looks* whether its condition holds, and if not comes onto the [`WaitList`] of the buffer, both in one section of that
+//! buffer's mutex. Where readiness depends on more than that buffer, it looks at the rest *afterwards*.
 //!
 //! # States of a task's place
 //!
@@ -24,7 +24,7 @@
 //!
 //! A [`Waker`] comes in cloned. The one that is not kept goes to `discard`, outside of all locks. If that panics the task is on the list all the same.
 //!
-//! Does not depend on what is waited for. Tests: `tests/loom/tasks.rs`.
+//! Does not depend on the awaited event. Tests: `tests/loom/tasks.rs`.
 
 use std::task::Waker;
 
@@ -34,7 +34,7 @@ use crate::wait_list::{Key, Poller, WaitList};
 pub trait Waitable {
     /// The pollers of its list.
     type Poller: Poller;
-    /// What can be waited for.
+    /// Events to wait for.
     type Want: Copy;
     /// Why it cannot be waited for at all.
     type Error;
@@ -50,7 +50,7 @@ pub trait Waitable {
         f: impl FnOnce(bool, &mut WaitList<Self::Poller>) -> R,
     ) -> Result<R, Self::Error>;
 
-    /// Whether there is something by what stands under other mutexes than the list's. Asked after a task is on the list.
+    /// Whether the condition holds by state under other mutexes than the list's. Asked after a task is on the list.
     ///
     /// # Errors
     /// The socket's own.
@@ -65,8 +65,8 @@ pub fn is_over<S: Waitable>(socket: &S, want: S::Want) -> Result<bool, S::Error>
     Ok(socket.with_list(want, |is_over, _| is_over)? || socket.is_ready_elsewhere(want)?)
 }
 
-/// Whether the wait is over; if not, `waker` is on the list, in the place of `key`. What is not kept of `waker`, or of the one that
-/// was in that place, goes to `discard`.
+/// Whether the wait is over; if not, `waker` is on the list, in the place of `key`. A waker that is not kept, be it `waker` or the
+/// one that was in that place, goes to `discard`.
 ///
 /// # Errors
 /// The socket's own. If only the second look has failed, the task is on the list.

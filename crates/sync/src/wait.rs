@@ -80,7 +80,7 @@ pub enum Woken {
     TimedOut,
 }
 
-/// What waiters a `notify` found.
+/// Waiters that a `notify` found.
 #[must_use = "a wake may be owed"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notified {
@@ -142,12 +142,12 @@ impl WaitQueue {
     }
 
     /// Says that the waiter of `ticket` sleeps from now on, in a place of its own: the `notify` that ends its wait will owe a
-    /// wake, and the thread that owes it has to see to that place as well. What was written before is seen by it. False if
-    /// the wait is over. Never blocks.
+    /// wake, and the thread that owes it has to see to that place as well. It sees the caller's earlier writes. False if the
+    /// wait is over. Never blocks.
     pub fn announce(&self, ticket: Ticket) -> bool {
         let mut seen = ticket.generation | WAITING;
         loop {
-            // Acquire: what the waker did, with the release of `notify`. Release on success: where we sleep, with the
+            // Acquire: the waker's writes, with the release of `notify`. Release on success: where we sleep, with the
             // acquire of `notify`.
             match self.word.compare_exchange(seen, seen | PARKED, Ordering::Release, Ordering::Acquire) {
                 Ok(_announced) => return true,
@@ -183,7 +183,7 @@ impl WaitQueue {
         self.prepare()
     }
 
-    /// [`WaitQueue::notify`] by what `awaited` says. Touches nothing else if no thread waits.
+    /// [`WaitQueue::notify`] for a queue with state `awaited`. Touches nothing else if no thread waits.
     #[inline]
     pub fn notify_in(&self, awaited: &mut Awaited) -> Notified {
         if !core::mem::take(&mut awaited.0) {
@@ -204,9 +204,9 @@ impl WaitQueue {
 
     fn notify_waiting(&self, seen: u32) -> Notified {
         let next = (seen & GENERATION).wrapping_add(GENERATION_STEP);
-        // A swap is enough: under the mutex no other thread changes anything but `PARKED`, which is what the swap looks
-        // at. Release: the condition and all before it, with the acquire of `is_over`. Acquire: where a sleeper is,
-        // with the release of `announce`.
+        // A swap is enough: under the mutex no other thread changes anything but `PARKED`, at which the swap looks.
+        // Release: the condition and all before it, with the acquire of `is_over`. Acquire: where a sleeper is, with
+        // the release of `announce`.
         let before = self.word.swap(next, Ordering::AcqRel);
         if before & PARKED == 0 { Notified::Spinning } else { Notified::Parked }
     }

@@ -13,21 +13,20 @@
 //! | waiter | comes by | leaves by |
 //! |---|---|---|
 //! | blocked threads, any number | [`WaitQueue::prepare`], in a [`WaitQueue`] beside the list | the `notify` of its queue |
-//! | a task in a poll function: one for each direction, the last that polled | [`register`](WaitList::register) with [`Key::slot`] | a `notify` of what it wants, or the next task that polls |
-//! | a task in a future, any number | [`register`](WaitList::register) with a key of [`issue`](WaitList::issue) | a `notify` of what it wants, or [`remove`](WaitList::remove) when the future is dropped |
+//! | a task in a poll function: one for each direction, the last that polled | [`register`](WaitList::register) with [`Key::slot`] | a `notify` of its bits, or the next task that polls |
+//! | a task in a future, any number | [`register`](WaitList::register) with a key of [`issue`](WaitList::issue) | a `notify` of its bits, or [`remove`](WaitList::remove) when the future is dropped |
 //! | pollers | [`add_poller`](WaitList::add_poller) | [`remove_poller`](WaitList::remove_poller); a `notify` leaves them |
 //! | all of them | | [`clear`](WaitList::clear), when the socket closes |
 //!
 //! # Why no wake-up is lost
 //!
-//! A waiter looks at the condition and comes onto the list in one section of the mutex, and the change and its `notify` are
-//! one section too. So either the waiter sees the change, or the `notify` sees the waiter. A `notify` tells *every* waiter that wants
-//! what has changed. A task that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others
-//! are too. What [`Key`] a future holds is never given to another future of the same list, so the removal by a future that was woken before
-//! does not hit a later waiter.
+//! A waiter looks at the condition and comes onto the list in one section of the mutex, and the change and its `notify` are one section too.
+//! So either the waiter sees the change, or the `notify` sees the waiter. A `notify` tells *every* waiter that wants the changed bits. A task
+//! that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others are too. The [`Key`] of
+//! a future is never given to another future of the same list, so the removal by a future that was woken before does not hit a later waiter.
 //!
-//! `wanted` is never less than what tasks and pollers want: both add to it when they come, and only a `notify` that has looked at each
-//! of them lowers it. Without waiters a `notify` reads that byte and the word of the threads, and writes nothing.
+//! `wanted` is never less than the bits that tasks and pollers want: both add to it when they come, and only a `notify` that has
+//! looked at each of them lowers it. Without waiters a `notify` reads that byte and the word of the threads, and writes nothing.
 //!
 //! # Foreign code
 //!
@@ -79,7 +78,7 @@ impl Poller for NoPollers {
 
 /// See the head of the file.
 pub struct WaitList<P> {
-    /// What any task or poller wants. Never less.
+    /// The bits that any task or poller wants. Never less.
     wanted: u8,
     /// Of the threads in the queue that is used with [`prepare`](Self::prepare).
     awaited: Awaited,
@@ -95,7 +94,7 @@ pub struct WaitList<P> {
 /// The pollers of a list: usually one.
 pub type Pollers<P> = SmallVec<[Arc<P>; 1]>;
 
-/// A task on a [`WaitList`]: what it wants, in the low eight bits, and a number.
+/// A task on a [`WaitList`]: the bits that it wants, in the low eight bits, and a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Key(u64);
 
@@ -215,8 +214,8 @@ impl<P: Poller> WaitList<P> {
         threads.prepare_in(&mut self.awaited)
     }
 
-    /// Tells every waiter that wants any of these bits: the threads of `threads`, for which `sleepers` makes what wakes them,
-    /// tasks and pollers. Says what threads there were.
+    /// Tells every waiter that wants any of these bits: the threads of `threads`, for which `sleepers` makes the wakes, tasks
+    /// and pollers. Returns the threads that there were.
     #[inline]
     pub fn notify<O: From<P::Owed>>(
         &mut self,

@@ -1,8 +1,8 @@
 //! Which writer has a run token, and which gets the next: the rules of [`admission`](super), as plain data.
 //!
-//! A core has a list of the threads that hold its tokens and a queue of those that wait for one. A thread joins the queue of the core
-//! on which its reader ran last, so that the two pairs that run are not crosswise on the cores. A core whose queue is empty, or has less than
-//! half of what the longest queue has, takes the first of that one instead, so no core rests while another has a queue.
+//! A core has a list of the threads that hold its tokens and a queue of those that wait for one. A thread joins the queue of the core on
+//! which its reader ran last, so that the two pairs that run are not crosswise on the cores. A core whose queue is empty, or is less than
+//! half as long as the longest queue, takes the first of that one instead, so no core rests while another has a queue.
 //!
 //! Everything here is called under the mutex of [`Admission`](super::Admission). Does not depend on threads, clocks or sockets: a
 //! waiter is a `T`, and times and the load are arguments.
@@ -23,7 +23,7 @@ pub(super) struct Limit<T> {
     /// How many tokens a core has: one, and more for as long as cores are idle although a thread waits.
     per_core: usize,
     last_id: u64,
-    /// When idleness was looked for last, and what the process had run until then.
+    /// When idleness was looked for last, and the CPU time of the process until then.
     looked: Option<Usage>,
 }
 
@@ -141,7 +141,7 @@ impl<T> Limit<T> {
     }
 
     /// Takes back tokens that were held for too long, and settles how many there are by how busy the cores were since the
-    /// last look: the fewest that keep them so. The caller fills what is free afterwards.
+    /// last look: the fewest that keep them so. The caller fills free places afterwards.
     pub fn look(&mut self, usage: Usage) {
         if !self.is_look_due(usage.at) {
             return;
@@ -175,7 +175,7 @@ const fn micros(time: Duration) -> u64 {
     time.as_micros() as u64
 }
 
-/// Between two looks: some thirty tokens' time, and what a look costs (a sum over the threads of the process) is nothing to it.
+/// Between two looks: some thirty tokens' time, a look (a sum over the threads of the process) costs little beside it.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// A look after so long says nothing of the time in between.
 const LOOK_OLD: Duration = Duration::from_millis(100);

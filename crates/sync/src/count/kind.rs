@@ -1,10 +1,10 @@
-//! What lies on a cache line that changes hands.
+//! Kind of a cache line that changes hands.
 //!
-//! A lock, a reference count and what a lock guards show themselves by the type that was accessed. What an
-//! atomic word or a piece of memory is for, its type does not say; the file that accesses it does. A file that is not in [`FILES`] has
-//! words of kind [`Kind::Other`]: counted all the same. Tests: at the end.
+//! A lock, a reference count and a guarded value show themselves by the type that was accessed. The type of an atomic word or a piece
+//! of memory does not name its purpose; the file that accesses it does. A file that is not in [`FILES`] has words of kind
+//! [`Kind::Other`]: counted all the same. Tests: at the end.
 
-/// What an access was made through.
+/// The type of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum What {
     /// An atomic word.
@@ -15,11 +15,11 @@ pub enum What {
     References,
     /// Memory that is handed round: a buffer of a packet, a node of a queue.
     Memory,
-    /// What a lock or a cell holds.
+    /// The value in a lock or a cell.
     Guarded,
 }
 
-/// What lies on a line.
+/// Kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Kind {
     /// The word of a lock or of a squeue (which is also the head of its queue).
@@ -32,7 +32,7 @@ pub enum Kind {
     References,
     /// A buffer of packet memory.
     Buffer,
-    /// What a lock or a squeue guards.
+    /// The value in a lock or a squeue.
     Guarded,
     /// Any other word.
     Other,
@@ -56,12 +56,12 @@ impl Kind {
         }
     }
 
-    /// What words of a source file are; `None` if they have no kind of their own.
+    /// Kind of the words of a source file; `None` if they have no kind of their own.
     pub(super) fn of_file(file: &str) -> Option<Self> {
         FILES.iter().find(|(part, _)| file.contains(part)).map(|&(_, kind)| kind)
     }
 
-    /// What is accessed through `what` in `file`, empty if that is not known.
+    /// Kind of an access of type `what` in `file`, which is empty if not known.
     pub(super) fn of(what: What, file: &str) -> Self {
         match what {
             What::Lock => Self::Lock,
@@ -77,7 +77,7 @@ impl Kind {
     }
 }
 
-/// Parts of paths, and what the words of such files are; the first that fits decides.
+/// Parts of paths, with the kind of the words of such files; the first that fits decides.
 const FILES: [(&str, Kind); 14] = [
     ("sync/src/experiments/squeue", Kind::Lock),
     ("sync/src/block.rs", Kind::Queue),

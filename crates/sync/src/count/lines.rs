@@ -1,10 +1,10 @@
 //! Which thread wrote each cache line last, and which ones have read it since.
 //!
-//! A table beside the memory it speaks of, so that structures keep their layout. A line has one place in it, found by
-//! a mixing that loses nothing: what of the mixed number is not the place is kept there as a tag, so an entry never speaks
-//! of another line. Two lines with one place take it from each other; the one that comes back is like one never
-//! written, so a hand-off may be missed, none is invented. With [`PLACES`] places and a hundred thousand lines in use
-//! that concerns one line in twenty.
+//! A table beside the memory it speaks of, so that structures keep their layout. A line has one place in it, found by an
+//! invertible mixing: the bits of the mixed number outside the index are kept there as a tag, so an entry never speaks of
+//! another line. Two lines with one place take it from each other; the one that comes back is like one never written, so a
+//! hand-off may be missed, none is invented. With [`PLACES`] places and a hundred thousand lines in use that concerns one
+//! line in twenty.
 //!
 //! Memory that is freed and used anew keeps its lines' history, as the caches do.
 //!
@@ -101,7 +101,7 @@ static TABLE: [AtomicU64; PLACES] = [const { AtomicU64::new(0) }; PLACES];
 const LINE_BYTES: u64 = 64;
 /// Lines of the address space of a process: 48 bits of addresses.
 const LINES: u64 = 1 << (PLACE_BITS + TAG_BITS);
-/// Places of the table: 16 MiB, of which only what is used becomes memory.
+/// Places of the table: 16 MiB, of which only used pages become memory.
 const PLACES: usize = 1 << PLACE_BITS;
 const PLACE_BITS: u32 = 21;
 const TAG_BITS: u32 = 21;

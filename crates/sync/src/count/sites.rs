@@ -1,4 +1,4 @@
-//! What was counted at each place in the code.
+//! The counts of each place in the code.
 //!
 //! A table of fixed size, filled by the threads that come first: the key, by compare-exchange, then the description.
 //! Places are never taken out. Beyond [`SITES_MAX`] all share the last entry. The counts are written by all threads,
@@ -67,7 +67,7 @@ fn shown(file: &str) -> String {
     }
 }
 
-/// What was counted at a place for one kind.
+/// The counts of a place for one kind.
 pub(super) struct Counted {
     site: Option<Site>,
     pub(super) kind: Kind,

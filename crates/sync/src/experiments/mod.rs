@@ -1,4 +1,5 @@
-//! What only older settings of the stack use, for experiments: the squeue, and replies to messages. Only with the feature `experiments`.
+//! Parts that only older settings of the stack use, for experiments: the squeue, and replies to messages. Only with the feature
+//! `experiments`.
 
 mod replies;
 mod squeue;

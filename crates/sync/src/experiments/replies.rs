@@ -9,7 +9,7 @@
 //! requests whose message it took are counted, and it answers them. A sender takes its ticket in the section that found its request
 //! unanswered, and the owner notifies in the section that answers: one of the two comes first, and a ticket that comes first is notified.
 //!
-//! Both counts wrap; fewer than 2^31 requests may be open at a time. The mutex is a leaf. Does not depend on what is asked for. Tests:
+//! Both counts wrap; fewer than 2^31 requests may be open at a time. The mutex is a leaf. Does not depend on the requests. Tests:
 //! below, `tests/loom/reply.rs`.
 
 use crate::facade::{Arc, Mutex};

@@ -26,9 +26,9 @@
 //! | grant: stays inside, other thread | the thread inside → a sleeping one | `Grant::state` |
 //! | poison: inside → poisoned | the thread inside, in `Drop` | acquire and release |
 //!
-//! Every transition is a read-modify-write, so each continues the release sequence of the ones
-//! before it: a thread that acquires the word has seen the work of *all* earlier owners and the contents of
-//! *all* nodes in the list, not only what the last writer did.
+//! Every transition is a read-modify-write, so each continues the release sequence of the ones before it: a
+//! thread that acquires the word has seen the work of *all* earlier owners and the contents of *all* nodes in
+//! the list, not only the last writer's.
 //!
 //! # Why no item is ever stranded
 //!
@@ -56,11 +56,11 @@
 //! entry gets its item back as [`Entry::Poisoned`]. Nothing waits for ever, nothing runs on broken
 //! state, and other squeues go on.
 //!
-//! The queue has no bound of its own. What is put in has one: an embedded `Notify` is queued at
-//! most once, a packet is charged to its buffer pool, a sleeper is a thread.
+//! The queue has no bound of its own. Each item has one: an embedded `Notify` is queued at most once, a
+//! packet is charged to its buffer pool, a sleeper is a thread.
 //!
-//! This file must not depend on what an item is or what a worker does. Tests: `squeue/tests.rs`,
-//! `tests/loom`, `tests/stress.rs`.
+//! This file does not depend on the types of items, or on workers. Tests: `squeue/tests.rs`, `tests/loom`,
+//! `tests/stress.rs`.
 
 mod drain;
 mod grant;
@@ -92,9 +92,9 @@ pub struct SqueueId(NonZeroU64);
 pub struct Squeue<T> {
     /// (c)
     id: SqueueId,
-    /// (a) Flags and the list of what arrived, newest first.
+    /// (a) Flags and the list of arrived nodes, newest first.
     word: AtomicPtr<Node<Load<T>>>,
-    /// (p) What was taken from the word and has not run yet, oldest first, items only.
+    /// (p) Items taken from the word that have not run yet, oldest first.
     taken: UnsafeCell<*mut Node<Load<T>>>,
 }
 
@@ -104,7 +104,7 @@ unsafe impl<T: Send> Send for Squeue<T> {}
 // SAFETY: as above; no reference to an item is ever given to two threads.
 unsafe impl<T: Send> Sync for Squeue<T> {}
 
-/// What came of [`Squeue::enter`].
+/// Result of [`Squeue::enter`].
 #[must_use]
 #[derive(Debug)]
 pub enum Entry<'p, T> {
@@ -116,7 +116,7 @@ pub enum Entry<'p, T> {
     Poisoned(T),
 }
 
-/// What came of [`Squeue::fill`].
+/// Result of [`Squeue::fill`].
 #[must_use = "a squeue that was scheduled waits for its worker: tell it"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
@@ -281,7 +281,7 @@ impl<T> Default for Squeue<T> {
 }
 
 impl<T> Drop for Squeue<T> {
-    /// Drops what is still queued: only a scheduled ownership that no thread resumed leaves anything.
+    /// Drops the items still queued: only a scheduled ownership that no thread resumed leaves anything.
     fn drop(&mut self) {
         // Relaxed: `&mut self` was handed over by means outside this file, which ordered all.
         let seen = self.load(Ordering::Relaxed);
@@ -333,14 +333,14 @@ impl SqueueId {
     }
 }
 
-/// What [`Squeue::push`] does to a free squeue.
+/// The effect of [`Squeue::push`] on a free squeue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IfFree {
     Enter,
     PushScheduled,
 }
 
-/// What a node of a squeue carries.
+/// Content of a node of a squeue.
 enum Load<T> {
     /// Work for the thread that is inside.
     Item(T),
@@ -348,7 +348,7 @@ enum Load<T> {
     Waiter(grant::Waiter<T>),
 }
 
-/// What [`Squeue::push`] did. The node is still the caller's in the cases that begin with Not.
+/// Result of [`Squeue::push`]. The node is still the caller's in the cases that begin with Not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pushed {
     Onto,

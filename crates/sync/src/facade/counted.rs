@@ -1,14 +1,14 @@
 //! The machine behind the same names as `host.rs`, with each access to shared memory reported to
 //! `count.rs` before it is made.
 //!
-//! Before, so that the order of reports is the order of accesses wherever the accesses themselves order two threads:
-//! a thread that has seen what another one wrote reports after it. What is reported as a write is what takes the cache
-//! line for its core: stores, read-modify-writes, failed compare-exchanges too, the words of locks on the way in and
+//! Before, so that the order of reports is the order of accesses wherever the accesses themselves order two threads: a
+//! thread that has seen another one's write reports after it. Reported as writes are all accesses that take the cache
+//! line for their core: stores, read-modify-writes, failed compare-exchanges too, the words of locks on the way in and
 //! out, reference counts up and down.
 //!
-//! Does not depend on any protocol, or on what is done with the reports. Invariants: a type has the size and
-//! alignment of the machine's, so the layout of structures is that of a normal build; an operation does what the
-//! machine's does. Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the
+//! Does not depend on any protocol, or on the use of the reports. Invariants: a type has the size and alignment
+//! of the machine's, so the layout of structures is that of a normal build; an operation has the effect of the
+//! machine's. Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the
 //! feature as without.
 
 mod arc;

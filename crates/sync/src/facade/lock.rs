@@ -1,10 +1,11 @@
-//! `std`'s locks without poisoning: a panic unlocks, and the next thread to lock sees what it left.
+//! `std`'s locks without poisoning: a panic unlocks, and the next thread to lock sees the value as it was
+//! left.
 //!
 //! Not `parking_lot`'s, which keep waiting threads in a table of the process: a child of fork(2) may inherit a locked bucket of it, and
 //! then hangs in a lock of its own. A lock of `std` is one futex word and knows no other lock.
 //!
-//! Does not depend on what is guarded. Invariant: each type has the size and the layout of `std`'s. Tests: at the end of
-//! `facade.rs`, `crates/drivers/tests/fork`.
+//! Does not depend on the guarded value. Invariant: each type has the size and the layout of `std`'s. Tests: at the end
+//! of `facade.rs`, `crates/drivers/tests/fork`.
 
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Instant;

@@ -19,12 +19,12 @@ pub use loom::sync::atomic::AtomicU32 as LockWord;
 pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 pub use loom::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// As a fence of its own: what the pair amounts to.
+/// As a fence of its own, which the pair amounts to.
 pub fn light_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// As a fence of its own: what the pair amounts to.
+/// As a fence of its own, which the pair amounts to.
 pub fn heavy_fence() -> bool {
     fence(Ordering::SeqCst);
     true
@@ -44,8 +44,8 @@ macro_rules! model_thread_local {
 }
 pub(crate) use model_thread_local as thread_local;
 
-/// Threads, with parking that orders only what `std` promises: an `unpark` before the `park` that
-/// returns because of it.
+/// Threads, with parking that orders no more than `std` promises: an `unpark` before the `park` that returns
+/// because of it.
 pub mod thread {
     pub use loom::thread::{JoinHandle, spawn, yield_now};
 
@@ -216,7 +216,7 @@ impl Futex {
             return false;
         }
         let kernel = self.kernel.lock().expect("a model that panicked is over");
-        // Relaxed: what a thread did to the word before taking the lock is seen through the lock.
+        // Relaxed: the lock makes a thread's earlier writes to the word visible.
         if self.word.load(Ordering::Relaxed) == expected {
             drop(self.asleep.wait(kernel));
         }

@@ -1,9 +1,9 @@
 //! A value that is read as a whole, without a lock and without writing a line that another core reads, and replaced as a
 //! whole: for tables that every packet asks and that change when the application configures something.
 //!
-//! It is `arc-swap` behind the facade. A reader keeps what it has read, however often it is replaced meanwhile;
-//! a replaced value is dropped by the thread that lets go of it last. No model checker sees it: its protocol is that
-//! crate's, and no protocol of ours rests on when a replacement is seen. Tests: below.
+//! It is `arc-swap` behind the facade. A reader keeps the value that it has read, however often it is replaced
+//! meanwhile; a replaced value is dropped by the thread that lets go of it last. No model checker sees it: its
+//! protocol is that crate's, and no protocol of ours rests on when a replacement is seen. Tests: below.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{memory_read, memory_written};
 /// See the module's head.
 pub struct Snapshot<T>(ArcSwap<T>);
 
-/// What a [`Snapshot`] was when it was read.
+/// The value of a [`Snapshot`] when it was read.
 pub struct Read<T>(Guard<Arc<T>>);
 
 impl<T> Deref for Read<T> {
@@ -33,8 +33,8 @@ impl<T> Snapshot<T> {
         Self(ArcSwap::from_pointee(value))
     }
 
-    /// What it is now. Never blocks. Not to be kept for long: a thread that keeps more than a few pays a reference
-    /// count for each.
+    /// The current value. Never blocks. Not to be kept for long: a thread that keeps more than a few pays a
+    /// reference count for each.
     #[inline]
     pub fn read(&self) -> Read<T> {
         memory_read(self);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | remembered → relinked | [`forget`](Remembered::forget), *before* the link changes, by the thread that is about to change it |
 //!
-//! It never goes back, even if the link does not change after all: what is looked up under the mutex is right in any case.
+//! It never goes back, even if the link does not change after all: a lookup under the mutex is right in any case.
 //!
 //! # Why no send follows a pointer that it must not follow
 //!
@@ -18,7 +18,7 @@
 //! link is there. Each of them comes after the change of the link, and `forget` before it; so a thread that knows of the link finds the word
 //! changed. With the word changed after the link, the answer to the new peer's first datagram could go to the old one.
 //!
-//! Does not depend on what a peer is. Tests: `tests/loom/pair.rs`.
+//! Does not depend on the type of peers. Tests: `tests/loom/pair.rs`.
 
 use crate::facade::{Arc, AtomicBool, Ordering};
 

@@ -14,10 +14,10 @@ use super::{HandedOff, Left, NO_SLEEPER, RUN, SocketLock, YIELDS, closed};
 use crate::facade::{Ordering, thread};
 use crate::node::{Batch, Node, reverse};
 
-/// What the holder has.
+/// The holder's part.
 #[repr(C)]
 pub(super) struct Inner<T, I> {
-    /// What was taken from the backlog and has not run yet, oldest first, items only.
+    /// Items taken from the backlog that have not run yet, oldest first.
     kept: *mut Node<I>,
     value: T,
 }
@@ -114,7 +114,7 @@ impl<'a, T, I> Locked<'a, T, I> {
         }
     }
 
-    /// Lets go, if nothing waits. Else the caller is the runner, and runs what waits.
+    /// Lets go, if nothing waits. Else the caller is the runner, and runs the backlog.
     ///
     /// For a caller that holds no other lock. Blocks only if an item was left just when it let go, and a section has begun.
     ///

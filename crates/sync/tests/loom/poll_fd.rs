@@ -23,7 +23,7 @@ struct Registration {
     socket: Socket,
 }
 
-/// What the socket is ready for.
+/// The socket's readiness.
 struct Socket(AtomicU8);
 
 impl Registered for Registration {
@@ -87,7 +87,7 @@ impl Set {
         found
     }
 
-    /// What a loop does that waits for the descriptor.
+    /// As a loop that waits for the descriptor.
     fn run_while_readable(&self) -> usize {
         let mut found = 0;
         while self.is_readable() {

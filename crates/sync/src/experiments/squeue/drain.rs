@@ -1,4 +1,4 @@
-//! Draining: running what is queued, then leaving.
+//! Draining: running the queued items, then leaving.
 //!
 //! Invariant: a round ends in `leave`, `hand_off` or, on a panic of the handler, poison. The bound is the caller's, so a thread
 //! that only wanted to send one segment is never kept inside by others.

@@ -1,8 +1,8 @@
 //! Entering by waiting: a thread sleeps until the owner gives it the squeue itself.
 //!
-//! The waiter pushes a node that points to a [`Grant`] on its stack and sleeps. The owner gives it
-//! the squeue when it leaves: the word stays *owned* all the time, so no thread can slip in
-//! between, and what is queued goes along. Memory: one node and one grant per sleeping thread.
+//! The waiter pushes a node that points to a [`Grant`] on its stack and sleeps. The owner gives it the squeue
+//! when it leaves: the word stays *owned* all the time, so no thread can slip in between, and the queue goes
+//! along. Memory: one node and one grant per sleeping thread.
 //!
 //! # Why the grant cannot be missed or outlived
 //!
@@ -50,7 +50,7 @@ pub(super) struct Waiter<T> {
     grant: *const Grant<T>,
 }
 
-/// What the owner has to say to a waiter.
+/// The owner's message to a waiter.
 #[derive(Clone, Copy)]
 pub(super) enum Verdict {
     Granted = 1,
@@ -61,9 +61,8 @@ impl<T> Squeue<T> {
     /// Sleeps until the caller is inside. **Blocks**, for as long as others are inside and for the
     /// items that were queued before.
     ///
-    /// For the settings in which a call waits for the protocol (`sync`), and for what has to have
-    /// happened when a call returns. A thread that is inside this squeue and calls this waits
-    /// for itself.
+    /// For the settings in which a call waits for the protocol (`sync`), and for effects that must be
+    /// complete when a call returns. A thread that is inside this squeue and calls this waits for itself.
     ///
     /// # Errors
     /// [`Poisoned`] if the squeue is, or becomes so while waiting.

@@ -1,4 +1,4 @@
-//! Being inside: running what is queued, and the ways out.
+//! Being inside: running queued items, and the ways out.
 //!
 //! Invariants: `taken` of the squeue and the list of waiters here belong to the holder of the
 //! `Inside`. There are three ways out and no other: [`Inside::leave`], [`Inside::hand_off`], and
@@ -70,7 +70,7 @@ impl<'p, T> Inside<'p, T> {
         }
     }
 
-    /// A look at what [`Inside::pop`] would give.
+    /// A look at the item that [`Inside::pop`] would give.
     pub fn peek(&mut self) -> Option<&T> {
         let node = self.first()?;
         // SAFETY: in the taken list, which is ours and does not change while `self` is borrowed.
@@ -108,8 +108,8 @@ impl<'p, T> Inside<'p, T> {
         Items(unsafe { Batch::from_list(list) })
     }
 
-    /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs what
-    /// arrived or hands off. Uncontended: one compare-exchange. Never blocks.
+    /// The way out. `Ok` if nothing was queued; else the caller is still inside, and runs the arrived items
+    /// or hands off. Uncontended: one compare-exchange. Never blocks.
     ///
     /// A thread asleep in [`Squeue::enter_blocking`] is given the squeue on the way.
     #[inline]
@@ -120,7 +120,7 @@ impl<'p, T> Inside<'p, T> {
         if !self.waiters.is_null() {
             return self.leave_to_waiter();
         }
-        // Release: what was done inside, with the acquire of the next entry.
+        // Release: the writes inside, with the acquire of the next entry.
         match self.squeue.exchange(Word::INSIDE, Word::FREE, Ordering::Release) {
             Ok(()) => {
                 let _left = ManuallyDrop::new(self);
@@ -133,10 +133,9 @@ impl<'p, T> Inside<'p, T> {
     /// Goes out but keeps the squeue owned and scheduled, with all that is queued, until a thread
     /// [`Squeue::resume`]s it. The caller tells a worker afterwards. Never blocks.
     ///
-    /// If a thread in [`Squeue::enter_blocking`] came before the items not yet looked at, it gets
-    /// the squeue instead, and the worker's `resume` finds nothing: the thread that was granted the squeue runs or
-    /// hands off what is queued. So a thread waits for one bounded round after its turn came, not for the queue to run
-    /// dry.
+    /// If a thread in [`Squeue::enter_blocking`] came before the items not yet looked at, it gets the squeue instead,
+    /// and the worker's `resume` finds nothing: the thread that was granted the squeue runs or hands off the queue. So
+    /// a thread waits for one bounded round after its turn came, not for the queue to run dry.
     pub fn hand_off(self) -> HandedOff {
         if !self.waiters.is_null() {
             self.grant_first();
@@ -144,7 +143,7 @@ impl<'p, T> Inside<'p, T> {
         }
         let this = ManuallyDrop::new(self);
         let mut seen = this.squeue.load(Ordering::Relaxed);
-        // Release: what was done inside, with the acquire of `resume`.
+        // Release: the writes inside, with the acquire of `resume`.
         while let Err(now) = this.squeue.exchange(seen, seen.scheduled(), Ordering::Release) {
             seen = now;
         }
@@ -154,7 +153,7 @@ impl<'p, T> Inside<'p, T> {
     /// [`Inside::leave`] while threads wait for the squeue: items go first.
     #[cold]
     fn leave_to_waiter(self) -> Result<(), Self> {
-        // Relaxed: what arrives after this look is run by the thread that gets the squeue.
+        // Relaxed: the thread that gets the squeue runs later arrivals.
         if !self.squeue.load(Ordering::Relaxed).list().is_null() {
             return Err(self);
         }
@@ -181,8 +180,8 @@ impl<'p, T> Inside<'p, T> {
         (!node.is_null()).then_some(node)
     }
 
-    /// Moves what arrived behind what was taken before; waiters go to their own list. Costs a walk
-    /// over both, so the common callers come when there is nothing left of what was taken.
+    /// Moves arrived items behind those taken before; waiters go to their own list. Costs a walk over both,
+    /// so the common callers come when none of those taken before is left.
     fn collect(&mut self) {
         // Relaxed: only whether the exchange is worth it; a push that is missed here makes
         // `leave` fail.

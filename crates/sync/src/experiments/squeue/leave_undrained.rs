@@ -1,24 +1,24 @@
 //! Leaving without draining: the way out of a thread that came for one connection only.
 //!
-//! Such a thread runs its own item and goes. What is queued by then belongs to a worker, and waking a worker
+//! Such a thread runs its own item and goes. Items queued by then belong to a worker, and waking a worker
 //! costs more than most items do. So before it hands the squeue over it looks at the head of the queue:
 //!
 //! * The head is for the *other end* of the connection served, to which it has just delivered: it is run, once after
-//!   each own item. It is part of what the thread came for.
+//!   each own item. It is part of the thread's own work.
 //! * It is for the *connection served*, and no more than [`ELIDE_MAX`] items are queued: with `elide` it is run here, and
 //!   the wake is saved.
 //! * It is for another connection: it is a worker's.
 //!
-//! Identity is asked of the item itself each time, never of what was seen before, because a connection may have moved
-//! to another squeue since its item was queued: [`Served`] says so, and an item that has moved is not the thread's
-//! own. A thread that sleeps until it is given the squeue is no item (`inside.rs` keeps such nodes apart), so it is
-//! never popped here, and is granted the squeue by the same [`Inside::leave`] or [`Inside::hand_off`] as anywhere
-//! else. Those two remain the only ways out; this file adds none, so the argument of `squeue.rs` that no item is
-//! stranded covers it.
+//! Identity is asked of the item itself each time, never of an earlier answer, because a connection may have moved to
+//! another squeue since its item was queued: [`Served`] says so, and an item that has moved is not the thread's own.
+//! A thread that sleeps until it is given the squeue is no item (`inside.rs` keeps such nodes apart), so it is never
+//! popped here, and is granted the squeue by the same [`Inside::leave`] or [`Inside::hand_off`] as anywhere else.
+//! Those two remain the only ways out; this file adds none, so the argument of `squeue.rs` that no item is stranded
+//! covers it.
 //!
 //! Bounded: at most `ELIDE_MAX` own items and `1 + ELIDE_MAX` runs of the other end.
 //!
-//! Does not depend on what an item or a connection is. Tests: below, `tests/loom/leave_undrained.rs`.
+//! Does not depend on the types of items and connections. Tests: below, `tests/loom/leave_undrained.rs`.
 
 use super::Inside;
 use super::drain::Outcome;
@@ -37,12 +37,12 @@ pub trait Served<T> {
     /// Whether `item` is for the other end of the connection served, and this squeue is its home.
     fn is_other_end(&self, item: &T) -> bool;
 
-    /// Pops the head of the queue and runs it, and of what follows it for the same connection so much that it is
-    /// `max` items in all. Returns how many it ran, at least 1.
+    /// Pops the head of the queue and runs it, with the items behind it that are for the same connection, at most `max` in
+    /// all. Returns how many it ran, at least 1.
     fn run(&mut self, inside: &mut Inside<'_, T>, max: usize) -> usize;
 }
 
-/// What the thread found queued when it had done what it came for.
+/// The queue as the thread found it after its own work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// Nothing.
@@ -58,9 +58,9 @@ pub enum Found {
 pub struct Exit {
     /// [`Outcome::Left`] or [`Outcome::HandOffNeeded`].
     pub outcome: Outcome,
-    /// What it found first.
+    /// The first item that it found.
     pub found: Found,
-    /// What it left to a worker.
+    /// The items that it left to a worker.
     pub left: Found,
 }
 

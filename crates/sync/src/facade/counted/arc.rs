@@ -4,8 +4,8 @@
 //! value at its alignment). Nothing but the place that is reported rests on that. A count that goes down is reported in the
 //! name of the value's type, since the place where a value is dropped is not known to its `drop`.
 //!
-//! Does not depend on what is counted. Invariant: what the machine's does, and a report. Unlike the machine's it
-//! is no receiver of methods (`self: &Arc<Self>`). Tests: `tests/count.rs`.
+//! Does not depend on the counted types. Invariant: the effect of the machine's, and a report. Unlike the
+//! machine's it is no receiver of methods (`self: &Arc<Self>`). Tests: `tests/count.rs`.
 
 use core::mem::MaybeUninit;
 use core::ops::Deref;

@@ -1,14 +1,14 @@
 //! Atomic words whose accesses are reported.
 //!
-//! Does not depend on what the words mean. Invariant: one report and one operation of the machine per call.
-//! Tests: `tests/count.rs`.
+//! Does not depend on the meaning of the words. Invariant: one report and one operation of the machine per
+//! call. Tests: `tests/count.rs`.
 
 use core::sync::atomic;
 pub use core::sync::atomic::{Ordering, fence};
 
 use crate::count::{self, Site, What};
 
-/// What every word can do, over the type `$value` that it holds.
+/// Methods of every word, over the type `$value` that it holds.
 macro_rules! word_operations {
     ($value:ty, $what:expr) => {
         /// The value, by the only thread that can see the word.

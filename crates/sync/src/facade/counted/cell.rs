@@ -1,7 +1,7 @@
 //! Cells whose accesses are reported.
 //!
-//! What a cell holds counts as one line, the first: which of its lines are touched is not seen from here. Does not
-//! depend on which thread may open a cell. Tests: `tests/count.rs`.
+//! The content of a cell counts as one line, the first: which of its lines are touched is not seen from here. Does
+//! not depend on which thread may open a cell. Tests: `tests/count.rs`.
 
 use core::cell;
 use std::sync;
@@ -66,7 +66,7 @@ impl<T> OnceLock<T> {
     /// `value`, if it was full.
     #[track_caller]
     pub fn set(&self, value: T) -> Result<(), T> {
-        // Where it is full nothing is written, and what is full stays so.
+        // A full one is not written, and stays full.
         if self.get().is_some() {
             return Err(value);
         }

@@ -1,7 +1,7 @@
 //! Locks whose words and contents are reported.
 //!
-//! A lock's word is written on the way in and on the way out, and once more by a thread that had to wait. What it
-//! guards counts as one line, the first. Does not depend on what is guarded. Tests: `tests/count.rs`.
+//! A lock's word is written on the way in and on the way out, and once more by a thread that had to wait. The
+//! guarded value counts as one line, the first. Does not depend on its type. Tests: `tests/count.rs`.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -61,7 +61,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// The right to use what a [`Mutex`] guards.
+/// The right to use the value in a [`Mutex`].
 #[must_use]
 pub struct MutexGuard<'a, T: ?Sized> {
     word: *const u8,
@@ -110,7 +110,7 @@ impl Condvar {
         guard.report();
         let guard = ManuallyDrop::new(guard);
         let (word, site) = (guard.word, guard.site);
-        // SAFETY: what it is read from is never dropped, nor used again.
+        // SAFETY: the original is never dropped, nor used again.
         let plain = unsafe { core::ptr::read(&guard.guard) };
         let guard = MutexGuard { word, site, guard: wait(&self.0, plain) };
         guard.report();
@@ -163,7 +163,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// The right to look at what a [`RwLock`] guards.
+/// The right to read the value in a [`RwLock`].
 #[must_use]
 pub struct RwLockReadGuard<'a, T: ?Sized> {
     word: *const u8,
@@ -171,7 +171,7 @@ pub struct RwLockReadGuard<'a, T: ?Sized> {
     guard: plain::RwLockReadGuard<'a, T>,
 }
 
-/// The right to use what a [`RwLock`] guards.
+/// The right to use the value in a [`RwLock`].
 #[must_use]
 pub struct RwLockWriteGuard<'a, T: ?Sized> {
     word: *const u8,
@@ -179,7 +179,7 @@ pub struct RwLockWriteGuard<'a, T: ?Sized> {
     guard: plain::RwLockWriteGuard<'a, T>,
 }
 
-/// What the three guards have in common.
+/// Common parts of the three guards.
 macro_rules! guard {
     ($name:ident) => {
         impl<T: ?Sized> $name<'_, T> {
@@ -214,7 +214,7 @@ macro_rules! guard {
     };
 }
 
-/// What the two guards have in common through which one may write.
+/// Common parts of the two guards that permit writes.
 macro_rules! mutable_guard {
     ($name:ident) => {
         impl<T: ?Sized> DerefMut for $name<'_, T> {
