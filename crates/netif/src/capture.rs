@@ -1,16 +1,17 @@
 //! An interface with a record of all that passes it, in pcap-ng files.
 //!
 //! [`capture`] puts itself around any interface. A thread that sends or receives appends the frame to a buffer, no more than
-//! a copy of `snaplen` bytes under a mutex; a thread of the capture writes the buffer out. No caller waits for a disk: what
-//! finds the buffer full is not recorded, and counted. Frames on their way out are recorded as they are handed over:
-//! checksums that a device completes look wrong, and what the device then drops is in the record too.
+//! a copy of `snaplen` bytes under a mutex; a thread of the capture writes the buffer out. No caller waits for a disk: a
+//! frame that finds the buffer full is not recorded, and counted. Frames on their way out are recorded as they are handed
+//! over: checksums that a device completes look wrong, and frames that the device then drops are in the record too.
 //!
 //! # Why no wake-up is lost
-//! The buffer, and what the writer is to do, are under one mutex; the writer takes its ticket in the section that found
+//! The buffer and the writer's orders are under one mutex; the writer takes its ticket in the section that found
 //! nothing. A frame out is appended in [`Netif::transmit`], where nothing may be woken, and the writer is woken by
 //! [`Netif::ring`], which follows.
 //!
-//! It does not depend on what frames mean. Rank: the mutex is a leaf. Tests: `crates/stack/tests/capture.rs`.
+//! It does not depend on the content of frames. Rank: the mutex is a leaf. Tests:
+//! `crates/stack/tests/capture.rs`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -31,7 +32,7 @@ use crate::{Medium, Netif, RxFrame, Sent, TxFrame, Waited, Waking};
 pub struct CaptureConfig {
     /// The file, which is overwritten.
     pub path: PathBuf,
-    /// What the file calls the interface. Default `sockeye`.
+    /// The interface's name in the file. Default `sockeye`.
     pub name: String,
     /// Bytes of each frame that are kept, at least 1. Default 262,144, the most that readers of such files take: all but the end
     /// of the longest frames that a TUN device may get.
@@ -39,7 +40,7 @@ pub struct CaptureConfig {
     /// Bytes after which a file is full, at least 4,096; a batch may go beyond. Default 1 GiB.
     pub file_max: u64,
     /// Files that are kept, at least 1. When one is full it gets the name `path.1`, older ones move up, and the oldest
-    /// goes. With 1, what comes after the file is full is not recorded. Default 1.
+    /// goes. With 1, frames after the file is full are not recorded. Default 1.
     pub files: u32,
     /// Bytes that wait to be written at most, at least 4,096. Default 8 MiB.
     pub buffer_max: usize,
@@ -59,7 +60,7 @@ impl CaptureConfig {
     }
 }
 
-/// What a capture has done so far.
+/// Counters of a capture.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CaptureCounts {
     /// Frames that were recorded.
@@ -123,7 +124,7 @@ const LEAST_BYTES: usize = 4096;
 const BLOCK_BYTES: usize = 64;
 
 impl CaptureHandle {
-    /// What was recorded so far. Zeros in a child of fork(2), which has no part in the capture.
+    /// Counts so far. Zeros in a child of fork(2), which has no part in the capture.
     pub fn counts(&self) -> CaptureCounts {
         self.recorder.get().map_or_else(CaptureCounts::default, |recorder| recorder.state.lock().counts)
     }
@@ -145,7 +146,7 @@ impl CaptureHandle {
     }
 }
 
-/// What the interface and the writer share.
+/// State that the interface and the writer share.
 struct Recorder {
     state: Mutex<State>,
     /// The writer waits here.

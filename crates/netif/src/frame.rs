@@ -1,8 +1,8 @@
-//! Frames: what crosses the border between the stack and a driver.
+//! Frames: they cross the border between the stack and a driver.
 //!
-//! It does not depend on what the bytes mean. Invariants: the headers of a [`TxFrame`] lie behind [`LINK_HEADER_LEN`]
-//! bytes of room, so that a link header is put before them without moving anything; payload is referenced, never copied.
-//! Tests: below.
+//! It does not depend on the meaning of the bytes. Invariants: the headers of a [`TxFrame`] lie behind
+//! [`LINK_HEADER_LEN`] bytes of room, so that a link header is put before them without moving anything; payload is
+//! referenced, never copied. Tests: below.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ impl fmt::Display for MacAddr {
     }
 }
 
-/// What the frames of an interface begin with.
+/// The link layer of an interface's frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {
     /// An IP header: the interface leads to one neighbor, or finds the next hop by itself.
@@ -59,7 +59,7 @@ pub struct TxFrame {
     /// Bytes of TCP or UDP payload in each packet but the last, if the frame carries more than one packet and the
     /// device is to cut it; else 0. FIN and PSH are then the last packet's.
     pub gso_size: u16,
-    /// What comes behind the headers.
+    /// The payload behind the headers.
     pub payload: Chain,
 }
 

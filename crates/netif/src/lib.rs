@@ -1,29 +1,29 @@
 //! Interfaces of a stack, and those that need no device.
 //!
-//! [`Netif`] is what a stack asks of a driver: frames that carry one IP packet each, in and out, over
-//! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. What a frame
-//! begins with is its [`Medium`]; one that carries several packets' worth, to be cut by the device, says so by its
-//! `gso_size`. [`channel()`] makes an interface whose other side is the program itself, [`wire()`] two that are connected inside
-//! this process, [`capture()`] one that records what another one carries.
+//! [`Netif`] is the interface between a stack and a driver: frames that carry one IP packet each, in and out, over a number of
+//! queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. The [`Medium`] says whether a frame has a
+//! link-layer header; one that carries several packets' worth, to be cut by the device, says so by its `gso_size`. [`channel()`]
+//! makes an interface whose other side is the program itself, [`wire()`] two that are connected inside this process,
+//! [`capture()`] one that records the frames of another.
 //!
 //! The stack (`sockeye::netif`) exports all of this; only drivers need this crate itself.
 //!
 //! # Which thread calls what
-//! All methods are called with no lock of the stack held. [`Netif::transmit`] is called by whichever thread has run a
-//! connection's protocol code, after it has left that connection, or by another one that was handing over frames
-//! just then: for the flows of one queue by one thread at a time, so that frames of a flow leave in the order in which they were
-//! made (`departures.rs` of the stack). It should not block: if it does, what others send is queued for that thread up to a bound, and
-//! then dropped. It wakes no thread: [`Netif::ring`] does that, once for many frames. Each receive queue has one thread of the stack,
-//! its *input thread*, which alone calls [`Netif::wait`] for it. [`Netif::receive`] is called by it, or by a thread that waits for a
-//! connection of this queue, by one at a time (`inet/input` of the stack); with `workers = 0` the caller of `Stack::poll` takes its
-//! place and no thread waits.
+//! All methods are called with no lock of the stack held. [`Netif::transmit`] is called by whichever thread has run a connection's
+//! protocol code, after it has left that connection, or by another one that was handing over frames just then: for the flows of one
+//! queue by one thread at a time, so that frames of a flow leave in the order in which they were made (`departures.rs` of the stack).
+//! It should not block: if it does, the frames of other threads are queued for that thread up to a bound, and then dropped. It wakes
+//! no thread: [`Netif::ring`] does that, once for many frames. Each receive queue has one thread of the stack, its *input thread*,
+//! which alone calls [`Netif::wait`] for it. [`Netif::receive`] is called by it, or by a thread that waits for a connection of this
+//! queue, by one at a time (`inet/input` of the stack); with `workers = 0` the caller of `Stack::poll` takes its place and no thread
+//! waits.
 //!
 //! # Panics
-//! A `Netif` is foreign code to the stack. What does not change is asked for once, when the interface is attached. A panic in
-//! any method is caught and reported (`Stack::set_panic_hook`): [`Netif::transmit`] loses the frames that it was given
+//! A `Netif` is foreign code to the stack. Constants are asked for once, when the interface is attached. A panic in any method is
+//! caught and reported (`Stack::set_panic_hook`): [`Netif::transmit`] loses the frames that it was given
 //! (`frames_netif_panicked`), [`Netif::receive`] those that it has not shown, and an interface that panics while it is attached is
-//! refused. After a panic in [`Netif::receive`] or [`Netif::wait`] the input thread pauses, and after ten in a row, for a
-//! third of a second or so, the interface counts as gone. Methods may call the stack, and drop its last handle.
+//! refused. After a panic in [`Netif::receive`] or [`Netif::wait`] the input thread pauses, and after ten in a row, for a third of
+//! a second or so, the interface counts as gone. Methods may call the stack, and drop its last handle.
 //!
 //!
 //! Does not depend on addresses, routes or protocols. Tests: at the ends of the files; with a stack behind
@@ -53,12 +53,12 @@ pub use wire::{WireConfig, WireEnd, wire};
 
 /// Queues of an interface, at most.
 pub const QUEUES_MAX: usize = 64;
-/// Bytes of the shortest MTU: what every link carries IPv6 over (RFC 8200 section 5).
+/// Bytes of the shortest MTU, which every link has that carries IPv6 (RFC 8200 section 5).
 pub const MTU_MIN: u32 = 1280;
 /// Bytes of the longest MTU.
 pub const MTU_MAX: u32 = 65536;
 
-/// An interface, as the stack sees it. See the module's head for which thread calls what, and when.
+/// An interface, as the stack sees it. The module's head says which thread calls which method, and when.
 pub trait Netif: Send + Sync + 'static {
     /// Bytes of the largest IP packet that a frame carries, 1,280 to 65,536. Constant.
     fn mtu(&self) -> u32;
@@ -66,7 +66,7 @@ pub trait Netif: Send + Sync + 'static {
     /// Receive queues, each served by one input thread, 1 to 64. Constant.
     fn queue_count(&self) -> usize;
 
-    /// What its frames begin with, in both directions. Constant. Default: the IP header.
+    /// The link layer of its frames, in both directions. Constant. Default: the IP header.
     fn medium(&self) -> Medium {
         Medium::Ip
     }
@@ -98,21 +98,23 @@ pub trait Netif: Send + Sync + 'static {
         let _ = pool;
     }
 
-    /// Told once, after [`attached`](Self::attached), by what the interface is to wake tasks, if it does: the stack then counts and
-    /// reports wakers that panic as it does with its own (`panics_foreign`). An interface around another one hands it on. Default: nothing.
+    /// Called once, after [`attached`](Self::attached), with the object by which the interface is to wake tasks, if it does: the stack then
+    /// counts and reports wakers that panic as it does with its own (`panics_foreign`). An interface around another one hands it on.
+    /// Default: nothing.
     fn wakes_by(&self, waking: &Waking) {
         let _ = waking;
     }
 
-    /// Whether the device is gone for good: nothing arrives any more, and what is transmitted is dropped. Waits then
+    /// Whether the device is gone for good: nothing arrives any more, and transmitted frames are dropped. Waits then
     /// end by [`interrupt`](Self::interrupt) only. Default: never.
     fn is_down(&self) -> bool {
         false
     }
 
-    /// Takes all of `frames`, which belong to one flow and are in its order. `flow` is the flow's hash: frames
-    /// of equal hash must arrive in one queue and in order. What there is no room for is dropped, and counted in
-    /// the answer: TCP sends it again. Should not block: the module's head has what happens then. Wakes no thread.
+    /// Takes all of `frames`, which belong to one flow and are in its order. `flow` is the flow's hash: frames of
+    /// equal hash must arrive in one queue and in order. Frames without room are dropped, and counted in the
+    /// answer: TCP sends it again. Should not block: the module's head describes the consequences. Wakes no
+    /// thread.
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent;
 
     /// Tells the other side of the queue that [`Sent::queue`] named. May make a system call.
@@ -155,7 +157,7 @@ pub enum Waited {
     Unable,
 }
 
-/// What became of frames given to [`Netif::transmit`].
+/// Result of [`Netif::transmit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sent {
     /// The queue that they went to, for [`Netif::ring`].

@@ -4,7 +4,7 @@
 //! caller writes it where it likes. It does not depend on files, clocks or interfaces. Tests: below, `sockeye-sim`'s,
 //! which read the files with another project's reader.
 
-/// What packets begin with, by the registry of link types (tcpdump.org).
+/// Link type of packets, by tcpdump.org's registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkType {
     /// An Ethernet header.
@@ -31,7 +31,7 @@ pub enum Direction {
     Outbound,
 }
 
-/// What a packet's block says beside its bytes.
+/// Data of a packet's block beside its bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet<'a> {
     /// Number of its interface, in the order of [`interface`]'s calls.
@@ -113,7 +113,7 @@ const OPTION_IF_TSRESOL: u16 = 9;
 /// Timestamps count in 10^-9 seconds.
 const TSRESOL_NANOS: u8 = 9;
 
-/// A block: its type, its length, what `write` appends, its length again.
+/// A block: its type, its length, the bytes that `write` appends, its length again.
 fn block(into: &mut Vec<u8>, kind: u32, write: impl FnOnce(&mut Vec<u8>)) {
     let start = into.len();
     into.extend(kind.to_le_bytes());
@@ -132,7 +132,7 @@ fn option(into: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(into, start);
 }
 
-/// What began at `start` ends at a multiple of four bytes.
+/// Pads the part that began at `start` to a multiple of four bytes.
 fn pad(into: &mut Vec<u8>, start: usize) {
     let len = (into.len() - start).next_multiple_of(4);
     into.resize(start + len, 0);

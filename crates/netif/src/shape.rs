@@ -1,4 +1,4 @@
-//! What interfaces inside the process are like, and the bounds of that: for the wire and the channel alike.
+//! Settings of interfaces inside the process and their bounds, for the wire and the channel alike.
 //!
 //! Does not depend on how frames move. Tests: with each of the two, which are refused by the name of the
 //! field.
@@ -31,7 +31,7 @@ impl Shape {
         self.check_segments("udp_segment_max", self.udp_segment_max)
     }
 
-    /// What the other side cuts is as long as a packet at least, and without a checksum.
+    /// A frame that the other side cuts is as long as a packet at least, and without a checksum.
     fn check_segments(&self, field: &str, segment_max: u32) -> io::Result<()> {
         if segment_max == 0 {
             return Ok(());

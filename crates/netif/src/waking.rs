@@ -1,8 +1,8 @@
 //! Waking tasks from inside an interface, on behalf of the stack that it belongs to.
 //!
 //! A waker is the application's code and may panic. An interface has no stack at hand that would count and report it, so the stack
-//! gives it a [`Waking`] when it is attached ([`Netif::wakes_by`](crate::Netif::wakes_by)). Does not depend on what a stack is.
-//! Tests: `crates/stack/tests/panics/wakers.rs`.
+//! gives it a [`Waking`] when it is attached ([`Netif::wakes_by`](crate::Netif::wakes_by)). Does not depend on the stack. Tests:
+//! `crates/stack/tests/panics/wakers.rs`.
 
 use std::any::Any;
 use std::fmt;
@@ -12,7 +12,7 @@ use std::task::Waker;
 use sockeye_sync::discard_payload;
 use sockeye_sync::facade::Arc;
 
-/// What becomes of the payload of a panic.
+/// Handles the payload of a panic.
 type Report = Box<dyn Fn(Box<dyn Any + Send>) + Send + Sync>;
 
 /// Wakes tasks for an interface; see [`Netif::wakes_by`](crate::Netif::wakes_by).

@@ -1,7 +1,7 @@
 //! A wire inside the process: two ends, frames from one to the other, several queues each way.
 //!
-//! What is sent arrives, in order within a flow, unless its queue is full; nothing is delayed, changed or
-//! looked at. It does not depend on IP or TCP.
+//! Frames arrive in order within a flow, unless its queue is full; nothing is delayed, changed or looked at.
+//! It does not depend on IP or TCP.
 //!
 //! # A lane, one for each queue and direction
 //! Any thread appends to `arrived`, under its mutex. The one thread that receives exchanges it for its own, empty,
@@ -15,9 +15,9 @@
 //! itself.
 //!
 //! # The end
-//! An end that is dropped closes its incoming lanes: frames in them are dropped, with the references
-//! to the sender's memory, and what comes later is refused. `closed` is read and written under `arrived`'s
-//! mutex, so no frame slips in behind.
+//! An end that is dropped closes its incoming lanes: frames in them are dropped, with the references to the
+//! sender's memory, and later frames are refused. `closed` is read and written under `arrived`'s mutex, so no
+//! frame slips in behind.
 //!
 //! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire.rs`.
 
@@ -32,21 +32,21 @@ use sockeye_sync::{Mutex, Sleeper, Spin};
 use crate::shape::Shape;
 use crate::{Netif, RxFrame, Sent, TxFrame};
 
-/// What a wire is like. Start from [`WireConfig::default`].
+/// Settings of a wire. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
 pub struct WireConfig {
     /// Bytes of the largest IP packet, 1,280 to 65,536. Default 1500.
     pub mtu: u32,
     /// Queues in each direction, 1 to 64: so many input threads has each end. Default 1.
     pub queues: usize,
-    /// Frames that a queue holds, 1 to 1,048,576; what comes on top is dropped and counted as
+    /// Frames that a queue holds, 1 to 1,048,576; further frames are dropped and counted as
     /// `frames_queue_full` by the sender. Default 8,192.
     pub queue_len: usize,
     /// The ends trust each other's TCP checksums, as with devices that compute and check them. Default off:
     /// the sender sums up every byte and the receiver does it again.
     pub offload: bool,
     /// Bytes of the largest IP packet that one frame carries in place of several, `mtu` to 65,535, as devices with
-    /// segmentation offload take them: what is sent so arrives uncut. Needs `offload`. Default 0: none.
+    /// segmentation offload take them: such frames arrive uncut. Needs `offload`. Default 0: none.
     pub segment_max: u32,
 }
 
@@ -77,9 +77,9 @@ pub fn wire(config: &WireConfig) -> io::Result<(WireEnd, WireEnd)> {
 /// One end of a wire.
 #[derive(Debug)]
 pub struct WireEnd {
-    /// What comes to us.
+    /// Frames that come to us.
     from: Arc<Side>,
-    /// What comes to the other end.
+    /// Frames that go to the other end.
     to: Arc<Side>,
     config: WireConfig,
     origin: Origin,

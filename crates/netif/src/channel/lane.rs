@@ -7,7 +7,7 @@
 //! [`Lane::append`] alone leaves the wake to [`Lane::ring`], which comes later: a waiter that looks between the two
 //! finds the item.
 //!
-//! It does not depend on what the items are. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned,
+//! It does not depend on the type of items. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned,
 //! called and dropped, with no lock held. Tests: below, `crates/stack/tests/channel.rs`.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(super) struct Lane<T> {
     /// For room, a close.
     drained: WaitQueue,
     bound: usize,
-    /// What wakes tasks, once there is a stack.
+    /// The caller of wakers, once there is a stack.
     waking: OnceLock<Waking>,
 }
 
@@ -81,7 +81,7 @@ impl<T> Lane<T> {
         let _first = self.waking.set(waking.clone());
     }
 
-    /// Appends an item and wakes what waits for it.
+    /// Appends an item and wakes its waiters.
     pub fn push(&self, item: T) -> Result<(), Refused<T>> {
         let mut state = self.state.lock();
         if state.closed {
@@ -95,7 +95,7 @@ impl<T> Lane<T> {
         Ok(())
     }
 
-    /// Appends what there is room for, from the front on, and wakes. `Err` if the lane is closed.
+    /// Appends as many as there is room for, from the front on, and wakes. `Err` if the lane is closed.
     pub fn push_all(&self, items: &mut Vec<T>) -> Result<usize, ()> {
         let mut state = self.state.lock();
         if state.closed {
@@ -107,7 +107,7 @@ impl<T> Lane<T> {
         Ok(taken)
     }
 
-    /// Appends what there is room for, and wakes no waiter. Returns how many.
+    /// Appends as many as there is room for, and wakes no waiter. Returns how many.
     pub fn append(&self, items: &mut Vec<T>) -> usize {
         let mut state = self.state.lock();
         let room = if state.closed { 0 } else { self.bound - state.items.len() };
@@ -116,7 +116,7 @@ impl<T> Lane<T> {
         taken
     }
 
-    /// Wakes what waits for what was appended.
+    /// Wakes the waiters for appended items.
     pub fn ring(&self) {
         self.tell(self.state.lock(), Change::Filled);
     }
@@ -272,7 +272,7 @@ impl<T> Lane<T> {
     }
 }
 
-/// What the tasks of a lane wait for, each in a list of its own.
+/// Events that the tasks of a lane wait for, each with a list of its own.
 const CHANGED: u8 = 1;
 
 #[cfg(test)]

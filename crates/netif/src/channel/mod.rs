@@ -1,18 +1,19 @@
 //! An interface whose other side is a program: frames in and out by function call.
 //!
-//! For programs that embed a stack and have their frames from elsewhere: a microVM's virtio queue, a VPN's
-//! tunnel, a test. [`channel`] gives the interface, to be attached to a stack, and one [`ChannelPort`] for each of its
-//! queues. A port copies what it sends into packet memory of the stack, once; what it receives references the stack's.
+//! For programs that embed a stack and have their frames from elsewhere: a microVM's virtio queue, a VPN's tunnel, a
+//! test. [`channel`] gives the interface, to be attached to a stack, and one [`ChannelPort`] for each of its queues. A
+//! port copies sent packets into packet memory of the stack, once; received ones reference the stack's.
 //!
 //! # When a queue is full
 //! *Into the stack* nothing is dropped: a sender is told (`try_send`), waits (`send`) or is woken (`poll_send`). *Out of
-//! the stack* a connection's protocol code cannot wait, so what finds no room is dropped and counted as
+//! the stack* a connection's protocol code cannot wait, so a frame that finds no room is dropped and counted as
 //! `frames_queue_full`, and TCP sends it again, more slowly; a queue as long as the windows of all connections together
 //! never fills.
 //!
 //! # Why no wake-up is lost
 //! A lane is a queue under one mutex (`lane.rs`). A thread that waits looks and announces itself in one section; a
-//! thread that changes the queue does so in a section, and wakes what was announced after a later one at the latest.
+//! thread that changes the queue does so in a section, and wakes the announced waiters after a later one at the
+//! latest.
 //!
 //! # Wakers that panic
 //! They are caught, and the tasks behind them are woken all the same. The stack that the channel is attached to counts and reports them
@@ -38,12 +39,12 @@ use crate::shape::Shape;
 use crate::{Checksum, LINK_HEADER_LEN, Medium, Netif, RxFrame, Sent, TxFrame, Waking};
 use lane::{Lane, Refused};
 
-/// What a channel is like. Start from [`ChannelConfig::default`].
+/// Settings of a channel. Start from [`ChannelConfig::default`].
 #[derive(Clone, Debug)]
 pub struct ChannelConfig {
     /// Bytes of the largest IP packet, 1,280 to 65,536. Default 1500.
     pub mtu: u32,
-    /// What frames begin with. Default: the IP header.
+    /// Link layer of the frames. Default: the IP header.
     pub medium: Medium,
     /// Queues, 1 to 64: so many ports, and input threads. Default 1.
     pub queues: usize,
@@ -55,7 +56,7 @@ pub struct ChannelConfig {
     /// 65,535. Needs `offload`. Default 0: none.
     pub segment_max: u32,
     /// The same for datagrams of UDP (towards a guest of virtio: `VIRTIO_NET_F_GUEST_USO4` and `6`, from it `HOST_USO`):
-    /// what a socket sends with a segment size leaves as one frame of up to so many bytes, as in
+    /// a send of a socket with a segment size leaves as one frame of up to so many bytes, as in
     /// [`Netif::udp_segment_max`], and frames of up to so many come in with [`Incoming::gso_size`]. `mtu` to 65,535.
     /// Needs `offload`. Default 0: a frame for each datagram.
     pub udp_segment_max: u32,
