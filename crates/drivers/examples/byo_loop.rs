@@ -1,13 +1,13 @@
 //! A stack in an existing event loop: no thread but the program's own. `byo_loop [DEVICE]`.
 //!
 //! An echo server behind a TUN device, at 10.9.0.2 port 7. The program sleeps in one `epoll_wait`, in which its other
-//! descriptors would stand too. What it has to do for the stack is all in [`Looped::turn`] and [`Looped::sleep`]:
+//! descriptors would stand too. Its duties to the stack are all in [`Looped::turn`] and [`Looped::sleep`]:
 //!
 //! * call `Stack::poll` whenever it is awake, with the time by its own clock; that reads the device, too;
 //! * look at its sockets, which do not block;
 //! * sleep until the device has frames, the time that `poll` named, or the eventfd to which `set_driver_wake` writes.
 //!
-//! The eventfd is what makes this right: a call that the program made *after* `poll` may have set an earlier timer.
+//! The eventfd makes this right: a call that the program made *after* `poll` may have set an earlier timer.
 //!
 //! Needs root (CAP_NET_ADMIN). Tests: `tests/examples.rs`.
 
@@ -61,7 +61,7 @@ pub struct Looped {
     pub tun: Tun,
     stack: Stack,
     start: Instant,
-    /// What the program sleeps in: the device's queues and `wake`.
+    /// The descriptors that the program sleeps on: the device's queues and `wake`.
     epoll: OwnedFd,
     wake: Arc<OwnedFd>,
     /// Which of the stack's sockets may be ready. Never waited in.
@@ -121,7 +121,7 @@ impl Looped {
         self.start.elapsed()
     }
 
-    /// Does what is to be done. Returns when to be called again at the latest; `None`: not before something happens.
+    /// Runs the stack once. Returns when to be called again at the latest; `None`: not before something happens.
     pub fn turn(&mut self) -> io::Result<Option<Duration>> {
         let next = self.stack.poll(self.now());
         self.poll.wait(&mut self.events, Some(Duration::ZERO))?;
@@ -172,7 +172,7 @@ impl Looped {
 }
 
 impl Connection {
-    /// Sends back what has come. False if the connection is over.
+    /// Sends back the received bytes. False if the connection is over.
     fn turn(&mut self, poll: &Poll, token: Token) -> bool {
         let waited = !self.kept.is_empty();
         let is_over = match self.echo() {

@@ -1,7 +1,7 @@
 //! An HTTP server that the kernel's programs reach through a TUN device: `tun_http [DIRECTORY [DEVICE]]`.
 //!
-//! The server's TCP is in this process; the kernel is a neighbor. `curl http://10.9.0.2/` then shows what is in the
-//! directory. A thread for each connection, a request for each connection: the point is the network below.
+//! The server's TCP is in this process; the kernel is a neighbor. `curl http://10.9.0.2/` then shows the directory.
+//! A thread for each connection, a request for each connection: the point is the network below.
 //!
 //! Needs root (CAP_NET_ADMIN). Tests: `tests/examples.rs`.
 
@@ -113,7 +113,7 @@ fn answer(mut stream: &TcpStream, root: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The file that a request names; `None` for what leads out of the directory.
+/// The file that a request names; `None` for a path that leads out of the directory.
 fn below(root: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path.strip_prefix('/')?);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));

@@ -5,12 +5,12 @@
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses.
 //! * [`testing`]: network namespaces and devices for tests and measurements.
 //!
-//! A driver moves frames and must not depend on what is in them, but for the few bytes that a device wants to be told
+//! A driver moves frames and does not depend on their content, but for the few bytes that a device wants to be told
 //! (where a checksum is, how long a header). `unsafe` stands here where the system is called with addresses of memory:
 //! in `tun/sys.rs`, `tun/read.rs` and `testing`.
 //!
-//! Tests: beside the code for what needs no device; `tests/` with devices, where the test may make them, and else
-//! not at all, which they say.
+//! Tests: beside the code where they need no device; `tests/` with devices, where the test may make them, and
+//! else not at all, which they say.
 #![warn(missing_docs)]
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 

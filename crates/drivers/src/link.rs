@@ -2,7 +2,7 @@
 //!
 //! For programs that bring up a device by themselves, tests and measurements. The interface is one of the network
 //! namespace that the calling thread is in. All of it needs CAP_NET_ADMIN there, but for reading. It does not depend on
-//! what kind of interface it is. Tests: `tests/devices.rs`.
+//! the kind of interface. Tests: `tests/devices.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

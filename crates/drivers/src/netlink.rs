@@ -1,8 +1,8 @@
 //! rtnetlink: questions to the kernel about interfaces, addresses and routes, and its answers.
 //!
 //! Messages are written by hand (netlink(7), rtnetlink(7)): we know three, and each is a header and a few attributes. It
-//! does not depend on what they are for. Invariant: one question, one answer, on a socket of its own, so that no answer
-//! is taken for another's. Tests: `tests/devices.rs`.
+//! does not depend on their purpose. Invariant: one question, one answer, on a socket of its own, so that no answer is
+//! taken for another's. Tests: `tests/devices.rs`.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! `ioctl`, for interfaces and for TUN devices.
 //!
-//! The invariant: what a request reads or writes behind the pointer is no larger than what lies there. A request is only a
-//! number to the compiler, so those whose argument is an `ifreq` or a number are listed here, by a type for each of the two,
-//! and a request with any other argument goes through an `unsafe fn`. Tests: here, and through `link.rs` and `tun/`.
+//! The invariant: a request reads or writes no more behind the pointer than lies there. A request is only a number to the
+//! compiler, so those whose argument is an `ifreq` or a number are listed here, by a type for each of the two, and a request
+//! with any other argument goes through an `unsafe fn`. Tests: here, and through `link.rs` and `tun/`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

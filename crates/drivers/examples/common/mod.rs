@@ -1,4 +1,4 @@
-//! What the examples have in common: a sandbox, and what leads its traffic onward through ordinary sockets.
+//! Shared by the examples: a sandbox, and the forwarding of its traffic through ordinary sockets.
 //!
 //! Tests: `tests/examples.rs`.
 #![allow(dead_code, reason = "not every program uses all of it")]
@@ -9,7 +9,7 @@ pub mod udp;
 
 use std::net::SocketAddr;
 
-/// What is to be carried.
+/// The traffic to be forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
     /// A connection.
@@ -21,7 +21,7 @@ pub enum Protocol {
 /// Whether something may go where it wants to. Called for each connection and each datagram; must not block.
 pub type Policy = dyn Fn(Protocol, SocketAddr) -> bool + Send + Sync;
 
-/// An address that may be IPv4 in IPv6's clothes, as what it is.
+/// An address, as IPv4 if it is an IPv4-mapped one.
 pub fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

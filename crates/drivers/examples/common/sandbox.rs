@@ -1,6 +1,6 @@
 //! A network namespace whose only way out is a TUN device, and the device.
 //!
-//! It does not depend on what becomes of the packets. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Tests:
+//! It does not depend on the handling of the packets. Needs CAP_NET_ADMIN and CAP_SYS_ADMIN. Tests:
 //! `tests/examples.rs`.
 
 use std::ffi::OsString;

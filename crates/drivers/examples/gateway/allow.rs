@@ -1,8 +1,8 @@
 //! The list of places that may be reached, and the record of those that were refused.
 //!
 //! A place may be reached if rules cover each of its [forms](reach::forms): the address itself, and any IPv4 address that it
-//! carries. What leads to the host itself, to its link or to many is covered only by a rule that names it: an address of the host
-//! by just this address, a loopback, link-local or multicast address by an address or a network inside that block. `*` and
+//! carries. An address of the host itself, of its link or of a group is covered only by a rule that names it: an address of the
+//! host by just this address, a loopback, link-local or multicast address by an address or a network inside that block. `*` and
 //! `0.0.0.0/0` do not name them.
 //!
 //! It does not depend on sockets. Bound: [`REFUSED_MAX`] places are remembered, lest a program that tries all of them
@@ -42,7 +42,7 @@ impl AllowList {
     /// The list of these patterns. `log` is told of each place that is refused for the first time. Resolving names blocks.
     ///
     /// # Errors
-    /// `InvalidInput` for what is no pattern; the system's for a name that has no address.
+    /// `InvalidInput` for text that is no pattern; the system's for a name that has no address.
     pub fn new(patterns: &[String], log: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Self> {
         Self::with(patterns, reach::is_own, log)
     }

@@ -1,9 +1,9 @@
-//! Runs a command that may reach only what it is allowed to: `gateway [--allow HOST:PORT]... -- COMMAND [ARGUMENT...]`.
+//! Runs a command that may reach only allowed addresses: `gateway [--allow HOST:PORT]... -- COMMAND [ARGUMENT...]`.
 //!
 //! The command lives in a network namespace of its own, whose packets all go into a TUN device. A stack asks the list
-//! about each SYN *before* it is answered: what is not on it is reset, and the command's connect fails with "connection
-//! refused". Datagrams that are not on it are dropped. What was refused is said on standard error, once for each place.
-//! What is allowed goes on through ordinary sockets of the kernel.
+//! about each SYN *before* it is answered: a SYN to any other is reset, and the command's connect fails with
+//! "connection refused". Datagrams that are not on it are dropped. Refused addresses are printed on standard error,
+//! once each. Allowed traffic goes through ordinary sockets of the kernel.
 //!
 //! `HOST` is an address, a network (`10.0.0.0/8`), a name (resolved once, now) or `*`; IPv6 stands in brackets. `PORT` is a
 //! number or `*`. So `--allow '*:53' --allow example.org:443` permits one site and the names. The host itself, its loopback, its link

@@ -48,7 +48,7 @@ pub fn forms(addr: IpAddr) -> Vec<IpAddr> {
 fn carried(addr: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
     match addr.segments() {
-        // Unspecified, the loopback, and what is no IPv4 address behind so many zeros.
+        // Unspecified, the loopback, and addresses with so many zeros that are not IPv4-compatible.
         [0, 0, 0, 0, 0, 0, 0, _] => [None, None],
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => [v4(high, low), None],

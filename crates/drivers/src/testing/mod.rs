@@ -1,7 +1,7 @@
 //! Network namespaces and pairs of interfaces, for tests and measurements that need the kernel as the peer; signals for all
-//! threads, for tests of what they interrupt.
+//! threads, for tests of interrupted calls.
 //!
-//! Nothing outside of what is made here is touched: a namespace is made on a thread of its own and is gone with its last
+//! Nothing else on the machine is touched: a namespace is made on a thread of its own and is gone with its last
 //! descriptor, and all devices in it with it. All of it needs CAP_SYS_ADMIN; [`unavailable`] says why it cannot be had, so
 //! that a test can skip with a reason. Tests: `tests/devices.rs`.
 

@@ -1,7 +1,7 @@
 //! A network namespace of one's own.
 //!
-//! It does not depend on what is done in it. Invariant: a thread that has entered one ends in it; no thread of the
-//! caller's changes its namespace, for that cannot be undone without rights. Tests: `tests/devices.rs`.
+//! It does not depend on the work done in it. Invariant: a thread that has entered one ends in it; no thread of
+//! the caller's changes its namespace, for that cannot be undone without rights. Tests: `tests/devices.rs`.
 
 use std::fs::File;
 use std::io;
@@ -51,7 +51,8 @@ impl Namespace {
     /// Runs `work` in the namespace, on a thread of its own.
     ///
     /// # Errors
-    /// The system's, if there can be no thread. That the namespace cannot be entered is what the thread returns.
+    /// The system's, if there can be no thread. If the namespace cannot be entered, the thread returns that
+    /// error.
     pub fn spawn<R: Send + 'static>(
         &self,
         work: impl FnOnce() -> R + Send + 'static,

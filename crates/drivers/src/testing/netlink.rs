@@ -1,7 +1,7 @@
-//! What there is no `ioctl` for, or none for both families: making a pair of connected interfaces, each in a namespace of
-//! its own, deleting one, and routes.
+//! Requests that have no `ioctl`, or none for both families: making a pair of connected interfaces, each in a namespace
+//! of its own, deleting one, and routes.
 //!
-//! rtnetlink messages (rtnetlink(7), veth(4)). It does not depend on what the interfaces are for. Tests:
+//! rtnetlink messages (rtnetlink(7), veth(4)). It does not depend on the use of the interfaces. Tests:
 //! `tests/devices.rs`.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! What the running kernel's version lets a device do, where it has no way of being asked.
+//! Features that the running kernel's version has for a device, where the kernel cannot be asked.
 //!
 //! Does not depend on devices. Tests: below.
 

@@ -11,12 +11,12 @@
 //! | this one | opening, adopting, and the [`Netif`] |
 //! | `queue.rs` | one queue: reading, writing, waiting |
 //! | `read.rs` | frames into packet memory |
-//! | `kernel.rs` | what its version lets a device do |
+//! | `kernel.rs` | features by the kernel's version |
 //! | `vnet.rs` | the header before each frame |
 //!
 //! # When the device goes
 //! Deleted under us, it answers every call with an error: [`Netif::is_down`] becomes true, waits end by interruption only,
-//! and what is transmitted is dropped. A device that is merely down keeps what it has and refuses what comes.
+//! and transmitted frames are dropped. A device that is merely down keeps its frames and refuses new ones.
 //!
 //! It does not depend on the stack. Tests: `tests/devices.rs`, `tests/transfers.rs`.
 
@@ -39,7 +39,7 @@ use crate::link::KernelLink;
 use crate::sys::{IfReq, IfRequest, NumberRequest, with_ifreq, with_number, with_struct};
 use queue::{Outcome, Queue, count};
 
-/// What the frames of a device are.
+/// The kind of frames of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Layer {
     /// IP packets: a TUN device.
@@ -101,7 +101,7 @@ pub struct Adopted {
     pub mac: Option<MacAddr>,
 }
 
-/// What passed a queue since it was opened.
+/// Traffic of a queue since it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueCounts {
     /// Frames from the kernel.
@@ -157,8 +157,8 @@ impl Tun {
     /// Opens a device, and brings it up. It has no address on the kernel's side then; see [`Tun::link`].
     ///
     /// # Errors
-    /// `InvalidInput` for a field out of its bounds; `PermissionDenied` with what would help, without the right to make
-    /// devices; the system's, among them `ResourceBusy` for a device that another program has open.
+    /// `InvalidInput` for a field out of its bounds; `PermissionDenied`, with a remedy in the text, without the right
+    /// to make devices; the system's, among them `ResourceBusy` for a device that another program has open.
     pub fn open(config: &TunConfig) -> io::Result<Self> {
         check_queues(config.queues)?;
         config.mtu.map_or(Ok(()), check_mtu)?;
@@ -259,7 +259,7 @@ impl Tun {
         self.device.queues.iter().map(Queue::fd)
     }
 
-    /// What passed each queue.
+    /// Traffic of each queue.
     pub fn counts(&self) -> Vec<QueueCounts> {
         let counts = |queue: &Queue| {
             let of = |index| queue.counters.sum(index);
@@ -381,7 +381,7 @@ impl Netif for Tun {
     }
 }
 
-/// What the kernel may leave to us: checksums, and TCP segments that are to be cut.
+/// Work that the kernel may leave to us: checksums, and TCP segments that are to be cut.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
 /// And datagrams of UDP that stand for several, which sockets keep as such (UDP_GRO) or give out one by one.
@@ -407,7 +407,7 @@ fn attach(fd: impl AsFd, name: &str, flags: i32) -> io::Result<String> {
     Ok(request.name())
 }
 
-/// A refusal with what would help; any other error as it is.
+/// A refusal with a remedy; any other error as it is.
 fn forbidden(what: &str, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;

@@ -6,9 +6,9 @@
 //! in between, so there is no doorbell.
 //!
 //! # Why no wake-up is lost
-//! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so what came before it ends it. An
-//! interruption sets its flag and writes the eventfd, which is never read: it stays. A device that was deleted reports
-//! an error for ever, so once that is seen the wait is for the eventfd alone.
+//! A wait is a `poll` of the device and of an eventfd; both are asked for their level, so an earlier frame or
+//! interruption ends it. An interruption sets its flag and writes the eventfd, which is never read: it stays. A device
+//! that was deleted reports an error for ever, so once that is seen the wait is for the eventfd alone.
 //!
 //! A caller's wait is a `poll` of a third, too, which ends it. It is written when a caller waits for it
 //! (`stack/src/inet/input/leader.rs`), and read by the thread that was woken, before that thread looks whether the kick
@@ -33,10 +33,10 @@ use super::vnet;
 /// Pieces of a frame that are written without being joined first: header of the device, headers, and payload of so
 /// many mbufs but two.
 const PIECES_MAX: usize = 64;
-/// Mbufs of what most frames carry: a segment of 64 KiB lies in two clusters, or three; one of 256 KiB in four to six.
+/// Mbufs of most frames: a segment of 64 KiB lies in two clusters, or three; one of 256 KiB in four to six.
 const PIECES_FEW: usize = 6;
 
-/// What a queue counts.
+/// Counters of a queue.
 pub(super) mod count {
     pub const FRAMES_IN: usize = 0;
     pub const BYTES_IN: usize = 1;
@@ -60,7 +60,7 @@ pub(super) struct Queue {
     pub counters: Counters<{ count::COUNT }>,
 }
 
-/// What became of an attempt to read or write.
+/// Result of an attempt to read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Done,
@@ -195,7 +195,7 @@ impl Queue {
     /// and whether the device reports that it is in error.
     pub fn wait_until(&self, deadline: Option<Instant>) -> (Waited, bool) {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        // A time that is beyond what the system can count has no end.
+        // A deadline that the system cannot express counts as none.
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [&self.fd, &self.kick, &self.interrupt].map(|fd| PollFd::new(fd, PollFlags::IN));
         match poll(&mut fds, timeout.as_ref()) {
@@ -207,7 +207,7 @@ impl Queue {
         }
         let [device, kick, interrupt] = fds.map(|fd| fd.revents());
         if !kick.is_empty() {
-            // The thread that has written it has made true what we look at next.
+            // The thread that has written it has set the condition that we look at next.
             let _ = rustix::io::read(&self.kick, &mut [0; 8]);
         }
         let failed = device.intersects(PollFlags::ERR | PollFlags::NVAL);

@@ -1,10 +1,10 @@
 //! Frames from a queue of a device into mbufs of the stack's pool.
 //!
 //! A frame is read by one `readv` into three places: the device's header, the room that is left in the current cluster, and a
-//! second cluster. Long frames so lie one behind the other, and what the stack keeps of them it references; a frame of
-//! up to [`COPY_MAX`] bytes is only lent, and the next one is read over it, for a few bytes in a socket's buffer would
-//! otherwise keep 64 KiB from being used. Where the pool has nothing left, frames are read into a buffer of our own and
-//! lent, so that acknowledgments, which give memory back, are seen.
+//! second cluster. Long frames so lie one behind the other, and the stack references the parts that it keeps; a frame of up
+//! to [`COPY_MAX`] bytes is only lent, and the next one is read over it, for a few bytes in a socket's buffer would otherwise
+//! keep 64 KiB from being used. Where the pool has nothing left, frames are read into a buffer of our own and lent, so that
+//! acknowledgments, which give memory back, are seen.
 //!
 //! It does not depend on queues, waiting or IP. Invariants: the first place has at least [`FIRST_MIN`] bytes, so
 //! that all headers lie in one piece; a reader that found nothing holds no packet memory. Tests: `tests/devices.rs`.
@@ -27,11 +27,11 @@ const FIRST_MIN: usize = 512;
 pub(super) const FRAME_MAX: usize = 22 + 65_535;
 const _: () = assert!(FIRST_MIN + CLUSTER_MAX >= FRAME_MAX);
 
-/// What a queue reads into.
+/// The buffers that a queue reads into.
 #[derive(Default)]
 pub(super) struct Reader {
     pool: Option<Pool>,
-    /// An empty view at the end of what was read into its cluster.
+    /// An empty view at the end of the bytes read into its cluster.
     current: Option<Mbuf>,
     /// An empty cluster.
     next: Option<Mbuf>,
@@ -87,7 +87,7 @@ impl Reader {
         let in_first = len.min(first.len());
         // SAFETY: the call has filled the first place before it went on to the second.
         unsafe { first.commit(in_first) };
-        // SAFETY: the rest of what it has read stands there.
+        // SAFETY: the rest of its frame stands there.
         unsafe { second.commit(len - in_first) };
         let rest = Chain::from(next.slice(..));
         sink(told(RxFrame::in_mbufs(current, &rest), header));
@@ -95,7 +95,7 @@ impl Reader {
         Ok(len)
     }
 
-    /// Gives back what is not used. To be called when nothing was found.
+    /// Gives back unused memory. To be called when nothing was found.
     pub fn rest(&mut self) {
         (self.current, self.next) = (None, None);
     }
@@ -146,7 +146,7 @@ impl Reader {
     }
 }
 
-/// The frame with what the device's header says of it.
+/// The frame with the data of the device's header.
 fn told(frame: RxFrame<'_>, header: [u8; vnet::LEN]) -> RxFrame<'_> {
     let (checksum, gso_size) = vnet::read(header);
     RxFrame { checksum, gso_size, ..frame }

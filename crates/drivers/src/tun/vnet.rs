@@ -41,9 +41,10 @@ pub(super) fn of(frame: &TxFrame) -> [u8; LEN] {
     header
 }
 
-/// What the kernel says of a frame that it gave us: whether it has checked it, and of what size its packets were.
+/// The kernel's data on a frame that it gave us: whether it has checked it, and the size of its packets.
 pub(super) fn read(header: [u8; LEN]) -> (Checksum, u16) {
-    // A checksum that is not filled in yet has left no host, so nothing can have damaged what it covers.
+    // A checksum that is not filled in yet has left no host, so nothing can have damaged the bytes that it
+    // covers.
     let is_good = header[0] & (NEEDS_CSUM | DATA_VALID) != 0;
     let gso_size = if header[1] == GSO_NONE { 0 } else { u16::from_ne_bytes([header[4], header[5]]) };
     (if is_good { Checksum::Device } else { Checksum::Software }, gso_size)

@@ -1,6 +1,6 @@
 //! A stack and the kernel on a device of any kind, the kernel's settings, and external programs.
 //!
-//! Does not depend on what is tested. Tests: its users.
+//! Does not depend on the tests. Tests: its users.
 
 use std::io;
 use std::net::TcpListener as KernelListener;
