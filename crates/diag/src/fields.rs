@@ -1,7 +1,7 @@
 //! A connection's figures as names and values.
 //!
 //! The names are those of `sockeye::TcpInfo`, `Info`, `Carried` and `Limiting`, with the unit behind where there is one.
-//! What is not known is `null`. Does not depend on how they are shown. Tests: `tests/diag.rs`.
+//! Unknown values are `null`. Does not depend on how they are shown. Tests: `tests/diag.rs`.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
     fields
 }
 
-/// What an interface has carried.
+/// Traffic of an interface.
 fn carried(carried: &Carried) -> Map<String, Value> {
     object(json!({
         "bytes_sent": carried.bytes_sent,
@@ -83,7 +83,7 @@ fn carried(carried: &Carried) -> Map<String, Value> {
     }))
 }
 
-/// What limits a connection.
+/// The limit of a connection.
 pub fn limiting(limiting: &Limiting) -> Map<String, Value> {
     object(json!({
         "by": limiting.by.map(|by| match by {

@@ -45,7 +45,7 @@ pub(crate) fn check(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The error with the name of what it is about.
+/// The error with the name of its subject.
 pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -1,7 +1,7 @@
 //! The report of a stack.
 //!
-//! Plain data, written as one line of JSON. Fields may be added: a reader skips what it does not know, and what is
-//! missing is empty. Tests: `tests/diag.rs`.
+//! Plain data, written as one line of JSON. Fields may be added: a reader skips unknown fields, and missing ones
+//! are empty. Tests: `tests/diag.rs`.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ pub struct Report {
     pub pid: u32,
     /// Its program's name.
     pub program: String,
-    /// What it calls the stack.
+    /// Its name for the stack.
     pub name: String,
     /// Seconds since the stack was published.
     pub uptime_s: f64,
@@ -50,7 +50,7 @@ pub struct Counter {
 /// One socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Socket {
-    /// `tcp` or `udp`, and what kind of socket the state tells.
+    /// `tcp` or `udp`; the state tells the kind of socket.
     pub protocol: String,
     /// The state, as `ss` writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`, ...
     pub state: String,
@@ -62,15 +62,15 @@ pub struct Socket {
     pub recv_queue: usize,
     /// See [`SocketInfo::send_queue`].
     pub send_queue: usize,
-    /// By which the connection can be named; 0 for what is none.
+    /// Number that names the connection; 0 for other sockets.
     pub serial: u64,
     /// Whether an application still holds it.
     pub is_held: bool,
     /// Protocol state by the names of [`sockeye::TcpInfo`], if it could be seen.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub tcp: serde_json::Map<String, serde_json::Value>,
-    /// What limits it and the figures behind that, by the names of [`sockeye::Limiting`]; likewise. `by` is none while there
-    /// is nothing to send.
+    /// Its limit and the figures behind that, by the names of [`sockeye::Limiting`]; likewise. `by` is none while there is
+    /// nothing to send.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub limiting: serde_json::Map<String, serde_json::Value>,
 }

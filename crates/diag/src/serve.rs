@@ -7,7 +7,7 @@
 //!
 //! # Bounds
 //! [`CLIENTS_MAX`] clients at a time, each with one deadline for the whole exchange; further ones wait in the kernel's queue. No
-//! client blocks the thread: what a client does not take at once stays beside its socket until it does, or until its
+//! client blocks the thread: bytes that a client does not take at once stay beside its socket until it takes them, or until its
 //! deadline.
 //!
 //! The thread gives the stack back when it ends, so that the last handle is dropped by the thread that drops [`Published`]
@@ -118,7 +118,7 @@ struct Client {
 }
 
 impl Client {
-    /// Sends what the client's socket takes now. Whether there is more to send.
+    /// Sends as much as the client's socket takes now. Whether there is more to send.
     fn has_more(&mut self) -> bool {
         while self.sent < self.line.len() {
             // Without a signal when the client is gone, whatever the program does about SIGPIPE.
@@ -143,7 +143,7 @@ struct Server {
 }
 
 impl Server {
-    /// Serves until it is stopped, and gives back what was shown.
+    /// Serves until it is stopped, and gives back the reporter.
     fn run(mut self) -> Shown {
         loop {
             let now = Instant::now();
@@ -210,7 +210,7 @@ impl Server {
     }
 }
 
-/// What is to be done.
+/// The next step.
 struct Ready {
     stop: bool,
     accept: bool,

@@ -59,7 +59,7 @@ fn gone(port: &ChannelPort) -> bool {
     matches!(port.try_send(&[0u8; 20][..]), Err(SendError::Detached))
 }
 
-/// What another program does with the name.
+/// As another program uses the name.
 type Deed = fn(&Path) -> Option<UnixListener>;
 
 #[test]
