@@ -1,4 +1,4 @@
-//! What does a slow reader do to the writer?
+//! The effect of a slow reader on the writer.
 //!
 //! A server sends as fast as it is allowed to; a client reads a little each second. Real flow control is at work: the
 //! window shuts, is probed, and opens. The test checks that the server holds no more memory than its buffers, however long

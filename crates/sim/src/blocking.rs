@@ -43,7 +43,7 @@ struct Baton {
 
 struct State {
     turn: Turn,
-    /// What a blocking call's condition wakes.
+    /// The target of a blocking call's wake-up.
     waker: Option<Waker>,
     /// The task is gone: the thread has to end.
     is_cancelled: bool,
@@ -54,7 +54,7 @@ thread_local! {
     static OWN: std::cell::RefCell<Option<Arc<Baton>>> = const { std::cell::RefCell::new(None) };
 }
 
-/// What a cancelled thread panics with.
+/// Panic payload of a cancelled thread.
 struct Cancelled;
 
 /// Runs `program` on a thread of its own, as a program of the calling task's host, and waits for it. In it the types of this

@@ -1,9 +1,9 @@
-//! What crossed the links, kept for a pcap-ng file.
+//! Packets of the links, kept for a pcap-ng file.
 //!
-//! A packet is kept as it came to the link, with the virtual time and, if it did not simply pass, a comment on what
-//! became of it. By default the last [`KEPT_BYTES`] are kept, so that a failure can be looked at; older ones go.
-//! The file (`sockeye::netif::pcapng`) has an interface for each direction of a link, and times in nanoseconds since the start. Nothing of the machine or the day goes in, so equal
-//! runs give equal files. Tests: below, `tests/determinism.rs`.
+//! A packet is kept as it came to the link, with the virtual time and, if it did not simply pass, a comment on its fate. By default the last
+//! [`KEPT_BYTES`] are kept, so that a failure can be looked at; older ones go. The file (`sockeye::netif::pcapng`) has an interface for each
+//! direction of a link, and times in nanoseconds since the start. Nothing of the machine or the day goes in, so equal runs give equal files. Tests:
+//! below, `tests/determinism.rs`.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use sockeye::netif::pcapng::{self, LinkType, Packet};
 
 use crate::event::Nanos;
 
-/// How much is kept of what crosses the links.
+/// How much of the links' packets is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Capture {
     /// Nothing.
@@ -102,7 +102,7 @@ impl Tape {
     }
 }
 
-/// Bytes after which what is ready is written.
+/// Bytes after which the finished part is written.
 const BATCH_BYTES: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The loop that drives a simulation: run what can run, then jump to the next event.
+//! The loop that drives a simulation: run all tasks that can run, then jump to the next event.
 //!
 //! At one moment of virtual time, tasks run first and then the stacks that were touched; a stack that wakes a task
 //! makes it run at the same moment. Only when all of them wait does the clock jump. A stack's own clock moves when it is
@@ -109,7 +109,7 @@ impl Driver {
         }
     }
 
-    /// Tells a host's stack the time and lets it do what is due.
+    /// Sets the clock of a host's stack and runs its due work.
     fn poll(&self, host: usize) {
         let mut state = self.world.lock();
         let now = state.now;

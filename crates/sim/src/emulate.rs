@@ -1,9 +1,9 @@
 //! A link for packets that are not simulated: the same model, held to a clock that the caller reads.
 //!
-//! Two stacks of any make, the kernel's too, are put at the ends of what a simulation's [`Net::link`](crate::Net::link)
-//! lays: rate, queue, delay, jitter, loss, reordering, and the same draws for the same seed, packet by packet in each
-//! direction. Computes only: the caller brings packets with the time at which they came, and takes them out when they are
-//! due. It does not depend on devices, threads or clocks.
+//! Two stacks of any make, the kernel's too, are put at the ends of a link like that of a simulation's
+//! [`Net::link`](crate::Net::link): rate, queue, delay, jitter, loss, reordering, and the same draws for the same seed,
+//! packet by packet in each direction. Computes only: the caller brings packets with the time at which they came, and
+//! takes them out when they are due. It does not depend on devices, threads or clocks.
 //!
 //! Invariant: a frame in `frames` has one `Arrive` event, or is held by its pipe with one `Release` event. Tests: below,
 //! against the simulator in `tests/emulate.rs`.
@@ -69,15 +69,15 @@ pub struct Emulator {
     tape: Tape,
 }
 
-/// Packets that are on their way at most; what comes on top is dropped as by a full queue. It is ten times what 1 Gbit/s
-/// and a second of delay hold.
+/// Packets that are on their way at most; further packets are dropped as by a full queue. It is ten times as many as 1
+/// Gbit/s and a second of delay hold.
 const FRAMES_MAX: usize = 1 << 20;
 /// Buffers that are kept for packets to come.
 const SPARE_MAX: usize = 4096;
 
 impl Emulator {
-    /// A link whose directions are `there` (from the first end) and `back`. Of equal seeds it draws what a simulation draws
-    /// for the link between its first two hosts, unless that simulation's programs have drawn numbers before.
+    /// A link whose directions are `there` (from the first end) and `back`. With an equal seed it draws the same numbers as
+    /// a simulation for the link between its first two hosts, unless that simulation's programs have drawn numbers before.
     pub fn new(seed: u64, there: LinkConfig, back: LinkConfig) -> Self {
         let rng = Rng::new(seed);
         let pipe = |name: &str, from: usize, to: usize, config| {
@@ -93,13 +93,13 @@ impl Emulator {
         }
     }
 
-    /// Keeps so much of what comes to the link. Default: nothing.
+    /// Keeps so much of the packets that come to the link. Default: nothing.
     pub fn capture(mut self, capture: Capture) -> Self {
         self.tape = Tape::new(capture);
         self
     }
 
-    /// Writes what was kept, in pcap-ng, with the time of each packet since the start and what became of it.
+    /// Writes the kept packets in pcap-ng, each with its time since the start and its fate.
     ///
     /// # Errors
     /// The writer's.
@@ -199,17 +199,17 @@ impl Emulator {
         }
     }
 
-    /// What became of the packets that came in at `from`.
+    /// Fate of the packets that came in at `from`.
     pub fn stats(&self, from: End) -> LinkStats {
         self.pipes[from.index()].stats
     }
 
-    /// What all packets tell.
+    /// Findings from all packets.
     pub fn traffic(&self) -> Traffic {
         self.watch.total
     }
 
-    /// What one direction of a connection has sent, if any of it was seen.
+    /// The data that one direction of a connection has sent, if any of it was seen.
     pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
         self.watch.flow(src, dst)
     }

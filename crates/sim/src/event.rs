@@ -1,7 +1,7 @@
-//! What will happen and when: the queue that the clock jumps along.
+//! Future events: the queue that the clock jumps along.
 //!
 //! Events of one moment come in the order in which they were asked for, so that nothing but the program and the
-//! seed decides. An event is never taken out: what has become void is noticed when it comes up. Tests: below.
+//! seed decides. An event is never taken out: a void one is noticed when it comes up. Tests: below.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

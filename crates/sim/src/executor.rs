@@ -32,7 +32,7 @@ impl Ready {
     }
 }
 
-/// What a task's waker does.
+/// The waker of a task.
 struct Alarm {
     task: u64,
     is_queued: AtomicBool,
@@ -70,7 +70,7 @@ pub(crate) struct Tasks {
     running: Cell<Option<u64>>,
 }
 
-/// What the running task can reach without being told.
+/// The current context of the running task.
 #[derive(Clone)]
 pub(crate) struct Ambient {
     pub world: Arc<World>,
@@ -193,7 +193,7 @@ impl Tasks {
             let Some(id) = self.doomed.borrow_mut().pop() else { return };
             let task = self.waiting.borrow_mut().remove(&id);
             if let Some(task) = task {
-                // What it holds may ask for the time when it goes.
+                // Its content may ask for the time when it is dropped.
                 Ambient { world: Arc::clone(&self.world), host: task.host, tasks: None }.scope(|| drop(task));
             }
         }

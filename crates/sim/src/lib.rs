@@ -1,8 +1,8 @@
 //! A network of real TCP stacks inside one thread, under a virtual clock, decided by one seed.
 //!
 //! Programs are ordinary asynchronous functions over the `tokio`-shaped types of `sockeye`; every byte goes through a
-//! whole stack on each side, as IP packets over links that delay, lose, reorder, double and damage them. What happens is
-//! decided by the programs and the seed alone: a run that fails can be played again, and looked at packet by packet.
+//! whole stack on each side, as IP packets over links that delay, lose, reorder, double and damage them. Only the
+//! programs and the seed decide the run: a run that fails can be played again, and looked at packet by packet.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,13 +31,13 @@
 //! ```
 //!
 //! # What to know
-//! * [`run()`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] says what a link does.
+//! * [`run()`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] describes a link.
 //! * A program on a [`Host`] connects and binds on that host's stack, UNIX-domain sockets included. A host can [crash](Host::crash) and start again;
 //!   links can be [cut](Link::cut), changed while they run, and asked about every packet ([`Direction::filter`]).
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
 //!   nothing unless something happens in it. Programs must not use another clock, and not wait for another thread.
 //! * [`blocking`] runs programs of the blocking kind.
-//! * On failure the seed is printed with the command that replays it, and what crossed the links is written to a pcap-ng
+//! * On failure the seed is printed with the command that replays it, and the links' packets are written to a pcap-ng
 //!   file. `SOCKEYE_SIM_SEED` and `SOCKEYE_SIM_PCAP` ask for one seed and for a file.
 //!
 //! Three longer examples are in `examples/`: retries against a partition, a slow reader, a lossy link. More in `docs/sim.md`.

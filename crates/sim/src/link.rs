@@ -1,13 +1,13 @@
-//! What a link does to packets, as one chooses it.
+//! Settings of a link.
 //!
 //! Knows nothing of how it is done (`pipe.rs`). Tests: `tests/links.rs`.
 
 use std::time::Duration;
 
-/// One direction of a link. Start from [`LinkConfig::default`] and change what matters.
+/// One direction of a link. Start from [`LinkConfig::default`] and change fields.
 ///
-/// A packet is first queued and serialised at `rate`; what is lost has been sent all the same and has taken its
-/// time on the line. Then come the faults, and then the delay.
+/// A packet is first queued and serialised at `rate`; a lost packet has taken its time on the line all the
+/// same. Then come the faults, and then the delay.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
     /// Time from the packet's last bit leaving to its arrival. Default 1 ms.
@@ -16,7 +16,7 @@ pub struct LinkConfig {
     pub jitter: Duration,
     /// Bits per second at which packets are serialised, IP headers included; `None`: at once. Default `None`.
     pub rate: Option<u64>,
-    /// Bytes that may wait for the line or be on it; what comes on top is dropped. Counts with a `rate` only.
+    /// Bytes that may wait for the line or be on it; further packets are dropped. Counts with a `rate` only.
     /// Default 256 KiB.
     pub queue: usize,
     /// From so many waiting bytes on packets of ECN-capable senders are marked (RFC 3168); others are not dropped before the
@@ -88,7 +88,7 @@ impl LinkConfig {
     }
 }
 
-/// What a predicate decides about a packet.
+/// A predicate's decision about a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// Goes on, and may still meet with chance.
@@ -103,7 +103,7 @@ pub enum Fate {
     Corrupt,
 }
 
-/// What has become of the packets of one direction.
+/// Counts of the packets of one direction, by fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkStats {
     /// Packets that were given to it.

@@ -30,7 +30,7 @@ pub struct Net {
     pub(crate) tasks: Rc<Tasks>,
 }
 
-/// What a host is like. Start from [`HostConfig::default`].
+/// Settings of a host. Start from [`HostConfig::default`].
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     /// The stack's settings; `workers` is 0 whatever it says here.
@@ -48,7 +48,7 @@ impl Default for HostConfig {
     }
 }
 
-/// Hosts that a network may have: what 10.0.0.0/8 gives with room to spare.
+/// Hosts that a network may have: 10.0.0.0/8 has room for them.
 const HOSTS_MAX: usize = 60_000;
 /// Hosts in one step of the third octet.
 const HOSTS_PER_OCTET: usize = 250;
@@ -108,12 +108,13 @@ impl Net {
         Link { there: direction(there), back: direction(back) }
     }
 
-    /// What lies between hosts that are not linked otherwise. Links that carried a packet already keep what they have.
+    /// Sets the link between hosts that are not linked otherwise. Links that carried a packet already keep their
+    /// settings.
     pub fn set_default_link(&self, config: LinkConfig) {
         self.world.lock().default_link = config;
     }
 
-    /// Cuts every link between a host of `left` and one of `right`. What is on its way still arrives.
+    /// Cuts every link between a host of `left` and one of `right`. Packets on their way still arrive.
     pub fn partition(&self, left: &[&Host], right: &[&Host]) {
         let mut state = self.world.lock();
         for (from, to) in left.iter().flat_map(|l| right.iter().map(move |r| (l.index, r.index))) {
@@ -139,29 +140,30 @@ impl Net {
         self.world.seed
     }
 
-    /// Chance of the program's own, decided by the seed. `label` tells one user of it from another: what one draws
-    /// does not change what another does.
+    /// Chance of the program's own, decided by the seed. `label` tells one user of it from another: one's draws do
+    /// not change another's.
     pub fn rng(&self, label: &str) -> Rng {
         let label = label.bytes().fold(1u64, |sum, byte| Rng::new(sum).fork(u64::from(byte)).u64());
         Rng::new(self.world.seed).fork(label)
     }
 
-    /// Events that were handled so far: what a run costs.
+    /// Events handled so far: the cost of a run.
     pub fn events(&self) -> u64 {
         self.world.lock().events
     }
 
-    /// What became of the packets of all links.
+    /// Fate of the packets of all links.
     pub fn stats(&self) -> LinkStats {
         self.world.lock().link_stats()
     }
 
-    /// What all links saw.
+    /// Findings from all links.
     pub fn traffic(&self) -> Traffic {
         self.world.lock().watch.total
     }
 
-    /// What one direction of a connection has sent, if any of it was seen; the latest connection of that name.
+    /// The data that one direction of a connection has sent, if any of it was seen; the latest connection of
+    /// that name.
     pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
         self.world.lock().watch.flow(src, dst)
     }
@@ -176,7 +178,7 @@ impl Net {
         self.world.lock().in_flight()
     }
 
-    /// Writes what crossed the links so far, as far as it was [kept](crate::Capture), in pcap-ng.
+    /// Writes the links' packets so far, as far as they were [kept](crate::Capture), in pcap-ng.
     ///
     /// # Errors
     /// The writer's.
@@ -237,7 +239,7 @@ impl Host {
         self.net.world.lock().hosts[self.index].stack.clone()
     }
 
-    /// Starts a program on it: what connects or binds in it does so on this host, as `TcpStream::connect` and
+    /// Starts a program on it: the program's connects and binds are on this host, as `TcpStream::connect` and
     /// `UnixListener::bind`.
     pub fn spawn<F: Future + 'static>(&self, program: F) -> JoinHandle<F::Output> {
         self.net.tasks.spawn(Some(self.index), program)
@@ -320,7 +322,7 @@ impl Link {
         self.back.update(change);
     }
 
-    /// Cuts both directions. What is on its way still arrives.
+    /// Cuts both directions. Packets on their way still arrive.
     pub fn cut(&self) {
         self.there.cut();
         self.back.cut();
@@ -346,7 +348,7 @@ impl Direction {
         change(&mut self.world.lock().pipes[self.pipe].config);
     }
 
-    /// Asks `filter` about every packet from now on, instead of what was asked before. It must not use the network.
+    /// Asks `filter` about every packet from now on, in place of an earlier one. It must not use the network.
     pub fn filter(&self, filter: impl FnMut(&Packet<'_>) -> Fate + Send + 'static) {
         let old = self.world.lock().pipes[self.pipe].filter.replace(Box::new(filter));
         drop(old);
@@ -358,7 +360,7 @@ impl Direction {
         drop(old);
     }
 
-    /// Cuts it. What is on its way still arrives.
+    /// Cuts it. Packets on their way still arrive.
     pub fn cut(&self) {
         self.world.lock().pipes[self.pipe].is_up = false;
     }
@@ -368,7 +370,7 @@ impl Direction {
         self.world.lock().pipes[self.pipe].is_up = true;
     }
 
-    /// What became of its packets.
+    /// Fate of its packets.
     pub fn stats(&self) -> LinkStats {
         self.world.lock().pipes[self.pipe].stats
     }

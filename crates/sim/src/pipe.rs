@@ -1,9 +1,9 @@
-//! One direction of a link: decides what happens to each packet, and when it arrives.
+//! One direction of a link: decides whether and when each packet arrives.
 //!
 //! Computes only: the caller that asks ([`Pipe::course`]) moves the frames. The line is one number, the moment from
-//! which it is free, so a queue costs no events: what waits is what the line will still be busy with. Packets keep
-//! their order unless one is to be overtaken; then those behind it are counted, and it is let go behind the last of
-//! them.
+//! which it is free, so a queue costs no events: the waiting bytes are those that the line will still be busy with.
+//! Packets keep their order unless one is to be overtaken; then those behind it are counted, and it is let go
+//! behind the last of them.
 //!
 //! Invariant: `last_arrival` never goes back. All chance is drawn from the pipe's own stream, so that packets of one
 //! link do not change the luck of another. Tests: below, `tests/links.rs`.
@@ -47,7 +47,7 @@ pub(crate) struct Held {
     pub left: u32,
 }
 
-/// What happens to a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Course {
     /// It is gone, for this reason.
@@ -64,7 +64,7 @@ pub(crate) enum Course {
 }
 
 impl Course {
-    /// What a capture says of a packet that did not simply pass.
+    /// A capture's comment on a packet that did not simply pass.
     pub fn note(self) -> Option<&'static str> {
         match self {
             Course::Dropped(reason) => Some(reason),

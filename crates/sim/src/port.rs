@@ -1,7 +1,7 @@
 //! A host's interface: the end of the stack that lies in the world.
 //!
 //! Frames go in and out by function call. Sending asks the world for the way at once; receiving takes from the host's
-//! inbox, into which the loop puts what has arrived before it polls the stack. Nothing waits here: the stack has no
+//! inbox, into which the loop puts arrived packets before it polls the stack. Nothing waits here: the stack has no
 //! threads. A port of an earlier life of its host sends nothing and receives nothing. Tests: `tests/`.
 
 use std::collections::VecDeque;

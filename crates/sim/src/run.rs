@@ -1,4 +1,4 @@
-//! Running a simulation, and what is said when it fails.
+//! Running a simulation, and the report when it fails.
 //!
 //! A failure is a panic of the program or a run that is stuck. It is reported with the seed, the command that plays it
 //! again and a pcap-ng file, and then goes on as the panic that it was, so that a test fails as any other.
@@ -61,7 +61,7 @@ impl Sim {
         self
     }
 
-    /// How much is kept of what crosses the links. Default: the last 32 MiB.
+    /// How much of the links' packets is kept. Default: the last 32 MiB.
     #[must_use]
     pub fn capture(mut self, capture: Capture) -> Self {
         if self.pcap.is_none() {
@@ -77,7 +77,8 @@ impl Sim {
         self
     }
 
-    /// Runs the program that `main` begins; what it starts on hosts goes on until it ends, and not longer.
+    /// Runs the program that `main` begins; programs that it starts on hosts go on until it ends, and not
+    /// longer.
     ///
     /// # Panics
     /// With the program, and if it never ends: nothing will happen any more, the time is over, or tasks keep each

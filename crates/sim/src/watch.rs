@@ -1,8 +1,8 @@
-//! An observer of all links: what was sent again, seen from the packets alone.
+//! An observer of all links: it finds retransmissions from the packets alone.
 //!
-//! It sees every packet as its sender put it out, lost ones too, so it needs no word of the stack that it judges.
-//! A segment is *sent again* if it begins before the end of what its direction has sent already. What is sent while
-//! the peer's window is shut is a probe (RFC 9293 section 3.8.6.1); a keepalive has no length and is not counted.
+//! It sees every packet as its sender put it out, lost ones too, so it needs no word of the stack that it judges. A
+//! segment is *sent again* if it begins before the end of its direction's data so far. A segment sent while the
+//! peer's window is shut is a probe (RFC 9293 section 3.8.6.1); a keepalive has no length and is not counted.
 //!
 //! Bound: [`FLOWS_MAX`] directions are known; beyond it the oldest is forgotten. Tests: `tests/links.rs` and the
 //! checkers.
@@ -16,7 +16,7 @@ use sockeye_proto::tcp::segment::Flags;
 use crate::event::Nanos;
 use crate::packet::Segment;
 
-/// What the packets of all links, or of one direction of a connection, tell.
+/// Findings from the packets of all links, or of one direction of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Segments sent, lost ones included.
@@ -56,7 +56,7 @@ pub struct Retransmission {
     pub by_ack: bool,
     /// Whether it ends where everything ends that was sent so far, as a tail loss probe does (RFC 8985 section 7).
     pub is_tail: bool,
-    /// Whether nothing of what it repeats had been lost.
+    /// Whether none of the repeated bytes had been lost.
     pub needless: bool,
 }
 
@@ -73,7 +73,7 @@ const MISSING_MAX: usize = 1 << 16;
 /// One direction of a connection.
 struct Flow {
     iss: SeqNum,
-    /// The end of what was sent.
+    /// The end of the sent data.
     max: SeqNum,
     /// The peer's latest window field is 0.
     is_shut: bool,
@@ -114,7 +114,7 @@ impl Watch {
         }
     }
 
-    /// What one direction of a connection has sent.
+    /// The data that one direction of a connection has sent.
     pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
         self.flows.get(&(src, dst)).map(|flow| flow.traffic)
     }
@@ -137,7 +137,7 @@ impl Watch {
             return seen;
         }
         if flow.is_shut {
-            // What lies beyond the window is not taken, so it has not been sent yet.
+            // The peer does not take data beyond the window, so it counts as not sent yet.
             seen.probes = 1;
             return seen;
         }
@@ -187,7 +187,7 @@ impl Watch {
 }
 
 impl Flow {
-    /// What a segment takes of the sequence space, behind the initial sequence number.
+    /// The part of the sequence space that a segment takes, behind the initial sequence number.
     fn span(&self, segment: &Segment) -> (u32, u32) {
         let start = segment.header.seq.since(self.iss);
         (start, start.saturating_add(segment.seq_len()))
@@ -202,14 +202,14 @@ impl Flow {
         }
     }
 
-    /// Takes out of what is missing what the segment repeats; `false` if it was not missing.
+    /// Removes the repeated bytes from the missing ones; `false` if it was not missing.
     fn repair(&mut self, segment: &Segment) -> bool {
         let (start, end) = self.span(segment);
         let hit = |(from, to): (&u32, &u32)| (*to > start).then_some((*from, *to));
         let found: Vec<(u32, u32)> = self.missing.range(..end).rev().map_while(hit).collect();
         for (from, to) in &found {
             self.missing.remove(from);
-            // What the segment leaves of it on either side is still missing.
+            // The parts on either side of the segment are still missing.
             if *from < start {
                 self.missing.insert(*from, start);
             }

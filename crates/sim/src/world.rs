@@ -1,4 +1,4 @@
-//! The world: hosts, pipes, what is on its way, and the clock. One mutex around all of it.
+//! The world: hosts, pipes, packets on their way, and the clock. One mutex around all of it.
 //!
 //! It is entered by a host's interface (`port.rs`, from inside the stack, with a socket lock held), by the programs'
 //! handles (`network.rs`) and by the loop that drives everything (`drive.rs`). Under the mutex nothing of a stack is called, no
@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub seed: u64,
 }
 
-/// What stands under the mutex.
+/// The state under the mutex.
 pub(crate) struct State {
     pub now: Nanos,
     pub queue: Queue,
@@ -46,7 +46,7 @@ pub(crate) struct State {
     /// From one host to another.
     pub paths: BTreeMap<(usize, usize), usize>,
     pub addresses: BTreeMap<IpAddr, usize>,
-    /// What two hosts have between them that were not linked.
+    /// The link between two hosts that were not linked.
     pub default_link: LinkConfig,
     /// Hosts whose stack may have something to do, each once.
     pub dirty: VecDeque<usize>,
@@ -57,7 +57,7 @@ pub(crate) struct State {
     /// Events that were handled.
     pub events: u64,
     frames: Slab<InFlight>,
-    /// Memory of packets that differ from what was sent.
+    /// Memory of packets that differ from the sent ones.
     pool: Pool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct HostState {
     pub setup: Setup,
 }
 
-/// What a host is made of, each time it starts.
+/// The configuration of a host, for each start.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub config: sockeye::Config,
@@ -218,7 +218,7 @@ impl State {
         self.queue.push(at, Event::Arrive { frame });
     }
 
-    /// A frame arrives. What becomes of it is dropped by the caller, outside the mutex.
+    /// A frame arrives. The caller drops it outside the mutex.
     pub fn arrive(&mut self, frame: usize) -> Option<TxFrame> {
         let InFlight { frame, pipe } = self.frames.try_remove(frame)?;
         let pipe = &mut self.pipes[pipe];
@@ -249,7 +249,7 @@ impl State {
         self.frames.len()
     }
 
-    /// What became of all packets.
+    /// Fate of all packets.
     pub fn link_stats(&self) -> LinkStats {
         let mut sum = LinkStats::default();
         self.pipes.iter().for_each(|pipe| sum.add(&pipe.stats));

@@ -37,7 +37,8 @@ impl Outcome {
     }
 }
 
-/// Sends streams over one link, stream `i` from second `i` on; returns what they deliver in `lasts` after `warm_up`.
+/// Sends streams over one link, stream `i` from second `i` on; returns the bytes that they deliver in `lasts` after
+/// `warm_up`.
 fn send(seed: u64, link: LinkConfig, streams: u16, warm_up: Duration, lasts: Duration) -> Outcome {
     Sim::exactly(seed).run(|net| async move {
         let host = |name| net.host_with(name, host_config()).unwrap();

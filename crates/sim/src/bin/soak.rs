@@ -1,8 +1,8 @@
 //! `soak`: runs the checkers' seeds for as long as one likes.
 //!
-//! Purpose: find what some hundred seeds do not. A seed that fails is printed with the command that replays it and the
-//! file of its packets, and ends the run, unless it is to go on. Exit codes: 0 all seeds passed, 1 one failed, 2 wrong
-//! command line. Does not depend on what the checkers check. Tests: `tests/checkers.rs`.
+//! Purpose: find faults that some hundred seeds do not. A seed that fails is printed with the command that replays it
+//! and the file of its packets, and ends the run, unless it is to go on. Exit codes: 0 all seeds passed, 1 one failed,
+//! 2 wrong command line. Does not depend on the checkers' rules. Tests: `tests/checkers.rs`.
 #![forbid(unsafe_code)]
 
 use std::io::{IsTerminal, Write};

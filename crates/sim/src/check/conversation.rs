@@ -1,7 +1,7 @@
-//! A conversation: a client and a server that follow their parts, and what they saw.
+//! A conversation: a client and a server that follow their parts, and their observations.
 //!
-//! Each side writes in one task and reads in another, so that neither direction waits for the other. What happens is noted
-//! as it happens, because a crash may end a side anywhere. A side that hears nothing for [`PATIENCE`] gives up, which the
+//! Each side writes in one task and reads in another, so that neither direction waits for the other. Events are noted as
+//! they happen, because a crash may end a side anywhere. A side that hears nothing for [`PATIENCE`] gives up, which the
 //! verdict allows only where a fault explains it. Tests: `tests/checkers.rs`.
 
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,7 @@ const PORT: u16 = 5000;
 pub(super) const CLIENT: usize = 0;
 pub(super) const SERVER: usize = 1;
 
-/// What became of one direction of a side.
+/// Outcome of one direction of a side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// It was under way when the host crashed, or the conversation was never made.
@@ -43,7 +43,7 @@ pub(super) enum End {
     Left,
 }
 
-/// What a side has seen so far.
+/// Observations of a side so far.
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Connected or accepted; an error, or given up.

@@ -1,9 +1,9 @@
-//! The checkers: a random world, random programs, and what must hold of them whatever happens.
+//! The checkers: a random world, random programs, and the properties that must hold whatever happens.
 //!
 //! A seed decides a `plan`: hosts, their settings, links and their faults, partitions, crashes, and conversations
 //! between pairs of hosts (`conversation`). When all of it is over the `verdict` looks whether
 //!
-//! 1. every stream delivered exactly what was sent, or reported an error that a fault of the plan explains;
+//! 1. every stream delivered exactly the bytes sent, or reported an error that a fault of the plan explains;
 //! 2. both sides agree on how it ended;
 //! 3. no connection lives for ever, and no host goes on sending;
 //! 4. nothing is sent again without cause: without faults, nothing at all;
@@ -25,7 +25,7 @@ use crate::network::{Host, Link, Net};
 use crate::run::Sim;
 use crate::time;
 
-/// What one seed did, to check that it did something.
+/// Counts of one seed, to check that it did something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Conversations that were planned.
@@ -52,7 +52,7 @@ const SILENCE: Duration = Duration::from_secs(600);
 /// The longest that a plan and its conversations may take.
 const TIME_MAX: Duration = Duration::from_secs(30_000);
 
-/// Runs the plan of `seed` and checks what comes of it. `replay` is the command to print on failure.
+/// Runs the plan of `seed` and checks the outcome. `replay` is the command to print on failure.
 ///
 /// # Panics
 /// If a rule is broken; the failure has been reported as any other of a simulation.

@@ -1,4 +1,4 @@
-//! What a seed decides before anything runs: hosts, links, conversations, troubles.
+//! Decisions of a seed before anything runs: hosts, links, conversations, troubles.
 //!
 //! Kept small enough that some hundred plans take a minute, and chosen so that the interesting cases are frequent: tiny
 //! buffers, slow readers, closes at bad moments. A quarter of the plans has no fault at all; of these more can be
@@ -56,7 +56,7 @@ pub(super) struct Talk {
     pub sides: [Part; 2],
 }
 
-/// What one side of a conversation does.
+/// The part of one side of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     /// Bytes that it sends.

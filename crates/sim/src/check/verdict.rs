@@ -1,4 +1,4 @@
-//! What must hold when a plan is over, and which faults explain which errors.
+//! The properties that must hold when a plan is over, and which faults explain which errors.
 //!
 //! An explanation has to be possible, not proven: a reset needs an end that resets or has forgotten the connection, a
 //! timeout a path that was cut for long enough. Loss explains no error at all, whatever the plans' links do: TCP
@@ -58,7 +58,7 @@ pub(super) fn on_traffic(net: &Net, plan: &Plan, spoken: u64) {
     }
 }
 
-/// One side of a conversation, and what may be its excuse.
+/// One side of a conversation, and its possible excuses.
 struct Case<'a> {
     plan: &'a Plan,
     talk: &'a Conversation,
