@@ -22,12 +22,12 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is profiled.
+/// The profiled run.
 #[inline(never)]
 fn write_and_read(client: &mut TcpStream, server: &mut TcpStream, message: &[u8; 64], room: &mut [u8; 64]) {
     assert_eq!(client.write(message).ok(), Some(64));
     assert_eq!(server.read(room).ok(), Some(64));
 }
 
-/// Until then buffers, windows and caches are what they remain.
+/// After it buffers, windows and caches are steady.
 const ROUNDS: usize = 1000;

@@ -1,4 +1,4 @@
-//! What `docs/rfc.md` cites exists: the files of its rows, the functions named beside them, the tests.
+//! The citations of `docs/rfc.md` exist: the files of its rows, the functions named beside them, the tests.
 //!
 //! A table that says where an RFC's clause stands and which test holds it is worth something as long as it is true. Here
 //! only existence is looked at: a path in backticks is a file or folder of the tree, a name in the columns "where" and
@@ -21,7 +21,7 @@ pub fn check(tree: &Tree, document: &str) -> Vec<Finding> {
 fn check_rows(document: &str, text: &str, paths: &[&str], functions: &HashSet<&str>) -> Vec<Finding> {
     let mut found = Vec::new();
     for (number, row) in text.lines().enumerate().filter(|(_, line)| line.starts_with('|')) {
-        // The first two columns and the last say what is done, in prose; names there may be of anything.
+        // The first two columns and the last are prose; names there may be of anything.
         for cited in row.split('|').skip(3).take(2).flat_map(quoted) {
             let is_known = match kind(cited) {
                 Kind::Path => paths.iter().any(|path| is_cited(path, cited)),
@@ -54,8 +54,8 @@ fn kind(cited: &str) -> Kind {
     }
 }
 
-/// Whether a path of the tree is the one cited. Each section says below what its paths are, so what is cited is the end
-/// of a path, or a folder on the way; the names of crates stand for their folders.
+/// Whether a path of the tree is the one cited. Each section has its own base folder, so a citation is the end of a
+/// path, or a folder on the way; the names of crates stand for their folders.
 fn is_cited(path: &str, cited: &str) -> bool {
     let (folder, rest) = cited.split_once('/').unwrap_or(("", cited));
     let (within, rest) = match folder {
@@ -68,7 +68,7 @@ fn is_cited(path: &str, cited: &str) -> bool {
     within && if cited.ends_with('/') { path.contains(&wanted) } else { path.ends_with(&wanted) }
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

@@ -1,10 +1,10 @@
 //! How many lines of code a package is built from.
 //!
-//! A line counts if a token stands on it: no blank lines, comments or documentation. What only tests and models see does not
-//! count: items under `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. Features are taken to be on, but for those that the
-//! caller names. The files are those that the crate's roots lead to by `mod`, so that what is in a folder and not built does not count either.
+//! A line counts if a token stands on it: no blank lines, comments or documentation. Code of tests and models does not count: items under
+//! `#[cfg(test)]`, `cfg(loom)` and `cfg(shuttle)`, with the files of such modules. Features are taken to be on, but for those that the caller names.
+//! The files are those that the crate's roots lead to by `mod`, so that files in a folder that are not built do not count either.
 //!
-//! Does not depend on what the packages are for. Invariant: a line counts once. Tests: at the end.
+//! Does not depend on the purpose of packages. Invariant: a line counts once. Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,15 +45,15 @@ fn file(path: &Path, folder: &Path, off: &[&str], found: &mut BTreeMap<PathBuf, 
     Ok(())
 }
 
-/// What a file has shown so far.
+/// State of reading a file.
 struct Seen<'a> {
     /// Features that the build does not have.
     off: &'a [&'a str],
     /// Those with code on them.
     lines: BTreeSet<usize>,
-    /// Modules with a file of their own: what its path begins with, and the path that an attribute gives.
+    /// Modules with a file of their own: the beginning of its path, and the path that an attribute gives.
     modules: Vec<(PathBuf, Option<String>)>,
-    /// What the last attribute `path` gave, until its module comes.
+    /// The value of the last attribute `path`, until its module comes.
     given: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Seen<'a> {
         Self { off, lines: BTreeSet::new(), modules: Vec::new(), given: None }
     }
 
-    /// Looks at what stands between two brackets, or in the whole file. `folder` is that of the modules declared there.
+    /// Looks at the tokens between two brackets, or in the whole file. `folder` is that of the modules declared there.
     fn look(&mut self, stream: TokenStream, folder: &Path) {
         let trees: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;
@@ -70,7 +70,7 @@ impl<'a> Seen<'a> {
             at = match attribute(&trees[at..]) {
                 Some((_, content)) if is_documentation(content) => after_attribute(&trees, at),
                 Some((true, content)) if !is_built(content, self.off) => {
-                    // The attribute of what is not built, and the thing itself.
+                    // The attribute of an item that is not built, and the item.
                     let item = after_attribute(&trees, at);
                     after_item(&trees, item)
                 }
@@ -121,7 +121,7 @@ fn module_named(before: &[TokenTree]) -> Option<String> {
     (keyword == "mod").then(|| name.to_string())
 }
 
-/// If an attribute begins here: whether it is an outer one, and what is in its brackets.
+/// If an attribute begins here: whether it is an outer one, and the tokens in its brackets.
 fn attribute(trees: &[TokenTree]) -> Option<(bool, &Group)> {
     let (is_outer, bracket) = match trees {
         [TokenTree::Punct(hash), TokenTree::Group(group), ..] if hash.as_char() == '#' => (true, group),
@@ -159,7 +159,7 @@ fn after_item(trees: &[TokenTree], mut at: usize) -> usize {
     at
 }
 
-/// `doc = "…"`, which is also what a comment of documentation is to the compiler.
+/// `doc = "…"`, as which the compiler also sees a documentation comment.
 fn is_documentation(attribute: &Group) -> bool {
     let mut trees = attribute.stream().into_iter();
     let is_doc = matches!(trees.next(), Some(TokenTree::Ident(name)) if name == "doc");
@@ -175,7 +175,7 @@ fn path_given(attribute: &Group) -> Option<String> {
     (name == "path").then(|| path.to_string().trim_matches('"').to_owned())
 }
 
-/// Whether a product has what this attribute stands before.
+/// Whether a product has the item behind this attribute.
 fn is_built(attribute: &Group, off: &[&str]) -> bool {
     let trees: Vec<TokenTree> = attribute.stream().into_iter().collect();
     match trees.as_slice() {

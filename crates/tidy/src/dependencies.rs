@@ -10,7 +10,7 @@ use crate::metadata::Package;
 
 /// The document.
 pub const DOCUMENT: &str = "docs/adr/dependencies.md";
-/// Cells of a row: name, where, what it does, what we would lose, licence and upkeep.
+/// Cells of a row: name, where, purpose, loss without it, licence and upkeep.
 const CELLS: usize = 5;
 
 /// Checks the packages' dependencies against the document's text.

@@ -27,7 +27,7 @@ pub fn check(packages: &[Locked], excused: &[String]) -> Vec<Finding> {
     several.map(finding).collect()
 }
 
-/// Checks that what is excused is still there, in one lock file or another.
+/// Checks that each excused duplicate is still there, in one lock file or another.
 pub fn check_excuses(packages: &[Locked], excused: &[String]) -> Vec<Finding> {
     let gone = excused.iter().filter(|excused| !packages.iter().any(|package| id(package) == **excused));
     let message = |excused: &String| format!("{excused} is in no lock file any more: take it out of `skip`");

@@ -50,7 +50,7 @@ pub fn check(source: &Source) -> Vec<Finding> {
     (0..product.len()).filter(|&at| bypasses_facade(&product, at)).map(|at| found(product[at].line)).collect()
 }
 
-/// Whether what begins at `at` names a shared word past the facade.
+/// Whether the path that begins at `at` names a shared word past the facade.
 fn bypasses_facade(tokens: &[Token], at: usize) -> bool {
     let text = tokens[at].text.as_str();
     if WORDS.contains(&text) {

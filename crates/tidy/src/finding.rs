@@ -1,4 +1,4 @@
-//! What a check found, in words that say what to do about it.
+//! Result of a check, in words that say how to mend it.
 //!
 //! Does not depend on any check. Tests: at the end.
 
@@ -13,7 +13,7 @@ pub struct Finding {
     pub line: usize,
     /// The rule's name.
     pub rule: &'static str,
-    /// What is wrong and how to put it right.
+    /// The fault, and how to mend it.
     pub message: String,
 }
 

@@ -91,7 +91,7 @@ pub fn of_file(path: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| path.strip_prefix(layer.folder).is_some_and(|rest| rest.starts_with('/')))
 }
 
-/// Checks what the manifests of our packages say. What a crate uses in its tests is its own affair.
+/// Checks the manifests of our packages. Each crate chooses the dependencies of its tests.
 pub fn check_manifests(packages: &[Package]) -> Vec<Finding> {
     let ours = |d: &&Dependency| packages.iter().any(|p| p.name == d.name) && d.kind != Kind::Dev;
     let mut findings = Vec::new();
@@ -126,7 +126,7 @@ pub fn check_source(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
         let name = token.text.replace('_', "-");
-        // `sockeye` is also a word that a variable may have; a path shows itself by what follows.
+        // `sockeye` is also a word that a variable may have; a path is recognized by the next token.
         let is_path = tokens.get(index + 1).is_some_and(|next| next.text == ":")
             && tokens.get(index + 2).is_some_and(|next| next.text == ":");
         let is_inner = index > 0 && tokens[index - 1].text == ":";

@@ -1,6 +1,6 @@
 //! Sockeye's house rules, as checks that a test can run.
 //!
-//! | module | what it refuses |
+//! | module | refuses |
 //! |---|---|
 //! | [`layers`] | a crate that depends on, or names, one that its row does not name |
 //! | [`modules`] | a module of the stack that imports one that its row does not name |

@@ -1,6 +1,6 @@
 //! Licences that Sockeye's dependencies may have.
 //!
-//! Sockeye is under MIT or Apache-2.0, as the user chooses, so what it is built from must ask for no more than notices.
+//! Sockeye is under MIT or Apache-2.0, as the user chooses, so its dependencies must ask for no more than notices.
 //! `deny.toml` has the list. Does not depend on where the packages come from. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
@@ -35,7 +35,7 @@ pub fn allows(expression: &str, allowed: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     let mut parser = Parser { words: &words, allowed, at: 0 };
-    // What cannot be read is not allowed.
+    // A licence that cannot be read is not allowed.
     parser.any(0).unwrap_or(false) && parser.at == words.len()
 }
 

@@ -1,4 +1,4 @@
-//! What cargo knows of our packages and of those they stand on.
+//! Cargo's metadata of our packages and their dependencies.
 //!
 //! Read from `cargo metadata`, so that inheritance, renames and targets are cargo's affair. Does not depend
 //! on any rule. Tests: at the end.
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// What a dependency is for.
+/// Kind of a dependency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The product.
@@ -24,7 +24,7 @@ pub enum Kind {
 pub struct Dependency {
     /// The package that is depended on.
     pub name: String,
-    /// What it is for.
+    /// Its kind.
     pub kind: Kind,
     /// The manifest's line, from 1; 0 if it was not found.
     pub line: usize,
@@ -37,11 +37,11 @@ pub struct Package {
     pub name: String,
     /// Its manifest, from the repository's root.
     pub manifest: String,
-    /// What it depends on itself.
+    /// Its own dependencies.
     pub dependencies: Vec<Dependency>,
 }
 
-/// What a registry would be told of one of our packages.
+/// The data that a registry would get about one of our packages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Card {
     /// Its name.
@@ -52,7 +52,7 @@ pub struct Card {
     pub version: String,
     /// Whether it may be published: not where the manifest says `publish = false`.
     pub is_published: bool,
-    /// Whether the manifest, with what it inherits, has each of these.
+    /// Whether the manifest, with inherited fields, has each of these.
     pub has_description: bool,
     /// An expression, not a file.
     pub has_licence: bool,
@@ -75,7 +75,7 @@ pub struct Card {
 pub struct Own {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its kind.
     pub kind: Kind,
     /// The versions that will do, `*` for all.
     pub requirement: String,
@@ -95,7 +95,7 @@ pub struct Locked {
 /// Our packages, from their manifests alone.
 ///
 /// # Errors
-/// What cargo said, if it failed or said something else than it promises.
+/// Cargo's output, if it failed or is not as documented.
 pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
     let json = cargo(root, &["--no-deps", "--offline"])?;
     let root = root.to_string_lossy();
@@ -108,7 +108,7 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
     })
 }
 
-/// What a registry would be told of our packages, from their manifests alone.
+/// The data that a registry would get about our packages, from their manifests alone.
 ///
 /// # Errors
 /// As for [`packages`].

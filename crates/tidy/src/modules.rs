@@ -3,7 +3,7 @@
 //! [`MODULES`] lists them from the bottom up. A row names the modules that a module may import, each of which has an earlier row, so the
 //! table has no cycle. An import that it does not have is refused.
 //!
-//! Does not depend on what modules do. Tests: below, `tests/house.rs`.
+//! Does not depend on the content of modules. Tests: below, `tests/house.rs`.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::tree::Source;
 
 /// The folder whose modules these are.
 const FOLDER: &str = "crates/stack/src/";
-/// What a path from the crate's root stands for if it names none of the modules: the public types of the root.
+/// The meaning of a path from the crate's root that names none of the modules: the public types of the root.
 const ROOT: &str = "the root";
 
 /// A module and those that it may import, from the bottom up.

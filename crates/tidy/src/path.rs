@@ -1,10 +1,10 @@
 //! Which functions and files of ours a run went through.
 //!
-//! Reads a profile of `valgrind --tool=callgrind`: every function that was executed while it collected is in there, with the file
-//! that it is written in. What the compiler makes of one function counts as one: instances for several types are one function, and a closure
+//! Reads a profile of `valgrind --tool=callgrind`: every function that was executed while it collected is in there, with the file that it is
+//! written in. All that the compiler makes of one function counts as one: instances for several types are one function, and a closure
 //! belongs to the function that it stands in.
 //!
-//! Does not depend on what was run. Tests: at the end.
+//! Does not depend on the program. Tests: at the end.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub fn functions(profile: &str, ours: &str) -> BTreeMap<(String, String), BTreeSet<usize>> {
     let mut names = Names::default();
     let (mut file, mut function) = (String::new(), String::new());
-    // Calls are followed by a line of their own, with what they cost.
+    // A call is followed by a line with its cost.
     let mut is_cost_of_call = false;
     let mut found: BTreeMap<(String, String), BTreeSet<usize>> = BTreeMap::new();
     for line in profile.lines() {
@@ -63,7 +63,7 @@ impl Table {
     }
 }
 
-/// The function as it is written: without types, hash, closures and what makes an instance unique.
+/// The function as it is written: without types, hash, closures and suffixes of instances.
 fn plain(name: &str) -> String {
     let name = name.split("'").next().unwrap_or(name);
     let mut parts = Vec::new();

@@ -1,7 +1,7 @@
-//! What `deny.toml` says of dependencies: the lists that these tests and cargo-deny share.
+//! Dependencies in `deny.toml`: the lists that these tests and cargo-deny share.
 //!
 //! Reads two lists out of the text: the quoted strings of `allow = [...]`, and each `crate = "NAME@VERSION"` of `skip = [...]`. Does not
-//! depend on what follows from them. Tests: at the end.
+//! depend on the checks. Tests: at the end.
 
 /// The file.
 pub const DOCUMENT: &str = "deny.toml";
@@ -33,7 +33,7 @@ fn without_comment(line: &str) -> &str {
     if line.trim_start().starts_with('#') { "" } else { line }
 }
 
-/// What is between the brackets of the list `name`.
+/// The text between the brackets of the list `name`.
 fn list<'t>(text: &'t str, name: &str) -> &'t str {
     let start = format!("\n{name} = [");
     text.split_once(&start).and_then(|(_, rest)| rest.split_once(']')).map_or("", |(list, _)| list)

@@ -1,8 +1,8 @@
-//! That the packages that are published can be: what a registry shows of them, and what they depend on.
+//! Checks that the published packages can be published: their fields for a registry, and their dependencies.
 //!
 //! All of ours are released together, with one version, and ask for each other by exactly that: the interfaces between them are
-//! no promise. Whether they build from what is packaged takes a build (`.ci/publish package`); what usually stops that, a file
-//! outside of the package, is found here. Does not depend on how cargo packs. Tests: at the end, and `tests/house.rs`.
+//! no promise. Whether they build from their packages takes a build (`.ci/publish package`); the usual obstacle, a file outside
+//! of the package, is found here. Does not depend on how cargo packs. Tests: at the end, and `tests/house.rs`.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,7 +15,7 @@ const KEYWORDS_MAX: usize = 5;
 /// Macros that read a file when they are compiled.
 const INCLUDES: [&str; 3] = ["include", "include_str", "include_bytes"];
 
-/// Checks what the manifests say.
+/// Checks the manifests.
 pub fn check(cards: &[Card]) -> Vec<Finding> {
     let published = |name: &str| cards.iter().any(|card| card.name == name && card.is_published);
     let mut findings = Vec::new();
@@ -53,8 +53,8 @@ pub fn check(cards: &[Card]) -> Vec<Finding> {
     findings
 }
 
-/// Checks that what a published package's source includes is in the package. `is_there` says whether a path from the repository's root
-/// exists, through symbolic links as well.
+/// Checks that files that a published package's source includes are in the package. `is_there` says whether a path from the
+/// repository's root exists, through symbolic links as well.
 pub fn check_includes(source: &Source, cards: &[Card], is_there: impl Fn(&str) -> bool) -> Vec<Finding> {
     let folder = |card: &Card| card.manifest.trim_end_matches("Cargo.toml").to_owned();
     let is_in = |card: &&Card| card.is_published && source.path.starts_with(&folder(card));

@@ -1,6 +1,6 @@
 //! The shape of source files: a head comment, and lengths that a reader can hold.
 //!
-//! Does not depend on what the code does. Tests: at the end, and `tests/house.rs`.
+//! Does not depend on the meaning of the code. Tests: at the end, and `tests/house.rs`.
 
 use proc_macro2::Span;
 use syn::visit::{self, Visit};

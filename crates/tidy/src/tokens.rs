@@ -1,8 +1,8 @@
 //! Rust source as a flat run of identifiers and punctuation, with line numbers.
 //!
-//! Comments and string contents are not in it, so a rule about code is not fooled by prose; what stands
-//! inside a macro call is, which a syntax tree would hide. Does not depend on any rule. Tests: at the end,
-//! and through the checks.
+//! Comments and string contents are not in it, so a rule about code is not fooled by prose; the tokens of a
+//! macro call are in it, which a syntax tree would hide. Does not depend on any rule. Tests: at the end, and
+//! through the checks.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 

@@ -1,7 +1,8 @@
 //! The repository's files, read once.
 //!
-//! Does not depend on any rule. What is read is what a commit would hold: everything but build output and
-//! git's own folder. Invariant: paths are relative to the root and have forward slashes. Tests: at the end.
+//! Does not depend on any rule. The files read are those that a commit would hold: everything but build
+//! output and git's own folder. Invariant: paths are relative to the root and have forward slashes. Tests: at
+//! the end.
 
 use std::fs;
 use std::io;
@@ -27,7 +28,7 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Whether this is what a crate is built from, not its tests, examples or benches.
+    /// Whether this is a source of the product, not of tests, examples or benches.
     pub fn is_product(&self) -> bool {
         self.is_rust() && self.path.contains("/src/")
     }
@@ -90,7 +91,7 @@ fn collect(root: &Path, folder: &Path, depth: usize, files: &mut Vec<Source>) ->
             }
         // In a linked work tree `.git` is a file that names the folder of the repository.
         } else if kind.is_file() && name != ".git" {
-            // What is not text has no lines to check. A file may vanish while others work in the tree.
+            // A file that is not text has no lines to check. A file may vanish while others work in the tree.
             if let Ok(text) = fs::read_to_string(&path) {
                 let relative = path.strip_prefix(root).map_err(io::Error::other)?;
                 files.push(Source { path: relative.to_string_lossy().replace('\\', "/"), text });

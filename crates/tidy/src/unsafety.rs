@@ -62,7 +62,7 @@ fn has_reason(lines: &[&str], line: usize) -> bool {
                 return true;
             }
         } else if above.is_empty() || above.ends_with([';', '}']) {
-            // The statement before this one: what is above it is not about ours.
+            // The statement before this one: comments above it are not about ours.
             return false;
         }
     }

@@ -1,7 +1,7 @@
 //! Words that do not belong in the repository: unfinished work, one machine's paths, registry hosts.
 //!
-//! Does not depend on what a file means. The words are put together from halves, so that this file does not
-//! find itself. Tests: at the end, and `tests/house.rs`.
+//! Does not depend on the meaning of a file. The words are put together from halves, so that this file does
+//! not find itself. Tests: at the end, and `tests/house.rs`.
 
 use crate::finding::Finding;
 use crate::tokens::tokens;

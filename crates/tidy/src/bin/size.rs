@@ -5,10 +5,11 @@
 //! cargo run -p sockeye-tidy --bin size -- path [FOLDER]
 //! ```
 //!
-//! FOLDER is a checkout, also of an older revision; this one if left out. `lines` counts the code that each package is built from, without tests, comments and blank lines,
-//! and for the package `sockeye` the sum with what it depends on. What only a feature for measuring or testing adds is counted apart, and so are the experiments. `path` builds a copy of the checkout without
-//! optimisation, in which nothing is inlined, and lists what a write of 64 bytes over loopback and its read execute, by
-//! valgrind's callgrind: by file, each function after the number of its lines that were executed.
+//! FOLDER is a checkout, also of an older revision; this one if left out. `lines` counts the code that each package is built from, without tests,
+//! comments and blank lines, and for the package `sockeye` the sum with its dependencies. Code that only a feature for measuring or testing adds is
+//! counted apart, and so are the experiments. `path` builds a copy of the checkout without optimisation, in which nothing is inlined, and lists the
+//! functions that a write of 64 bytes over loopback and its read execute, by valgrind's callgrind: by file, each function after the number of its
+//! lines that were executed.
 //!
 //! Exit codes: 0 done, or skipped with the reason; 1 it failed; 2 wrong command line.
 #![forbid(unsafe_code)]
@@ -85,7 +86,7 @@ fn lines(folder: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Lines of code by what they are for.
+/// Lines of code by purpose.
 #[derive(Default)]
 struct Counts {
     product: usize,
@@ -131,7 +132,7 @@ impl Counts {
     }
 }
 
-/// What a message passes through: its files and functions.
+/// The path of a message: its files and functions.
 fn message_path(folder: &str) -> Result<String, String> {
     let root = absolute(folder)?;
     if Command::new("valgrind").arg("--version").output().is_err() {
@@ -196,7 +197,8 @@ fn one_run(work: &Path, ours: &Path) -> io::Result<Functions> {
     Ok(path::functions(&fs::read_to_string(out)?, &ours.to_string_lossy()))
 }
 
-/// Copies what a build takes, without what would make the compiler inline where it does not optimise.
+/// Copies the sources of a build, without attributes that would make the compiler inline where it does not
+/// optimise.
 fn copy_sources(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -218,7 +220,7 @@ fn copy_sources(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a tool; what it said is in the error.
+/// Runs a tool; its output is in the error.
 fn run(command: &mut Command) -> io::Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| io::Error::other(format!("{name}: {error}")))?;
@@ -241,7 +243,7 @@ const EXPERIMENTS: &str = "experiments";
 const RUNS: usize = 5;
 /// Functions by file and name, and their lines.
 type Functions = BTreeMap<(String, String), BTreeSet<usize>>;
-/// A function of one expression has no more: what gives it its name, the expression, the end.
+/// A function of one expression has no more: its header, the expression, the end.
 const SHORT_LINES: usize = 3;
 /// Of the probe: a workspace of its own beside the copy.
 const MANIFEST: &str = "\
@@ -259,7 +261,7 @@ sockeye = { path = \"../checkout/crates/stack\" }
 opt-level = 0
 debug = true
 ";
-/// What is no part of a checkout, by the beginnings of names.
+/// Files that are no part of a checkout, by the beginnings of names.
 const OUTSIDE: [&str; 2] = [".git", "target"];
 /// Deepest nesting of folders that is followed.
 const DEPTH_MAX: usize = 16;

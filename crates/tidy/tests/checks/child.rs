@@ -151,7 +151,7 @@ fn missing(need: Need) -> Option<String> {
             if is_there { missing(Need::Sanitizer) } else { Some("there is no C++ compiler".to_owned()) }
         }
         Need::Toolchain(name) => {
-            // Without the second one rustup would fetch what is missing.
+            // Without the second one rustup would fetch missing components.
             let env = [("RUSTUP_TOOLCHAIN", name), ("RUSTUP_AUTO_INSTALL", "0")];
             let answer = Command::new("rustc").arg("-V").envs(env).output();
             let is_there = answer.is_ok_and(|output| output.status.success());

@@ -1,6 +1,6 @@
 //! `docs/reference/differences.md`, and where the source of tokio is.
 //!
-//! Does not depend on what is compared.
+//! Does not depend on the tables.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
 }
 
-/// The first column of the table under a heading: what stands between backquotes there.
+/// The first column of the table under a heading: the text between backquotes.
 pub fn table(heading: &str) -> Vec<String> {
     let page = std::fs::read_to_string(root().join(PAGE)).expect("the page of differences");
     let (_, section) =

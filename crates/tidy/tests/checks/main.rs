@@ -4,7 +4,7 @@
 //! evict each other from the cache; one at a time, as each uses all cores. If the tool is missing, a check
 //! prints that and passes, except in continuous integration (`CI=true`), where it fails.
 //!
-//! | check | what it runs |
+//! | check | runs |
 //! |---|---|
 //! | format | `cargo fmt --all --check` |
 //! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` and `sockeye-mbuf` without `experiments` |
@@ -19,7 +19,7 @@
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
-//! Does not depend on what the children test. The children never test this package, so there is no recursion.
+//! Does not depend on the children's tests. The children never test this package, so there is no recursion.
 //! `SOCKEYE_CHECKS=off` skips all of them, to run only the ordinary tests.
 
 mod child;

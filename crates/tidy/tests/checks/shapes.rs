@@ -1,8 +1,8 @@
 //! The methods of `std`'s and tokio's sockets, which ours have to have.
 //!
 //! Ours are read from the pages that rustdoc makes, where macros have been expanded; a method stands there as `id="method.NAME"` before the
-//! implementations of traits. tokio's are read from its source in cargo's registry; those of `std`, whose source is not always
-//! installed, are in [`STD`]. What is missing has a row in `docs/reference/differences.md`, and a row whose method is there is a failure.
+//! implementations of traits. tokio's are read from its source in cargo's registry; those of `std`, whose source is not always installed,
+//! are in [`STD`]. A missing method has a row in `docs/reference/differences.md`, and a row whose method is there is a failure.
 //!
 //! Does not depend on signatures: tokio's own tests (`tokio_suite.rs`) call them.
 

@@ -2,10 +2,10 @@
 //!
 //! Their files are in the source of the tokio that the workspace `tests/tokio-suite` names, in cargo's registry. They are copied into
 //! `target/tokio-suite`: paths of `std` lead to that workspace's library, which has our sockets where `std` has its own, and `tokio` is a
-//! crate that does the same. What does not apply is left out by the table in `docs/reference/differences.md`: a test (`file::function`)
-//! or a file. A row that finds nothing is a failure, and so is a file of tokio's that is neither run nor in the table.
+//! crate that does the same. Tests that do not apply are left out by the table in `docs/reference/differences.md`: a test
+//! (`file::function`) or a file. A row that finds nothing is a failure, and so is a file of tokio's that is neither run nor in the table.
 //!
-//! Does not depend on what the tests test. Nothing of tokio's is committed.
+//! Does not depend on the content of the tests. Nothing of tokio's is committed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const MANIFEST: &str = "crates/tidy/tests/tokio-suite/Cargo.toml";
 const LEFT_OUT: &str = "## Tests of tokio that do not apply";
 /// Names by which tokio's files of tests of its sockets begin.
 const PREFIXES: [&str; 5] = ["net_", "tcp_", "udp", "uds_", "unix_"];
-/// Tests that must pass at least: fewer are a sign that files are not what they were taken for.
+/// Tests that must pass at least: fewer are a sign that the wrong files were taken.
 const TESTS_MIN: usize = 100;
 
 #[test]
@@ -36,7 +36,7 @@ fn tokios_own_tests_of_its_sockets_pass_on_ours() {
     println!("{passed} tests passed");
 }
 
-/// Copies what is to be run of the folder `from`.
+/// Copies the tests to be run of the folder `from`.
 fn prepare(from: &Path, to: &Path) {
     let rows = differences::table(LEFT_OUT);
     let mut left: BTreeSet<&str> = rows.iter().map(String::as_str).collect();
