@@ -1,7 +1,7 @@
 //! An interface of a stack whose other end is a fuzzer's input: it delivers frames one by one, and shows sent ones to an observer.
 //!
-//! Checksums count as verified by the device: a wrong one would hide everything behind it. It does not depend on what frames
-//! mean. Tests: with the targets.
+//! Checksums count as verified by the device: a wrong one would hide everything behind it. It does not depend on the content
+//! of frames. Tests: with the targets.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,6 +1,6 @@
 //! The command line: flags with values, each of which has a default.
 //!
-//! Does not depend on what the flags are used for.
+//! Does not depend on the use of the flags.
 //!
 //! Tests: below.
 

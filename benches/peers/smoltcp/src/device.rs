@@ -3,7 +3,8 @@
 //! Purpose: the same as smoltcp's own device for TUN, without an allocation for each packet, and with checksums and
 //! segmentation left to the kernel, which smoltcp supports since 0.14, so that smoltcp is measured at its best.
 //!
-//! Does not depend on what the packets carry, except where the TCP header is in those that smoltcp writes.
+//! Does not depend on the content of packets, except that it finds the TCP header in those that smoltcp
+//! writes.
 //!
 //! Invariant: there is room for any frame that the kernel may give.
 //!
