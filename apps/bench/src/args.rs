@@ -1,11 +1,11 @@
 //! The command line of `sockeye bench`.
 //!
-//! Purpose: options, what they may be, and which workload each belongs to. An error names the flag, the
-//! value and what to write instead.
+//! Purpose: options, their permitted values, and the workload of each. An error names the flag, the value and
+//! a correct form.
 //!
 //! Does not depend on how anything is measured.
 //!
-//! Invariants: what it returns is a plan that can be run; an option that would be ignored is an error.
+//! Invariants: a plan that it returns can be run; an option that would be ignored is an error.
 //!
 //! Tests: below; exit code and stream in `tests/bench`.
 
@@ -104,11 +104,11 @@ pub struct BenchArgs {
     #[arg(long, value_name = "WORK[,WORK...]", value_enum, value_delimiter = ',')]
     pub work: Vec<Work>,
 
-    /// MTU of every far end [default: 1500; with --peers what each is fastest with] (tun)
+    /// MTU of every far end [default: 1500; with --peers the fastest for each] (tun)
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<Mtu>,
 
-    /// How long a far end that can spin does so before it sleeps, 0 to 10000 [default: what each is fastest with] (tun)
+    /// How long a far end that can spin does so before it sleeps, 0 to 10000 [default: the fastest for each] (tun)
     #[arg(long, value_name = "US")]
     pub spin_us: Option<SpinTime>,
 
@@ -153,7 +153,7 @@ pub enum Dev {
     Tun,
 }
 
-/// What can be named to be measured.
+/// Names of things to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// One workload, Sockeye beside the kernel.
@@ -260,7 +260,7 @@ impl BenchArgs {
         }
     }
 
-    /// What is to be measured, if it is experiments.
+    /// The experiments to run, if any.
     ///
     /// # Errors
     /// A flag that they would ignore.
@@ -362,7 +362,7 @@ impl BenchArgs {
     /// That there are frames to record, if there is to be a record.
     ///
     /// # Errors
-    /// What is measured crosses no interface.
+    /// The measured traffic crosses no interface.
     pub fn check_record(&self) -> Result<(), UsageError> {
         let has_frames = match self.workload {
             Some(Target::Tun | Target::Hostile) => true,

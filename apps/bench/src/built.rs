@@ -3,7 +3,7 @@
 //! Purpose: where such a program is, and how it is built. Under cargo the bench builds it, so that no older one is measured;
 //! otherwise it is looked for beside the bench.
 //!
-//! Does not depend on what the programs do.
+//! Does not depend on the work of the programs.
 //!
 //! Tests: below; `tests/bench`.
 
@@ -28,7 +28,7 @@ pub struct Built {
 pub enum Lock {
     /// It has to fit.
     Kept,
-    /// It is of another checkout, and cargo changes what does not fit.
+    /// It is of another checkout, and cargo changes the parts that do not fit.
     Adapted,
 }
 

@@ -1,11 +1,11 @@
 //! `sockeye bench`: Sockeye beside the kernel.
 //!
-//! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries
-//! it out over two [`provider`]s, [`report`] writes what came out. [`experiment`]s compare settings of one switch;
-//! [`tun`] has the kernel on the other side of a device, [`hostile`] a hostile peer;
-//! [`udp`] is about datagrams; [`against`] compares this build with another one. [`record`] keeps frames of what has any.
+//! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries it out over two
+//! [`provider`]s, [`report`] writes the results. [`experiment`]s compare settings of one switch; [`tun`] has the kernel
+//! on the other side of a device, [`hostile`] a hostile peer; [`udp`] is about datagrams; [`against`] compares this build
+//! with another one. [`record`] keeps the frames of providers that have any.
 //!
-//! Does not depend on what happens inside either stack.
+//! Does not depend on the inside of either stack.
 //!
 //! Tests: in the modules; `tests/bench` for the whole.
 #![forbid(unsafe_code)]

@@ -2,7 +2,7 @@
 //!
 //! Purpose: a rate without its machine is meaningless; this is the header of every run.
 //!
-//! Does not depend on workloads. Reads /proc only; what it cannot read it calls "unknown".
+//! Does not depend on workloads. Reads /proc only; values that it cannot read are "unknown".
 //!
 //! Tests: below.
 

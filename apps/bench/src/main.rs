@@ -35,7 +35,7 @@ struct Cli {
     helper: Option<Helper>,
 }
 
-/// What this program is when it was started by itself, and what it writes of its own command line.
+/// The child processes of this program, and the documents of its own command line.
 #[derive(Subcommand)]
 enum Helper {
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]

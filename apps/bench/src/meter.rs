@@ -1,10 +1,10 @@
-//! Counting what threads do during a window of time.
+//! Counting the operations of threads during a window of time.
 //!
 //! Purpose: one sample. Threads count into cells of their own; the thread that measures waits until all
 //! of them have begun, lets them warm up, reads the cells and the CPU clock, waits, reads again, and stops all of them.
 //! Setup, teardown and the approach to the steady state are outside the window.
 //!
-//! Does not depend on what is counted.
+//! Does not depend on the counters.
 //!
 //! Invariants: `stop` changes from false to true once, either at the end of the window or when a thread
 //! fails. Each cell has one writer, so it adds with a load and a store; the measuring thread reads a

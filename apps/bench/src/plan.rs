@@ -56,7 +56,7 @@ pub enum Goal {
 /// One row of a run.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// What is done.
+    /// The operation.
     pub workload: Workload,
     /// Where the threads run.
     pub pin: Pin,

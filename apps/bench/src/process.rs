@@ -1,6 +1,6 @@
 //! A process that is run to its end, or to a limit.
 //!
-//! Nothing is polled while it runs, since that would disturb what it measures: two threads sleep in reads of its output and the
+//! Nothing is polled while it runs, since that would disturb the measurement: two threads sleep in reads of its output and the
 //! caller sleeps until both are done.
 //!
 //! Invariant: the process has ended when [`run`] returns, however it returns.

@@ -1,10 +1,10 @@
 //! Records of the packets on interfaces during a measurement (`--pcap`).
 //!
 //! Each stack that is opened with an interface gets a file of its own: the first the one that was named, the next ones with a
-//! number before its ending; which is which is said on standard error. What is recorded is slower than what is not.
+//! number before its ending; which is which is said on standard error. A recorded run is slower than one without a record.
 //!
-//! Does not depend on what is measured. Invariants: it belongs to the thread that opens stacks, and nothing is recorded of
-//! what is opened outside of [`labelled`]. Tests: below, `tests/bench/records.rs`.
+//! Does not depend on the measurement. Invariants: it belongs to the thread that opens stacks, and stacks opened outside
+//! of [`labelled`] are not recorded. Tests: below, `tests/bench/records.rs`.
 
 use std::cell::RefCell;
 use std::io;

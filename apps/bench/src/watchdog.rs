@@ -4,7 +4,7 @@
 //! than its limit, the process prints which one and exits; child processes end with it, because they
 //! read their standard input and that closes.
 //!
-//! Does not depend on what is watched.
+//! Does not depend on the watched work.
 //!
 //! Invariants: at most one limit is armed. The state is one mutex; arming and disarming notify the
 //! thread under it, so it never sleeps past a limit it has not seen.

@@ -4,7 +4,7 @@
 //! `--version` shows which of the two a program is. Rows of applications are requested from each build's `sockeye-bench-apps`
 //! itself, so that a build whose bench does not know them is compared too.
 //!
-//! Does not depend on what the rows are.
+//! Does not depend on the rows.
 //!
 //! Tests: below; `tests/bench/against`.
 
@@ -111,7 +111,7 @@ fn apps_of(bench: &Path) -> Result<PathBuf, String> {
     http::APPS.find(bench).map_err(|error| error.to_string())
 }
 
-/// What to give instead.
+/// The remedy.
 const REMEDY: &str = "give the path of a sockeye or sockeye-bench, or a revision";
 /// The variable that moves the stack of a process.
 const PADDING: &str = "SOCKEYE_BENCH_PADDING";

@@ -6,7 +6,7 @@
 //! [`row`] is a row as both builds understand it, [`rounds`] takes the samples, [`report`] prints the results. ADR 55 has the
 //! reasons.
 //!
-//! Does not depend on what a workload does.
+//! Does not depend on the workloads.
 //!
 //! Tests: in the parts; `tests/bench/against` for the whole, with a script as the other build.
 

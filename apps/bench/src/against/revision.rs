@@ -25,7 +25,7 @@ use super::cannot;
 use crate::built::Lock;
 use crate::workloads::http;
 
-/// What was built.
+/// The programs built.
 pub struct Built {
     /// The revision, for output.
     pub name: String,
@@ -98,7 +98,7 @@ struct Worktree<'a> {
 
 impl<'a> Worktree<'a> {
     fn add(repository: &'a Path, path: &'a Path, id: &str) -> io::Result<Self> {
-        // What a killed process left behind.
+        // Remains of a killed process.
         drop(Self { repository, path });
         let added =
             git(repository).args(["worktree", "add", "--detach", "--force"]).arg(path).arg(id).output()?;

@@ -4,7 +4,7 @@
 //! round, so the order is ABBA: a steady drift favours neither. A round goes through all
 //! rows before the next begins, so that a disturbance of some seconds meets a round of many rows and not all rounds of one row.
 //!
-//! Does not depend on what the values mean.
+//! Does not depend on the meaning of the values.
 //!
 //! Invariants: `values[0][i]` and `values[1][i]` are of the same round. A row of which one build has no value is out; the
 //! others go on.
@@ -42,9 +42,9 @@ impl Course {
         matches!(self.end, Some((THIS, _) | (OTHER, Fault::Failed(_))))
     }
 
-    /// How much better this build did in each round; above 1 is better whatever the value counts. `None` if the row is out or
-    /// a ratio would say nothing. A build that did nothing in a round, as can happen in a short window on a busy machine, makes
-    /// the ratio zero or infinite, which a median takes as what it is; if neither did anything they were equal.
+    /// How much better this build did in each round; above 1 is better whatever the value counts. `None` if the row is out or a
+    /// ratio would say nothing. A build that did nothing in a round, as can happen in a short window on a busy machine, makes
+    /// the ratio zero or infinite, which a median copes with; if neither did anything they count as equal.
     pub fn ratios(&self) -> Option<Vec<f64>> {
         let first = self.first.as_ref().filter(|_| self.end.is_none() && self.row.has_ratio)?;
         let [this, other] = &self.values;

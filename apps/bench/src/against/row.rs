@@ -52,7 +52,7 @@ pub enum Asked {
     Apps {
         /// Samples of a turn.
         samples: usize,
-        /// What the row has as parameters.
+        /// Parameters of the row.
         params: Params,
     },
 }
@@ -65,7 +65,7 @@ pub struct Reading {
     /// Its parameters.
     pub params: Params,
     on: String,
-    /// What the value counts.
+    /// Unit of the value.
     pub unit: String,
     /// Whether more is better.
     pub higher_is_better: bool,

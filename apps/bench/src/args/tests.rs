@@ -1,4 +1,4 @@
-//! What command lines mean, and which are refused with what message.
+//! The meaning of command lines, and the messages of refused ones.
 
 use clap::Parser;
 

@@ -1,4 +1,4 @@
-//! Counters as they are read: divided by what was done meanwhile.
+//! Counters as they are read: divided by the operations done meanwhile.
 //!
 //! Purpose: the value of a [`Line`] in one lane. A counter that the stack does not have is absent, which is not the
 //! same as zero.

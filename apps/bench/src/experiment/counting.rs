@@ -5,7 +5,7 @@
 //! that program for a lane of a row; [`answer`] is its work: the same plan from the same command line, opened and sampled as
 //! here.
 //!
-//! Does not depend on what is counted.
+//! Does not depend on the counters.
 //!
 //! Invariants: the counts are a process's, and a process counts one lane.
 //!

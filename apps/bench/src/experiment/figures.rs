@@ -3,7 +3,7 @@
 //! Purpose: the only place with figures from elsewhere. Each was measured by its author on another machine, so only the
 //! ratios inside one figure can be compared with ratios here; every figure is shown with the [`DISCLAIMER`].
 //!
-//! Does not depend on what was measured here.
+//! Does not depend on this machine's measurements.
 //!
 //! Tests: `table.rs` has one that every experiment has its figure.
 

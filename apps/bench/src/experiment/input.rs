@@ -1,9 +1,9 @@
 //! `bench input`: parallel TCP input.
 //!
 //! Purpose: the workload of the change that let TCP input run in parallel: 1 and 10 bulk streams with buffers of 1 MB from one
-//! stack to another over a wire, through 1, 2 and 4 input threads, at an MTU of 1,500 and of 64 KiB; the receiver asks for
-//! 128 KiB at a time. Sender, input threads and readers share the cores here, so more input threads than cores cannot gain;
-//! acquisitions per packet and the length of runs show what they would. The kernel has no such wire.
+//! stack to another over a wire, through 1, 2 and 4 input threads, at an MTU of 1,500 and of 64 KiB; the receiver asks for 128
+//! KiB at a time. Sender, input threads and readers share the cores here, so more input threads than cores cannot gain;
+//! acquisitions per packet and the length of runs show the gain on more. The kernel has no such wire.
 //!
 //! With `--dev tun` the kernel's TCP sends, through a device of 1 and 2 queues, in frames of 64 KiB and in packets of 1,500
 //! bytes (`device`).
@@ -103,7 +103,7 @@ fn rows_over_wire(asked: &Asked) -> Result<Vec<Row>, UsageError> {
             }
         }
     }
-    // Many streams on two input threads at the wire's usual MTU, or what there is.
+    // Many streams on two input threads at the wire's usual MTU, or as many as there are.
     let usual = |row: &Row| row.label == label(STREAMS[1], THREADS[1], MTUS[0]);
     let scales = rows.iter().position(usual).unwrap_or(0);
     if let Some(row) = rows.get_mut(scales) {

@@ -4,7 +4,7 @@
 //! command line, [`run`] takes the samples, [`text`], [`report`] and [`html`] write the results, [`scale`] predicts the
 //! results on more cores.
 //!
-//! Does not depend on what happens inside the stack.
+//! Does not depend on the inside of the stack.
 //!
 //! Tests: in the modules; `tests/bench` for the whole. `docs/experiments.md` describes each experiment.
 
@@ -100,7 +100,8 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The program that counts hand-offs. A bench without it still measures, and prints what is missing.
+/// The program that counts hand-offs. A bench without it still measures, and prints which counters are
+/// missing.
 fn counting() -> io::Result<Option<Counting>> {
     match Counting::prepare() {
         Ok(counting) => Ok(Some(counting)),
@@ -187,7 +188,7 @@ struct Output {
 }
 
 impl Output {
-    /// What is no result: on standard error if that holds programs' lines.
+    /// Messages that are no result: on standard error if standard output has lines for programs.
     fn say(&self, text: &str) -> io::Result<()> {
         if self.json {
             eprint!("{text}");

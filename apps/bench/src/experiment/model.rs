@@ -68,9 +68,9 @@ pub struct Row {
     pub params: Params,
     /// Settings that the row's shape asks for, before those of the command line.
     pub base: &'static [(&'static str, &'static str)],
-    /// What a value counts.
+    /// Unit of a value.
     pub unit: &'static str,
-    /// What counters are divided by, in a word or two.
+    /// The divisor of counters, in a word or two.
     pub operation: &'static str,
     /// Whether the workload exists on the kernel.
     pub kernel: bool,
@@ -161,7 +161,7 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// From a window: `scale` makes a rate of what was counted the row's unit, and `per_operation` of it are one operation.
+    /// From a window: `scale` converts the counted rate to the row's unit, and `per_operation` of it are one operation.
     pub fn of(window: Window, scale: f64, per_operation: f64) -> Self {
         Self {
             value: window.rate() * scale,
@@ -176,7 +176,7 @@ impl Taken {
 /// A counter in readable form.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// What it says.
+    /// Its text.
     pub name: &'static str,
     /// These counters, added up.
     pub of: &'static [&'static str],
@@ -184,7 +184,7 @@ pub struct Line {
     pub per: Per,
 }
 
-/// What a counter is divided by.
+/// The divisor of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Per {
     /// The row's operations.
@@ -236,7 +236,7 @@ pub struct Figure {
     pub workload: &'static str,
     /// The machine.
     pub machine: &'static str,
-    /// Name, figure and what it is to the first.
+    /// Name, figure and ratio to the first.
     pub found: &'static [(&'static str, &'static str, &'static str)],
 }
 

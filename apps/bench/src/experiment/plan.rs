@@ -1,6 +1,6 @@
 //! The experiments that a command line selects.
 //!
-//! Purpose: which experiments, rows and lanes, how many samples of what length, and how long that takes.
+//! Purpose: which experiments, rows and lanes, the number and length of samples, and the total time.
 //!
 //! Does not depend on how anything is run.
 //!

@@ -107,7 +107,7 @@ const MESSAGES: &str = "messages sent per receive";
 /// Receives that took bytes: each is reported in one of three ways.
 const RECEIVES: Per = Per::Counters(&["rcvd_sent", "rcvd_coalesced", "rcvd_skipped"]);
 
-/// `tcp_sendspace` and `tcp_recvspace` there, and so what netperf sent and received at a time.
+/// `tcp_sendspace` and `tcp_recvspace` there, and so the bytes that netperf sent and received at a time.
 const SIZE: usize = 57_344;
 const CONNECTIONS: usize = 32;
 /// That system's model: a connection belongs to one core's thread, and callers only leave it messages.

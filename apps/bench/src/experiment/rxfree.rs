@@ -1,10 +1,10 @@
 //! `bench rxfree`: where receive buffers are freed.
 //!
-//! Purpose: the workload of the change that gave a socket one receive buffer to keep: 10,000 flows with a request and a
-//! response of one byte, each thread waiting for readiness on its share. Over a wire, where the input thread allocates, as there, and
-//! over loopback, where the sender does. Over the wire also with buffers straight from the system's allocator
-//! (`pool=system`), which is what the kernel had. Besides, one bulk stream: over the wire, in both worlds, and on loopback, whose sender
-//! is the busy side, so that giving buffers back to it may cost more than it saves (the inversion).
+//! Purpose: the workload of the change that gave a socket one receive buffer to keep: 10,000 flows with a request and a response of one
+//! byte, each thread waiting for readiness on its share. Over a wire, where the input thread allocates, as there, and over loopback,
+//! where the sender does. Over the wire also with buffers straight from the system's allocator (`pool=system`), as in the kernel.
+//! Besides, one bulk stream: over the wire, in both worlds, and on loopback, whose sender is the busy side, so that giving buffers back
+//! to it may cost more than it saves (the inversion).
 //!
 //! Does not depend on how settings work inside.
 //!

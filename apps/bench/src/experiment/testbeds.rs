@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// What makes its counts a second the unit: Gbit/s of bytes, or what is counted.
+    /// Converts its counts a second to the unit: bytes to Gbit/s, others as they are.
     fn scale(&self) -> f64 {
         match self {
             Shape::Stream(_) => BITS_PER_BYTE / GIGA,
@@ -65,7 +65,7 @@ impl Shape {
 /// A shape over loopback.
 #[derive(Clone, Debug)]
 pub struct Loopback {
-    /// What is done.
+    /// The operation.
     pub shape: Shape,
     /// Where its threads run.
     pub pin: Pin,
@@ -101,7 +101,7 @@ impl Loopback {
 /// A shape from one stack to another, over a wire between them. The kernel has none.
 #[derive(Clone, Debug)]
 pub struct OverWire {
-    /// What is done.
+    /// The operation.
     pub shape: Shape,
     /// Where its threads run.
     pub pin: Pin,

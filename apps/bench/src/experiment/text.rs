@@ -135,7 +135,7 @@ pub fn assumptions() -> String {
     format!("\nassumed:\n{lines}")
 }
 
-/// The names of what was measured for a prediction: on how many cores.
+/// The names of the measurements for a prediction: on how many cores.
 pub fn measured_on(of: &Prediction<'_>) -> Vec<String> {
     let points = of.curves.first().map_or(&[][..], |curve| &curve.points);
     points.iter().map(|(cores, _)| format!("measured, {cores} core(s)")).collect()

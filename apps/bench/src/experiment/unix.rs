@@ -1,8 +1,8 @@
 //! `bench unix`: the locks of UNIX-domain sockets.
 //!
 //! Purpose: the workload of the change that replaced one lock by a lock for each pcb, will-it-scale's `unix1`, for 1 to
-//! 96 tasks and each kind of socket; and what else those locks stand in the way of: a ping-pong between two cores,
-//! bulk data, a writer that is blocked, passing rights, making and closing pairs, many senders and one receiver.
+//! 96 tasks and each kind of socket; and other work that those locks slow: a ping-pong between two cores, bulk data, a
+//! writer that is blocked, passing rights, making and closing pairs, many senders and one receiver.
 //!
 //! Does not depend on how settings work inside.
 //!
@@ -30,7 +30,7 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
     let mut rows = Vec::new();
     let is_shaped = !asked.connections.is_empty() || asked.size.is_some();
     let tasks: &[usize] = if is_shaped { &asked.connections } else { &TASKS };
-    // With a task for each core, and not so many more that the scheduler is what is predicted.
+    // With a task for each core, and not so many more that the prediction is of the scheduler.
     let scaled = tasks.iter().rposition(|&tasks| tasks <= SCALED_TASKS_MAX).unwrap_or(0);
     for (index, &tasks) in tasks.iter().enumerate() {
         at_most("--connections", tasks, TASKS_MAX)?;

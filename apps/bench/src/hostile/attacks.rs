@@ -1,6 +1,6 @@
 //! The attacks: the peer's batches, and how the connection is brought into the vulnerable state.
 //!
-//! Each is a scene that is set once and a batch that is made anew from what the stack has said. A good data segment is the first of
+//! Each is a scene that is set once and a batch that is made anew from the stack's answers. A good data segment is the first of
 //! them and the measure of all others. The classes are those of CVE-2019-11477 and 11478 (SACK), CVE-2018-5390 (segments behind a
 //! hole), RFC 5961 (RST, SYN and ACK at a guess) and of windows and options that no sane peer would send. Does not depend on clocks
 //! or tables. Tests: `mod.rs`.
@@ -171,7 +171,7 @@ fn with_sack(maker: &Maker<'_>, blocks: &[(u32, u32)]) -> Vec<u8> {
 }
 
 impl Maker<'_> {
-    /// A block of up to so many bytes in what is in flight.
+    /// A block of up to so many bytes in the data in flight.
     fn block(&mut self, longest: u32) -> (u32, u32) {
         let start = self.rng.below(self.flight);
         let len = 1 + self.rng.below(longest);

@@ -1,7 +1,7 @@
 //! The peer's segments as bytes, and the fields that it reads of the stack's: IPv4 and TCP by hand.
 //!
 //! By hand, because a hostile peer sends headers that no header library would write. Checksums of TCP are left to the device, which
-//! is this program. Does not depend on what the segments are for. Tests: below.
+//! is this program. Does not depend on the use of the segments. Tests: below.
 
 /// Fields of a segment from the peer.
 #[derive(Clone, Copy, Debug)]

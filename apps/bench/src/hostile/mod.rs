@@ -4,7 +4,7 @@
 //! the packets, `frames` the bytes. The best of some rounds counts, since disturbances only add time. Besides time it reports
 //! the packets sent for each received one, and packet memory: those do not depend on the machine.
 //!
-//! Does not depend on what the stack does with them. Tests: below.
+//! Does not depend on the stack's reaction. Tests: below.
 
 mod attacks;
 mod frames;

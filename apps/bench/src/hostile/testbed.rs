@@ -1,7 +1,7 @@
 //! A stack without threads and a peer that is this program: an interface whose other end is a list of packets.
 //!
-//! Packets are made before they are timed; the time is that of `Stack::poll`, in which the stack reads a batch, answers, and hands what
-//! it sends to the interface, which notes the headers and drops it. Does not depend on what is hostile. Tests: with the attacks.
+//! Packets are made before they are timed; the time is that of `Stack::poll`, in which the stack reads a batch, answers, and hands its
+//! frames to the interface, which notes the headers and drops them. Does not depend on the attacks. Tests: with the attacks.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -74,7 +74,7 @@ impl Netif for Port {
 pub const PEER_PORT: u16 = 4000;
 /// Buffers of the connection, bytes.
 const BUFFER: u32 = 8 << 20;
-/// The peer's window scale: its largest window holds what the buffers do.
+/// The peer's window scale: its largest window is as large as the buffers.
 const SHIFT: u8 = 7;
 /// The peer's initial sequence number.
 const IRS: u32 = 1000;

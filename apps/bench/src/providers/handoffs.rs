@@ -6,7 +6,7 @@
 //!
 //! Tests: `apps/bench-counted/tests`.
 
-/// The counters of hand-offs, by what lies on the line, in the order of the library's kinds.
+/// The counters of hand-offs, by kind of line, in the order of the library's kinds.
 pub const NAMES: [&str; 7] = [
     "handoffs_lock",
     "handoffs_queue",
@@ -19,7 +19,7 @@ pub const NAMES: [&str; 7] = [
 /// The counter of reads of lines that another thread had written.
 pub const TRANSFERS: &str = "transfers";
 
-/// What the process has counted so far.
+/// The counts of the process so far.
 #[cfg(not(feature = "count"))]
 pub fn so_far() -> [(&'static str, u64); 0] {
     []
@@ -37,14 +37,14 @@ mod counting {
     const KINDS: [Kind; NAMES.len()] =
         [Kind::Lock, Kind::Queue, Kind::Counter, Kind::References, Kind::Buffer, Kind::Guarded, Kind::Other];
 
-    /// What the process has counted so far.
+    /// The counts of the process so far.
     pub fn so_far() -> impl Iterator<Item = (&'static str, u64)> {
         let found = count::snapshot();
         let kinds = KINDS.map(|kind| found.of(kind));
         NAMES.into_iter().zip(kinds).chain([(TRANSFERS, found.transfers)])
     }
 
-    /// Forgets what was counted before.
+    /// Forgets earlier counts.
     pub fn reset() {
         count::reset();
     }

@@ -167,7 +167,7 @@ pub fn congestion() -> &'static Congestion {
 /// Raises the soft limit of descriptors to the hard one; without the right to, it stays.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the limit as it is, and `pairs_max` reads what it is.
+    // A refusal leaves the limit as it is, and `pairs_max` reads it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
@@ -194,7 +194,7 @@ fn listen_on_loopback() -> io::Result<TcpListener> {
 }
 
 /// In order of preference. BBR paces even loopback and cubic needs a permission where it is not in
-/// `net.ipv4.tcp_allowed_congestion_control`; without loss or pacing reno does what cubic does.
+/// `net.ipv4.tcp_allowed_congestion_control`; without loss or pacing reno behaves like cubic.
 const CONGESTION_WANTED: &[&str] = &["cubic", "reno"];
 
 /// Descriptors kept for everything that is not a connection: standard streams, listener, epoll.

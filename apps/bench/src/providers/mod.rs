@@ -1,4 +1,4 @@
-//! The two sides: the kernel's sockets, and Sockeye's; and what a counting build counts.
+//! The two sides: the kernel's sockets, and Sockeye's; and the counts of a counting build.
 
 #[cfg(test)]
 pub mod checks;

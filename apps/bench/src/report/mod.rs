@@ -5,7 +5,7 @@
 //!
 //! Does not depend on how anything was measured.
 //!
-//! Invariants: each case is written when it is done, so a run that is interrupted leaves what it had.
+//! Invariants: each case is written when it is done, so a run that is interrupted leaves its earlier results.
 //! Standard output holds results and nothing else; a reader that closes it ends the run.
 //!
 //! Tests: in the parts.

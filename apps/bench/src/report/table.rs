@@ -55,7 +55,7 @@ pub fn heading() -> String {
     format!("{heading}\n{rule}\n")
 }
 
-/// Makes rows, and remembers what goals compare across them.
+/// Makes rows, and remembers the values that goals compare across them.
 #[derive(Default)]
 pub struct Table {
     /// Bulk rates of Sockeye's side, by the case's connections.

@@ -3,7 +3,7 @@
 //! Purpose: N, extremes, median, average and deviation of each, and whether their averages differ at 95 %
 //! confidence by Student's t with a pooled deviation.
 //!
-//! Does not depend on what was measured.
+//! Does not depend on the measurement.
 //!
 //! Invariants: pure. A difference is only called proven with at least two samples a side. Values of t are rounded
 //! to three places, as printed tables have them and as `ministat` uses them, so that its published lines

@@ -3,7 +3,7 @@
 //! Purpose: all statistics of the bench: median and extremes here, ratios with bootstrap intervals in [`ratio`], and the
 //! lines of FreeBSD's `ministat` in [`ministat`].
 //!
-//! Does not depend on what was measured.
+//! Does not depend on the measurement.
 //!
 //! Invariants: pure, and random numbers have a fixed seed, so equal samples give equal results.
 //!

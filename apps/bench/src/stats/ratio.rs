@@ -1,10 +1,10 @@
 //! Ratios of two sides, and how uncertain they are.
 //!
 //! Purpose: the ratio of two medians, the median of paired ratios, and the geometric mean of several rows' medians. Each interval is a
-//! percentile bootstrap over rounds: a round is one sample of each side, taken one after the other, and of all rows
-//! where there are several. Resampling whole rounds keeps together what a disturbance did to all of them.
+//! percentile bootstrap over rounds: a round is one sample of each side, taken one after the other, and of all rows where there are
+//! several. Resampling whole rounds keeps the effects of one disturbance together.
 //!
-//! Does not depend on what was measured.
+//! Does not depend on the measurement.
 //!
 //! Tests: below.
 
@@ -54,7 +54,7 @@ impl Ratio {
         })
     }
 
-    /// What `statistic` makes of all rounds, given by their indices, with the interval of what it makes of resampled ones.
+    /// `statistic` of all rounds, given by their indices, with the interval of its values for resampled ones.
     fn of(rounds: usize, mut statistic: impl FnMut(&[usize]) -> Option<f64>) -> Option<Self> {
         let all: Vec<usize> = (0..rounds).collect();
         let ratio = statistic(&all)?;
@@ -63,7 +63,7 @@ impl Ratio {
     }
 }
 
-/// Below this many rounds an interval would promise what the samples cannot tell.
+/// Below this many rounds an interval would promise more than the samples show.
 pub const ROUNDS_FOR_INTERVAL: usize = 3;
 
 /// The median of the values at the indices `picked`.
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn the_geometric_mean_multiplies_and_resamples_rows_together() {
-        // One row loses in each round what the other gains: their product is always 1.
+        // One row loses in each round as much as the other gains: their product is always 1.
         let gains: Vec<f64> = (0..21).map(|n| 1.0 + 0.05 * f64::from(n)).collect();
         let losses: Vec<f64> = gains.iter().map(|gain| 1.0 / gain).collect();
         let mean = Ratio::geometric_mean(&[gains.clone(), losses]).unwrap();

@@ -31,8 +31,8 @@ const CALLS: usize = 8;
 /// Longest time that a call may take.
 const STALL_MAX: Duration = Duration::from_secs(10);
 
-/// Connects, works, and counts for `timed` after `warm_up`, with what `cpu` says that both ends have used. Blocks for as
-/// long.
+/// Connects, works, and counts for `timed` after `warm_up`, with the time that both ends have used by `cpu`. Blocks for
+/// as long.
 pub fn sample(
     (to, port): (IpAddr, u16),
     work: Work,

@@ -1,10 +1,10 @@
 //! `sockeye bench tun`: the kernel's TCP on the other side of a device.
 //!
-//! Purpose: what a connection between the kernel and Sockeye through a TUN device does, beside a trivial end that only
-//! acknowledges, feeds or echoes (how fast the device and the kernel are), and beside kernel and kernel through a
-//! veth pair; with `--peers` also beside other stacks on devices like ours. By default each end has the MTU that suits it
-//! (ours 1,500), with `--mtu` all have the same, and with `--spin-us` all that can are busy for as long before they sleep. The kernel's end is the same code in all of them,
-//! and what it counts is what is reported. They are interleaved: a round takes one sample of each.
+//! Purpose: the performance of a connection between the kernel and Sockeye through a TUN device, beside a trivial end that only acknowledges, feeds
+//! or echoes (how fast the device and the kernel are), and beside kernel and kernel through a veth pair; with `--peers` also beside other stacks on
+//! devices like ours. By default each end has the MTU that suits it (ours 1,500), with `--mtu` all have the same, and with `--spin-us` all that can
+//! are busy for as long before they sleep. The kernel's end is the same code in all of them, and its counts are reported. They are interleaved: a
+//! round takes one sample of each.
 //!
 //! Does not depend on how an end does its work.
 //!
@@ -55,7 +55,7 @@ pub enum Work {
 pub enum Own {
     /// The stack that is measured
     Sockeye,
-    /// A program that does only what the kernel must see
+    /// A program that does only the part that the kernel must see
     Trivial,
     /// The kernel, behind a veth pair
     Kernel,
@@ -88,7 +88,7 @@ impl Work {
         }
     }
 
-    /// What its values count.
+    /// Unit of its values.
     pub fn unit(self) -> &'static str {
         match self {
             Work::Receive | Work::Send | Work::Lent => "Gbit/s",
@@ -107,12 +107,12 @@ impl Work {
     }
 }
 
-/// A far end, by what it is.
+/// A kind of far end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Far {
     /// The kind of work that is measured.
     Sockeye,
-    /// A program that does only what the kernel must see.
+    /// A program that does only the part that the kernel must see.
     Trivial,
     /// The kernel, behind a veth pair.
     Kernel,
@@ -180,7 +180,7 @@ impl Row {
         Summary::of(&cores).map(|cores| cores.median)
     }
 
-    /// The median for each core used: which depends less on what else runs on the machine.
+    /// The median for each core used: which depends less on other load of the machine.
     pub fn by_core(&self, end: usize) -> Option<f64> {
         let cores = self.cores(end).filter(|cores| *cores > 0.0)?;
         self.summary(end).map(|found| found.median / cores)

@@ -2,7 +2,7 @@
 //!
 //! Purpose: how fast the device and the kernel's TCP are when the other side costs next to nothing. One thread, one
 //! connection, IPv4, no options but the window's scale, no repair: the device loses nothing on the way to the kernel, and
-//! what the kernel loses it sends again. It copies no payload beyond the device's own copy.
+//! the kernel sends again the segments that it loses. It copies no payload beyond the device's own copy.
 //!
 //! Does not depend on Sockeye's protocol code.
 //!

@@ -1,7 +1,7 @@
 //! The work on UDP sockets: back and forth, one way, many to one.
 //!
 //! Does not depend on the side. Invariants: the load is bounded in time; threads end when the sample does, whatever
-//! is lost; only what was received counts. Tests: below.
+//! is lost; only received datagrams count. Tests: below.
 
 use std::io;
 use std::thread;
@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// What its values count, and how many of them make one.
+    /// Unit of its values, and how many of them make one.
     pub fn unit(self) -> (&'static str, f64) {
         match self {
             Shape::PingPong { .. } => ("turns/s", 1.0),

@@ -1,10 +1,10 @@
 //! `crr`: connect, request, response, close.
 //!
-//! Purpose: what a connection's life costs. Each client thread connects, sends `size` bytes, reads as
-//! many as the response has, reads the end of the stream, closes, and begins again. Each acceptor thread accepts, answers
-//! in place and closes; closing first, it keeps the TIME-WAIT state, as servers that close do. The
-//! acceptors share one listener and serve in place, which is the fastest that the kernel does here:
-//! handing connections to other threads costs a wake-up each.
+//! Purpose: the cost of a connection's life. Each client thread connects, sends `size` bytes, reads as many as the
+//! response has, reads the end of the stream, closes, and begins again. Each acceptor thread accepts, answers in place
+//! and closes; closing first, it keeps the TIME-WAIT state, as servers that close do. The acceptors share one listener
+//! and serve in place, which is the fastest that the kernel does here: handing connections to other threads costs a
+//! wake-up each.
 //!
 //! Does not depend on the provider.
 //!

@@ -1,6 +1,6 @@
 //! `http1`, `http2`: calls of an HTTP library over both sides' sockets under tokio.
 //!
-//! Purpose: what an application sees. hyper is on both ends of each connection, which has one call under way; both ends are in
+//! Purpose: an application's view. hyper is on both ends of each connection, which has one call under way; both ends are in
 //! one tokio runtime or each in its own. The program that does this is `sockeye-bench-apps`, from a workspace of its own, so
 //! that building the bench builds no HTTP library. It is asked for one sample at a time.
 //!
@@ -56,7 +56,7 @@ impl Version {
     }
 }
 
-/// What the program answers.
+/// The program's answers.
 #[derive(Deserialize)]
 struct Answer {
     value: f64,
@@ -91,7 +91,7 @@ pub fn sample(side: Side, spec: &Spec, timing: Timing) -> io::Result<Sample> {
     Ok(Sample { value: answer.value, cpu: Some(answer.cpu), counters: Counters::new() })
 }
 
-/// What the program is asked for a sample.
+/// Requests to the program for a sample.
 pub fn words(side: Side, spec: &Spec, timing: Timing) -> Vec<String> {
     let [warm_up, timed] = [timing.warm_up, timing.timed].map(|time| time.as_secs_f64().to_string());
     let (connections, runtimes) = (spec.connections.to_string(), spec.runtimes.to_string());
@@ -111,7 +111,7 @@ pub const CONNECTIONS_MANY: usize = 64;
 pub const CONNECTIONS_MAX: usize = 1000;
 /// More than a process takes to start, to connect and to end.
 pub const START: Duration = Duration::from_millis(50);
-/// What a value counts.
+/// Unit of a value.
 pub const UNIT: &str = "calls/s";
 /// The program.
 pub const APPS: Built = Built { program: "sockeye-bench-apps", folder: "bench-apps", target: "apps" };

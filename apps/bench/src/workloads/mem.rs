@@ -1,7 +1,7 @@
 //! `mem`: bytes that an idle connection takes, both ends.
 //!
-//! Purpose: the memory of connections on which nothing is under way, found by opening many of them in a
-//! fresh process and dividing what was added.
+//! Purpose: the memory of connections on which nothing is under way, found by opening many of them in a fresh
+//! process and dividing the added memory.
 //!
 //! * Sockeye: the resident set of one helper process, before and after. The program's own handles
 //!   count.
@@ -9,7 +9,7 @@
 //!   descriptors makes necessary. Descriptor tables and page tables, which are not slab, do not count;
 //!   the growth by `MemAvailable`, where they do, is among the counters. No epoll is involved.
 //!
-//! Does not use the stack's own accounting; this is what the machine says.
+//! Does not use the stack's own accounting; the figures are the machine's.
 //!
 //! Invariants: helpers are started, and the first reading taken, before any connection is made. They
 //! end with this process (see [`child`]); connections are reset at their end, so that the TIME-WAIT
@@ -117,7 +117,7 @@ pub fn hold(args: &HoldArgs) -> io::Result<()> {
 
 fn hold_with<P: Provider>(provider: &P, args: &HoldArgs) -> io::Result<()> {
     let requests = child::requests()?;
-    // The first connections pay for what all of them share: code pages, tables, pools.
+    // The first connections pay for the shared parts: code pages, tables, pools.
     drop(open(provider, &provider.listen()?, args.connections.min(FIRST_PAIRS), args.touch)?);
     child::reply(resident_bytes()?)?;
     let closed = || io::Error::from(io::ErrorKind::UnexpectedEof);
@@ -167,8 +167,8 @@ fn resident_bytes() -> io::Result<u64> {
     Ok(pages * rustix::param::page_size() as u64)
 }
 
-/// Slab and available memory in bytes, once slab has stopped moving or after [`SETTLE_MAX`]: the kernel
-/// frees what closed sockets leave some time later.
+/// Slab and available memory in bytes, once slab has stopped moving or after [`SETTLE_MAX`]: the kernel frees
+/// the memory of closed sockets some time later.
 fn settled_memory() -> io::Result<(u64, u64)> {
     let deadline = Instant::now() + SETTLE_MAX;
     let mut slab = meminfo_bytes("Slab")?;

@@ -1,4 +1,4 @@
-//! What is done to the sockets, and how its result is to be read.
+//! The operation on the sockets, and the meaning of its result.
 //!
 //! Purpose: the closed list of workloads, with their parameters, units and one way to take a sample
 //! of any of them.
@@ -95,7 +95,7 @@ pub struct Sample {
     pub value: f64,
     /// Cores used, if CPU time was measured.
     pub cpu: Option<f64>,
-    /// What was counted meanwhile, by the provider or the workload.
+    /// Counts of the provider or the workload meanwhile.
     pub counters: Counters,
 }
 
@@ -114,7 +114,7 @@ impl Workload {
         }
     }
 
-    /// What a value counts.
+    /// Unit of a value.
     pub fn unit(&self) -> &'static str {
         match self {
             Workload::Stream(spec) if spec.counts_writes() => "writes/s",

@@ -1,7 +1,7 @@
 //! `stream`: bulk data one way over N connections.
 //!
-//! Purpose: what a connection carries. Each connection has one thread that writes `size` bytes at a
-//! time and one that reads as its [`Reader`] says, both blocking. What counts is what was read.
+//! Purpose: the throughput of a connection. Each connection has one thread that writes `size` bytes at a time
+//! and one that reads as its [`Reader`] says, both blocking. Only bytes read count.
 //!
 //! Does not depend on the provider.
 //!
@@ -29,7 +29,7 @@ pub struct Spec {
     pub size: usize,
     /// TCP_NODELAY at the writer.
     pub nodelay: bool,
-    /// How the reader takes what comes.
+    /// How the reader takes data.
     pub reading: Reader,
 }
 
@@ -45,7 +45,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Takes what there is, at once, up to [`READ_SIZE`].
+    /// Takes the bytes that are there, at once, up to [`READ_SIZE`].
     pub const PLAIN: Reader = Reader { size: READ_SIZE, whole: false, pause: Duration::ZERO };
 }
 
@@ -121,7 +121,7 @@ pub fn read_to_the_end(stream: &impl Stream, reader: Reader, tally: &Tally) -> i
     }
 }
 
-/// Fills `buf`, or what there is of it before the end of the stream.
+/// Fills `buf`, or less at the end of the stream.
 fn read_whole(stream: &impl Stream, buf: &mut [u8]) -> io::Result<usize> {
     match stream.read_exact(buf) {
         Ok(()) => Ok(buf.len()),

@@ -111,7 +111,7 @@ impl Testbed for Receiver {
 /// That devices may be made here.
 ///
 /// # Errors
-/// Why not, and what would help.
+/// The reason, and a remedy.
 pub fn check_rights() -> Result<(), UsageError> {
     unavailable().map_or(Ok(()), |reason| {
         Err(UsageError(format!(

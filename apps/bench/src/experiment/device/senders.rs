@@ -11,10 +11,10 @@
 //!   data, until it is ended
 //! ```
 //!
-//! That is as much of iperf3's protocol as makes a client send; what it would tell at the end is counted here anyway. A whole
-//! server is in `services/iperf3`, for tokio.
+//! That is as much of iperf3's protocol as makes a client send; the results that it would send at the end are counted here
+//! anyway. A whole server is in `services/iperf3`, for tokio.
 //!
-//! Does not depend on what is measured.
+//! Does not depend on the measurement.
 //!
 //! Invariants: every wait is bounded by [`CONNECT_MAX`]. A [`Program`] is ended when it is dropped.
 //!
@@ -32,7 +32,7 @@ use sockeye_drivers::testing::Namespace;
 use crate::providers::kernel::{Congestion, congestion};
 use crate::tun::client;
 
-/// What sends.
+/// The sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sender {
     /// The program `iperf3`.
@@ -64,7 +64,7 @@ pub struct Sending {
     pub servers: Vec<TcpStream>,
     /// The other ends, if they are ours too.
     pub clients: Vec<std::net::TcpStream>,
-    /// What else has them.
+    /// Other programs that have them.
     pub program: Option<Program>,
 }
 
@@ -137,7 +137,7 @@ fn iperf3(from: &Namespace, listener: &TcpListener, to: SocketAddr, count: usize
     if len > PARAMETERS_MAX {
         return Err(io::Error::other(format!("{PROGRAM} has {len} bytes of parameters")));
     }
-    // What they say was said above.
+    // Their text was printed above.
     control.read_exact(&mut vec![0; len])?;
     control.write_all(&[CREATE_STREAMS])?;
     let mut servers = Vec::with_capacity(count);

@@ -14,9 +14,9 @@ use crate::stats::ministat::{Moments, general};
 
 /// One bar.
 pub struct Bar<'a> {
-    /// What it is called, and its colour.
+    /// Name and colour.
     pub name: &'a Name,
-    /// What it shows.
+    /// Its data.
     pub samples: &'a [f64],
     /// Of the samples.
     pub moments: &'a Moments,

@@ -1,7 +1,8 @@
 //! Curves: predicted throughput over cores.
 //!
 //! Purpose: a drawing with both axes logarithmic, the band between the worst and the best reading of each lane's samples, its
-//! curve, and what was measured here as dots; a legend below it, as text of the page, so that no label overlaps another.
+//! curve, and the measurements of this machine as dots; a legend below it, as text of the page, so that no label overlaps
+//! another.
 //!
 //! Does not depend on how a curve came about.
 //!
@@ -17,13 +18,13 @@ use crate::experiment::scale::usl::Usl;
 
 /// One lane's.
 pub struct Line<'a> {
-    /// What it is called, and its colour.
+    /// Name and colour.
     pub name: &'a Name,
     /// The curve.
     pub usl: Usl,
     /// The worst and the best of it.
     pub band: Option<(Usl, Usl)>,
-    /// What was measured: cores and throughput.
+    /// Measurements: cores and throughput.
     pub dots: Vec<(f64, f64)>,
 }
 

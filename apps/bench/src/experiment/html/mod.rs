@@ -29,7 +29,7 @@ mod curves;
 mod prediction;
 mod style;
 
-/// What a lane is called, and which of the settings it is.
+/// Name of a lane, and its setting.
 pub struct Name {
     text: String,
     /// Its index in the switch; `None` for the kernel.

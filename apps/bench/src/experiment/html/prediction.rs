@@ -1,6 +1,6 @@
 //! A prediction on the page.
 //!
-//! Purpose: the curves, their parameters, what they predict for some numbers of cores, the check against this machine, and the
+//! Purpose: the curves, their parameters, their predictions for some numbers of cores, the check against this machine, and the
 //! assumptions, in one section and never without each other.
 //!
 //! Does not depend on how the curves came about.

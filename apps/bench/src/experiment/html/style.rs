@@ -3,7 +3,7 @@
 //! Purpose: one style sheet, for light and dark, for wide pages and for phones. Colours of lanes are variables, so that
 //! drawings follow the scheme; each lane also has a dash pattern, so that colours are not needed to tell them apart.
 //!
-//! Does not depend on what is shown.
+//! Does not depend on the content.
 //!
 //! Tests: `mod.rs`, on the page as a whole; looked at in a browser, light, dark and 390 pixels wide.
 

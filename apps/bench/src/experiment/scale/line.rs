@@ -3,7 +3,7 @@
 //! Purpose: two threads on two cores write one word in turn; half the time of a round is one hand-off, with the wait for
 //! it.
 //!
-//! Does not depend on what is made of it.
+//! Does not depend on the use of the results.
 //!
 //! Invariants: bounded in time. Each thread waits only for the other one's write, or for the end, which either sees.
 //!

@@ -7,7 +7,8 @@
 //!
 //! Does not depend on how it is drawn.
 //!
-//! Invariants: a prediction is never shown without its assumptions and its check against what was measured here.
+//! Invariants: a prediction is never shown without its assumptions and its check against this machine's
+//! measurements.
 //!
 //! Tests: below, and in `usl.rs`.
 

@@ -1,9 +1,9 @@
 //! Throughput as a function of cores.
 //!
-//! Purpose: N. J. Gunther's universal scalability law, X(N) = λN / (1 + ρ(1−1/N) + σ(N−1) + κN(N−1)), with G. Amdahl's
-//! as its case κ = 0: λ is the throughput of one core, σ the share of an operation that only one core at a time can
-//! do, κ what each pair of cores costs each other. ρ is ours, and 0 in the law itself: what an operation pays if its two ends
-//! run on different cores, which of N cores they do with probability 1−1/N.
+//! Purpose: N. J. Gunther's universal scalability law, X(N) = λN / (1 + ρ(1−1/N) + σ(N−1) + κN(N−1)), with G. Amdahl's as its
+//! case κ = 0: λ is the throughput of one core, σ the share of an operation that only one core at a time can do, κ the cost
+//! of each pair of cores to each other. ρ is ours, and 0 in the law itself: the cost of an operation whose two ends run on
+//! different cores, which of N cores they do with probability 1−1/N.
 //!
 //! Does not depend on where the figures come from.
 //!

@@ -1,7 +1,7 @@
 //! Sockeye's side: the library over its own loopback interface.
 //!
-//! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the
-//! spinning, or what an experiment compares.
+//! Purpose: Sockeye as a program would use it that changes nothing but, where the case says so, the spinning,
+//! or the setting that an experiment compares.
 //!
 //! Does not depend on the workloads.
 //!

@@ -1,13 +1,13 @@
 //! Two stacks and a wire between them.
 //!
-//! Purpose: for what only happens on the way in from an interface: frames, input threads, buffers that the input side
-//! allocates. Connections are made from one stack to the other; [`Provider::counters`] are the receiving one's, which is
-//! the one under test.
+//! Purpose: for work that only happens on the way in from an interface: frames, input threads, buffers that the input
+//! side allocates. Connections are made from one stack to the other; [`Provider::counters`] are the receiving one's,
+//! which is the one under test.
 //!
 //! Does not depend on the workloads.
 //!
 //! Invariants: both stacks have the same settings. The wire trusts checksums, as with devices that compute them, and
-//! loses nothing but what a full queue drops, which is counted.
+//! loses only frames that a full queue drops, which are counted.
 //!
 //! Tests: below.
 

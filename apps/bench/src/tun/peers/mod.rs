@@ -1,9 +1,9 @@
 //! Other stacks as far ends: gVisor's netstack and smoltcp, each in a process of its own.
 //!
 //! Purpose: a peer is a program of `benches/peers`. It gets the device as its standard input and a socket as its standard
-//! output, says a line when it is ready, and answers what CPU time it has used. [`build`] makes the programs.
+//! output, says a line when it is ready, and answers with the CPU time that it has used. [`build`] makes the programs.
 //!
-//! Does not depend on what is measured, or on how a peer does its work.
+//! Does not depend on the measurement, or on how a peer does its work.
 //!
 //! Invariants: no peer outlives this process: it ends when its socket closes for any reason. Dropping a [`Peer`] also
 //! waits for it, and ends it by its id if it does not end by itself. Every answer is bounded in time.
@@ -66,8 +66,8 @@ impl Kind {
         }
     }
 
-    /// Bytes of the largest packet with which it does this work fastest. Both let the device cut what they send and take
-    /// uncut what comes, so larger packets are not always better.
+    /// Bytes of the largest packet with which it does this work fastest. Both let the device cut their segments and take
+    /// incoming ones uncut, so larger packets are not always better.
     pub fn mtu(self, work: Work) -> Mtu {
         match (self, work) {
             (Kind::Gvisor, Work::Receive | Work::Rr) => Mtu::default(),
@@ -95,7 +95,7 @@ impl Kind {
 /// The programs, in the order of [`Kind::ALL`]. Blocks while they are built.
 ///
 /// # Errors
-/// What is missing, and what would help.
+/// The missing part, and a remedy.
 pub fn programs(source: &Source) -> io::Result<Vec<(Kind, PathBuf)>> {
     let program = |kind: Kind| {
         let path = match source {
@@ -122,7 +122,7 @@ impl Peer {
     /// Blocks until it is ready.
     ///
     /// # Errors
-    /// The system's, and what the program says on standard error goes there.
+    /// The system's; the program's standard error is passed on.
     pub fn start(
         kind: Kind,
         program: &Path,

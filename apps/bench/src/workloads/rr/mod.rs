@@ -1,9 +1,9 @@
 //! `rr`: request and response in turn on open connections.
 //!
-//! Purpose: what a round trip costs, in one of two shapes: one connection with a blocking thread at each
-//! end ([`blocking`]), or N connections with T threads a side that serve whatever is ready ([`polled`]).
-//! Where one process may not hold the descriptors of both ends, the server side runs in a second one
-//! ([`remote`]), with the same code.
+//! Purpose: the cost of a round trip, in one of two shapes: one connection with a blocking thread at each end
+//! ([`blocking`]), or N connections with T threads a side that serve whatever is ready ([`polled`]). Where
+//! one process may not hold the descriptors of both ends, the server side runs in a second one ([`remote`]),
+//! with the same code.
 //!
 //! Does not depend on the provider.
 //!

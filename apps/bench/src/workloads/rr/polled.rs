@@ -53,8 +53,8 @@ pub fn sample<P: Provider>(
     window
 }
 
-/// Deals `streams` out to the threads of one side, to each a range: as if each had opened its own, so that what
-/// lies side by side in memory belongs to one thread (on either side of the comparison).
+/// Deals `streams` out to the threads of one side, to each a range: as if each had opened its own, so that
+/// neighbors in memory belong to one thread (on either side of the comparison).
 pub fn shares<P: Provider>(provider: &P, streams: Vec<P::Stream>, spec: &Spec) -> io::Result<Vec<Share<P>>> {
     let count = spec.threads_a_side();
     let mut shares: Vec<Share<P>> =
@@ -123,7 +123,7 @@ impl<P: Provider> Share<P> {
         Ok(())
     }
 
-    /// Waits once and serves what is ready; `received` is called for each message that is whole.
+    /// Waits once and serves the ready streams; `received` is called for each message that is whole.
     fn round(&mut self, meter: &Meter, mut received: impl FnMut()) -> io::Result<()> {
         let Self { poller, ends, closed_count, message, buf } = self;
         poller.wait(WAIT_MAX, |token| {
@@ -151,7 +151,7 @@ impl<P: Provider> Share<P> {
     }
 }
 
-/// `size` times `byte`, not on a cache line with what other threads write: they get their buffers from the same thread.
+/// `size` times `byte`, not on a cache line that other threads write: they get their buffers from the same thread.
 fn apart(size: usize, byte: u8) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(size.max(PAGE_BYTES));
     bytes.resize(size, byte);
@@ -216,7 +216,7 @@ fn send(stream: &impl Stream, message: &[u8], meter: &Meter) -> io::Result<()> {
     Ok(())
 }
 
-/// Room of a thread's buffer at least: what a prefetcher regards as one region.
+/// Room of a thread's buffer at least: the region of a prefetcher.
 const PAGE_BYTES: usize = 4096;
 /// How long a thread waits for readiness before it looks at the stop flag again.
 const WAIT_MAX: Duration = Duration::from_millis(50);

@@ -1,7 +1,7 @@
 //! Bulk data one way over N pairs, a writer and a reader thread each.
 //!
-//! Purpose: what a pair carries; with small buffers and a reader of small steps, what a writer costs that is blocked
-//! by a full buffer at every write. What counts is what was read.
+//! Purpose: the throughput of a pair; with small buffers and a reader of small steps, the cost of a writer that is
+//! blocked by a full buffer at every write. Only bytes read count.
 //!
 //! Invariants: the writer looks at the stop flag between writes and then closes; the reader ends at the end of the
 //! stream. A thread that fails closes its end, which ends the other one.

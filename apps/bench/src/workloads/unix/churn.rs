@@ -1,6 +1,6 @@
 //! Making a pair and closing it.
 //!
-//! Purpose: what sockets cost that live shortly, and whether making and closing them scales.
+//! Purpose: the cost of short-lived sockets, and whether making and closing them scales.
 //!
 //! Tests: below.
 

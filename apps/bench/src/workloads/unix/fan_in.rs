@@ -1,7 +1,7 @@
 //! Many datagram senders and one receiver, of which one sender floods.
 //!
 //! Purpose: whether a sender that never stops starves those that send now and then. Each seldom sender pauses
-//! after each datagram; what counts is what arrives of theirs. Of the flooder's datagrams and theirs the
+//! after each datagram; only their datagrams that arrive count. Of the flooder's datagrams and theirs the
 //! sample also has counters, [`FLOODER`] and [`SELDOM`].
 //!
 //! Invariants: a datagram's first byte names its sender. Each sender sends once more when the sample is over, so that a

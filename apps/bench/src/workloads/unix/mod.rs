@@ -1,11 +1,11 @@
-//! What is done to UNIX-domain sockets.
+//! Operations on UNIX-domain sockets.
 //!
 //! Purpose: the shapes of `bench unix`, each in a file of its own, and one way to take a sample of any of them.
 //!
 //! Does not depend on the side or the setting.
 //!
 //! Invariants: every shape's load is bounded in number and in time; its threads end when the sample does. Sockets
-//! are made before the window opens, except where making them is what is measured.
+//! are made before the window opens, except where making them is measured.
 //!
 //! Tests: in the files, over the kernel and over Sockeye.
 
@@ -145,7 +145,7 @@ fn each_task<P: UnixProvider>(
     window
 }
 
-/// What is read at both ends of a window.
+/// Values that are read at both ends of a window.
 fn reading<P: UnixProvider>(provider: &P) -> io::Result<Reading> {
     Ok(Reading::now(provider.counters()))
 }

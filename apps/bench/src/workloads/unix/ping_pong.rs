@@ -1,6 +1,6 @@
 //! One byte to and fro between two threads on two cores, both blocking.
 //!
-//! Purpose: what it costs to wake the other thread.
+//! Purpose: the cost of waking the other thread.
 //!
 //! Invariants: each thread looks at the stop flag between its turns, and shuts both ends down when it ends, however
 //! it ends: the end of one datagram socket is not felt at the other.

@@ -37,13 +37,13 @@ impl Kind {
 
 /// A source of connected ends.
 pub trait UnixProvider: Send + Sync + 'static {
-    /// What it makes.
+    /// The sockets that it makes.
     type End: UnixEnd;
 
     /// Two ends that are connected to each other (socketpair).
     fn pair(&self) -> io::Result<(Self::End, Self::End)>;
 
-    /// What the provider has counted since it was made; empty if it counts nothing.
+    /// The provider's counts since it was made; empty if it counts nothing.
     fn counters(&self) -> Counters;
 }
 
@@ -58,13 +58,13 @@ pub trait UnixEnd: Send + Sync + Sized {
     /// Sends some of `data`, or all of it as one record.
     fn send(&self, data: &[u8]) -> io::Result<usize>;
 
-    /// Receives what is there, or one record; 0 is the end.
+    /// Receives the bytes that are there, or one record; 0 is the end.
     fn receive(&self, buf: &mut [u8]) -> io::Result<usize>;
 
     /// Sends one byte that carries another handle of `carried` (SCM_RIGHTS).
     fn pass(&self, carried: &Self) -> io::Result<()>;
 
-    /// Receives one byte and what it carries.
+    /// Receives one byte and its rights.
     fn take(&self) -> io::Result<Self>;
 
     /// SO_SNDBUF and SO_RCVBUF.

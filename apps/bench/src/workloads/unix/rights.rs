@@ -1,6 +1,6 @@
-//! Passing a socket through a pair and closing what arrives, in one thread.
+//! Passing a socket through a pair and closing the received handle, in one thread.
 //!
-//! Purpose: what SCM_RIGHTS costs: another handle made, put in flight, taken out and closed.
+//! Purpose: the cost of SCM_RIGHTS: another handle made, put in flight, taken out and closed.
 //!
 //! Invariants: nothing blocks, and one message is in flight at most.
 //!

@@ -1,7 +1,7 @@
 //! `unix1`: each thread writes one byte into its own pair and reads it at the other end.
 //!
 //! Purpose: will-it-scale's workload of that name. Nothing ever blocks and no thread touches another's
-//! sockets, so all contention comes from what the implementation shares between them.
+//! sockets, so all contention comes from state that the implementation shares between them.
 //!
 //! Invariants: threads are pinned round robin, and each counts on a cache line of its own.
 //!
