@@ -1,8 +1,8 @@
 //! `sockeye bench`: starts the measuring program, which is a package of its own.
 //!
-//! Purpose: the program `sockeye-bench` in the place of this one, with the arguments that follow `bench`. It is that beside
-//! this executable. `cargo run` builds this program only, so under it cargo is asked first to build the other one, with
-//! the same profile and into the same folder: what is measured is then never an older build. Why the two are apart stands in ADR 55.
+//! Purpose: the program `sockeye-bench` in the place of this one, with the arguments that follow `bench`. It is that beside this
+//! executable. `cargo run` builds this program only, so under it cargo is asked first to build the other one, with the same profile
+//! and into the same folder: so an older build is never measured. Why the two are apart stands in ADR 55.
 //!
 //! Does not depend on the arguments.
 //!
@@ -18,7 +18,7 @@ use std::process::{Command, ExitCode};
 use clap::Args;
 use sockeye_shared::end::CommandError;
 
-/// What the measuring program is given.
+/// Arguments of the measuring program.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
     /// Arguments of the measuring program; `sockeye bench --help` shows them

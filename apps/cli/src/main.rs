@@ -3,7 +3,7 @@
 //! Purpose: subcommands, help, exit codes. 0: everything was done; 1: something was not; 2: the command
 //! line is wrong; 3: a measurement hung.
 //!
-//! Does not depend on what the subcommands do.
+//! Does not depend on the work of the subcommands.
 //!
 //! Tests: `tests/cli`.
 #![forbid(unsafe_code)]

@@ -35,8 +35,8 @@ impl From<io::Error> for CommandError {
     }
 }
 
-/// The exit code of what `command` came to. Says on standard error what went wrong; does not return if the command
-/// line was wrong.
+/// The exit code of `command`'s result. Prints an error on standard error; does not return if the command line was
+/// wrong.
 pub fn exit_code(mut command: clap::Command, done: Result<ExitCode, CommandError>) -> ExitCode {
     match done {
         Ok(code) => code,

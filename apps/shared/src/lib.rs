@@ -1,9 +1,9 @@
-//! What the command and the bench share.
+//! Shared by the command and the bench.
 //!
 //! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), its completions
 //! and man pages ([`manual`]), how far a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
 //!
-//! Does not depend on any stack, or on what a program does.
+//! Does not depend on any stack or program.
 //!
 //! Tests: in the modules.
 #![forbid(unsafe_code)]

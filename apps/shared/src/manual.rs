@@ -1,9 +1,9 @@
-//! What a program writes of its own command line: completions for shells, and man pages.
+//! Documents of a program's own command line: completions for shells, and man pages.
 //!
 //! Purpose: the sub-commands `completions` and `man`, made from the definitions that also parse the command line, so that they
 //! cannot say anything else.
 //!
-//! Does not depend on what a program does.
+//! Does not depend on the program.
 //!
 //! Tests: below for the pages' form; on the programs themselves in `tests/cli/manual.rs` and `tests/bench/manual.rs`.
 

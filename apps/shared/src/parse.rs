@@ -1,7 +1,6 @@
 //! Quantities on the command line: times, rates, sizes, percentages.
 //!
-//! Each reader says in its error what it wanted. Does not depend on what the quantities are for. Tests:
-//! below.
+//! Each reader's error names the expected form. Does not depend on the use of the quantities. Tests: below.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ impl Progress {
 pub struct Activity(Option<ProgressBar>);
 
 impl Activity {
-    /// Says what begins.
+    /// Prints the name of the next part.
     pub fn begin(what: &str) -> Self {
         eprintln!("{what}");
         Self(io::stderr().is_terminal().then(ProgressBar::new_spinner))

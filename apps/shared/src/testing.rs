@@ -1,4 +1,4 @@
-//! For tests of the programs: a process that is run to its end, what it wrote, and programs made for a test.
+//! For tests of the programs: a process that is run to its end, its output, and programs made for a test.
 //!
 //! A file that is open for writing cannot be executed, and a process that another thread starts meanwhile has it open for a moment. So
 //! processes write the programs, whose descriptors no other process inherits.
@@ -14,7 +14,7 @@ pub fn run(mut command: Command) -> Output {
     command.output().expect("the program starts")
 }
 
-/// What a process wrote to its standard output.
+/// The standard output of a process.
 ///
 /// # Panics
 /// If that is no UTF-8.
@@ -22,7 +22,7 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("output is text")
 }
 
-/// What a process wrote to its standard error.
+/// The standard error of a process.
 ///
 /// # Panics
 /// If that is no UTF-8.

@@ -81,7 +81,7 @@ enum Op {
     GreaterOrEqual,
 }
 
-/// An address or network, and a port; what is `None` may be any.
+/// An address or network, and a port; `None` matches any.
 #[derive(Clone, Copy, Debug)]
 struct Host {
     net: Option<Prefix>,
@@ -92,7 +92,7 @@ impl Filter {
     /// Reads the words of a command line.
     ///
     /// # Errors
-    /// A message that names the word and what would be right.
+    /// A message that names the word and a correct form.
     pub fn read(words: &[String]) -> Result<Self, String> {
         let text = words
             .join(" ")

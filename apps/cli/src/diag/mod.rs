@@ -1,7 +1,7 @@
 //! `sockeye ss`, `nstat` and `why`: looking at running stacks from outside.
 //!
 //! Each asks all programs of this user that show a stack (`sockeye_diag`) and prints. Does not depend on stacks
-//! themselves: what is not in a report is not shown. Invariant: a program that does not answer is reported on standard
+//! themselves: only fields of reports are shown. Invariant: a program that does not answer is reported on standard
 //! error and makes the exit code 1; the others are shown all the same.
 //!
 //! Tests: at the ends of the files; against a running stack in `tests/cli/tun.rs`.
@@ -19,7 +19,7 @@ use sockeye_diag::Report;
 pub use ss::{SsArgs, ss};
 pub use why::{WhyArgs, why};
 
-/// What all programs tell, and the exit code that this makes.
+/// The reports of all programs, and the exit code.
 fn reports() -> io::Result<(Vec<Report>, ExitCode)> {
     let (reports, unreachable) = sockeye_diag::reports()?;
     for program in &unreachable {

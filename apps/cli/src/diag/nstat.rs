@@ -1,7 +1,7 @@
 //! `sockeye nstat`: counters of running stacks, by the names of the kernel's MIB.
 //!
-//! Values count from the beginning of a stack, as `nstat -a` shows them. Does not depend on what they count. Tests:
-//! below.
+//! Values count from the beginning of a stack, as `nstat -a` shows them. Does not depend on the counters' meaning.
+//! Tests: below.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Args;
 use sockeye_diag::{Counter, Report};
 
-/// What is to be shown.
+/// Options of the output.
 #[derive(Args, Debug)]
 pub struct NstatArgs {
     /// Show counters that are zero, too
@@ -57,7 +57,7 @@ fn shown(counter: &Counter) -> &str {
     if counter.mib.is_empty() { &counter.name } else { &counter.mib }
 }
 
-/// What is to be shown of a stack: the MIB's counters first, each part in the order of the stack.
+/// The counters to show of a stack: the MIB's counters first, each part in the order of the stack.
 fn chosen<'r>(args: &NstatArgs, report: &'r Report) -> Vec<&'r Counter> {
     let wanted = args.filter.as_ref().map(|text| text.to_lowercase());
     let is_wanted = |counter: &&Counter| {

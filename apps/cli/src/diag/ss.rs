@@ -13,7 +13,7 @@ use sockeye_shared::end::{CommandError, UsageError};
 
 use super::filter::{BUCKET, Filter};
 
-/// What is to be shown.
+/// Options of the output.
 #[derive(Args, Debug, Default)]
 pub struct SsArgs {
     /// Show TCP sockets
@@ -210,7 +210,7 @@ fn row(
     writeln!(out, "{netid:<6}{state:<12}{recv:<10}{send:<10}{local:<28}{remote:<28}{id:<8}{stack}")
 }
 
-/// What TCP knows, in the words and the order of `ss -ti`. What is not known or zero is left out, as there.
+/// TCP's data, in the words and the order of `ss -ti`. Unknown and zero values are left out, as there.
 fn details(tcp: &Map<String, Value>) -> String {
     let number = |name: &str| tcp.get(name).and_then(Value::as_u64);
     let nonzero = |name: &str| number(name).filter(|value| *value > 0);

@@ -1,4 +1,4 @@
-//! `sockeye why`: one sentence about what limits a connection now.
+//! `sockeye why`: one sentence about the limit of a connection now.
 //!
 //! Does not depend on how a stack decides; it says what the stack decided, with the figures that it decided by. Tests:
 //! below.
@@ -85,7 +85,7 @@ pub fn why(args: &WhyArgs) -> io::Result<ExitCode> {
     Ok(code)
 }
 
-/// What limits the connection, as the stack has it.
+/// The limit of the connection, as the stack has it.
 fn sentence(socket: &Socket) -> String {
     let figures = &socket.limiting;
     if figures.is_empty() {
@@ -134,7 +134,7 @@ fn sentence(socket: &Socket) -> String {
     format!("{said}{}", round_trip(&socket.tcp))
 }
 
-/// What makes the other figures readable: how long a round trip takes, and what was sent again.
+/// Context for the other figures: the round trip and the retransmissions.
 fn round_trip(tcp: &Map<String, Value>) -> String {
     let Some(rtt) = tcp.get("rtt_us").and_then(Value::as_u64) else { return String::new() };
     let again = figure(tcp, "rexmt_bytes");

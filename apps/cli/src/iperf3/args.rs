@@ -55,7 +55,7 @@ pub struct Iperf3Args {
     #[arg(short, long, value_name = "RATE", value_parser = parse::bitrate)]
     pub bitrate: Option<u64>,
 
-    /// Size of a write or of a datagram [default: 128K, for UDP what fits into a packet]
+    /// Size of a write or of a datagram [default: 128K, for UDP the largest that fits into a packet]
     #[arg(short, long, value_name = "BYTES", value_parser = parse::size)]
     pub length: Option<usize>,
 
@@ -86,7 +86,7 @@ impl Iperf3Args {
     /// What to measure.
     ///
     /// # Errors
-    /// What cannot be, as a sentence.
+    /// The contradiction, as a sentence.
     pub fn wishes(&self) -> Result<Wishes, String> {
         let to = SocketAddr::new(self.server()?, self.port);
         let len = self.length.unwrap_or(0);

@@ -1,7 +1,7 @@
 //! A test as one JSON object, by the names of iperf3's.
 //!
-//! As far as it goes: what iperf3 tells of itself and of its machine is left out. Does not depend on how it is
-//! measured. Tests: below; against iperf3's own in `tests/cli/iperf3.rs`.
+//! A subset: iperf3's data on itself and on its machine are left out. Does not depend on how it is measured.
+//! Tests: below; against iperf3's own in `tests/cli/iperf3.rs`.
 
 use std::io;
 
@@ -26,7 +26,7 @@ impl Json {
         Self { params: wishes.params.clone(), start: fields(start), intervals: Vec::new() }
     }
 
-    /// The whole object, or what there is with the error.
+    /// The whole object, or the part that there is with the error.
     pub fn end(self, measured: io::Result<Measured>) -> Value {
         let Self { params, start, intervals } = self;
         let whole = json!({ "start": start, "intervals": intervals });
@@ -121,7 +121,7 @@ fn end(params: &Params, measured: &Measured) -> Value {
         let of: Vec<_> = both.iter().filter(|(own, _)| *own == sends).map(|(_, ends)| &ends[side]).collect();
         told(&StreamResult::sum(of.into_iter()), side == 0)
     };
-    // Of a test of both directions, what we sent; the other way has names of its own.
+    // In a test of both directions the data that we sent; the other way has names of its own.
     let forth = !params.reverse;
     let [local, remote] = [&measured.own, &measured.server].map(load);
     let cpu = local.into_iter().map(|(name, value)| (format!("host_{name}"), value));
@@ -147,7 +147,7 @@ fn end(params: &Params, measured: &Measured) -> Value {
     end
 }
 
-/// Some time, and what was moved in it.
+/// A span of time, and the data moved in it.
 fn span(start: f64, end: f64, bytes: u64, is_sender: bool) -> Map<String, Value> {
     let seconds = end - start;
     let rate = if seconds > 0.0 { 8.0 * bytes as f64 / seconds } else { 0.0 };

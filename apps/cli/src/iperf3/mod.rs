@@ -1,7 +1,7 @@
 //! `sockeye iperf3 -c`: the client of an iperf3 test, on a stack of its own behind a device.
 //!
-//! Purpose: to measure against stock servers what `sockeye tun --serve iperf3` measures against stock clients. The device is
-//! that of `sockeye tun`, the protocol that of its service; `args` has the flags, `text` and `json` say what came out as
+//! Purpose: to measure against stock servers as `sockeye tun --serve iperf3` measures against stock clients. The device is
+//! that of `sockeye tun`, the protocol that of its service; `args` has the flags, `text` and `json` print the results as
 //! iperf3 would.
 //!
 //! Does not depend on the protocol. Invariant: standard output has the table or the one object of JSON, and nothing
@@ -27,7 +27,7 @@ use crate::tun::Running;
 /// Measures, for as long as that takes.
 ///
 /// # Errors
-/// A usage error for what cannot be; the system's. A test without a result is reported, with exit code 1.
+/// A usage error for a contradiction; the system's. A test without a result is reported, with exit code 1.
 pub fn iperf3(args: &Iperf3Args) -> Result<ExitCode, CommandError> {
     let wishes = args.wishes().map_err(|error| CommandError::Usage(UsageError(error)))?;
     let running = Running::of(&args.device)?;

@@ -98,7 +98,7 @@ fn push(out: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 const RULE: &str = "- - - - - - - - - - - - - - - - - - - - - - - - -";
-/// What heads begin with.
+/// Prefix of heads.
 const HEAD_ID: &str = "[ ID]";
 const HEAD: &str = "[ ID] Interval           Transfer     Bitrate\n";
 const HEAD_RETR: &str = "[ ID] Interval           Transfer     Bitrate         Retr\n";
@@ -185,7 +185,7 @@ fn last_lines(
     }
 }
 
-/// What all lines begin with.
+/// Prefix of all lines.
 fn begin(out: &mut String, (name, role): (&str, &str), start: f64, end: f64, bytes: u64) {
     let span = (end - start).max(f64::MIN_POSITIVE);
     push(

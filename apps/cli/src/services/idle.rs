@@ -12,7 +12,7 @@
 //! A byte that was written moves when the peer acknowledges it: a read that was in vain for the whole time waits once more if
 //! that happened meanwhile. So a client is given up after the time that was set, and before twice that.
 //!
-//! It does not depend on what is served. Tests: below; `small.rs`, and over a device `tests/cli/tun.rs`.
+//! It does not depend on the service. Tests: below; `small.rs`, and over a device `tests/cli/tun.rs`.
 
 use std::io;
 use std::time::Duration;
@@ -34,13 +34,13 @@ impl IdleMax {
         Self(Some(time.min(Self::LONGEST)).filter(|time| !time.is_zero()))
     }
 
-    /// Has the stack watch over what is to be sent, from now on until the connection has ended.
+    /// Has the stack watch over outgoing data, from now on until the connection has ended.
     pub fn watch(self, stream: &TcpStream) -> io::Result<()> {
         stream.get_ref().set_user_timeout(self.0)
     }
 
-    /// Reads what comes next. If nothing does for too long, and what was written stands still as well, the connection is
-    /// reset when it is dropped.
+    /// Reads the next bytes. If none come for too long, and outgoing data stands still as well, the connection is reset
+    /// when it is dropped.
     ///
     /// # Errors
     /// The connection's; `TimedOut` if it is given up.

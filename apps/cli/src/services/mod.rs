@@ -1,9 +1,9 @@
 //! The small servers that `sockeye tun` runs on its stack.
 //!
 //! Purpose: read which are wanted, bind them to every address, and serve until they are dropped. `small` has RFC 862,
-//! 863 and 864, `http` files, `iperf3` what measures.
+//! 863 and 864, `http` files, `iperf3` measurements.
 //!
-//! Does not depend on what device the stack is on.
+//! Does not depend on the stack's device.
 //!
 //! Invariants: everything is bound before [`start`] returns, so a port that is taken is an error and not a silence. How
 //! many clients there may be is bounded by the stack's `connections_max` and by its memory, and how long each may stand still by
@@ -33,16 +33,16 @@ pub use idle::IdleMax;
 /// A server, and where it listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Service {
-    /// What it does.
+    /// Its work.
     pub kind: Kind,
     /// Its port, of TCP and, for those that have it, of UDP.
     pub port: u16,
 }
 
-/// What a server does.
+/// The work of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Sends back what comes (RFC 862); TCP and UDP.
+    /// Sends back the received data (RFC 862); TCP and UDP.
     Echo,
     /// Takes everything (RFC 863); TCP and UDP.
     Discard,
@@ -62,7 +62,7 @@ impl Kind {
     /// Where iperf3's clients look for a server unless told otherwise.
     pub const IPERF3_PORT: u16 = 5201;
 
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Echo => "echo",
@@ -120,7 +120,7 @@ impl FromStr for Service {
 /// others have bounds of their own.
 ///
 /// # Errors
-/// The stack's, with what could not be bound.
+/// The stack's, with the address that could not be bound.
 pub async fn start(
     stack: &Stack,
     addrs: &[IpAddr],

@@ -27,7 +27,7 @@ const ANSWERING_PORTS: [u16; 5] = [7, 13, 17, 19, 37];
 /// Serves RFC 862.
 pub async fn echo(stack: &Stack, at: SocketAddr, idle: IdleMax, tasks: &mut JoinSet<()>) -> io::Result<()> {
     let (listener, socket) = bind(stack, at).await?;
-    // What fails is the client's connection, and its affair.
+    // A failure concerns only the client's connection.
     tasks.spawn(accept(listener, move |stream, _| async move { drop(send_back(stream, idle).await) }));
     tasks.spawn(answer(socket, |_, _| Answer::Same));
     Ok(())
@@ -85,8 +85,8 @@ async fn take(mut stream: TcpStream, idle: IdleMax) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// Sends until the client closes or resets; what it says is of no interest. There is always something to be sent, so that the
-/// stack's clock alone says whether it stands still.
+/// Sends until the client closes or resets; its data is ignored. There is always something to be sent, so that the stack's
+/// clock alone says whether it stands still.
 async fn generate(stream: TcpStream, idle: IdleMax) -> io::Result<()> {
     idle.watch(&stream)?;
     let (mut read, mut write) = stream.into_split();
@@ -108,7 +108,7 @@ async fn generate(stream: TcpStream, idle: IdleMax) -> io::Result<()> {
     }
 }
 
-/// What a datagram gets.
+/// The answer to a datagram.
 enum Answer {
     Nothing,
     Same,

@@ -25,7 +25,7 @@ pub struct SimArgs {
     /// Rate of the bottleneck in each direction
     #[arg(long, value_parser = parse::rate, default_value = "100mbit")]
     pub rate: u64,
-    /// Bytes that the bottleneck queues [default: what the path holds in a round trip, at least 64K]
+    /// Bytes that the bottleneck queues [default: as many as the path holds in a round trip, at least 64K]
     #[arg(long, value_parser = parse::size)]
     pub queue: Option<usize>,
     /// Mark packets of senders with --ecn while more bytes than this are queued
@@ -61,7 +61,7 @@ pub struct SimArgs {
     /// When senders spread their packets over the round trip
     #[arg(long, value_enum, default_value_t = Pacing::Auto)]
     pub pacing: Pacing,
-    /// Send and receive buffer of each connection [default: twice what path and queue hold, at most 64M]
+    /// Send and receive buffer of each connection [default: twice the bytes that path and queue hold, at most 64M]
     #[arg(long, value_parser = parse::size)]
     pub buffer: Option<usize>,
     /// Let buffers start at their default size and grow
@@ -128,7 +128,7 @@ impl Pacing {
 }
 
 impl Cc {
-    /// What the kernel calls it.
+    /// The kernel's name for it.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
@@ -149,7 +149,7 @@ impl Cc {
 
 /// Smallest queue unless told otherwise, bytes.
 const QUEUE_MIN: usize = 64 << 10;
-/// Buffers of a connection, bytes: what the stack's settings allow.
+/// Buffers of a connection, bytes: the bounds of the stack's settings.
 const BUFFER_MIN: usize = 256 << 10;
 const BUFFER_MAX: usize = 64 << 20;
 

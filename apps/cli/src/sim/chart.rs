@@ -1,4 +1,4 @@
-//! A page with three charts over time: sequence with what was sent again, congestion window, round-trip time.
+//! A page with three charts over time: sequence with retransmissions, congestion window, round-trip time.
 //!
 //! One file that needs nothing else: SVG in HTML, light and dark as the reader's system, wide or narrow. Does not
 //! depend on how the results came about. Tests: below, `apps/cli/tests/cli/sim.rs`.
@@ -156,7 +156,7 @@ fn legend(streams: usize) -> String {
     (1..=streams).zip(COLOURS).map(entry).collect()
 }
 
-/// Crosses where segments were sent again, at the height of what was received by then.
+/// Crosses where segments were sent again, at the height of the data received by then.
 fn marks(outcome: &Outcome, chart: &Chart) -> String {
     let step = outcome.retransmissions.len().div_ceil(MARKS_MAX).max(1);
     let mut path = String::new();

@@ -1,7 +1,7 @@
 //! `sockeye sim`: transfers over a simulated path.
 //!
-//! Purpose: see what TCP does with a delay, a rate and some loss, in the time that it takes to compute it. `args` says
-//! what is wanted, `transfer` runs it, `report` and `chart` show it. Equal arguments give equal results.
+//! Purpose: see how TCP copes with a delay, a rate and some loss, in the time that it takes to compute it. `args` has
+//! the options, `transfer` runs it, `report` and `chart` show it. Equal arguments give equal results.
 //!
 //! Tests: `apps/cli/tests/cli/sim.rs`, and at the ends of the files.
 
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use args::{On, SimArgs};
 use clap::{Args, Subcommand};
 
-/// What `sockeye sim` is to do.
+/// Arguments of `sockeye sim`.
 #[derive(Args, Clone, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct SimCommand {
@@ -34,7 +34,7 @@ enum What {
     Matrix(matrix::MatrixArgs),
 }
 
-/// Runs the transfers, or a matrix of them, and prints what came of them.
+/// Runs the transfers, or a matrix of them, and prints the results.
 ///
 /// # Errors
 /// If a setting is refused, a file cannot be written, or the kernel does not let us.

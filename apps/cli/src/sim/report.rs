@@ -122,7 +122,7 @@ pub fn json(args: &SimArgs, outcome: &Outcome, out: &mut dyn Write) -> io::Resul
     writeln!(out, "{value}")
 }
 
-/// What was asked for.
+/// The arguments.
 pub fn params(args: &SimArgs) -> Value {
     json!({
         "rtt_ms": millis(args.rtt), "jitter_ms": millis(args.jitter), "rate_bits": args.rate,

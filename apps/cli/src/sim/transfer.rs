@@ -1,7 +1,7 @@
 //! Runs the transfers in the simulator, and looks at them while they run.
 //!
-//! All streams go from one host to another over one link. A sample of each is taken at even steps of simulated time; what
-//! was sent again is seen on the link. Does not depend on how results are shown. Tests: `apps/cli/tests/cli/sim.rs`.
+//! All streams go from one host to another over one link. A sample of each is taken at even steps of simulated time;
+//! retransmissions are seen on the link. Does not depend on how results are shown. Tests: `apps/cli/tests/cli/sim.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};
@@ -17,7 +17,7 @@ use sockeye_sim::{
 
 use super::args::SimArgs;
 
-/// What a run gave.
+/// Results of a run.
 pub struct Outcome {
     pub streams: Vec<Stream>,
     /// Of all streams, acknowledgments included.
@@ -127,7 +127,7 @@ async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<Out
 
 fn host(args: &SimArgs) -> HostConfig {
     let buffer = args.buffer_bytes();
-    // Both buffers of each stream, and as much again for what is being copied and on its way.
+    // Both buffers of each stream, and as much again for data being copied and on its way.
     let memory = usize::try_from(buffer).unwrap_or(usize::MAX).saturating_mul(4 * usize::from(args.streams));
     let default = Config::default();
     let memory_max = memory.max(default.memory_max);

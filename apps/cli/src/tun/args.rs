@@ -1,7 +1,7 @@
 //! The command line of `sockeye tun`, and the part of it that others share: a device with a stack on it.
 //!
-//! Does not depend on how a device is opened. Invariant: what [`DeviceArgs::plan`] returns can be tried; what contradicts itself
-//! is an error that says what to write instead. Tests: below; exit codes in `tests/cli/tun.rs`.
+//! Does not depend on how a device is opened. Invariant: a plan that [`DeviceArgs::plan`] returns can be tried; contradictory
+//! options are an error that names a correct form. Tests: below; exit codes in `tests/cli/tun.rs`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use sockeye_shared::parse;
 
 use crate::services::{IdleMax, Service};
 
-/// A device, a stack on it, and what the stack serves.
+/// A device, a stack on it, and the services of the stack.
 #[derive(Args, Debug)]
 pub struct TunArgs {
     #[command(flatten)]
@@ -98,7 +98,7 @@ pub struct DeviceArgs {
     pub snaplen: Option<u32>,
 }
 
-/// What is wanted on the kernel's side.
+/// The settings of the kernel's side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Peer {
     /// Nothing.
@@ -107,7 +107,7 @@ pub enum Peer {
     Addr(Prefix),
 }
 
-/// What the command line comes to.
+/// The plan of the command line.
 #[derive(Debug)]
 pub struct Plan {
     pub device: TunConfig,
@@ -121,10 +121,10 @@ pub struct Plan {
 }
 
 impl DeviceArgs {
-    /// Checks what belongs together.
+    /// Checks options that belong together.
     ///
     /// # Errors
-    /// What cannot be, as a sentence.
+    /// The contradiction, as a sentence.
     pub fn plan(&self) -> Result<Plan, String> {
         let mut stack = Config::default();
         for (key, value) in &self.set {

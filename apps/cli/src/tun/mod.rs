@@ -1,13 +1,12 @@
 //! `sockeye tun`: a stack on a TUN or TAP device, with servers to try it out.
 //!
-//! Purpose: everything that it takes to reach Sockeye from the kernel with one command: the device, the kernel's address
-//! on it, the stack, its services, the folder where `sockeye ss` finds it. `args` says what is wanted, `running` makes it, `text` says what
-//! to try.
+//! Purpose: everything that it takes to reach Sockeye from the kernel with one command: the device, the kernel's address on it, the stack,
+//! its services, the folder where `sockeye ss` finds it. `args` has the options, `running` makes the stack, `text` prints commands to try.
 //!
 //! Does not depend on how a service works.
 //!
-//! Invariants: it ends by a signal, by `--seconds` or by the device's going away, and in this order: services, what others
-//! see of the stack, the stack and its device. The device is not persistent, so even a kill leaves nothing behind.
+//! Invariants: it ends by a signal, by `--seconds` or by the device's going away, and in this order: services, the stack's
+//! report to `sockeye ss`, the stack and its device. The device is not persistent, so even a kill leaves nothing behind.
 //!
 //! Tests: `args.rs`, `text.rs`; `tests/cli/tun.rs` with stock clients.
 
@@ -39,7 +38,7 @@ const SERVICES_TIMEOUT: Duration = Duration::from_secs(1);
 /// Runs until it is told to end.
 ///
 /// # Errors
-/// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
+/// A usage error for a contradiction; the system's, among them `PermissionDenied` with a remedy.
 pub fn tun(args: &TunArgs) -> Result<ExitCode, CommandError> {
     let running = Running::of(&args.device)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -60,7 +59,7 @@ enum End {
     DeviceGone,
 }
 
-/// What passed, at the end.
+/// Traffic, at the end.
 fn summary(running: &Running, end: End) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if end == End::DeviceGone {
@@ -107,7 +106,7 @@ async fn serve(args: &TunArgs, running: &Running) -> io::Result<End> {
     Ok(end)
 }
 
-/// Says what there is and what can be tried. Flushed, since the program that waits for it may read a pipe.
+/// Prints the addresses and commands to try. Flushed, since the program that waits for it may read a pipe.
 fn greet(args: &TunArgs, running: &Running, addrs: &[IpAddr]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let name = running.tun.link().name();

@@ -1,6 +1,6 @@
 //! A stack on a device, with the kernel's address on it, a record if one is wanted, and the folder where it is seen.
 //!
-//! Does not depend on what is done with the stack. Invariant: what is shown ends before the stack, and the stack
+//! Does not depend on the use of the stack. Invariant: its report to others ends before the stack, and the stack
 //! before the device, which is not persistent.
 //!
 //! Tests: `tests/cli/tun.rs`.
@@ -25,7 +25,7 @@ pub struct Running {
     pub stack: Stack,
     capture: Option<CaptureHandle>,
     pub tun: Tun,
-    /// What the kernel's side was given.
+    /// The settings of the kernel's side.
     pub peers: Vec<IpAddr>,
 }
 
@@ -38,7 +38,7 @@ impl Running {
     /// Makes everything.
     ///
     /// # Errors
-    /// A usage error for what cannot be; the system's, among them `PermissionDenied` with what would help.
+    /// A usage error for a contradiction; the system's, among them `PermissionDenied` with a remedy.
     pub fn of(args: &DeviceArgs) -> Result<Self, CommandError> {
         let plan = args.plan().map_err(|error| CommandError::Usage(UsageError(error)))?;
         Ok(Self::new(&plan)?)
@@ -80,7 +80,7 @@ impl Running {
         }
     }
 
-    /// What was recorded, if anything was to be.
+    /// The record's counts, if anything was to be recorded.
     pub fn recorded(&self) -> Option<String> {
         let capture = self.capture.as_ref()?;
         capture.flush();

@@ -1,4 +1,4 @@
-//! What `sockeye tun` says.
+//! The output of `sockeye tun`.
 //!
 //! Does not depend on the device. Tests: below.
 
@@ -45,7 +45,7 @@ pub fn rates(before: &[QueueCounts], now: &[QueueCounts], time: Duration, connec
     )
 }
 
-/// What passed in all.
+/// Traffic in all.
 pub fn total(counts: &[QueueCounts]) -> String {
     let all = sum(counts);
     format!(

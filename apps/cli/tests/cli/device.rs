@@ -1,7 +1,7 @@
 //! A `sockeye tun` on a device in a namespace of its own, and programs on the kernel's side of it.
 //!
 //! The stack publishes itself in a folder of its own. Without the right to create these, or without a client program,
-//! a test prints that it is skipped; with `CI` set a missing program fails. Does not depend on what is tested.
+//! a test prints that it is skipped; with `CI` set a missing program fails. Does not depend on the tests.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -26,7 +26,7 @@ pub struct FileBody {
     piece: Vec<u8>,
 }
 
-/// What it waits for.
+/// The event that it waits for.
 enum State {
     New,
     Seeking,

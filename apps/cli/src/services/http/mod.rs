@@ -3,9 +3,9 @@
 //! `hyper` speaks the protocol. `root` finds files and keeps to the directory, `range` reads a range, `body` sends a file
 //! piece by piece, so that a large one takes no memory.
 //!
-//! Does not depend on how paths are resolved. Invariants: what a client does wrong is answered by 4xx, and what goes wrong
-//! here by 500 and a line on standard error; a client that says nothing is given up after [`SILENCE_MAX`], one that takes
-//! nothing of what it asked for after [`PATIENCE_MAX`].
+//! Does not depend on how paths are resolved. Invariants: a client's faults are answered by 4xx, and our own by 500 and a
+//! line on standard error; a client that is idle is disconnected after [`SILENCE_MAX`], one that takes nothing of its
+//! answer after [`PATIENCE_MAX`].
 //!
 //! Tests: at the ends of the files; with curl and ab in `tests/cli/http.rs`.
 
@@ -45,7 +45,7 @@ type Body = UnsyncBoxBody<Bytes, io::Error>;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long a client may take nothing while something waits to be written.
 const PATIENCE_MAX: Duration = Duration::from_secs(30);
-/// Bytes of a request's head, and of what waits to be written besides.
+/// Bytes of a request's head, and of the output that waits besides.
 const BUFFER_MAX: usize = 64 << 10;
 
 /// Serves the files of `root` at this address.
@@ -94,7 +94,7 @@ async fn answer(request: Request<Incoming>, root: Root) -> Result<Response<Body>
         Err(refusal) => refused(&refusal, &path),
     };
     if is_head {
-        // The length stays what it would have been.
+        // The length does not change.
         *response.body_mut() = Empty::new().map_err(|never| match never {}).boxed_unsync();
     }
     Ok(response)

@@ -1,12 +1,12 @@
-//! A connection whose other end has to take what is written to it.
+//! A connection whose other end has to take the written data.
 //!
-//! A client that stops reading would otherwise hold its task, and what it asked for, for as long as its host answers window
-//! probes, which is for ever. A write that has to wait begins a clock, and one for which there is room again in time ends it. When
-//! it has run out, writes fail, whatever room there is, since the last of it is there before a socket calls itself writable;
-//! and the connection is to be reset when it is dropped: a close would leave what was written to the stack, which would offer
-//! it to the same client for as long.
+//! A client that stops reading would otherwise hold its task, and the answer, for as long as its host answers window probes, which
+//! is for ever. A write that has to wait begins a clock, and one for which there is room again in time ends it. When it has run
+//! out, writes fail even if there is room, since there is some before a socket calls itself writable; and the connection is to be
+//! reset when it is dropped: a close would leave the written data to the stack, which would offer it to the same client for as
+//! long.
 //!
-//! It does not depend on what is written. Reads are not its affair. Tests: below.
+//! It does not depend on the written data. Reads are not its affair. Tests: below.
 
 use std::io;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ use sockeye::tokio::TcpStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// What can be given up.
+/// Connections that can be given up.
 pub trait Abort {
     /// Has the connection reset when it is dropped.
     fn abort_on_drop(&self);

@@ -1,4 +1,4 @@
-//! What part of a file is asked for (RFC 9110 section 14), and what kind of file it is.
+//! The requested part of a file (RFC 9110 section 14), and the file's type.
 //!
 //! Does not depend on files. Invariant: a part lies within the file and is not empty. Tests: below.
 
@@ -6,14 +6,14 @@ use std::ops::Range;
 
 use hyper::header::HeaderValue;
 
-/// What is to be sent of a file.
+/// The part of a file to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Everything. So too if the field is malformed or asks for several parts, which may be ignored.
     Whole,
     /// These bytes.
     Some(Range<u64>),
-    /// Nothing: what is asked for begins behind the end.
+    /// Nothing: the requested part begins behind the end.
     None,
 }
 

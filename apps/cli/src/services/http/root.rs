@@ -1,4 +1,4 @@
-//! The directory that is served, and what is found in it.
+//! The served directory, and how its files are found.
 //!
 //! The kernel resolves a path below the directory's descriptor and refuses whatever leads out of it (openat2(2) with
 //! `RESOLVE_BENEATH`): `..`, absolute links, links that point elsewhere, also if another program changes them at that
@@ -32,7 +32,7 @@ impl PartialEq for Root {
 
 impl Eq for Root {}
 
-/// What a path leads to.
+/// Target of a path.
 #[derive(Debug)]
 pub enum Found {
     /// A file, and its length in bytes.
@@ -56,7 +56,7 @@ pub enum Refusal {
     Malformed,
     /// There is no such file.
     Missing,
-    /// It leads out of the directory, or to what is no file, or may not be read.
+    /// It leads out of the directory, or to something that is no file, or may not be read.
     Forbidden,
     /// Something went wrong here.
     Failed(io::Error),
@@ -66,7 +66,7 @@ pub enum Refusal {
 const LISTED_MAX: usize = 10_000;
 /// Attempts while another program moves directories about: the kernel gives up rather than be led astray.
 const ATTEMPTS: usize = 8;
-/// What need not be encoded in a path (RFC 3986 section 2.3), and what separates it.
+/// Characters that need not be encoded in a path (RFC 3986 section 2.3), and the separator.
 const PLAIN: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
 
 impl Root {
@@ -90,7 +90,7 @@ impl Root {
         &self.path
     }
 
-    /// What a request's path leads to. Blocks likewise.
+    /// Target of a request's path. Blocks likewise.
     pub fn find(&self, path: &str) -> Result<Found, Refusal> {
         let path: Vec<u8> = percent_decode_str(path.trim_start_matches('/')).collect();
         let fd = self.open_below(if path.is_empty() { b"." } else { &path })?;
@@ -130,7 +130,8 @@ impl From<Errno> for Refusal {
         match errno {
             Errno::INVAL => Refusal::Malformed,
             Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Refusal::Missing,
-            // Out of the directory; links in a circle; no right; what is no file and cannot be opened.
+            // Out of the directory; links in a circle; no right; something that is no file and cannot be
+            // opened.
             Errno::XDEV | Errno::LOOP | Errno::ACCESS | Errno::PERM | Errno::NXIO => Refusal::Forbidden,
             other => Refusal::Failed(other.into()),
         }

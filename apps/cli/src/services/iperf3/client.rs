@@ -1,8 +1,8 @@
-//! The client of a test: sets it up with a server, has it run for its time, and compares what both have counted.
+//! The client of a test: sets it up with a server, has it run for its time, and compares the counts of both.
 //!
 //! Does not depend on how it is shown: a [`Show`] is told. Invariants: every wait for the server is bounded. A sender ends
-//! with a whole block, and a receiver takes what comes until the server has heard that the test is over: an end that waits
-//! for data or room would not read what it is told.
+//! with a whole block, and a receiver takes data until the server has heard that the test is over: an end that waits for
+//! data or room would not read the control connection.
 //!
 //! Tests: against a stock server in `tests/cli/iperf3.rs`.
 
@@ -35,14 +35,14 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 pub const BLOCK_LEN: usize = 128 << 10;
 const DATAGRAM_LEN: usize = 1460;
 
-/// What is to be measured.
+/// The test.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// The server as it was named.
     pub host: String,
     /// The server.
     pub to: SocketAddr,
-    /// What it is told. A `len` of 0 is the usual one.
+    /// Its messages. A `len` of 0 is the usual one.
     pub params: Params,
     /// Between two figures on the way; none if zero.
     pub every: Duration,
@@ -56,7 +56,7 @@ pub struct Ends {
     pub remote: SocketAddr,
 }
 
-/// What a stream has done in some time.
+/// Work of a stream in a span of time.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Moved {
     pub id: usize,
@@ -81,7 +81,7 @@ pub struct Interval {
     pub streams: Vec<Moved>,
 }
 
-/// What both ends have counted.
+/// The counts of both ends.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// Seconds.
@@ -93,11 +93,11 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Of each stream whether we have sent, what its sender has counted, and what its receiver.
+    /// Of each stream whether we have sent, its sender's counts, and its receiver's.
     pub fn ends(&self, params: &Params) -> Vec<(bool, [StreamResult; 2])> {
         let both = |(index, own): (usize, &StreamResult)| {
             let server = self.server.streams.iter().find(|stream| stream.id == own.id);
-            // What the server does not tell of is nothing.
+            // Streams that the server does not report count as nothing.
             let server = server.cloned().unwrap_or(StreamResult { id: own.id, ..StreamResult::default() });
             let sends = params.client_sends(index);
             (sends, if sends { [own.clone(), server] } else { [server, own.clone()] })
@@ -117,7 +117,7 @@ pub trait Show: Send {
 /// Runs a test.
 ///
 /// # Errors
-/// The connections', and what the server says against it: that it is busy, or what failed there.
+/// The connections', and the server's refusal: that it is busy, or its own error.
 pub async fn run(stack: &Stack, wishes: &Wishes, show: &mut dyn Show) -> io::Result<Measured> {
     let cookie = new_cookie()?;
     let mut control = answered(TcpStream::connect_on(stack, wishes.to)).await?;
@@ -152,7 +152,7 @@ pub async fn run(stack: &Stack, wishes: &Wishes, show: &mut dyn Show) -> io::Res
     Ok(Measured { lasted, own, server })
 }
 
-/// What moves the data.
+/// The movers of data.
 #[derive(Default)]
 struct Tasks {
     /// They end by themselves once their streams are over.
@@ -190,7 +190,7 @@ fn settled(wishes: &Params, control: &TcpStream) -> io::Result<Params> {
     params.refusal().map_or(Ok(params), |refusal| Err(refused(refusal)))
 }
 
-/// What the server says next, if it is in time.
+/// The server's next state, if it is in time.
 async fn answered<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     timeout(ANSWER_TIMEOUT, answer).await.map_err(|_| {
         let message = format!("no answer from the server within {} s", ANSWER_TIMEOUT.as_secs());
@@ -318,7 +318,7 @@ impl Connected {
     }
 }
 
-/// Waits for the time to be over, or the bytes to be moved, and tells what happens meanwhile.
+/// Waits for the time to be over, or the bytes to be moved, and reports progress meanwhile.
 async fn attend(
     control: &mut TcpStream,
     streams: &[Stream],
@@ -363,7 +363,7 @@ async fn attend(
     Ok(())
 }
 
-/// What was told last.
+/// The latest report.
 struct Course {
     before: Vec<Seen>,
     /// Seconds.

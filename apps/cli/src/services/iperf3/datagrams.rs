@@ -1,6 +1,6 @@
 //! The data of UDP streams: one socket for all of a server's address; the sender identifies the stream.
 //!
-//! A datagram begins with the time of its sending, seconds and microseconds, and its number, from 1: what a receiver needs
+//! A datagram begins with the time of its sending, seconds and microseconds, and its number, from 1: a receiver needs them
 //! for loss and for the jitter of RFC 3550 section 6.4.1. A stream begins with a greeting of four bytes, in the order of
 //! the client's machine, that has its own answer. Does not depend on the control connection.
 //!
@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Waits for the greetings of `count` streams from `host`, and answers them. Returns where they come from, in order.
 pub async fn gather(socket: &UdpSocket, host: IpAddr, count: usize) -> io::Result<Vec<SocketAddr>> {
     let mut peers = Vec::with_capacity(count);
-    // Whatever else comes is longer: what is left of an earlier test.
+    // Any other datagram is longer: it is left from an earlier test.
     let mut buffer = [0; DATAGRAM_MIN];
     while peers.len() < count {
         let (len, from) = next(socket, &mut buffer).await;
@@ -57,7 +57,7 @@ fn is_answer(answer: [u8; 4]) -> bool {
     GREETINGS.iter().any(|(_, known)| [known.to_le_bytes(), known.to_be_bytes()].contains(&answer))
 }
 
-/// The next datagram. Errors are those of what was sent before, to a peer that has gone away; they are waited out.
+/// The next datagram. Errors are those of earlier datagrams, to a peer that has gone away; they are waited out.
 async fn next(socket: &UdpSocket, buffer: &mut [u8]) -> (usize, SocketAddr) {
     loop {
         match socket.recv_from(buffer).await {
@@ -78,7 +78,7 @@ fn answer_to(greeting: [u8; 4]) -> Option<[u8; 4]> {
     })
 }
 
-/// What the numbers in a stream's datagrams tell.
+/// Statistics from the numbers in a stream's datagrams.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Numbers {
     /// The highest number that came, or was sent.
@@ -166,7 +166,7 @@ fn read_header(datagram: &[u8], has_64_bits: bool) -> Option<(f64, u64)> {
 fn write_header(datagram: &mut [u8], number: u64, has_64_bits: bool) {
     let now = now();
     let mut header = Vec::with_capacity(DATAGRAM_MIN);
-    // What is left of 64 bits goes on counting from 0, as the field has no more.
+    // A longer number starts again from 0, as the field has only 32 bits.
     header.extend((now.as_secs() as u32).to_be_bytes());
     header.extend(now.subsec_micros().to_be_bytes());
     if has_64_bits {

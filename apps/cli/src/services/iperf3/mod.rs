@@ -1,8 +1,8 @@
 //! An iperf3 server, for stock clients: TCP and UDP, any number of streams, either direction or both; and a client.
 //!
-//! `protocol` has what is said, `test` runs one test as the server, `client` as the client, `streams` keeps what it moves,
-//! and `stream` and `datagrams` move it. One test at a time runs at
-//! each address, as with iperf3's own server; a client that comes meanwhile gets that answer.
+//! `protocol` has the messages, `test` runs one test as the server, `client` as the client, `streams` keeps the counts,
+//! and `stream` and `datagrams` move data. One test at a time runs at each address, as with iperf3's own server; a client
+//! that comes meanwhile gets that answer.
 //!
 //! ```text
 //!   idle ──cookie of a new client──► taken ──the test has ended──► idle
@@ -38,7 +38,7 @@ use protocol::{Cookie, STREAMS_MAX, State};
 /// How long a client may take to send its cookie.
 const COOKIE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What serves one address.
+/// The server of one address.
 struct Server {
     current: Mutex<Option<Current>>,
     datagrams: Arc<UdpSocket>,
@@ -51,13 +51,13 @@ struct Current {
 }
 
 /// A stream with its place in the order in which the listener gave them out. Their cookies are read by a task each, which
-/// may come by in another order, but what a stream is for follows from that one.
+/// may come by in another order, but the role of a stream follows from that one.
 struct Numbered {
     number: u64,
     stream: TcpStream,
 }
 
-/// What a connection is, by its cookie.
+/// Role of a connection, by its cookie.
 enum Role {
     Control(Taken),
     Stream(mpsc::Sender<Numbered>),

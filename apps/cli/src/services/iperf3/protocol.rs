@@ -1,4 +1,4 @@
-//! What iperf3's ends say to each other on the control connection.
+//! The protocol of iperf3's control connection.
 //!
 //! ```text
 //!   client                                   server
@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A state is one byte; JSON has its length before it, four bytes, most significant first. Does not depend on how
-//! data is moved. Invariant: what comes from the other end is read into types with bounds, or refused.
+//! data is moved. Invariant: input from the other end is read into types with bounds, or refused.
 //!
 //! Tests: below; with a stock client in `tests/cli/tun.rs`.
 
@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// Names a test: what its control connection and its streams begin with. 36 characters and a NUL.
+/// Names a test: its control connection and its streams begin with it. 36 characters and a NUL.
 pub type Cookie = [u8; 37];
 
 /// A state, as the byte that stands for it.
@@ -83,7 +83,7 @@ pub const DATAGRAM_MIN: usize = 16;
 /// Bytes of a JSON text, at most.
 const JSON_MAX: u32 = 1 << 20;
 
-/// What the client wants, as far as it concerns us.
+/// The client's parameters, as far as they concern us.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Params {
@@ -139,7 +139,7 @@ fn or_none<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<i64, D::
 }
 
 impl Params {
-    /// What is asked for and cannot be.
+    /// A requested option that cannot be had.
     pub fn refusal(&self) -> Option<String> {
         let len_max = if self.udp { DATAGRAM_MAX } else { BLOCK_MAX };
         let len_min = if self.udp { DATAGRAM_MIN } else { 1 };
@@ -154,7 +154,7 @@ impl Params {
         }
     }
 
-    /// What a client tells of them. A flag is set by being there, whatever its value, so those that are not are left out.
+    /// A client's report of them. A flag is set by being there, whatever its value, so those that are not are left out.
     pub fn wishes(&self) -> Value {
         let mut wishes = json!({
             "omit": self.omit, "time": self.time, "num": self.num, "blockcount": 0, "parallel": self.parallel.max(1),
@@ -197,7 +197,7 @@ impl Params {
     }
 }
 
-/// What an end has measured.
+/// The results of an end.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Results {
@@ -260,7 +260,7 @@ pub fn stream_id(index: usize) -> usize {
     if index == 0 { 1 } else { index + 2 }
 }
 
-/// Reads what every connection begins with.
+/// Reads the cookie with which every connection begins.
 pub async fn read_cookie(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Cookie> {
     let mut cookie = [0; 37];
     from.read_exact(&mut cookie).await?;
@@ -279,7 +279,7 @@ pub async fn read_state(from: &mut (impl AsyncRead + Unpin)) -> io::Result<State
     State::of(code[0]).ok_or_else(|| invalid(format!("state {}", code[0].cast_signed())))
 }
 
-/// Reads the client's wishes, and refuses what is beyond the bounds.
+/// Reads the client's parameters, and refuses those beyond the bounds.
 pub async fn read_params(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Params> {
     let params: Params = read_json(from).await?;
     params.refusal().map_or(Ok(params), |refusal| Err(invalid(refusal)))

@@ -52,7 +52,7 @@ impl Quota {
     }
 }
 
-/// What one stream has moved so far.
+/// Data that one stream has moved so far.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Payload bytes. Relaxed: a number for people.

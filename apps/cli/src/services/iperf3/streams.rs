@@ -1,6 +1,6 @@
-//! The streams of a test at either end of it: what each has moved, and the results that this makes.
+//! The streams of a test at either end of it: the data that each has moved, and the results.
 //!
-//! Does not depend on which side began the test. Invariant: what was moved before [`Stream::omit`] does not
+//! Does not depend on which side began the test. Invariant: data moved before [`Stream::omit`] does not
 //! count.
 //!
 //! Tests: with stock programs in `tests/cli/{tun,iperf3}.rs`.
@@ -25,7 +25,7 @@ pub struct Stream {
     pub tally: Arc<Tally>,
     /// To ask about it; none of datagrams.
     socket: Option<sockeye::TcpStream>,
-    /// What had been moved when the time that counts began.
+    /// The data that had been moved when the counted time began.
     omitted: Omitted,
 }
 
@@ -63,12 +63,12 @@ impl Stream {
         Ok(())
     }
 
-    /// What was moved until now does not count.
+    /// Data moved until now does not count.
     pub fn omit(&mut self) {
         self.omitted = Omitted { bytes: self.tally.bytes(), numbers: *self.tally.numbers() };
     }
 
-    /// What TCP knows of it.
+    /// TCP's data on it.
     pub fn info(&self) -> Option<TcpInfo> {
         self.socket.as_ref()?.info().ok()
     }
@@ -95,7 +95,7 @@ pub fn sent_again(info: &TcpInfo) -> u32 {
     info.rexmt_fast.saturating_add(info.rexmt_probe).saturating_add(info.rexmt_rto)
 }
 
-/// The time that counts: when it began, and what the process had worked until then.
+/// The counted time: when it began, and the CPU time of the process until then.
 pub struct Watch {
     pub begun: Instant,
     cpu: Duration,
@@ -107,7 +107,7 @@ impl Watch {
     }
 }
 
-/// What this end has measured so far.
+/// The results of this end so far.
 pub fn results(streams: &[Stream], watch: &Watch) -> Results {
     let seconds = watch.begun.elapsed().as_secs_f64();
     let cpu = process_cpu().saturating_sub(watch.cpu).as_secs_f64();

@@ -30,7 +30,7 @@ const IDLE_MAX: Duration = Duration::from_secs(120);
 /// Runs the test that `taken` has the right to.
 ///
 /// # Errors
-/// What the control connection says or does against the protocol, and what its streams fail with.
+/// A violation of the protocol on the control connection, or an error of a stream.
 pub(super) async fn run(mut taken: Taken, mut control: TcpStream) -> io::Result<()> {
     protocol::write_state(&mut control, State::ParamExchange).await?;
     let params = Arc::new(timeout(SETUP_TIMEOUT, protocol::read_params(&mut control)).await??);
@@ -45,7 +45,7 @@ pub(super) async fn run(mut taken: Taken, mut control: TcpStream) -> io::Result<
     tasks.shutdown().await;
     let Some(watch) = ended else { return Ok(()) };
     let results = results(&streams, &watch);
-    // Closes them. A client that waits for the rest of a block would else not come to read what we say next.
+    // Closes them. A client that waits for the rest of a block would else not come to read our next state.
     drop(streams);
     protocol::write_state(&mut control, State::ExchangeResults).await?;
     let read = protocol::read_json::<serde_json::Value>(&mut control);
@@ -57,7 +57,7 @@ pub(super) async fn run(mut taken: Taken, mut control: TcpStream) -> io::Result<
     Ok(())
 }
 
-/// What has come for a test to run on.
+/// The connections of a test.
 enum Gathered {
     Streams(Vec<TcpStream>),
     Datagrams(Arc<UdpSocket>, Vec<SocketAddr>),

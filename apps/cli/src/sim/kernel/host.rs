@@ -1,8 +1,8 @@
 //! A network namespace for one host: its settings, its device, its counters.
 //!
 //! The namespace ends with the value and the threads in it. Settings are those that Linux has by default, written
-//! down because a machine may have others; only the bounds of the buffers are ours. Does not depend on what is
-//! sent. Tests: below, `apps/cli/tests/cli/sim_kernel.rs`.
+//! down because a machine may have others; only the bounds of the buffers are ours. Does not depend on the data.
+//! Tests: below, `apps/cli/tests/cli/sim_kernel.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use sockeye::netif::Prefix;
 use sockeye_drivers::testing::Namespace;
 use sockeye_drivers::{Tun, TunConfig};
 
-/// What is set in each namespace: Linux's defaults, as of version 6.
+/// Settings in each namespace: Linux's defaults, as of version 6.
 const SETTINGS: [(&str, &str); 16] = [
     // Router solicitations would take their share of the link.
     ("ipv6/conf/default/disable_ipv6", "1"),
@@ -37,7 +37,8 @@ const SETTINGS: [(&str, &str); 16] = [
 /// Least and first size of the buffers, Linux's defaults.
 const RMEM: &str = "4096 131072";
 const WMEM: &str = "4096 16384";
-/// The kernel counts a packet's memory, of which payload is a half or less: so many times what Sockeye's buffers hold.
+/// The kernel counts a packet's memory, of which payload is a half or less: so many times the size of Sockeye's
+/// buffers.
 const OVERHEAD: u64 = 4;
 /// Packets that wait in a device for the emulator, whose own queue must be the one that fills.
 const DEVICE_QUEUE: u32 = 100_000;
@@ -82,7 +83,7 @@ pub fn device(addr: Ipv4Addr, mtu: u32) -> io::Result<OwnedFd> {
     let config = TunConfig { name: DEVICE.to_owned(), offload: false, ..TunConfig::default() };
     let tun = Tun::open(&config).map_err(|error| hint(error, "make a TUN device"))?;
     let prefix = Prefix::new(addr.into(), PREFIX).map_err(io::Error::other)?;
-    // Not by the device's configuration, which keeps to what a stack of ours serves.
+    // Not by the device's configuration, which keeps to the MTUs of our stacks.
     tun.link().set_mtu(mtu.min(MTU_MAX))?;
     tun.link().add_addr(prefix)?;
     tun.link().set_queue_len(DEVICE_QUEUE)?;
@@ -96,7 +97,7 @@ fn hint(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {what}: {error}; {needs}"))
 }
 
-/// What the thread's namespace has counted, zeros left out.
+/// The counters of the thread's namespace, zeros left out.
 ///
 /// # Errors
 /// The system's.

@@ -1,7 +1,7 @@
 //! The same path under the kernel's TCP: two network namespaces, a device in each, and the simulator's own link between.
 //!
-//! Purpose: what Linux makes of a path, to be held against what Sockeye makes of it. One stream, in real time. `host` is
-//! a namespace with its device and settings, `wire` moves packets between the devices by the link's model.
+//! Purpose: Linux's performance on a path, for comparison with Sockeye's. One stream, in real time. `host` is a
+//! namespace with its device and settings, `wire` moves packets between the devices by the link's model.
 //!
 //! Threads: one inside each namespace, which only it ever enters, so nothing of the machine's own network is touched and
 //! all of it is gone when the threads end; one for the wire; the caller's, which starts, waits and stops. They
@@ -32,15 +32,15 @@ use super::transfer;
 pub use report::{json, text};
 pub use wire::Carried;
 
-/// What the kernel made of the path.
+/// The kernel's performance on the path.
 pub struct Measured {
     /// Bytes that the receiver has read.
     pub received: u64,
     /// The time in which it did.
     pub lasted: Duration,
-    /// What crossed the link.
+    /// The link's packets.
     pub carried: Carried,
-    /// What the sender's namespace counted (`/proc/net/snmp` and `netstat`), zeros left out.
+    /// The counters of the sender's namespace (`/proc/net/snmp` and `netstat`), zeros left out.
     pub counters: BTreeMap<String, u64>,
     /// Bytes read by even steps of time.
     pub course: Vec<(Duration, u64)>,
@@ -53,7 +53,7 @@ impl Measured {
     }
 }
 
-/// What the threads share.
+/// State that the threads share.
 #[derive(Default)]
 struct Run {
     stop: AtomicBool,
@@ -93,8 +93,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// Runs one stream for `args.seconds`, which pass.
 ///
 /// # Errors
-/// `Unsupported` if the arguments ask for what only the simulator has; the system's if namespaces or devices cannot
-/// be made, with what is needed.
+/// `Unsupported` if the arguments ask for something that only the simulator has; the system's if namespaces or
+/// devices cannot be made, with the required rights.
 pub fn run(args: &SimArgs) -> io::Result<Measured> {
     refuse(args)?;
     let record = args.pcap.as_ref().map(File::create).transpose()?;
@@ -134,7 +134,7 @@ pub fn run(args: &SimArgs) -> io::Result<Measured> {
     })
 }
 
-/// What only the simulator does.
+/// Options that only the simulator has.
 fn refuse(args: &SimArgs) -> io::Result<()> {
     let refused = if args.streams != 1 {
         Some("more than one stream")
@@ -153,7 +153,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, io::Result<T>>) -> io::Result<T> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
 }
 
-/// Waits for the run's end, noting what has been read.
+/// Waits for the run's end, noting the bytes read.
 fn watch(args: &SimArgs, run: &Run, start: Instant) -> Vec<(Duration, u64)> {
     let lasts = Duration::from_secs(u64::from(args.seconds));
     let step = |step| {
@@ -180,7 +180,7 @@ fn send(args: &SimArgs, run: &Run, ends: Ends) -> io::Result<BTreeMap<String, u6
     rustix::net::sockopt::set_tcp_congestion(&socket, args.cc.kernel_name())?;
     socket.connect_timeout(&SocketAddr::from((RECEIVER, PORT)).into(), CONNECT_MAX)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    // What is in flight at the end is discarded.
+    // Packets in flight at the end are discarded.
     socket.set_linger(Some(Duration::ZERO))?;
     let _ = ends.begun.send(Instant::now());
     let mut stream = TcpStream::from(socket);

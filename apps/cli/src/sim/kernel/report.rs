@@ -1,4 +1,4 @@
-//! What the kernel made of a path, as text and as JSON.
+//! The kernel's performance on a path, as text and as JSON.
 //!
 //! Does not depend on how it came about. Tests: `apps/cli/tests/cli/sim_kernel.rs`.
 

@@ -2,7 +2,7 @@
 //!
 //! One thread for both directions, which sleeps until shortly before the next packet is due and then spins, as a
 //! sleep ends some microseconds late. How late packets were written is counted: a wire that does not keep up would be
-//! a bottleneck that the model does not know. Does not depend on what the packets are for. Tests: below.
+//! a bottleneck that the model does not know. Does not depend on the use of the packets. Tests: below.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +14,12 @@ use sockeye_sim::LinkStats;
 use sockeye_sim::Traffic;
 use sockeye_sim::emulate::{Emulator, End};
 
-/// What crossed the wire.
+/// The wire's packets.
 pub struct Carried {
     /// The way of the data.
     pub there: LinkStats,
     pub back: LinkStats,
-    /// What the packets tell, lost ones included.
+    /// Findings from the packets, including lost ones.
     pub traffic: Traffic,
     pub late: Lateness,
     /// Packets that a device did not take.
@@ -37,8 +37,8 @@ pub struct Lateness {
 
 /// Lateness is told apart up to 2^31 microseconds.
 const LATENESS_BITS: usize = 32;
-/// What is not waited for by sleeping. Short beside any round trip; a wire that always spun would be held up
-/// by the kernel if it ran with real-time priority.
+/// The part of a wait that is not slept. Short beside any round trip; a wire that always spun would be held
+/// up by the kernel if it ran with real-time priority.
 const SPIN: Duration = Duration::from_micros(20);
 /// Longest sleep.
 const REST_MAX: Duration = Duration::from_millis(10);
@@ -115,12 +115,12 @@ impl Wire {
         }
     }
 
-    /// Takes what the host at `end` has sent; whether that was anything.
+    /// Takes the packets that the host at `end` has sent; returns whether there were any.
     fn read(&mut self, end: End, packet: &mut [u8]) -> io::Result<bool> {
         for count in 0..BURST_MAX {
             match rustix::io::read(self.device(end), &mut *packet) {
                 Ok(len) => {
-                    // What was due before comes before, so that packets are overtaken by those that left earlier.
+                    // Packets due earlier come earlier, so that packets are overtaken by those that left earlier.
                     self.write();
                     if packet.first().is_some_and(|byte| byte >> 4 == 4) {
                         self.emulator.offer(self.start.elapsed(), end, &packet[..len]);
@@ -134,7 +134,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Writes what is due.
+    /// Writes the due packets.
     fn write(&mut self) {
         let now = self.start.elapsed();
         while let Some(arrival) = self.emulator.due(now) {

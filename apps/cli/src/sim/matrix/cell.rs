@@ -1,4 +1,4 @@
-//! A cell of the matrix: a path, a seed, whose TCP; what it gave; what theory expects of it.
+//! A cell of the matrix: a path, a seed, whose TCP; its result; the theory's expectation.
 //!
 //! A result is one line of JSON, so that a file of them can be continued, joined and read by other programs. Does not
 //! depend on how cells are run or shown. Tests: below.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sim::args::{On, SimArgs};
 
-/// What decides a result.
+/// The parameters that decide a result.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cell {
     pub on: On,
@@ -23,7 +23,7 @@ pub struct Cell {
     pub seed: u64,
 }
 
-/// A cell and what it gave.
+/// A cell and its result.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Result {
     #[serde(flatten)]
@@ -79,7 +79,7 @@ impl Cell {
     }
 
     /// Bits per second that CUBIC's response function expects in the long run (RFC 9438 section 5.2, figure 5, and the
-    /// Reno-friendly region's `sqrt(3 / 2p)`), at most what the path can carry.
+    /// Reno-friendly region's `sqrt(3 / 2p)`), at most the rate of the path.
     pub fn theory(&self) -> f64 {
         if self.loss <= 0.0 {
             return self.capacity();
@@ -104,7 +104,7 @@ impl Cell {
     }
 }
 
-/// A probability in percent, without what the binary fraction adds.
+/// A probability in percent, without the binary fraction's rounding error.
 pub fn percent(part: f64) -> f64 {
     (part * 1e6).round() / 1e4
 }

@@ -1,8 +1,8 @@
 //! `sockeye sim matrix`: goodput of one stream over many paths, Sockeye's and the kernel's side by side.
 //!
-//! Cells are run one after the other, simulated ones several at a time, and each result is a line appended to a file; what
-//! the file has already is not run again, so an interrupted matrix goes on where it was. `cell` is a cell and its theory,
-//! `report` the table and the page.
+//! Cells are run one after the other, simulated ones several at a time, and each result is a line appended to a file;
+//! cells that the file has already are not run again, so an interrupted matrix goes on where it was. `cell` is a cell and
+//! its theory, `report` the table and the page.
 //!
 //! Threads take the next cell from a list under one mutex and write their line under another; neither is held while a
 //! cell runs. Tests: `apps/cli/tests/cli/matrix.rs`.
@@ -28,7 +28,7 @@ use super::kernel;
 use super::transfer;
 use cell::{Cell, Result};
 
-/// The paths, and what becomes of the results.
+/// The paths, and the use of the results.
 #[derive(Args, Clone, Debug)]
 pub struct MatrixArgs {
     /// Which TCP: Sockeye's in the simulator, or the kernel's in real time (needs root)
@@ -75,7 +75,7 @@ pub struct MatrixArgs {
 /// Threads of a matrix at most.
 const JOBS_MAX: usize = 64;
 
-/// Runs what is missing, and reports.
+/// Runs the missing cells, and reports.
 ///
 /// # Errors
 /// If a file cannot be read or written, or a cell cannot be run.
@@ -146,7 +146,7 @@ fn about(path: &Path, error: io::Error) -> io::Error {
 fn run(args: &MatrixArgs, missing: &[Cell]) -> io::Result<()> {
     let mut file =
         File::options().create(true).append(true).open(&args.out).map_err(|e| about(&args.out, e))?;
-    // What follows half a line must not become part of it.
+    // The next line must not become part of an incomplete one.
     if file.metadata()?.len() > 0 && !fs::read(&args.out)?.ends_with(b"\n") {
         file.write_all(b"\n")?;
     }

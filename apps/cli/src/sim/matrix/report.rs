@@ -1,9 +1,9 @@
 //! The matrix as a table: a row for each path, a column group for each amount of reordering.
 //!
-//! Each entry is the mean over seeds, in Mbit/s, with its part of what theory expects and, where the kernel was run on the
-//! same path for as long, its part of the kernel's. An entry below [`GOAL`] of the kernel is marked. A kernel's cell whose
-//! packets came late is left out, because its link was not the one that is compared. Does not depend on how results came
-//! about. Tests: below.
+//! Each entry is the mean over seeds, in Mbit/s, with its share of the theory's expectation and, where the kernel was run
+//! on the same path for as long, its part of the kernel's. An entry below [`GOAL`] of the kernel is marked. A kernel's
+//! cell whose packets came late is left out, because its link was not the one that is compared. Does not depend on how
+//! results came about. Tests: below.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use super::cell::{Cell, Result, percent};
 use crate::sim::args::On;
 use crate::sim::chart::STYLE;
 
-/// What Sockeye is to reach of the kernel's goodput.
+/// Sockeye's goal, as a share of the kernel's goodput.
 pub const GOAL: f64 = 0.9;
 /// Lateness beyond which a kernel's cell is not used: this part of the round-trip time, and no less than [`LATE_MS`].
 const LATE_PART: f64 = 0.1;
