@@ -1,8 +1,8 @@
 //! A program that carries a stack's frames by itself, as a VPN or a microVM does.
 //!
 //! Two stacks stand for the two ends of a tunnel. Each has an interface whose frames this program takes out and puts in;
-//! in between it may do what it likes with them: encrypt, send elsewhere, put into a guest's queue. Here it counts them.
-//! An echo server on the one stack answers a client on the other.
+//! in between it may do anything with them: encrypt, send elsewhere, put into a guest's queue. Here it counts them. An
+//! echo server on the one stack answers a client on the other.
 
 use std::error::Error;
 use std::io::{Read, Write};

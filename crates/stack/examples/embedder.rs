@@ -112,7 +112,7 @@ fn accept(listener: &TcpListener, flows: &mut [Flow]) -> io::Result<bool> {
 }
 
 impl Flow {
-    /// Writes and reads what goes without waiting; true if anything did.
+    /// Writes and reads as much as goes without waiting; true if anything did.
     fn turn(&mut self, buf: &[u8], bytes: usize) -> io::Result<bool> {
         let mut moved = false;
         if self.sent < bytes {

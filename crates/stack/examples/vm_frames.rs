@@ -1,8 +1,8 @@
 //! Ethernet frames by function call, as a virtual machine monitor moves them between a guest's queues and a stack.
 //!
 //! `vm_frames [bytes]`: one thread does everything. The *guest* stands in as a second stack; a real one has a virtio device, whose
-//! queues the monitor reads and writes where this program calls [`Nic::carry`]. The host's stack serves what the guest asks
-//! for. Neither has a thread: the loop calls `Stack::poll` for both, with a time that is its own.
+//! queues the monitor reads and writes where this program calls [`Nic::carry`]. The host's stack serves the guest's requests.
+//! Neither has a thread: the loop calls `Stack::poll` for both, with a time that is its own.
 //!
 //! Back-pressure: a queue into a stack that is full refuses a frame, which then stays where it was, in the guest's
 //! queue, so that nothing is lost on the way. Tests: `tests/vm_frames.rs`.

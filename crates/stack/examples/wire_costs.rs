@@ -1,4 +1,4 @@
-//! What input from a wire costs in each setting: bulk streams between two stacks, interleaved.
+//! The cost of input from a wire in each setting: bulk streams between two stacks, interleaved.
 //!
 //! ```text
 //! cargo run -p sockeye --release --example wire_costs -- [streams] [queues] [mtu] [rounds] [ms]
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! sends so many MiB on one stream with both stacks on one thread, where instructions can be counted and nothing
-//! else disturbs: what a packet costs, both sides together and without any contention.
+//! else disturbs: the cost of a packet, both sides together and without any contention.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -128,7 +128,7 @@ fn run(input: Input, case: &Case, outcome: &mut Outcome) -> Result<(), Box<dyn s
         total += thread.join().expect("no panic");
     }
     outcome.gbits.push(total as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e9);
-    // Of the receiver alone: what it gets is data, and what it sends is acknowledgments.
+    // Of the receiver alone: it gets data and sends acknowledgments.
     for (name, count) in receiver.counters() {
         match outcome.counters.iter_mut().find(|(known, _)| *known == name) {
             Some((_, sum)) => *sum += count,

@@ -1,4 +1,4 @@
-//! What one may choose about a stack. Every field has a default that needs no thought.
+//! Settings of a stack. Every field has a default that needs no thought.
 //!
 //! Names follow `sysctl net.ipv4.tcp_*` where Linux has the same knob. A [`Config`] is checked as a
 //! whole by [`Config::validate`], which names the field, the value and the bounds. Fields are set from text by
@@ -38,7 +38,7 @@ impl SynCookies {
     pub const NAMES: &'static [&'static str] = &["off", "pressure", "always"];
 }
 
-/// Settings of a stack. Start from [`Config::default`] and change what you need.
+/// Settings of a stack. Start from [`Config::default`] and change fields as needed.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Worker threads, which turn timers and take over protocol work that no other thread finished.

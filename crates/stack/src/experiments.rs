@@ -1,8 +1,8 @@
 //! Settings that are measured against each other: one switch for each of the five techniques, from its oldest setting to its best.
 //!
 //! Only with the feature `experiments`. Without it a stack has the defaults below, as constants. Every setting is correct, and every
-//! combination of settings works; settings differ in what one core costs another. The names are those of `docs/experiments.md`, so a
-//! setting can be given as text. The code of a setting is in the folder `experiments` of its layer; `docs/adr` says which
+//! combination of settings works; settings differ in the cost of one core to another. The names are those of `docs/experiments.md`,
+//! so a setting can be given as text. The code of a setting is in the folder `experiments` of its layer; `docs/adr` says which
 //! setting is the default, and why.
 //!
 //! Tests: below; the socket layer's tests run over the matrix of settings.
@@ -98,8 +98,8 @@ switch! {
 }
 
 switch! {
-    /// What excludes other threads while segments from a wire are processed (technique 2). Loopback is the same in all of
-    /// them: its segments are run by the sender's thread, or by the thread that is running the receiver's items.
+    /// How other threads are excluded while segments from a wire are processed (technique 2). Loopback is the same in all
+    /// of them: its segments are run by the sender's thread, or by the thread that is running the receiver's items.
     Input = "input" {
         /// One lock around all TCP input, none of a connection's own: connections over wires share one squeue,
         /// whatever the grain.
@@ -130,18 +130,19 @@ switch! {
 }
 
 switch! {
-    /// Where packet memory comes from (technique 3): what freeing a buffer on another core costs depends on it.
+    /// Where packet memory comes from (technique 3): the cost of freeing a buffer on another core depends on
+    /// it.
     PoolSource = "pool" {
         /// From the system's allocator, at each allocation, and back to it at each free.
         System = "system",
-        /// From caches of the threads and cores, which keep what is freed.
+        /// From caches of the threads and cores, which keep freed buffers.
         #[default]
         Cached = "cached",
     }
 }
 
 switch! {
-    /// What a thread does when it leaves a squeue whose queue is not empty (technique 4).
+    /// Behavior of a thread that leaves a squeue whose queue is not empty (technique 4).
     Wake = "wake" {
         /// The worker is not woken; it looks every 10 ms.
         Delayed = "delayed",
@@ -159,10 +160,10 @@ switch! {
     Entry = "entry" {
         /// They leave their item to a worker and never run protocol code themselves.
         Fill = "fill",
-        /// They run their own item, leave, and leave what is queued to a worker. A blocking connect sleeps until
-        /// it is its turn inside (the synchronous entry).
+        /// They run their own item, leave, and leave the queue to a worker. A blocking connect sleeps until it
+        /// is its turn inside (the synchronous entry).
         NoDrain = "no_drain",
-        /// They run their own item and then what is queued, up to a bound.
+        /// They run their own item and then the queue, up to a bound.
         #[default]
         Process = "process",
     }
@@ -181,20 +182,21 @@ switch! {
     }
 }
 
-/// One setting of each switch: [`Config::experiments`](crate::Config::experiments). The default is what a stack does without the feature.
+/// One setting of each switch: [`Config::experiments`](crate::Config::experiments). The defaults are a stack's behavior without the
+/// feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Experiments {
     /// How many connections share a squeue. Default `per_socket`.
     pub grain: Grain,
     /// How a reader tells the protocol of new space. Default `precheck`.
     pub rcvd: Rcvd,
-    /// What excludes other threads in input from a wire. Default `batched`.
+    /// How other threads are excluded in input from a wire. Default `batched`.
     pub input: Input,
     /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
     pub rx_free: RxFree,
     /// Where packet memory comes from. Default `cached`.
     pub pool: PoolSource,
-    /// What a thread does that leaves work behind. Default `elide`.
+    /// Behavior of a thread that leaves work behind. Default `elide`.
     pub wake: Wake,
     /// How an application's threads enter a squeue. Default `process`.
     pub entry: Entry,

@@ -1,6 +1,6 @@
 //! A multi-core socket stack in user space, with the interfaces of `std::net` and `tokio::net`.
 //!
-// Without the feature, links to what it adds lead to the table of features.
+// Without the feature, links to its additions lead to the table of features.
 #![cfg_attr(
     not(feature = "tokio"),
     doc = "[`tokio::TcpStream`]: #features

@@ -1,4 +1,4 @@
-//! The stack: what all its sockets share, and the handle by which applications hold it.
+//! The stack: the shared state of its sockets, and the handle by which applications hold it.
 //!
 //! [`Core`] owns the tables; nothing in it points back at a handle. [`Stack`] is a counted handle (`rt/handle.rs`);
 //! every socket holds one, so a stack lives as long as its last socket. When the last handle goes, the
@@ -40,7 +40,7 @@ use crate::udp;
 use crate::unix;
 use snapshot::SocketInfo;
 
-/// All that the sockets of a stack share: what UNIX-domain sockets and UDP have is [kept](crate::rt::env::Env::keep) by the environment.
+/// All that the sockets of a stack share; the environment [keeps](crate::rt::env::Env::keep) the parts of UNIX-domain sockets and UDP.
 pub(crate) struct Core {
     tcp: tcp::Core,
     /// See [`Core::share_core`].
@@ -118,9 +118,9 @@ impl Stack {
         })
     }
 
-    /// Does what is due, for a stack with `workers = 0`: `now` is the time since the stack was made, as
-    /// its driver counts it, and never goes back. Returns the time at which to call again, `None` if
-    /// only a call of the application or another `poll` can bring work. Never blocks.
+    /// Does the due work, for a stack with `workers = 0`: `now` is the time since the stack was made, as its
+    /// driver counts it, and never goes back. Returns the time at which to call again, `None` if only a call
+    /// of the application or another `poll` can bring work. Never blocks.
     pub fn poll(&self, now: Duration) -> Option<Duration> {
         let core = self.core::<Core>().ok()?;
         core.clock.advance_to(now);
@@ -130,7 +130,7 @@ impl Stack {
             core.workers.driver_came();
             let more =
                 panics::contain(core, PanicSource::Protocol, "input", || core.input.poll::<tcp::Core>(core));
-            // What panicked may not have been all.
+            // There may be work behind the part that panicked.
             next = more.unwrap_or(true).then(|| core.clock.now());
             for lane in 0..core.workers.lane_count() {
                 let turn = || core.workers.turn(core, lane, &mut due);
@@ -175,8 +175,8 @@ impl Stack {
         }
     }
 
-    /// What happened so far: names and counts, in a fixed order. Counts of different threads are not
-    /// taken at one moment.
+    /// The counters: names and counts, in a fixed order. Counts of different threads are not taken at one
+    /// moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let Ok(core) = self.core::<Core>() else { return Vec::new() };
         let pool = core.pool.stats();
@@ -233,11 +233,11 @@ impl Stack {
         Ok(id)
     }
 
-    /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: what a proxy or
-    /// gateway behind a TUN device needs. An address that cannot be a host's elsewhere is never among them: of the loopback, of
-    /// a link, IPv4-mapped or the like (the table is in `docs/addresses.md`). Which sockets get them is said there:
-    /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent). On an interface with link addresses they still
-    /// have to be addressed to the stack's own.
+    /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: a proxy or gateway behind a
+    /// TUN device needs it. An address that cannot be a host's elsewhere is never among them: of the loopback, of a link,
+    /// IPv4-mapped or the like (the table is in `docs/addresses.md`). Which sockets get them is said there:
+    /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent). On an interface with link addresses they still have
+    /// to be addressed to the stack's own.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
@@ -245,8 +245,8 @@ impl Stack {
         self.core::<Core>()?.netifs.set_takes_any(netif, any)
     }
 
-    /// Sets what is asked of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from
-    /// the first frame on, attach with [`LinkOptions::rp_filter`].
+    /// Sets the check of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from the
+    /// first frame on, attach with [`LinkOptions::rp_filter`].
     ///
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
@@ -254,7 +254,7 @@ impl Stack {
         self.core::<Core>()?.netifs.set_rp_filter(netif, filter)
     }
 
-    /// What is asked of them.
+    /// The check.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
@@ -262,9 +262,9 @@ impl Stack {
         self.core::<Core>()?.netifs.rp_filter(netif)
     }
 
-    /// What sockets there are, and what they do: for diagnosis, not for a hot path. Each entry is true of one
-    /// moment, the list as a whole of none. Takes every shard of the table for a moment, and with `details` the
-    /// socket lock of every connection.
+    /// Lists the sockets and their states: for diagnosis, not for a hot path. Each entry is true of one moment,
+    /// the list as a whole of none. Takes every shard of the table for a moment, and with `details` the socket
+    /// lock of every connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
         self.core::<Core>().map_or_else(|_lost| Vec::new(), |core| snapshot::sockets(core, details))
     }
@@ -338,12 +338,12 @@ impl Core {
         Ok(Self { tcp, this: OnceLock::new() })
     }
 
-    /// Itself, for threads of the stack and what may outlive its handles by a little.
+    /// Itself, for threads of the stack and objects that may outlive its handles by a little.
     fn share_core(&self) -> Option<Arc<Self>> {
         self.this.get()?.upgrade()
     }
 
-    /// Changes what new numbers are chosen by: sequence numbers, timestamp offsets and cookies, ports, identifiers. The
+    /// Changes the secret behind new numbers: sequence numbers, timestamp offsets and cookies, ports, identifiers. The
     /// keys by which tables are searched stay.
     pub fn rekey(&self, entropy: &mut Entropy) {
         let ports = &self.config.port_range;

@@ -31,7 +31,7 @@ impl World {
         Self { stack, now: Duration::ZERO }
     }
 
-    /// Runs what is due, and advances the time to the next deadline.
+    /// Runs the due work, and advances the time to the next deadline.
     fn turn(&mut self) {
         if let Some(next) = self.stack.poll(self.now) {
             self.now = self.now.max(next);

@@ -74,7 +74,7 @@ fn a_connections_calls_fail_with_the_kernels_numbers() {
     is(client.set_tcp_keepalive(&keepalive), Errno::INVAL, Some(ErrorKind::InvalidInput));
     client.shutdown(Shutdown::Write).unwrap();
     is(client.write(b"x"), Errno::PIPE, Some(ErrorKind::BrokenPipe));
-    // What the server has not read resets the connection.
+    // Data that the server has not read resets the connection.
     drop(server);
     client.set_nonblocking(false).unwrap();
     client.set_read_timeout(None).unwrap();

@@ -1,4 +1,5 @@
-//! TCP Fast Open, as applications see it: which client has a cookie, what the SYN carries, and what a listener accepts.
+//! TCP Fast Open, as applications see it: which client has a cookie, the text on the SYN, and how much of it a listener
+//! accepts.
 
 mod common;
 

@@ -169,7 +169,7 @@ fn a_neighbor_gets_frames_beyond_the_ip_length_field_until_the_device_lowers_its
     }
 }
 
-/// An end of a wire that reads what arrives into mbufs of its stack's pool, headers and payload together.
+/// An end of a wire that reads frames into mbufs of its stack's pool, headers and payload together.
 struct Reading {
     end: WireEnd,
     pool: OnceLock<Pool>,

@@ -1,5 +1,5 @@
-//! What limits a sender, as reported by `TcpStream::info`: the times that Linux counts in `tcp_chrono`, to the microsecond, of a
-//! stack with simulated time and a peer that the test controls.
+//! The limits of a sender, as reported by `TcpStream::info`: the times that Linux counts in `tcp_chrono`, to the microsecond, of
+//! a stack with simulated time and a peer that the test controls.
 #![forbid(unsafe_code)]
 
 #[path = "common/mod.rs"]

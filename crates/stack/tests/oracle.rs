@@ -393,7 +393,7 @@ fn listener_goes<S: Sockets>(sockets: &S) -> String {
     story.0
 }
 
-/// What one end sends before the other reads, and how much the other reads at once.
+/// Bytes that one end sends before the other reads, and how much the other reads at once.
 enum Say {
     Plain(&'static [u8]),
     Urgent(&'static [u8]),

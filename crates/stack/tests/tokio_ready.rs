@@ -57,7 +57,7 @@ macro_rules! stream_tests {
                 let _guard = watchdog("a_task_that_waits_for_both_directions_is_woken_by_either");
                 let stack = common::stack();
                 let (near, far) = $pair(&stack).await;
-                // What the peer's buffer takes makes room once more.
+                // Bytes that the peer's buffer takes make room once more.
                 let mut full = fill(|| near.try_write(&[7; 4000]));
                 while timeout(SHORT, near.writable()).await.is_ok() {
                     full += fill(|| near.try_write(&[7; 4000]));
@@ -170,7 +170,7 @@ async fn urgent_data_the_end_and_errors_are_waited_for() {
     assert_eq!(timeout(LONG, fails).await.unwrap().unwrap(), Ready::ERROR);
 }
 
-/// Attempts until there is no room; says what went. Fails if there always is.
+/// Attempts until there is no room; returns the bytes sent. Fails if there always is.
 fn fill(mut attempt: impl FnMut() -> std::io::Result<usize>) -> usize {
     let mut sent = 0;
     for _ in 0..1_000_000 {

@@ -29,7 +29,8 @@ impl Side {
         Self { stack, socket, port: ports.remove(0) }
     }
 
-    /// What waits at the socket, as datagrams or joined buffers: the bytes, and the size of each datagram in them.
+    /// Data that waits at the socket, as datagrams or joined buffers: the bytes, and the size of each datagram in
+    /// them.
     fn received(&self) -> Vec<(Vec<u8>, u16)> {
         let (mut buf, mut got) = (vec![0; 70_000], Vec::new());
         while let Ok(RecvMeta { len, segment_size, .. }) =

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use sockeye::netif::{Checksum, HEAD_MAX, Netif, RxFrame, TxFrame, WireConfig, wire};
 use sockeye_mbuf::{Pool, PoolConfig};
 
-/// What happens to a frame that is sent.
+/// Fate of a frame that is sent.
 type Damage = fn(&mut TxFrame);
 
 /// Sends 500,000 bytes while `damage` may change each frame that leaves; returns the lab.

@@ -16,7 +16,7 @@ use sockeye::tokio::TcpStream;
 
 use super::server::encoded;
 
-/// What became of the files.
+/// Result of the transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Files that arrived as they are on disk.

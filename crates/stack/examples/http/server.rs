@@ -1,7 +1,7 @@
 //! The server: files of one directory, and nothing outside of it, over HTTP/1.1.
 //!
 //! A path is taken apart into plain names before the file system sees it, so that neither `..` nor an
-//! absolute path nor a percent-encoded form of them leads out; what a link points at must lie inside, too.
+//! absolute path nor a percent-encoded form of them leads out; the target of a link must lie inside, too.
 
 use std::convert::Infallible;
 use std::io;

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Where listeners for every port stand: they come after those of the port itself.
 pub(crate) const ANY_PORT: u16 = 0;
 
-/// What of a socket decides conflicts.
+/// The parts of a socket that decide conflicts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BindOptions {
     pub reuse_addr: bool,

@@ -1,4 +1,4 @@
-//! What everything else is built on: names, time, memory.
+//! Foundations: names, time, memory.
 
 pub(crate) mod addr;
 pub(crate) mod bind;

@@ -40,7 +40,7 @@ pub struct TcpConfig {
     /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
     /// want it, of all connections, or of none. Default `auto`.
     pub pacing: PacingMode,
-    /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides what routers report. Default `blackhole`:
+    /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides routers' reports. Default `blackhole`:
     /// once large packets seem to vanish without a word.
     pub mtu_probing: MtuProbing,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
@@ -56,14 +56,15 @@ pub struct TcpConfig {
     pub keepalive_probes: u8,
     /// Tell peers of a user timeout that was set, and take theirs where none was (RFC 5482). Default off.
     pub user_timeout_option: bool,
-    /// TCP Fast Open (`tcp_fastopen`): the sum of what [`fastopen`](crate::fastopen) names. Default 1, clients.
+    /// TCP Fast Open (`tcp_fastopen`): a sum of the flags in [`fastopen`](crate::fastopen). Default 1, clients.
     pub fastopen: u32,
     /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
     pub time_wait: Duration,
     /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
     /// TIME-WAIT. Default 65,536.
     pub time_wait_max: usize,
-    /// Most half-open connections (`tcp_max_syn_backlog`); what is beyond `syn_cookies` says. Default 16,384.
+    /// Most half-open connections (`tcp_max_syn_backlog`); `syn_cookies` decides about the rest. Default
+    /// 16,384.
     pub syn_backlog: usize,
     /// When a SYN is answered with a cookie instead (`tcp_syncookies`). Default `pressure`.
     pub syn_cookies: SynCookies,

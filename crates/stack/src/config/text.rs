@@ -1,7 +1,7 @@
 //! Settings as text: `key=value`, for command lines and configuration files.
 //!
-//! Purpose: one table from the name of each field of [`Config`] to what reads its value. A value is written as
-//! one would say it: `256K`, `100us`, `on`, `32768-60999`, `per_core`.
+//! Purpose: one table from the name of each field of [`Config`] to the reader of its value. A value is written
+//! as one would say it: `256K`, `100us`, `on`, `32768-60999`, `per_core`.
 //!
 //! Does not depend on where the text comes from, and does not check whether a value is within its field's
 //! bounds, which is [`Config::validate`]'s to say, since some bounds concern several fields.
@@ -29,16 +29,16 @@ use crate::experiments::{Entry, Grain, Input, PoolSource, Rcvd, RxFree, UnixLock
 pub enum SetError {
     /// No field has this name.
     UnknownKey {
-        /// What was given.
+        /// The given key.
         key: String,
     },
     /// The field cannot be set to this.
     BadValue {
         /// The field.
         key: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What may be given.
+        /// Permitted values.
         expected: String,
     },
 }
@@ -60,12 +60,11 @@ impl fmt::Display for SetError {
 impl std::error::Error for SetError {}
 
 impl Config {
-    /// Sets the field called `key` to what `value` says. Numbers may end in K, M or G (powers of 1024), times in
-    /// ns, us, ms or s, switches are `on` or `off`, a range of ports is `FIRST-LAST`.
+    /// Sets the field called `key` to `value`. Numbers may end in K, M or G (powers of 1024), times in ns, us,
+    /// ms or s, switches are `on` or `off`, a range of ports is `FIRST-LAST`.
     ///
     /// # Errors
-    /// [`SetError`] names the key, the value and what is known instead. Bounds are checked by
-    /// [`Config::validate`].
+    /// [`SetError`] names the key, the value and the known ones. Bounds are checked by [`Config::validate`].
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SetError> {
         let Some(field) = FIELDS.iter().find(|field| field.key == key) else {
             return Err(SetError::UnknownKey { key: key.to_owned() });
@@ -85,7 +84,7 @@ impl Config {
 
 struct Field {
     key: &'static str,
-    /// Sets it, or says what may be given.
+    /// Sets it, or returns the permitted values.
     set: fn(&mut Config, &str) -> Result<(), String>,
 }
 

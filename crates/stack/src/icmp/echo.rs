@@ -1,4 +1,4 @@
-//! Echo requests on their way out, and what comes back for them: to the socket whose identifier they carry.
+//! Echo requests on their way out, and incoming answers: they go to the socket whose identifier they carry.
 //!
 //! Runs on the thread that received it; wakes are left in the outbox. An error is believed if the request that it quotes
 //! has the identifier of a socket here, and at most ends one call of that. Does not depend on how packets come in.
@@ -29,13 +29,13 @@ use crate::udp::input::what;
 use crate::udp::naming::Handle;
 use crate::udp::route::{self, Way};
 
-/// Most bytes behind the header of a request: what an IPv4 packet holds.
+/// Most bytes behind the header of a request: the bound of an IPv4 packet.
 pub(super) const DATA_MAX: usize = 65_535 - ip::V4_HEADER_LEN - HEADER_LEN;
 
 /// Sends a request with `data` to `to`, or to the peer.
 ///
 /// # Errors
-/// EDESTADDRREQ, EMSGSIZE, EACCES (a broadcast address), what is pending, what there is of the way, ENOBUFS; ENODEV and
+/// EDESTADDRREQ, EMSGSIZE, EACCES (a broadcast address), a pending error, an error of the route, ENOBUFS; ENODEV and
 /// EINVAL for an interface that is not there, or not the socket's.
 pub(super) fn request(handle: &Handle, seq: u16, data: &[u8], to: Option<SocketAddr>) -> Result<(), Errno> {
     panics::call_or_errno(handle.core(), "send", || send(handle, seq, data, to))

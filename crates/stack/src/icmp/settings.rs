@@ -23,7 +23,7 @@ impl IcmpSocket {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `std`.

@@ -55,7 +55,7 @@ pub struct EchoReply {
     pub len: usize,
     /// Bytes of it that there were.
     pub data_len: usize,
-    /// What was left of its hop limit.
+    /// Its hop limit on arrival.
     pub hop_limit: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
@@ -68,7 +68,7 @@ pub struct EchoReply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EchoError {
-    /// What has happened.
+    /// The event.
     pub what: Unsent,
     /// Linux's errno for it.
     pub errno: i32,
@@ -207,8 +207,8 @@ impl IcmpSocket {
         })
     }
 
-    /// Takes the oldest error, and copies what it quotes of the request's data into `buf`. `None` if there is none;
-    /// never blocks.
+    /// Takes the oldest error, and copies the quoted part of the request's data into `buf`. `None` if there is
+    /// none; never blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<EchoError> {
         let error = recv::recv_err(self.handle.open().ok()?, buf)?;
         let scope_id = match error.dst {

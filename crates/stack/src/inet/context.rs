@@ -22,12 +22,12 @@ use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::timers::TimerKey;
 use crate::rt::wake;
 
-/// What is to be done when the call has let go of its locks.
+/// Effects to carry out when the call has let go of its locks.
 #[derive(Default)]
 pub(crate) struct Due {
     /// Packets from this stack to itself.
     pub looped: VecDeque<Received>,
-    /// What came for TCP and is no whole segment: TCP handles it in a context of its own.
+    /// Input for TCP that is no whole segment: TCP handles it in a context of its own.
     pub aside: VecDeque<Aside>,
     /// Waiters to wake.
     pub told: Vec<wake::Wake>,
@@ -43,7 +43,7 @@ pub(crate) struct Due {
     pub doorbells: Vec<Doorbell>,
 }
 
-/// What came for TCP and is no whole segment.
+/// Input for TCP that is no whole segment.
 pub(crate) enum Aside {
     /// A segment that came in fragments.
     Fragmented(Received),
@@ -51,7 +51,7 @@ pub(crate) enum Aside {
     Undelivered(FourTuple, SeqNum, Error),
 }
 
-/// One call into the stack: its time, its CPU and what it leaves to be done.
+/// One call into the stack: its time, its CPU and its deferred effects.
 pub(crate) struct Context<'s> {
     pub core: &'s Core,
     pub now: Instant,
@@ -76,7 +76,8 @@ impl<'s> Context<'s> {
     pub fn run<R>(core: &'s Core, f: impl FnOnce(&mut Self) -> R) -> R {
         let due = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         let mut cx = Self::new(core, due);
-        // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
+        // The noted effects belong to others, so they are carried out whatever becomes of `f`, whose panic is
+        // its caller's.
         let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
         cx.drain("the rest of a call", Self::flush);
         // The thread may be ending; then the box is simply freed.
@@ -92,8 +93,8 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Packet memory was refused to a call that may hold locks: the wheel is asked when the call ends that what
-    /// lies behind holes be given up.
+    /// Packet memory was refused to a call that may hold locks: when the call ends the wheel is asked to give
+    /// up out-of-order data.
     #[cold]
     pub fn ask_for_memory(&mut self) {
         self.due.timers.extend(self.core.pruner.ask_later(self.core));

@@ -1,4 +1,4 @@
-//! What the Internet layer of a stack shares among all protocols.
+//! State that all protocols on a stack's Internet layer share.
 //!
 //! Does not depend on the protocols above. Tests: those of its parts.
 
@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Sets what to ask. Once, before anything else is done.
+    /// Sets the layer above. Once, before anything else is done.
     pub fn set_protocols(&self, protocols: Box<dyn Protocols>) {
         let _ = self.protocols.set(protocols);
     }

@@ -6,8 +6,8 @@
 //! | [`input`] | frames in: parsing, checks, and which thread runs the packets |
 //! | [`ip`] | packets other than whole segments of TCP; fragments; path MTU |
 //! | [`link`] | Ethernet: neighbors, addresses of our own, groups |
-//! | [`context`] | one call into the stack, and what it leaves to be done at its end |
-//! | [`protocols`] | what is asked of the protocols above |
+//! | [`context`] | one call into the stack, and the effects deferred to its end |
+//! | [`protocols`] | calls to the protocols above |
 
 pub(crate) mod context;
 mod core;

@@ -1,4 +1,4 @@
-//! What the Internet layer asks of the layers above it. A whole TCP segment needs none of this.
+//! Calls of the Internet layer to the layers above it. A whole TCP segment needs none of this.
 //!
 //! Tests: `tests/ip`, `tests/udp_wire.rs`.
 
@@ -21,7 +21,7 @@ pub(crate) trait Protocols: Send + Sync {
     /// An answer to an echo request with the identifier `id` has come in.
     fn echo_reply(&self, cx: &mut Context<'_>, id: u16, received: Received);
 
-    /// `offender` says that a packet of ours could not be delivered: `quoted` is what stood behind its IP headers, as far as it came back.
+    /// `offender` says that a packet of ours could not be delivered: `quoted` is the part behind its IP headers, as far as it came back.
     /// Whether a socket of ours may have sent it. Not asked about TCP.
     fn undelivered(&self, cx: &mut Context<'_>, protocol: u8, undelivered: Undelivered<'_>) -> bool;
 

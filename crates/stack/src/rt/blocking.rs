@@ -1,6 +1,6 @@
 //! How a call blocks: timeouts as options, a wait with a ticket, a wait for packet memory.
 //!
-//! One piece for all sockets. Does not depend on what is waited for, or on which error says that the time is
+//! One piece for all sockets. Does not depend on the awaited event, or on which error says that the time is
 //! over: that is the caller's. The tickets are taken by the caller, under the mutex of the condition. Tests:
 //! `tests/suite/blocking.rs`, `tests/suite/limits.rs`, `tests/unix/`.
 

@@ -1,6 +1,6 @@
-//! The stack's counters, by index. What they count is in `docs/reference/counters.md`.
+//! The stack's counters, by index. `docs/reference/counters.md` explains them.
 //!
-//! The names are what `Stack::counters` shows, in this order; a test holds that page to them.
+//! The names are those of `Stack::counters`, in this order; a test holds that page to them.
 
 pub const SEGMENTS_IN: usize = 0;
 pub const SEGMENTS_OUT: usize = 1;
@@ -120,7 +120,7 @@ pub const NAMES: [&str; COUNT] = [
     "worker_wakes_needless",
 ];
 
-/// What the kernel's MIB calls them, where it has the same (RFC 4022, and Linux's TcpExt).
+/// Their names in the kernel's MIB, where it has the same (RFC 4022, and Linux's TcpExt).
 pub const MIB: [(usize, &str); 18] = [
     (SEGMENTS_IN, "TcpInSegs"),
     (SEGMENTS_OUT, "TcpOutSegs"),

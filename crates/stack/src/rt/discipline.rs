@@ -1,4 +1,4 @@
-//! What the settings that are measured against each other change in how the stack's threads run: its defaults are the product's.
+//! The parts of the stack's threads that settings measured against each other change: the defaults are the product's.
 //!
 //! [`Discipline`] has a function for each place at which a setting makes a difference. Without the feature `experiments` a stack has the
 //! defaults, as code that the compiler sees through; with it, [`Chosen`] asks the stack's settings (`experiments/`). Transports have the same
@@ -15,13 +15,13 @@ use crate::rt::env::Env;
 
 /// See the module's head. Each function is called with no lock held.
 pub(crate) trait Discipline {
-    /// What the settings keep for a stack.
+    /// The settings' state of a stack.
     type OfStack: Send + Sync;
 
     /// That of a new stack.
     fn of_stack(config: &Config) -> Self::OfStack;
 
-    /// Whether the pool keeps what is freed, for the next allocation.
+    /// Whether the pool keeps freed memory for the next allocation.
     fn keeps_memory(config: &Config) -> bool {
         let _ = config;
         true
@@ -51,7 +51,7 @@ pub(crate) trait Discipline {
         let (_, _) = (env, lane);
     }
 
-    /// Whether a lane's worker has something to do besides what was handed to it. Asked after it has announced that it sleeps.
+    /// Whether a lane's worker has something to do besides the work handed to it. Asked after it has announced that it sleeps.
     #[inline]
     fn has_work(env: &Env, lane: usize) -> bool {
         let (_, _) = (env, lane);

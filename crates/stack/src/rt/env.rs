@@ -1,9 +1,9 @@
-//! What every layer of a stack works in: settings, time, memory, counters, workers, panics.
+//! The environment of every layer of a stack: settings, time, memory, counters, workers, panics.
 //!
-//! An [`Env`] knows no protocol. What a layer shares among its sockets contains one, or is reached from it. What it must ask of the layers
-//! above, rarely, goes through [`Above`].
+//! An [`Env`] knows no protocol. The shared state of a layer's sockets contains one, or is reached from it. Rare calls to the layers above
+//! go through [`Above`].
 //!
-//! Does not depend on protocols. Fields are constant, or lock themselves. Tests: those of what it has.
+//! Does not depend on protocols. Fields are constant, or lock themselves. Tests: those of its parts.
 
 use std::any::Any;
 
@@ -34,21 +34,21 @@ pub(crate) struct Env {
     pub pool: Pool,
     pub memory_waiters: MemoryWaiters,
     pub pruner: Pruner,
-    /// What the settings that are measured against each other keep.
+    /// State of the settings that are measured against each other.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfStack,
     pub workers: Workers,
     /// The application's hook for panics.
     pub panics: Panics,
     counters: Counters<{ counter::COUNT }>,
-    /// The CPU to take every thread for, where what happens may not depend on that.
+    /// The CPU to take every thread for, where the run may not depend on that.
     pinned: Option<u32>,
     above: OnceLock<Box<dyn Above>>,
-    /// What layers keep that are reached from here.
+    /// State of layers that is reached from here.
     kept: [OnceLock<Parts<dyn Any + Send + Sync, 1>>; KEPT],
 }
 
-/// What a layer keeps with the environment: its number is below [`KEPT`].
+/// State that a layer keeps with the environment: its number is below [`KEPT`].
 pub(crate) trait Kept: Any + Send + Sync {
     const AT: usize;
 }
@@ -56,14 +56,15 @@ pub(crate) trait Kept: Any + Send + Sync {
 /// Values that are kept.
 const KEPT: usize = 2;
 
-/// What the environment asks of the layers above it.
+/// Calls of the environment to the layers above it.
 pub(crate) trait Above: Send + Sync {
-    /// Packet memory was refused: gives back what sockets have parked. Whether that was something. Outside all locks.
+    /// Packet memory was refused: gives back memory that sockets have parked. Whether that was something. Outside all
+    /// locks.
     fn reclaim(&self) -> bool;
 }
 
 impl Env {
-    /// `is_pinned`: what happens may not depend on the machine.
+    /// `is_pinned`: the run may not depend on the machine.
     pub fn new(config: Config, entropy: &mut Entropy, is_pinned: bool) -> Self {
         let clock = if config.workers == 0 { Clock::driven() } else { Clock::system() };
         Self {
@@ -88,7 +89,7 @@ impl Env {
         }
     }
 
-    /// Sets what to ask. Once, before anything else is done.
+    /// Sets the layer above. Once, before anything else is done.
     pub fn set_above(&self, above: Box<dyn Above>) {
         let _ = self.above.set(above);
     }
@@ -139,7 +140,7 @@ impl Env {
         counter::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
     }
 
-    /// The key of what others must not foretell: sequence numbers, cookies.
+    /// The key of values that others must not predict: sequence numbers, cookies.
     pub fn secret_bytes(&self) -> [u8; 16] {
         self.secret.bytes()
     }

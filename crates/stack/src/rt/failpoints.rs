@@ -7,8 +7,8 @@
 //! Without the feature `hit` is empty and nothing of this is compiled. With it, a point that is not armed costs one relaxed load: the
 //! feature only adds the ability, since cargo unites the features of all that is built together.
 //!
-//! Does not depend on what is at a place. Invariant: a point that is armed for `times` panics that often and is then disarmed.
-//! Tests: below, `tests/contained`.
+//! Does not depend on the code at a place. Invariant: a point that is armed for `times` panics that often and is then
+//! disarmed. Tests: below, `tests/contained`.
 
 macro_rules! points {
     ($($(#[doc = $doc:literal])+ $point:ident = $name:literal,)+) => {
@@ -61,7 +61,7 @@ points! {
     Arm = "timers.arm",
     /// A frame has come in.
     Frame = "input.frame",
-    /// The wheel takes out what is due, and has taken some of it.
+    /// The wheel takes out due timers, and has taken some of them.
     Advance = "timers.advance",
     /// The SYN cache has looked at a segment of a handshake. For the local port.
     Handshake = "syncache.segment",
@@ -107,7 +107,7 @@ points! {
     GroupQuery = "groups.query",
     /// The table of path MTUs is about to be changed. For the last two bytes of the destination.
     PathMtu = "path_mtu.learn",
-    /// A socket was added to a poller, which does not know yet what it is ready for. For the token.
+    /// A socket was added to a poller, which does not know its readiness yet. For the token.
     PollAdd = "poll.add",
     /// A poller is about to look at one of its sockets. For the token.
     PollLook = "poll.look",
@@ -144,24 +144,24 @@ pub(crate) use armed::hit;
 #[cfg(feature = "failpoints")]
 pub use armed::{arm, disarm_all, fired};
 
-/// Panics if a test has armed the point for `of`, which names what it is about: see `of_conn`.
+/// Panics if a test has armed the point for `of`, which names its subject: see `of_conn`.
 #[cfg(not(feature = "failpoints"))]
 #[inline(always)]
 pub(crate) fn hit(_point: Point, _of: u64) {}
 
-/// What names a connection: its two ports, the local one first.
+/// Name of a connection: its two ports, the local one first.
 pub(crate) trait Ports {
     fn ports(&self) -> (u16, u16);
 }
 
-/// What names a connection: its two ports.
+/// Name of a connection: its two ports.
 #[inline(always)]
 pub(crate) fn of_conn(conn: &impl Ports) -> u64 {
     let (local, remote) = conn.ports();
     u64::from(local) << 16 | u64::from(remote)
 }
 
-/// What names a neighbor: the last two bytes of its address.
+/// Name of a neighbor: the last two bytes of its address.
 #[inline(always)]
 pub(crate) fn of_addr(addr: std::net::IpAddr) -> u64 {
     match addr {
@@ -180,7 +180,7 @@ mod armed {
     struct Shot {
         /// Hits to let pass, shifted by 32, and panics that are left. 0: not armed.
         left: AtomicU64,
-        /// What it is armed for; 0 for everything.
+        /// The name that it is armed for; 0 for everything.
         of: AtomicU64,
         fired: AtomicU64,
     }

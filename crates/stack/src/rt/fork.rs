@@ -1,4 +1,4 @@
-//! What becomes of stacks and sockets in a child of fork(2).
+//! Stacks and sockets in a child of fork(2).
 //!
 //! A child has one thread, and a copy of everything that the parent's threads were in the middle of. So
 //!
@@ -9,14 +9,15 @@
 //!   a call of the stack, which is the application's to see to.
 //!
 //! # How no call forgets to ask
-//! Nothing of a stack can be reached without asking. `Stack` gives its core only by `Stack::core`, which asks. A
-//! socket keeps what it refers to in a `Held`, whose value is private to this file and comes out by `Held::open` and
-//! `Held::enter`, which ask. All three return `Result`, so a new call does not compile until it says what it does in a child. What
-//! runs inside (`Context`, protocol code, the types behind a `Held`) is only reached through them. `Stack::core_in_use`
-//! is for those types; `tests/fork.rs` lists the files that call it.
+//! Nothing of a stack can be reached without asking. `Stack` gives its core only by `Stack::core`, which asks. A socket keeps its
+//! target in a `Held`, whose value is private to this file and comes out by `Held::open` and `Held::enter`, which ask. All three
+//! return `Result`, so a new call does not compile until it handles the case of a child. Code inside (`Context`, protocol code,
+//! the types behind a `Held`) is only reached through them. `Stack::core_in_use` is for those types; `tests/fork.rs` lists the
+//! files that call it.
 //!
-//! What an application holds beside sockets asks its own [`Origin`]: a `Poll`, the program's side of a channel, a wire, a
-//! capture. Packet memory asks before it takes a lock (`sockeye_mbuf`'s `store.rs`), since chains of it are dropped everywhere.
+//! Objects that an application holds beside sockets ask their own [`Origin`]: a `Poll`, the program's side of a channel, a
+//! wire, a capture. Packet memory asks before it takes a lock (`sockeye_mbuf`'s `store.rs`), since chains of it are dropped
+//! everywhere.
 //!
 //! Asking takes no lock and writes nothing: see `sockeye_sync::fork`. Semantics for users: `docs/fork.md`. Tests:
 //! `crates/drivers/tests/fork`, where fork(2) may be called.
@@ -40,7 +41,7 @@ pub(crate) fn lost() -> io::Error {
     )
 }
 
-/// What a stack knows of the process that it is in.
+/// A stack's record of its process.
 pub(crate) struct Home {
     origin: Origin,
     adopting: Mutex<()>,
@@ -96,7 +97,7 @@ fn adopt(whole: &Arc<dyn Whole>, env: &Env) -> Vec<u16> {
     inherited
 }
 
-/// What a handle of an application refers to; see the module's head.
+/// The target of an application's handle; see the module's head.
 pub(crate) struct Held<T> {
     stack: Stack,
     /// Always there, but in a handle that was made in a child for a lost stack.
@@ -127,7 +128,7 @@ impl<T> Held<T> {
         self.enter::<Env>().map(|(_, value)| value)
     }
 
-    /// The value, and what the sockets of its layer share.
+    /// The value, and the shared state of its layer's sockets.
     ///
     /// # Errors
     /// [`lost`].
@@ -137,7 +138,8 @@ impl<T> Held<T> {
         Ok((core, self.value.as_ref().ok_or_else(lost)?))
     }
 
-    /// The value, without taking over a stack that was not called in this process: for what counts handles under a lock.
+    /// The value, without taking over a stack that was not called in this process: for code that counts handles under a
+    /// lock.
     pub fn unless_lost(&self) -> Option<&T> {
         if self.stack.is_lost() { None } else { self.value.as_ref() }
     }

@@ -18,12 +18,12 @@
 //! The `Handle`'s drop stops the threads and joins them, so that the interfaces are closed when it returns. A thread of a
 //! stack joins no other: wakers and hooks run there and may hold a last handle, and if the workers of two stacks did so for
 //! each other, each would wait for the other to end. So if the last handle is dropped on such a thread, the threads end
-//! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does what
-//! was handed to workers that are gone.
+//! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does the
+//! work handed to workers that are gone.
 //!
 //! # The parts of a stack
-//! The layers of a stack lie in one value, a [`Whole`]. Nothing here knows what it is: a lane has a pointer to each of its parts ([`Parts`]),
-//! and code of a layer asks for its own by its type ([`Layer`]).
+//! The layers of a stack lie in one value, a [`Whole`]. Nothing here depends on the parts: a lane has a pointer to each of its parts
+//! ([`Parts`]), and code of a layer asks for its own by its type ([`Layer`]).
 //!
 //! Tests: below; `tests/panics/ends.rs`; `apps/bench-counted/tests/lives.rs` (no core writes another's line).
 
@@ -63,7 +63,7 @@ struct Lane {
     _kept: Box<[Arc<Lane>]>,
 }
 
-/// What ends the stack.
+/// The end of the stack.
 struct Handle {
     whole: Arc<dyn Whole>,
     /// Those that serve a queue of an interface, with its place in the table.
@@ -72,7 +72,7 @@ struct Handle {
     end: Arc<End>,
 }
 
-/// Held by the threads and the handle: the last one does what is left. See the module's head.
+/// Held by the threads and the handle: the last one does the remaining work. See the module's head.
 struct End {
     whole: Arc<dyn Whole>,
 }
@@ -87,11 +87,11 @@ pub(crate) trait Whole: Send + Sync {
     /// Ends the sleep of the threads in interfaces. Returns the interfaces, by their places, that could not be told.
     fn stop(&self) -> Vec<u16>;
 
-    /// Does what was handed to threads that have ended.
+    /// Does the work handed to threads that have ended.
     fn finish(&self);
 
-    /// In a child of fork(2), before anything else: makes all this process's but what the environment has. Returns the interfaces that it
-    /// has lost, by their places.
+    /// In a child of fork(2), before anything else: takes over all state but the environment's for this process. Returns the interfaces
+    /// that it has lost, by their places.
     fn adopt(&self) -> Vec<u16>;
 
     /// Wakes the threads that waited for one of those.
@@ -115,7 +115,7 @@ impl Drop for End {
     fn drop(&mut self) {
         let env = self.whole.env();
         panics::contain(env, PanicSource::Protocol, "the end of a stack", || self.whole.finish());
-        // What the application has set ends with the stack, each by itself: one may panic.
+        // Values that the application has set are dropped with the stack, each by itself: one may panic.
         env.workers.set_driver(env, None);
         env.panics.set_hook(None);
     }
@@ -141,8 +141,8 @@ impl Stack {
         Self(lane(lanes))
     }
 
-    /// What the sockets of a layer share, if this process may use it. In a child of fork(2) the first call takes over a stack
-    /// without threads.
+    /// The shared state of a layer's sockets, if this process may use it. In a child of fork(2) the first call takes over a
+    /// stack without threads.
     ///
     /// # Errors
     /// [`fork::lost`].
@@ -152,7 +152,7 @@ impl Stack {
         Ok(self.core_in_use())
     }
 
-    /// The same, for what an application reaches through [`fork::Held`] only, which has asked.
+    /// The same, for state that an application reaches through [`fork::Held`] only, which has checked that.
     #[inline]
     pub(crate) fn core_in_use<L: Layer>(&self) -> &L {
         self.0.parts.get(L::AT).expect("each layer has a part of its own type")

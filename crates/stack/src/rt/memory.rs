@@ -4,9 +4,9 @@
 //! here and is woken after [`PAUSE`] to try again. Polling, but only at the cap, and through the timer wheel, so
 //! that a stack without threads has it too.
 //!
-//! A thread that takes packet memory at once or does without [`obtain`]s it: what is parked is given back for it, and where that
-//! does not help what lies behind holes is given up soon: a thread that is refused memory [asks](Pruner::ask) for that, and so does one that
-//! waits for memory. `tcp/prune.rs` has what is then done, and why.
+//! A thread that takes packet memory at once or does without [`obtain`]s it: parked memory is given back for it, and where that does not
+//! help out-of-order data is given up soon: a thread that is refused memory [asks](Pruner::ask) for that, and so does one that waits for
+//! memory. `tcp/prune.rs` describes how, and why.
 //!
 //! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers are cloned, called and dropped outside of it. Tests:
 //! `tests/tokio_shape.rs`.
@@ -21,8 +21,8 @@ use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::timers::TimerKey;
 
-/// Takes packet memory by `take`, once more if what is parked could be given back. If there is none all the same, what lies
-/// behind holes is given up soon. Not to be called with a lock of the stack's held, nor under a socket lock.
+/// Takes packet memory by `take`, once more if parked memory could be given back. If there is none all the same,
+/// out-of-order data is given up soon. Not to be called with a lock of the stack's held, nor under a socket lock.
 #[inline]
 pub(crate) fn obtain<T, E>(env: &Env, take: impl Fn() -> Result<T, E>) -> Result<T, E> {
     take().or_else(|refused| once_more(env, refused, take))
@@ -76,7 +76,7 @@ impl MemoryWaiters {
     }
 }
 
-/// Asks that what lies behind holes be given up. Soon afterwards the timer wheel calls [`TimerKey::Prune`].
+/// Asks that out-of-order data be given up. Soon afterwards the timer wheel calls [`TimerKey::Prune`].
 ///
 /// No request is lost: [`Pruner::begin`] comes before the connections are looked at, so a thread that finds the request made already has
 /// all of them looked at afterwards.
@@ -85,7 +85,7 @@ pub(crate) struct Pruner {
     is_asked: AtomicBool,
 }
 
-/// From a request to its sweep: what many connections ask for together is done once.
+/// From a request to its sweep: requests of many connections together cause one sweep.
 const PRUNE_PAUSE: Duration = Duration::from_millis(10);
 
 impl Pruner {

@@ -1,17 +1,17 @@
-//! What runs and what waits: workers, timers, blocked threads, tasks, pollers; panics, memory and fork.
+//! Execution and waiting: workers, timers, blocked threads, tasks, pollers; panics, memory and fork.
 //!
 //! | module | has |
 //! |---|---|
 //! | [`handle`] | the counted handles of a stack, and its end |
-//! | [`mod@env`], [`counter`] | what all layers work in, and what it counts |
+//! | [`mod@env`], [`counter`] | the environment of all layers, and its counters |
 //! | [`workers`], [`timers`] | the stack's own threads and their timer wheels |
 //! | [`threads`] | which kind of thread the calling one is |
 //! | [`blocking`], [`tasks`], [`poll`] | the three ways to wait for a socket |
 //! | [`wake`] | tasks and pollers that a change concerns, until they can be woken |
 //! | [`memory`] | threads and tasks that wait for packet memory |
-//! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
+//! | [`discipline`] | the parts that settings measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
-//! | [`fork`] | what a child of fork(2) may do |
+//! | [`fork`] | the state of a child of fork(2) |
 //! | [`failpoints`] | panics on purpose, for tests |
 
 pub(crate) mod blocking;

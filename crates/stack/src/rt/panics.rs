@@ -1,14 +1,14 @@
 //! Panics that the stack catches: those of the application's code, and those of its own protocol code.
 //!
 //! Wakers, hooks and interfaces belong to the application. The stack calls them on its own threads and in the middle of its own
-//! work, so a panic in one is caught right where the call was made ([`catch`]): what the same call still has to do is done, and no
-//! thread of the stack ends. A panic in protocol code is a bug of the stack. It is caught where the protocol code was entered, and
-//! ends the connection or the table entry that it was about.
+//! work, so a panic in one is caught right where the call was made ([`catch`]): the rest of the same call is done, and no thread
+//! of the stack ends. A panic in protocol code is a bug of the stack. It is caught where the protocol code was entered, and ends
+//! the connection or the table entry that it was about.
 //!
-//! Catching and reporting are two steps, because a panic may be caught while a lock is held. A [`Caught`] is inert: it owns what the
-//! panic carried, and [`Caught::report`], which counts it and calls the application's hook, is called after all locks are let go
-//! (from inside protocol code through an outbox). The hook is foreign code as well: it is called
-//! with no lock held, and a panic in it is counted and goes nowhere.
+//! Catching and reporting are two steps, because a panic may be caught while a lock is held. A [`Caught`] is inert: it owns the
+//! panic's payload, and [`Caught::report`], which counts it and calls the application's hook, is called after all locks are let go
+//! (from inside protocol code through an outbox). The hook is foreign code as well: it is called with no lock held, and a panic in
+//! it is counted and goes nowhere.
 //!
 //! Does not depend on which code panics. Tests: below, `tests/panics.rs`.
 
@@ -27,7 +27,7 @@ use crate::rt::env::Env;
 use crate::rt::fork;
 use crate::rt::handle::Whole;
 
-/// What kind of code panicked.
+/// The kind of code that panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum PanicSource {
@@ -45,7 +45,7 @@ pub enum PanicSource {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PanicReport {
-    /// What kind of code panicked.
+    /// The kind of code that panicked.
     pub source: PanicSource,
     /// The call that panicked, for people: `Waker::wake`, `Netif::transmit`, `segment input`.
     pub place: &'static str,
@@ -59,7 +59,7 @@ impl fmt::Display for PanicReport {
     }
 }
 
-/// What the application has set with [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
+/// The hook that the application has set with [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
 pub(crate) type Hook = dyn Fn(&PanicReport) + Send + Sync;
 
 /// The hook that a stack tells of panics. The mutex is a leaf; the hook is called and dropped outside of it.
@@ -76,7 +76,8 @@ impl Panics {
     }
 }
 
-/// What an interface wakes tasks by: their panics are reported to the stack, as long as it is there.
+/// The object by which an interface wakes tasks: their panics are reported to the stack, as long as it is
+/// there.
 pub(crate) fn waking<W: Whole + 'static>(whole: &Arc<W>) -> Waking {
     let whole = Arc::downgrade(whole);
     Waking::reporting(move |payload| match whole.upgrade().filter(|whole| !fork::is_lost(whole.env())) {
@@ -95,7 +96,7 @@ pub(crate) struct Caught {
     payload: Box<dyn Any + Send>,
 }
 
-/// Calls `f` and catches its panic. `source` and `place` say what was called.
+/// Calls `f` and catches its panic. `source` and `place` name the callee.
 ///
 /// Whatever `f` had borrowed must be usable after it was left half way: that is for the caller to see to, as with
 /// [`AssertUnwindSafe`].
@@ -121,8 +122,8 @@ pub(crate) fn contain<R>(
     }
 }
 
-/// Runs a call of the application, with no lock held. If the stack's own code panics in it the call fails. What the call was about
-/// is as if it had not been made: that is for the sections inside to see to.
+/// Runs a call of the application, with no lock held. If the stack's own code panics in it the call fails. The sections inside see
+/// to it that the call has had no effect.
 #[inline]
 pub(crate) fn call<R>(env: &Env, place: &'static str, call: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     contain(env, PanicSource::Protocol, place, call).unwrap_or_else(|| Err(error()))
@@ -138,7 +139,7 @@ pub(crate) fn call_or_errno<R>(
     contain(env, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
 }
 
-/// What a call reports in which the stack's own code has panicked.
+/// The error of a call in which the stack's own code has panicked.
 #[cold]
 pub(crate) fn error() -> io::Error {
     io::Error::other(PANICKED)

@@ -17,8 +17,8 @@
 //!
 //! A waiter may find a registration that is not ready after all; it is then not reported.
 //!
-//! Inside: `poll/descriptor.rs` lets a set be waited for by its descriptor, `poll/events.rs` has what a wait finds, `poll/table.rs` a poller's queue, `poll/registration.rs` a socket's, `poll/target.rs` what a socket is ready
-//! for. Tests: `tests/suite/{poll,poll_stress}.rs`.
+//! Inside: `poll/descriptor.rs` lets a set be waited for by its descriptor, `poll/events.rs` has the result of a wait, `poll/table.rs` a poller's
+//! queue, `poll/registration.rs` a socket's, `poll/target.rs` a socket's readiness. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
 mod descriptor;
 mod events;
@@ -52,7 +52,7 @@ pub(crate) use target::{Target, mark, sealed};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub usize);
 
-/// What to be told of.
+/// Events to report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interest(u8);
 
@@ -147,7 +147,7 @@ impl Poll {
         added
     }
 
-    /// Reports a panic over a socket of the set. Returns what the call fails with.
+    /// Reports a panic over a socket of the set. Returns the call's error.
     #[cold]
     fn report(&self, caught: Caught) -> io::Error {
         if let Some(stack) = self.first.get().and_then(WeakStack::upgrade)
@@ -234,12 +234,12 @@ impl Poll {
         }
     }
 
-    /// [`collect`] that contains a panic. What was found before it is reported by this wait.
+    /// [`collect`] that contains a panic. This wait reports the sockets found before.
     fn collect(&self, queue: &Queue, events: &mut Events) -> io::Result<()> {
         let found =
             panics::catch(PanicSource::Protocol, "a look at a socket of a Poll", || collect(queue, events));
         found.or_else(|caught| {
-            // What was not looked at is still there.
+            // Registrations not looked at are still there.
             queue.show();
             let error = self.report(caught);
             if events.is_empty() { Err(error) } else { Ok(()) }
@@ -251,7 +251,7 @@ impl Poll {
     }
 }
 
-/// Looks at what is held and what has come, each once, until the events are full.
+/// Looks at the held and the new registrations, each once, until the events are full.
 fn collect(queue: &Queue, events: &mut Events) {
     queue.hide();
     if queue.list.collect(events, Events::is_full, look) {
@@ -259,7 +259,7 @@ fn collect(queue: &Queue, events: &mut Events) {
     }
 }
 
-/// Looks at one registration, and notes what there is to report. Whether the poller goes on holding it.
+/// Looks at one registration, and notes its event, if any. Whether the poller goes on holding it.
 #[inline]
 fn look(events: &mut Events, registration: &Arc<Registration>, held: Held) -> bool {
     failpoints::hit(Point::PollLook, registration.token.0 as u64);

@@ -1,18 +1,19 @@
 //! Tasks that wait for a socket.
 //!
-//! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file says what is on
-//! it, and `sockeye_sync`'s [`tasks`](mod@sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two ways:
+//! A task waits on the [`WaitList`](sockeye_sync::WaitList) of the buffer that it waits for, like threads and pollers; that file describes its
+//! entries, and `sockeye_sync`'s [`tasks`](mod@sockeye_sync::tasks) how it comes onto it and why no wake-up is lost. That happens in one of two
+//! ways:
 //!
 //! * a *poll function* ([`poll`]) uses the one place of its direction. Of several tasks that call it the last is woken, as in tokio;
 //! * a *future* ([`Waiting`]) has a place of its own for as long as it lives. Any number of them waits, all are woken, and one that is dropped
 //!   leaves the list.
 //!
 //! # Foreign code
-//! A waker is the application's. It is cloned before the mutex of the list is locked, and what the list gives back is dropped after it is
-//! unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a
-//! panic in `clone` there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
+//! A waker is the application's. It is cloned before the mutex of the list is locked, and the waker that the list gives back is dropped
+//! after it is unlocked; both may use the same socket. A panic in either is caught and counted ([`panics`]). After a panic in `clone`
+//! there is nothing that could be woken, so the call fails with [`waker_panicked`] and the list is as it was.
 //!
-//! Does not depend on what is waited for. Tests: `tests/waiting`; models in
+//! Does not depend on the awaited event. Tests: `tests/waiting`; models in
 //! `crates/sync/tests/loom/{tasks,wait_list}.rs`.
 
 use std::io;
@@ -24,7 +25,7 @@ use crate::rt::env::Env;
 use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::{Ready, Registration, Waiters};
 
-/// What a task waits for.
+/// Events that a task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Want {
     /// A receive or accept that does not block.
@@ -33,7 +34,7 @@ pub(crate) enum Want {
     Write,
     /// The end of a handshake.
     Connect,
-    /// Urgent data, or the end of what is received.
+    /// Urgent data, or the end of received data.
     Priority,
     /// A pending error.
     Error,
@@ -44,7 +45,7 @@ impl Want {
         match self {
             Self::Read => Ready::READABLE.with(Ready::ERROR).bits(),
             Self::Write | Self::Connect => Ready::WRITABLE.with(Ready::ERROR).bits(),
-            // What ends a direction wakes those that wait for its data.
+            // The end of a direction wakes those that wait for its data.
             Self::Priority => Ready::PRIORITY.with(Ready::READABLE).with(Ready::ERROR).bits(),
             Self::Error => Ready::READABLE.with(Ready::WRITABLE).with(Ready::ERROR).bits(),
         }
@@ -61,7 +62,7 @@ pub(crate) trait Waitable {
     /// buffer's list.
     fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R>;
 
-    /// Whether there is something by what stands under other mutexes than the list's. Asked after a task is on the list.
+    /// Whether the condition holds by state under other mutexes than the list's. Asked after a task is on the list.
     fn is_ready_elsewhere(&self, _want: Want) -> io::Result<bool> {
         Ok(false)
     }
@@ -168,7 +169,7 @@ pub(crate) fn discard(env: &Env, waker: Option<Waker>) {
     }
 }
 
-/// What a wait fails with whose task cannot be woken.
+/// The error of a wait whose task cannot be woken.
 pub(crate) fn waker_panicked() -> io::Error {
     io::Error::other("the task's waker panicked while it was cloned: nothing could wake the task")
 }

@@ -1,15 +1,15 @@
-//! What the calling thread is: an application's, or one of a stack.
+//! Kind of the calling thread: an application's, or one of a stack.
 //!
 //! Threads of a stack run wakers, hooks and interfaces of the application, so the application's code may find itself on one,
-//! of this stack or of another. What must not be done there asks here. Does not depend on what the threads do. Tests:
+//! of this stack or of another. Operations that are forbidden there ask here. Does not depend on the threads' work. Tests:
 //! `tests/panics/`.
 
 use std::cell::Cell;
 
-/// What a thread of a stack is there for.
+/// Purpose of a thread of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// It turns timers and does what others have left.
+    /// It runs timers and the work that others have left.
     Worker,
     /// It takes in the frames of one queue.
     Input,

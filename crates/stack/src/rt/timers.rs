@@ -1,4 +1,4 @@
-//! The timer wheel: what is to be called, and when, to the millisecond.
+//! The timer wheel: calls and their times, to the millisecond.
 //!
 //! A hierarchical wheel of four levels of 64 slots. A deadline goes into the level of the highest
 //! six-bit digit in which it differs from the present, and comes down a level when that digit is
@@ -13,7 +13,7 @@
 
 use crate::rt::failpoints::{self, Point};
 
-/// What to call.
+/// The call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum TimerKey {
     /// A connection of this name hash and these low bits of its serial number, if it still exists. A later one that has both
@@ -25,7 +25,7 @@ pub(crate) enum TimerKey {
     Fragments,
     /// The tasks that wait for packet memory.
     Memory,
-    /// What lies behind holes, at the memory cap.
+    /// Pruning of out-of-order data, at the memory cap.
     Prune,
     /// Packet memory on remote-free lists.
     #[cfg(feature = "experiments")]
@@ -93,7 +93,7 @@ impl Wheel {
         self.next_slot().map(|(tick, ..)| tick * TICK)
     }
 
-    /// Moves the present to `now` microseconds and appends what is due to `due`.
+    /// Moves the present to `now` microseconds and appends the due timers to `due`.
     pub fn advance(&mut self, now: u64, due: &mut Vec<Entry>) {
         let target = now / TICK;
         while let Some((tick, level, slot)) = self.next_slot().filter(|(tick, ..)| *tick <= target) {

@@ -30,7 +30,7 @@ pub(crate) trait Sleepers: Send + Sync {
     fn wake(&self, change: Change);
 }
 
-/// What threads wait for at a socket.
+/// Events that threads wait for at a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     /// Something to read.

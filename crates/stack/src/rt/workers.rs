@@ -1,23 +1,22 @@
 //! Workers: the threads that turn timers and take over protocol work that no other thread finished.
 //!
-//! A *lane* is what one worker looks after: a timer wheel, and the work that was handed to it, which a layer above keeps
+//! A *lane* is the part of one worker: a timer wheel, and the work that was handed to it, which a layer above keeps
 //! ([`Duties`]). With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
 //!
 //! # Sleeping
-//! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only
-//! then sleeps, until the wheel's next deadline. A thread that brings work first puts it there and then
-//! looks whether the worker has announced. Either the worker sees the work, or the bringer sees the
-//! announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer that
-//! is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under
-//! the wheel's mutex, so it cannot be misjudged. An idle stack's workers sleep without a deadline. (What a setting adds to that it has
-//! in `rt/discipline.rs`, by the same rule: its work is there before the worker is looked at.)
+//! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only then sleeps, until the wheel's
+//! next deadline. A thread that brings work first puts it there and then looks whether the worker has announced. Either the worker
+//! sees the work, or the bringer sees the announcement and wakes it (the store-buffering argument of `sockeye_sync::Sleeper`). A timer
+//! that is later than the deadline the worker sleeps towards needs no wake; that deadline is kept under the wheel's mutex, so it
+//! cannot be misjudged. An idle stack's workers sleep without a deadline. (A setting's additions are in `rt/discipline.rs`, by the
+//! same rule: its work is there before the worker is looked at.)
 //!
 //! # Without threads
 //! The driver, which calls `Stack::poll`, learns from the result when to call again, and may be doing something else when an application's call
-//! makes that too late. `sleeps_until` is then what it was last told ([`Workers::told`] writes it, and looks at the queue
-//! *afterwards*). A thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the
-//! same mutex *afterwards*, and sets it to 0. So of the two that come together one sees the other, and the driver's hook
-//! ([`Workers::set_driver`]) is owed one call for each answer that was overtaken.
+//! makes that too late. `sleeps_until` is then the last time that it got ([`Workers::told`] writes it, and looks at the queue *afterwards*). A
+//! thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the same mutex *afterwards*, and sets it to 0.
+//! So of the two that come together one sees the other, and the driver's hook ([`Workers::set_driver`]) is owed one call for each answer that
+//! was overtaken.
 //!
 //! The hook is the application's, and a timer may be armed under a lock. So the call is only noted in `driver_owed` there,
 //! and made by [`Workers::tell_driver`], which every thread that may have noted it runs after its last lock is released:
@@ -65,9 +64,9 @@ struct Clockwork {
     sleeps_until: u64,
 }
 
-/// What workers do: the layers above say it.
+/// The work of workers, which the layers above provide.
 pub(crate) trait Duties {
-    /// What was handed to a lane.
+    /// The work handed to a lane.
     type Work;
 
     fn env(&self) -> &Env;
@@ -75,10 +74,10 @@ pub(crate) trait Duties {
     /// Whether something was handed to a lane.
     fn has_work(&self, lane: usize) -> bool;
 
-    /// Takes what was handed to a lane.
+    /// Takes the work handed to a lane.
     fn take_work(&self, lane: usize) -> Self::Work;
 
-    /// Does it. What panics is contained, each item by itself.
+    /// Does it. Panics are contained, for each item by itself.
     fn work(&self, work: Self::Work);
 
     /// The wheel has called.
@@ -157,7 +156,7 @@ impl Workers {
         }
     }
 
-    /// The driver is about to be told to call again at `next`; returns what to tell it.
+    /// The driver is to call again at `next`; returns the time to give to it.
     pub fn told(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
         let lane = &self.lanes[index];
         // Since `next` was looked up a thread may have armed an earlier one, found 0 here and woken no worker.
@@ -238,7 +237,7 @@ impl Workers {
         let mut due = Vec::new();
         threads::enter(Role::Worker);
         loop {
-            // Each item of a turn is contained by itself: this is for what is around them.
+            // Each item of a turn is contained by itself: this is for the code around them.
             panics::contain(env, PanicSource::Protocol, "a worker's turn", || {
                 self.turn(duties, index, &mut due);
                 Chosen::before_sleep(env, index);
@@ -265,7 +264,7 @@ impl Workers {
         }
     }
 
-    /// Does what is due in one lane; returns when the next timer is.
+    /// Does the due work of one lane; returns when the next timer is.
     pub fn turn<D: Duties>(&self, duties: &D, index: usize, due: &mut Vec<Entry>) -> Option<Instant> {
         let (env, lane) = (duties.env(), &self.lanes[index]);
         let handed = duties.take_work(index);
@@ -282,7 +281,7 @@ impl Workers {
         for entry in due.drain(..) {
             panics::contain(env, PanicSource::Protocol, "a timer", || duties.fire(entry));
         }
-        // Asked for last: what was just done has set timers of its own, and may have handed over more.
+        // Asked for last: the work just done has set timers of its own, and may have handed over more.
         if duties.has_work(index) {
             return Some(env.clock.now());
         }
@@ -303,8 +302,8 @@ impl Workers {
         });
     }
 
-    /// After the threads have ended: runs what was handed to them and not done. A connection in the queue of a
-    /// shared squeue keeps that squeue, which keeps the queue: neither would ever be freed.
+    /// After the threads have ended: runs the work that was handed to them and not done. A connection in the
+    /// queue of a shared squeue keeps that squeue, which keeps the queue: neither would ever be freed.
     pub fn finish(&self, duties: &impl Duties) {
         let mut due = Vec::new();
         let lanes = || 0..self.lanes.len();

@@ -1,4 +1,4 @@
-//! The stack as its handles and workers know it: its parts, its end, what is due by timers' keys, connections that were handed over.
+//! The stack as its handles and workers know it: its parts, its end, the work of timers' keys, connections that were handed over.
 //!
 //! Does not decide when: that is `rt/workers.rs`. Tests: those of the layers.
 
@@ -136,7 +136,7 @@ impl Whole for Core {
     }
 }
 
-/// What the environment asks of the stack.
+/// Calls of the environment to the stack.
 pub(super) struct Asked(pub Weak<Core>);
 
 impl Above for Asked {

@@ -1,4 +1,4 @@
-//! What the Internet layer asks of the protocols above it: UDP, ICMP's sockets, TCP.
+//! Calls of the Internet layer to the protocols above it: UDP, ICMP's sockets, TCP.
 //!
 //! Knows only which module a call is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
 

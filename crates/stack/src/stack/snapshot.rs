@@ -1,6 +1,6 @@
-//! What sockets a stack has, as `ss` shows it.
+//! The sockets of a stack, as `ss` shows them.
 //!
-//! Goes through the tables and copies what there is to see. Connections are taken out of their shard as references
+//! Goes through the tables and copies the visible state. Connections are taken out of their shard as references
 //! first and looked at afterwards, since their socket locks and buffers rank differently. Must not change anything.
 //! Tests: `tests/snapshot.rs`.
 
@@ -20,7 +20,7 @@ use crate::tcp::socket::stream::state_name;
 use crate::tcp::socket::{Limiting, TcpInfo};
 use crate::udp;
 
-/// What a socket is.
+/// Kind of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SocketKind {
     /// A TCP listener.
@@ -29,7 +29,7 @@ pub enum SocketKind {
     Tcp,
     /// A handshake that a listener has answered and the peer has not finished.
     TcpHalfOpen,
-    /// What is left of a TCP connection in TIME-WAIT.
+    /// The rest of a TCP connection in TIME-WAIT.
     TcpTimeWait,
     /// A UDP socket that has a port, or a ping socket.
     Udp,
@@ -38,7 +38,7 @@ pub enum SocketKind {
 /// One socket at one moment.
 #[derive(Clone, Debug)]
 pub struct SocketInfo {
-    /// What it is.
+    /// Its kind.
     pub kind: SocketKind,
     /// The state's name in RFC 9293 section 3.3.2; of a UDP socket `ESTABLISHED` if it is connected, else `CLOSED`.
     pub state: &'static str,
@@ -50,13 +50,13 @@ pub struct SocketInfo {
     pub recv_queue: usize,
     /// Of a connection: bytes written and not acknowledged. Of a listener: its backlog.
     pub send_queue: usize,
-    /// A number by which to name the connection, unique in the stack; 0 for what is none.
+    /// A number by which to name the connection, unique in the stack; 0 for other sockets.
     pub serial: u64,
     /// Whether an application still holds it.
     pub is_held: bool,
-    /// What its protocol state looks like, if that was asked for and could be seen.
+    /// Its protocol state, if that was asked for and could be seen.
     pub tcp: Option<TcpInfo>,
-    /// What limits it, likewise.
+    /// Its limit, likewise.
     pub limiting: Option<Limiting>,
 }
 
@@ -99,8 +99,8 @@ fn datagrams(pcb: &udp::pcb::Pcb) -> SocketInfo {
 }
 
 impl Stack {
-    /// What the counters that [`Stack::counters`] shows are called in the kernel's MIB, as `nstat` shows it: our name and
-    /// that one, for those that have one.
+    /// The kernel MIB's names for the counters of [`Stack::counters`], as `nstat` shows them: our name and that one, for
+    /// those that have one.
     pub fn mib_names() -> Vec<(&'static str, &'static str)> {
         let own = counter::MIB.iter().map(|(index, mib)| (counter::NAMES[*index], *mib));
         let others = ip::NAMES.iter().chain(&udp::count::NAMES).chain(&link::NAMES).copied();
@@ -125,7 +125,7 @@ fn listening(listener: &crate::tcp::handshake::listen::Listener) -> SocketInfo {
     }
 }
 
-/// What is known of a name alone.
+/// The data that a name alone gives.
 fn named(kind: SocketKind, state: &'static str, tuple: FourTuple) -> SocketInfo {
     SocketInfo {
         kind,

@@ -1,4 +1,5 @@
-//! What the Internet layer has for TCP beside whole segments: segments that came in fragments, and reports about those that were not delivered.
+//! Input from the Internet layer to TCP beside whole segments: segments that came in fragments, and reports about those that were not
+//! delivered.
 //!
 //! Handled when a call is settled, with no socket lock held. Tests: `tests/ip`.
 

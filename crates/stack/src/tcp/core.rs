@@ -1,4 +1,4 @@
-//! What all TCP connections of a stack share, and what each is made with.
+//! Shared state of all TCP connections of a stack, and the parameters of new ones.
 //!
 //! Does not depend on connections' insides. Tests: `tests/suite`.
 
@@ -32,7 +32,7 @@ use crate::tcp::tables::ports::Ports;
 /// See the module's head.
 pub(crate) struct Core {
     inet: inet::Core,
-    /// What the settings that are measured against each other keep.
+    /// State of the settings that are measured against each other.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfStack,
     pub demux: Demux,
@@ -80,13 +80,13 @@ impl Core {
         }
     }
 
-    /// What the Internet layer shares.
+    /// Shared state of the Internet layer.
     pub fn inet(&self) -> &inet::Core {
         &self.inet
     }
 
-    /// Whether a connection of this hash, made on `cpu`, is among its own in the tables. All are, where what happens may
-    /// not depend on the machine.
+    /// Whether a connection of this hash, made on `cpu`, is among its own in the tables. All are, where the run may not
+    /// depend on the machine.
     pub fn is_near(&self, hash: u64, cpu: u32) -> bool {
         self.is_pinned() || Demux::is_near(hash, cpu, sockeye_sync::cpu::count())
     }
@@ -114,7 +114,7 @@ impl Core {
         cookie::syn_ack(&self.secret(), ends, syn, params, self.ts_offset(tuple), now)
     }
 
-    /// What the cookie in an acknowledgment has agreed on, if it is a good one.
+    /// The values agreed on by the cookie in an acknowledgment, if it is a good one.
     pub fn check_cookie(
         &self,
         tuple: &FourTuple,
@@ -127,7 +127,7 @@ impl Core {
         cookie::check(&self.secret(), ends, ack, params, self.ts_offset(tuple), now)
     }
 
-    /// What a new pcb is made with.
+    /// Parameters of a new pcb.
     pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
         let (config, local) = (&self.config, tuple.local.addr);
         let link = self.link(local, via, Some(tuple.remote.addr));
@@ -174,7 +174,7 @@ impl Core {
         }
     }
 
-    /// What a SYN-ACK offers.
+    /// The offer of a SYN-ACK.
     pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
         let config = &self.config;
         ListenParams {
@@ -205,7 +205,7 @@ fn identity(tuple: &FourTuple) -> ([u8; 18], [u8; 18]) {
     (end(tuple.local), end(tuple.remote))
 }
 
-/// The largest receive window, bytes: what a window scale of 10 can express. One more would do for
-/// `BUFFER_MAX`, but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen
-/// as shut while it is half open.
+/// The largest receive window, bytes: the bound of a window scale of 10. One more would do for `BUFFER_MAX`,
+/// but its step of 2 KiB would be as large as the smallest buffer, whose window would be seen as shut while
+/// it is half open.
 const RCV_WND_MAX: u32 = (u16::MAX as u32) << 10;

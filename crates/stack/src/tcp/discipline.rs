@@ -1,4 +1,4 @@
-//! What the settings that are measured against each other change in TCP: its defaults are the product's.
+//! The parts of TCP that settings measured against each other change: the defaults are the product's.
 //!
 //! [`Discipline`] has a function for each place at which a setting makes a difference:
 //!
@@ -10,7 +10,7 @@
 //! | which thread frees a receive buffer | the thread that used it up, to its own cache | `take_remote_listed` … `reclaim` |
 //!
 //! Without the feature `experiments` the defaults are all there is, and the compiler sees through them. With it, [`Chosen`] asks the settings
-//! of the stack; what they do is in `experiments/`. The defaults are the same then: the feature adds settings and changes none.
+//! of the stack; their implementations are in `experiments/`. The defaults are the same then: the feature adds settings and changes none.
 //!
 //! Tests: the socket layer's; `tests/suite` over the matrix of settings.
 
@@ -29,11 +29,11 @@ use crate::inet::netif::table::Via;
 
 /// See the module's head.
 pub(crate) trait Discipline {
-    /// What the settings keep for a stack.
+    /// The settings' state of a stack.
     type OfStack: Send + Sync;
-    /// What they keep for a connection.
+    /// Their state of a connection.
     type OfConn: Send + Sync;
-    /// What they keep for a call into the stack.
+    /// Their state of a call into the stack.
     type OfCall: Default;
 
     /// That of a new stack.
@@ -66,13 +66,13 @@ pub(crate) trait Discipline {
         serve::output(cx, conn, so);
     }
 
-    /// Runs what this thread has left first, if no thread has yet.
+    /// Runs a connection in whose backlog this thread has left the first item, if no thread has yet.
     #[inline]
     fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         serve::look(cx, conn);
     }
 
-    /// Runs what was handed over while no thread ran it.
+    /// Runs a connection that was handed over while no thread ran it.
     #[inline]
     fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
         serve::take_over(cx, conn);
@@ -85,7 +85,8 @@ pub(crate) trait Discipline {
         false
     }
 
-    /// Takes a segment for `peer` that is handed over under the sender's lock; what it gives back goes to the peer's lock.
+    /// Takes a segment for `peer` that is handed over under the sender's lock; a segment that it gives back goes to the
+    /// peer's lock.
     #[inline]
     fn hand_over(cx: &mut Context<'_>, peer: &Arc<Conn>, work: Work) -> Option<Work> {
         let (_, _) = (cx, peer);
@@ -98,7 +99,8 @@ pub(crate) trait Discipline {
         input::in_runs(cx, at, packets);
     }
 
-    /// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way.
+    /// Runs `first` and those items from `next` that are for the same connection. True if the connection has
+    /// ended on the way.
     #[inline]
     fn input(
         cx: &mut Context<'_>,
@@ -135,7 +137,7 @@ pub(crate) trait Discipline {
         let (_, _) = (cx, conn);
     }
 
-    /// The calling thread brings a packet for `conn`, so it may use what the reader has used up.
+    /// The calling thread brings a packet for `conn`, so it may use buffers that the reader has used up.
     #[inline]
     fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
         let (_, _) = (cx, conn);
@@ -154,14 +156,14 @@ pub(crate) trait Discipline {
         engine::release_acked(cx, so, bytes);
     }
 
-    /// Gives back what a reader of `conn` has used up. With no lock held.
+    /// Gives back buffers that a reader of `conn` has used up. With no lock held.
     #[inline]
     fn release_read(core: &Core, conn: &Conn, freed: Freed) {
         let (_, _) = (core, conn);
         drop(freed);
     }
 
-    /// Gives back what a call has unlinked under locks. With no lock held.
+    /// Gives back buffers that a call has unlinked under locks. With no lock held.
     #[inline]
     fn release_rest(cx: &mut Context<'_>) {
         cx.outbox.freed.clear();
@@ -192,7 +194,7 @@ pub(crate) trait Discipline {
 #[cfg(not(feature = "experiments"))]
 pub(crate) struct Product;
 
-/// What the product keeps for it.
+/// The product's state for it.
 #[cfg(not(feature = "experiments"))]
 #[derive(Default)]
 pub(crate) struct Nothing;

@@ -1,13 +1,13 @@
 //! From packets to connections, run by run.
 //!
 //! A run is packets in a row for one connection, at most [`RUN_MAX`]. Its connection is looked up once, before its
-//! lock is taken, and no other connection's is held meanwhile: there is no order among connections to be kept.
-//! A connection that ends on the way (reset, TIME-WAIT) ends the run, and what it left in the outbox is done before
-//! the next packet is looked at, so that a SYN that reuses its name finds the name free. Packets without a
-//! connection (handshakes, strays) are routed with no lock held. A listener has none: what its SYNs share is
-//! a shard of the demux table, chosen by the hash of the 4-tuple; so SYNs to one listener run in parallel, and
-//! nothing is nested when a child is made. The child is in the table before its third segment has been run;
-//! another thread that finds it there runs it as any other.
+//! lock is taken, and no other connection's is held meanwhile: there is no order among connections to be kept. A
+//! connection that ends on the way (reset, TIME-WAIT) ends the run, and its effects in the outbox are carried out
+//! before the next packet is looked at, so that a SYN that reuses its name finds the name free. Packets without a
+//! connection (handshakes, strays) are routed with no lock held. A listener has none: its SYNs share a shard of the
+//! demux table, chosen by the hash of the 4-tuple; so SYNs to one listener run in parallel, and nothing is nested
+//! when a child is made. The child is in the table before its third segment has been run; another thread that finds
+//! it there runs it as any other.
 //!
 //! Below TCP is `inet/input/`, which takes the frames and sorts them. Tests: `tests/wire.rs`.
 
@@ -53,7 +53,8 @@ pub(crate) fn in_runs(cx: &mut Context<'_>, at: Place, packets: &mut Vec<Packet>
     runs(cx, at, packets, RUN_MAX, |cx| departures::depart(cx));
 }
 
-/// Each run of at most `run_max` packets is brought to its connection, and `after` it is done what need not wait for the others.
+/// Each run of at most `run_max` packets is brought to its connection, and `after` it come the effects that need not wait for
+/// the others.
 pub(crate) fn runs(
     cx: &mut Context<'_>,
     at: Place,

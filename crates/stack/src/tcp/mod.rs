@@ -10,8 +10,8 @@
 //! | [`route`] | a segment whose receiver is not known yet |
 //! | [`aside`] | segments that came in fragments, reports about those that were not delivered |
 //! | [`handed`] | connections that are left to workers |
-//! | [`prune`] | memory: what is given up under pressure |
-//! | [`discipline`] | what settings that are measured against each other change here; the older ones are in `experiments/` |
+//! | [`prune`] | memory: out-of-order data is given up under pressure |
+//! | [`discipline`] | the parts that settings measured against each other change here; the older ones are in `experiments/` |
 //!
 //! The protocol itself is `sockeye_proto::tcp`.
 

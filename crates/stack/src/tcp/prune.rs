@@ -1,11 +1,11 @@
-//! What lies behind holes goes first when packet memory has run out.
+//! Out-of-order data goes first when packet memory has run out.
 //!
-//! Text behind a hole is the only memory whose loss costs only time: it was not acknowledged, so its
-//! sender still has it (RFC 2018 section 8 lets a receiver throw away what it has reported). And it is the memory that
-//! can hold itself: where it has taken all there is, the segments that would fill the holes find no room, and nothing
-//! moves any more. So code that is refused memory asks (`rt/memory.rs`): a frame that has arrived, a writer of any protocol, a
-//! program that puts frames into a channel. Soon afterwards a worker, or the driver of the stack, posts [`reason::PRUNE`] to every connection that has a hole. Linux prunes a socket's own queue where
-//! it runs short itself (`tcp_prune_ofo_queue`); here the memory is shared by all sockets.
+//! Text behind a hole is the only memory whose loss costs only time: it was not acknowledged, so its sender still has it (RFC 2018 section 8 lets a
+//! receiver throw away reported data). And it is the memory that can hold itself: where it has taken all there is, the segments that would fill the
+//! holes find no room, and nothing moves any more. So code that is refused memory asks (`rt/memory.rs`): a frame that has arrived, a writer of any
+//! protocol, a program that puts frames into a channel. Soon afterwards a worker, or the driver of the stack, posts [`reason::PRUNE`] to every
+//! connection that has a hole. Linux prunes a socket's own queue where it runs short itself (`tcp_prune_ofo_queue`); here the memory is shared by all
+//! sockets.
 //!
 //! Bound: once in ten milliseconds, a look at a word of each connection and an item for each that has a hole.
 //!

@@ -22,7 +22,7 @@ use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission;
 use crate::tcp::handshake::passive;
 
-/// Brings the segment to what answers for it, here or outside.
+/// Brings the segment to its receiver, here or outside.
 pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
     match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
@@ -37,7 +37,7 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     }
 }
 
-/// Finds what answers for a segment that has arrived, and lets it answer.
+/// Finds the receiver of a segment that has arrived, and hands it over.
 pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
     look_up(cx, segment, false);
 }

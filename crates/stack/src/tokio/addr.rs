@@ -8,8 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV
 
 use smallvec::{SmallVec, smallvec};
 
-/// What can be resolved to addresses without blocking the task, as `tokio::net::ToSocketAddrs`: addresses, and names with a port. It is
-/// implemented for the same types, and sealed.
+/// Arguments that can be resolved to addresses without blocking the task, as `tokio::net::ToSocketAddrs`: addresses, and names with a
+/// port. It is implemented for the same types, and sealed.
 pub trait ToSocketAddrs: sealed::ToPlaces {}
 
 /// The addresses of `host`; none, if it is a name that has none.
@@ -70,7 +70,7 @@ async fn look_up<I: Iterator<Item = SocketAddr>>(
 mod sealed {
     use super::{SmallVec, SocketAddr};
 
-    /// What an argument names.
+    /// The addresses of an argument.
     pub enum Places {
         Addrs(SmallVec<[SocketAddr; 1]>),
         /// A name with a port, as text.

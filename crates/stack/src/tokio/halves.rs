@@ -62,7 +62,7 @@ macro_rules! async_write {
 }
 pub(super) use async_write;
 
-/// What every reading half has; `$stream` finds the stream.
+/// Methods of every reading half; `$stream` finds the stream.
 macro_rules! read_half_methods {
     ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
         impl $half {
@@ -75,7 +75,8 @@ macro_rules! read_half_methods {
                 $stream.readable().await
             }
 
-            /// Reads what is there. Never blocks. 0 at the end of the stream, or for an empty buffer.
+            /// Reads the bytes that are there. Never blocks. 0 at the end of the stream, or for an empty
+            /// buffer.
             ///
             /// # Errors
             /// `WouldBlock` if nothing is there.
@@ -129,7 +130,7 @@ macro_rules! read_half_methods {
 }
 pub(super) use read_half_methods;
 
-/// What every writing half has; `$stream` finds the stream.
+/// Methods of every writing half; `$stream` finds the stream.
 macro_rules! write_half_methods {
     ($half:ty, $type:ident, |$this:ident| $stream:expr) => {
         impl $half {
@@ -142,7 +143,7 @@ macro_rules! write_half_methods {
                 $stream.writable().await
             }
 
-            /// Writes what fits. Never blocks.
+            /// Writes as much as fits. Never blocks.
             ///
             /// # Errors
             /// `WouldBlock` if nothing fits.
@@ -164,11 +165,12 @@ macro_rules! write_half_methods {
 }
 pub(super) use write_half_methods;
 
-/// What every half has; `$stream` finds the stream.
+/// Methods of every half; `$stream` finds the stream.
 macro_rules! half_methods {
     ($half:ty, $type:ident, $addr:ty, |$this:ident| $stream:expr) => {
         impl $half {
-            /// Waits until the stream is ready for some of `interest`, and says for what. May be cancelled.
+            /// Waits until the stream is ready for some of `interest`, and returns the readiness. May be
+            /// cancelled.
             ///
             /// # Errors
             #[doc = concat!("As for [`", stringify!($type), "::ready`].")]

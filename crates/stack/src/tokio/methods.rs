@@ -1,16 +1,16 @@
 //! The methods that several types have in common, by macros, so that they stand on the types themselves, as in `tokio`.
 //!
-//! A type has a field `inner`, the socket of the blocking kind; an expression finds what its tasks wait on. Does not depend on how data
-//! moves. Tests: `tests/tokio_ready.rs`.
+//! A type has a field `inner`, the socket of the blocking kind; an expression finds the list that its tasks wait on. Does not depend on
+//! how data moves. Tests: `tests/tokio_ready.rs`.
 
-/// Readiness: what every socket has that sends and receives; it has a field `assumed_room`. `$socket` is what its tasks wait on.
+/// Readiness: methods of every socket that sends and receives; it has a field `assumed_room`. Tasks wait on `$socket`.
 macro_rules! ready_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
         impl $type {
-            /// Waits until the socket is ready for some of `interest`, and says for what: also that a direction is closed. Any number of
-            /// tasks may wait. May be cancelled.
+            /// Waits until the socket is ready for some of `interest`, and returns the readiness: also that a direction is closed. Any
+            /// number of tasks may wait. May be cancelled.
             ///
-            /// What is said is true when it is said; another task may be faster.
+            /// The readiness is true when it is returned; another task may be faster.
             ///
             /// # Errors
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket ready.
@@ -44,7 +44,7 @@ macro_rules! ready_methods {
             /// Calls `f`, an operation that does not block, if the socket is ready for some of `interest`.
             ///
             /// # Errors
-            /// `WouldBlock` if it is not, and `f` is not called then; else what `f` returns.
+            /// `WouldBlock` if it is not, and `f` is not called then; else the result of `f`.
             pub fn try_io<R>(
                 &self,
                 interest: ::tokio::io::Interest,
@@ -55,10 +55,11 @@ macro_rules! ready_methods {
             }
 
             /// Calls `f`, an operation that does not block, when the socket is ready for some of `interest`, and once more at
-            /// each change for as long as it returns `WouldBlock`. May be cancelled: what `f` has done is done.
+            /// each change for as long as it returns `WouldBlock`. May be cancelled: effects of `f` remain.
             ///
             /// # Errors
-            /// What `f` returns, but for `WouldBlock`; `Other` if the task's waker panics while it is cloned.
+            /// The errors of `f`, but for `WouldBlock`; `Other` if the task's waker panics while it is
+            /// cloned.
             pub async fn async_io<R>(
                 &self,
                 interest: ::tokio::io::Interest,
@@ -72,7 +73,7 @@ macro_rules! ready_methods {
 }
 pub(super) use ready_methods;
 
-/// What streams have: reads and writes that do not wait, and their readiness as poll functions.
+/// Methods of streams: reads and writes that do not wait, and their readiness as poll functions.
 macro_rules! stream_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
         impl $type {
@@ -100,7 +101,8 @@ macro_rules! stream_methods {
                 $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
             }
 
-            /// Reads what is there. Never blocks. 0 at the end of the stream, or for an empty buffer.
+            /// Reads the bytes that are there. Never blocks. 0 at the end of the stream, or for an empty
+            /// buffer.
             ///
             /// # Errors
             /// `WouldBlock` if nothing is there.
@@ -125,7 +127,7 @@ macro_rules! stream_methods {
                 self.recv_pieces(room, |piece| buf.put_slice(piece))
             }
 
-            /// Writes what fits. Never blocks.
+            /// Writes as much as fits. Never blocks.
             ///
             /// # Errors
             /// `WouldBlock` if nothing fits.
@@ -176,7 +178,7 @@ macro_rules! stream_methods {
 }
 pub(super) use stream_methods;
 
-/// What datagram sockets have: readiness as poll functions, and receives into buffers that grow.
+/// Methods of datagram sockets: readiness as poll functions, and receives into buffers that grow.
 macro_rules! datagram_methods {
     ($type:ident, $addr:ty, |$this:ident| $socket:expr) => {
         impl $type {
@@ -206,7 +208,8 @@ macro_rules! datagram_methods {
                 $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
             }
 
-            /// [`recv`](Self::recv) into a buffer that is advanced by as much; what its next piece has no room for is cut off.
+            /// [`recv`](Self::recv) into a buffer that is advanced by as much; bytes that its next piece has no room for are
+            /// cut off.
             ///
             /// # Errors
             /// As for [`recv`](Self::recv).

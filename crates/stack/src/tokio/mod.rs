@@ -1,5 +1,5 @@
 //! The same sockets in `tokio`'s shape (feature `tokio`): a program that says `sockeye::tokio` in place of `tokio::net` has the same types at
-//! the same paths, with the same methods. What differs is in `docs/reference/differences.md`.
+//! the same paths, with the same methods. `docs/reference/differences.md` lists the differences.
 //!
 //! There is no reactor in between: the protocol code that delivers bytes takes the task's waker out of
 //! the socket buffer and wakes it. The types work on any executor; `tokio` lends its I/O traits, and on its runtime they keep

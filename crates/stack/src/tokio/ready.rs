@@ -4,7 +4,7 @@
 //! [`async_io`] that would block although the socket is ready, as of an application that wants more bytes than are there, waits for the next
 //! change, as in `tokio`: its task is on the list first, and then it is made once more.
 //!
-//! Does not depend on what is attempted. Tests: `tests/tokio_ready.rs`.
+//! Does not depend on the operation. Tests: `tests/tokio_ready.rs`.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -42,7 +42,7 @@ impl AssumedRoom {
     /// Remembers how an attempt to send has ended.
     pub fn note<R>(&self, done: io::Result<R>) -> io::Result<R> {
         let is_sent = done.is_ok();
-        // Relaxed: what one task has found, for itself. Most attempts find what it says already.
+        // Relaxed: a hint of one task, for itself. Most attempts find it unchanged.
         if self.0.load(Ordering::Relaxed) != is_sent {
             self.0.store(is_sent, Ordering::Relaxed);
         }
@@ -69,7 +69,7 @@ pub(super) fn poll_writable<S: Waitable>(
     if assumed_room.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
 }
 
-/// Waits until the socket is ready for some of `interest`, and says for what.
+/// Waits until the socket is ready for some of `interest`, and returns the readiness.
 pub(super) async fn ready<S: Readiness>(
     socket: &S,
     assumed_room: &AssumedRoom,
@@ -152,7 +152,7 @@ pub(super) fn room_of(buf: &mut impl BufMut) -> Vec<u8> {
     vec![0; buf.chunk_mut().len().min(DATAGRAM_MAX)]
 }
 
-/// What a task waits for that has this interest, and what it then says that the socket is ready for.
+/// Events that a task with this interest waits for, and the readiness that it then returns.
 fn wants(interest: Interest) -> impl Iterator<Item = (Want, Ready)> {
     [
         (interest.is_readable(), Want::Read, Ready::READABLE),
@@ -177,7 +177,7 @@ fn is_ready(socket: &impl Waitable, interest: Interest) -> io::Result<bool> {
     Ok(false)
 }
 
-/// What tokio reports of readiness for this interest. A closed direction is reported with it.
+/// Tokio's readiness for this interest. A closed direction is reported with it.
 fn told(found: poll::Ready, interest: Interest) -> Ready {
     let (read, write) = (interest.is_readable(), interest.is_writable());
     [

@@ -87,7 +87,7 @@ impl TcpSocket {
         Ok(None)
     }
 
-    /// SO_LINGER of zero: dropping the stream resets the connection, and what is not sent yet is dropped.
+    /// SO_LINGER of zero: dropping the stream resets the connection, and unsent data is dropped.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -191,7 +191,7 @@ macro_rules! options {
                     Ok(())
                 }
 
-                /// What was set.
+                /// The value set.
                 ///
                 /// # Errors
                 /// None; the signature is that of `tokio`.

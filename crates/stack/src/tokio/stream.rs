@@ -79,8 +79,8 @@ impl TcpStream {
         &self.inner
     }
 
-    /// [`crate::TcpStream::send_mbufs`]: what is taken, at least a byte unless `chain` is empty, is gone from the front of it. May be
-    /// cancelled: what was taken is then still sent.
+    /// [`crate::TcpStream::send_mbufs`]: the bytes taken, at least one unless `chain` is empty, are gone from the front of it. May be
+    /// cancelled: bytes taken are then still sent.
     ///
     /// # Errors
     /// As for a write.
@@ -96,7 +96,7 @@ impl TcpStream {
         op(&self.inner, Want::Read, || self.inner.recv_mbufs(max)).await
     }
 
-    /// SO_LINGER of zero: dropping the stream resets the connection, and what is not sent yet is dropped.
+    /// SO_LINGER of zero: dropping the stream resets the connection, and unsent data is dropped.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -215,8 +215,8 @@ passed_methods!(TcpStream {
     /// EINVAL if it is out of these bounds.
     set_ttl(ttl: u32) -> ();
 
-    /// TCP_NOTSENT_LOWAT, bytes: the stream is [writable](Self::writable) only while little of what was written is unsent, and a
-    /// write of a task waits likewise. See [`crate::TcpStream::set_notsent_lowat`].
+    /// TCP_NOTSENT_LOWAT, bytes: the stream is [writable](Self::writable) only while little written data is unsent, and a write
+    /// of a task waits likewise. See [`crate::TcpStream::set_notsent_lowat`].
     ///
     /// # Errors
     /// `InvalidInput` for `Some(0)`.

@@ -113,7 +113,7 @@ impl UdpSocket {
         self.sending(cx, || self.inner.send_to(buf, addr))
     }
 
-    /// Sends with what comes along; see [`crate::UdpSocket::send_msg`].
+    /// Sends with ancillary data; see [`crate::UdpSocket::send_msg`].
     ///
     /// # Errors
     /// As there.
@@ -165,7 +165,7 @@ impl UdpSocket {
         Poll::Ready(Ok(from))
     }
 
-    /// Receives with what came along; see [`crate::UdpSocket::recv_msg`].
+    /// Receives with ancillary data; see [`crate::UdpSocket::recv_msg`].
     ///
     /// # Errors
     /// As there.

@@ -103,7 +103,7 @@ impl UdpSocket {
         self.inner.tclass_v6().map(u32::from)
     }
 
-    /// IPV6_TCLASS: DSCP and ECN of what is sent over IPv6.
+    /// IPV6_TCLASS: DSCP and ECN of datagrams sent over IPv6.
     ///
     /// # Errors
     /// EINVAL if it is more than an octet.
@@ -127,7 +127,7 @@ impl UdpSocket {
         self.tos_v4()
     }
 
-    /// IP_TOS: DSCP and ECN of what is sent over IPv4, an octet; higher bits do not count, as in Linux.
+    /// IP_TOS: DSCP and ECN of datagrams sent over IPv4, an octet; higher bits do not count, as in Linux.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -198,7 +198,7 @@ passed_methods!(UdpSocket {
     /// None; the signature is that of `tokio`.
     multicast_loop_v4() -> bool;
 
-    /// IP_MULTICAST_LOOP: what is sent to a group comes back to members on this host. On.
+    /// IP_MULTICAST_LOOP: datagrams to a group come back to members on this host. On.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -234,7 +234,7 @@ passed_methods!(UdpSocket {
     /// None; the signature is that of `tokio`.
     ttl() -> u32;
 
-    /// IP_TTL of what is sent to one host, 1 to 255. 64.
+    /// IP_TTL of unicast datagrams, 1 to 255. 64.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.

@@ -1,7 +1,7 @@
 //! The operations of tasks: an attempt that does not block, again and again until it would not have blocked, within the task's budget
 //! ([`coop`]). And how tasks wait for TCP streams, listeners and UDP sockets; for UNIX-domain sockets `unix/ready.rs` says so.
 //!
-//! Does not depend on what is attempted. Tests: `tests/waiting`, `tests/coop.rs`.
+//! Does not depend on the operation. Tests: `tests/waiting`, `tests/coop.rs`.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -83,7 +83,7 @@ pub(super) fn poll_until<S: Waitable>(socket: &S, want: Want, cx: &mut Context<'
     coop::poll(cx, |cx| tasks::poll_first(socket, want, cx.waker()))
 }
 
-/// Has the task woken at the next slow tick, for what is not announced.
+/// Has the task woken at the next slow tick, for changes that are not announced.
 pub(super) fn try_later<R>(env: &Env, cx: &Context<'_>) -> Poll<io::Result<R>> {
     match env.memory_waiters.register(env, cx.waker()) {
         Ok(()) => Poll::Pending,

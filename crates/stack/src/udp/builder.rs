@@ -1,4 +1,4 @@
-//! [`UdpBuilder`]: what must be chosen before a socket is bound.
+//! [`UdpBuilder`]: settings that must be chosen before a socket is bound.
 //!
 //! Does not depend on how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp_any.rs`.
 
@@ -14,7 +14,7 @@ use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 
-/// What decides conflicts of binds.
+/// Settings that decide conflicts of binds.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Reuse {
     pub addr: bool,
@@ -81,8 +81,8 @@ impl UdpBuilder {
         }
     }
 
-    /// SO_REUSEADDR: sockets that all have it share a port. What is sent to one host goes to the last one bound, what is
-    /// sent to a group to all.
+    /// SO_REUSEADDR: sockets that all have it share a port. Unicast datagrams go to the last one bound, those to a group
+    /// to all.
     #[must_use]
     pub fn reuse_address(mut self, reuse: bool) -> Self {
         self.reuse.addr = reuse;
@@ -129,10 +129,10 @@ impl UdpBuilder {
         Ok(socket)
     }
 
-    /// A socket for every port: it receives what is sent to one host and no other socket is bound for, as
+    /// A socket for every port: it receives unicast datagrams that no other socket is bound for, as
     /// [`TcpSocket::listen_any`](crate::TcpSocket::listen_any) does for connections. Where a datagram was sent to is in
-    /// [`RecvMeta::dst`](crate::RecvMeta::dst) and [`dst_port`](crate::RecvMeta::dst_port); an answer names the same
-    /// as [`SendMeta::src`](crate::SendMeta::src) and [`src_port`](crate::SendMeta::src_port). Needs
+    /// [`RecvMeta::dst`](crate::RecvMeta::dst) and [`dst_port`](crate::RecvMeta::dst_port); an answer names the same as
+    /// [`SendMeta::src`](crate::SendMeta::src) and [`src_port`](crate::SendMeta::src_port). Needs
     /// [`transparent`](Self::transparent). It is never told of groups, cannot be bound or connected, and reports no other
     /// port as closed.
     ///

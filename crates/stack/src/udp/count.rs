@@ -1,6 +1,6 @@
-//! What UDP counts, by the names of the kernel's MIB (RFC 4113 for the first four).
+//! Counters of UDP, with the names of the kernel's MIB (RFC 4113 for the first four).
 //!
-//! Sharded by thread like the stack's other counters. What they mean is in `docs/reference/counters.md`. Tests: `tests/udp/`.
+//! Sharded by thread like the stack's other counters. `docs/reference/counters.md` explains them. Tests: `tests/udp/`.
 
 /// InDatagrams: received by an application.
 pub(crate) const IN_DATAGRAMS: usize = 0;

@@ -1,8 +1,8 @@
 //! Into the receivers' queues: by the thread that sends, for an address of the stack's own, or by input.
 //!
-//! What is delivered in one go is looked up once, appended under one hold of the receiver's mutex, and announced once.
-//! Threads and tasks that are to be woken are noted, for after all locks. A full queue takes no more until its owner has received
-//! something, so what is left over is dropped, and counted, outside of the mutex.
+//! A run is looked up once, appended under one hold of the receiver's mutex, and announced once. Threads and tasks that are to be
+//! woken are noted, for after all locks. A full queue takes no more until its owner has received something, so the rest is
+//! dropped, and counted, outside of the mutex.
 //!
 //! Does not depend on where datagrams come from. Rank: a core's copy of the table, then one receiver's `so` at a time.
 //! Tests: `tests/udp/`.
@@ -25,7 +25,7 @@ use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::Ready;
 use crate::rt::wake::Wake;
 
-/// What the datagrams of a run have in common.
+/// Common properties of the datagrams of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flow {
     /// As the receiver names it: `local` is where they are sent to.
@@ -34,7 +34,7 @@ pub(crate) struct Flow {
     pub interface: u32,
     pub traffic_class: u8,
     pub hop_limit: u8,
-    /// What its sender does about those that are too long.
+    /// Its sender's treatment of those that are too long.
     pub discover: MtuDiscover,
     /// Datagrams may be joined to the one before them, for a socket that takes them so.
     pub may_join: bool,
@@ -68,9 +68,9 @@ impl Shared {
         true
     }
 
-    /// Delivers a run to all sockets that receive what is sent to its destination, a group or a broadcast address. What a
-    /// host without an address says is for sockets that may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would
-    /// go to the loopback, in the name of the one that answers.
+    /// Delivers a run to all sockets that receive datagrams to its destination, a group or a broadcast address. Datagrams of a
+    /// host without an address are for sockets that may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would go
+    /// to the loopback, in the name of the one that answers.
     pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
         let group = flow.tuple.local.addr;
         let is_nameless = flow.tuple.remote.addr.is_unspecified();
@@ -111,7 +111,7 @@ pub(crate) fn to_one(
     wakes: &mut Vec<Wake>,
 ) -> Option<u64> {
     let dropped = table.with(cpu, |copy| Some(append(table.find(copy, &flow.tuple)?, flow, loads, wakes)))?;
-    // What was too much, outside of the receiver's mutex and the table.
+    // Drops the excess outside of the receiver's mutex and the table.
     loads.clear();
     Some(dropped)
 }
@@ -160,7 +160,7 @@ fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>)
         Pcb::announce(pcb, &mut so, Ready::READABLE, wakes);
     }
     if let Err(caught) = queued {
-        // What is queued is told of; the rest of the run is its bringer's to give up.
+        // Queued datagrams are announced; the bringer drops the rest of the run.
         drop(so);
         caught.resume();
     }

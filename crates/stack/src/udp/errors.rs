@@ -19,7 +19,7 @@ use crate::base::addr::{Endpoint, FourTuple};
 use crate::rt::poll::Ready;
 use crate::rt::wake::Wake;
 
-/// What has happened to a datagram.
+/// Error of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Unsent {
@@ -76,7 +76,7 @@ pub(crate) struct Queued {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecvError {
-    /// What has happened.
+    /// The error.
     pub what: Unsent,
     /// Linux's errno for it.
     pub errno: i32,

@@ -1,11 +1,11 @@
 //! Which groups a socket has joined, and on which interfaces the host takes a group's datagrams.
 //!
 //! A membership is of a socket; a datagram to a group comes in where any socket of the stack has joined it on that
-//! interface, and goes to the sockets that joined it and to those that joined nothing there but take what comes
+//! interface, and goes to the sockets that joined it and to those that joined nothing there but receive all groups
 //! (IP_MULTICAST_ALL, which is on, as on Linux). Interfaces go by numbers: 1 is the loopback, the others follow
 //! (`NetifId::interface_index`).
 //!
-//! The host's list is under a lock that joins and leaves take; a delivery reads what it says in the table of its core
+//! The host's list is under a lock that joins and leaves take; a delivery reads it in the table of its core
 //! (`table.rs`), which is changed under it. Rank: before the copies of the table. Tests: below,
 //! `tests/udp/multicast.rs`.
 

@@ -1,7 +1,8 @@
 //! Datagrams, and errors about them, that come in from the Internet layer.
 //!
-//! Runs on the thread that received it, with no socket lock held; wakes are left in the outbox, so that a batch of
-//! packets wakes a receiver once. The bytes may be anything: what is no datagram, or for no socket, is counted by its reason.
+//! Runs on the thread that received it, with no socket lock held; wakes are left in the outbox, so that a batch of packets
+//! wakes a receiver once. The bytes may be anything: anything that is no datagram, or for no socket, is counted by its
+//! reason.
 //!
 //! Does not depend on how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
 
@@ -77,8 +78,8 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     }
 }
 
-/// One datagram, or as many as a device says it has joined: `None` if that is more than one buffer may stand for, which
-/// bounds what a frame puts into a receiver's queue.
+/// One datagram, or as many as a device has joined: `None` if that is more than one buffer may stand for, which bounds
+/// what a frame puts into a receiver's queue.
 fn load(payload: Chain, gso_size: u16) -> Option<Load> {
     let joined = NonZeroU16::new(gso_size).filter(|size| payload.len() > usize::from(size.get()));
     let Some(size) = joined else { return Some(Load { payload, segment_size: 0 }) };
@@ -86,7 +87,7 @@ fn load(payload: Chain, gso_size: u16) -> Option<Load> {
     Some(Load { payload, segment_size: size.get() })
 }
 
-/// Reads the header, checks the sum, and cuts off what lies behind the datagram.
+/// Reads the header, checks the sum, and cuts off bytes behind the datagram.
 fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
     let (head, head_len) = received.first::<HEADER_LEN>();
     let head = head.get(..head_len).unwrap_or_default();
@@ -107,7 +108,7 @@ fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
 
 /// An ICMP error quotes a datagram of ours: `addresses` as we sent it, `quoted` from the UDP header on. The socket that sent it
 /// is told, and the caller that there is such a socket. A forged one can at most report an error to a socket whose name it
-/// knows, and make what goes to its peer go in smaller packets.
+/// knows, and make datagrams to its peer go in smaller packets.
 pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
     let Undelivered { addresses, mut quoted, error, offender } = undelivered;
     let mut head = [0; HEADER_LEN];
@@ -128,7 +129,7 @@ pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) 
     true
 }
 
-/// What an ICMP error says, in UDP's words.
+/// The meaning of an ICMP error, as UDP's type.
 pub(crate) fn what(error: icmp::Error) -> Unsent {
     use icmp::{Error, Unreachable};
     match error {

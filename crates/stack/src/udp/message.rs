@@ -1,4 +1,4 @@
-//! What comes along with a datagram, in both directions: the typed form of what `cmsg`s carry.
+//! Ancillary data of a datagram, in both directions: the typed form of `cmsg`s.
 //!
 //! Receiving tells all of it at no cost, so there is nothing to be switched on first. Tests: `tests/udp/`.
 
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// The two low bits of a traffic class: explicit congestion notification (RFC 3168 section 5).
 const ECN_MASK: u8 = 0b11;
 
-/// What to do with a datagram that is sent. What is `None` is as the socket's options say.
+/// Ancillary data of a send. `None` means as the socket's options say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendMeta {
     /// Where to; `None` for the peer of a connected socket.
@@ -18,8 +18,8 @@ pub struct SendMeta {
     /// The port that it comes from: for a socket that is bound to every port, which has to say it, and for no other.
     pub src_port: Option<u16>,
     /// The interface by which a group, or a link-local address, is sent to, by its number: 1 is the loopback, others have
-    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index). `None`: the scope id of `to`, else what the
-    /// socket's option or the routes say.
+    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index). `None`: by the scope id of `to`, else by the
+    /// socket's option or the routes.
     pub interface: Option<u32>,
     /// DSCP and ECN (IP_TOS, IPV6_TCLASS).
     pub traffic_class: Option<u8>,
@@ -37,7 +37,7 @@ impl SendMeta {
     }
 }
 
-/// What is known of a datagram that was received.
+/// Metadata of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct RecvMeta {

@@ -1,7 +1,7 @@
-//! What the sockets on a [`Handle`](super::naming::Handle) have in common: their handles, poll, errors and timeouts.
+//! Common parts of the sockets on a [`Handle`](super::naming::Handle): their handles, poll, errors and timeouts.
 //!
-//! A macro, as the methods are each type's own in the documentation. It does not depend on what a datagram is.
-//! Tests: `tests/udp/`, `tests/ip/sockets.rs`.
+//! A macro, as the methods are each type's own in the documentation. It does not depend on the type of
+//! datagrams. Tests: `tests/udp/`, `tests/ip/sockets.rs`.
 
 /// The methods of a type whose field `handle` is an `Arc<Handle>`.
 macro_rules! handle_methods {
@@ -50,7 +50,7 @@ macro_rules! handle_methods {
                 $crate::rt::blocking::store_timeout(&self.options()?.rcv_timeout, timeout)
             }
 
-            /// What was set.
+            /// The value set.
             ///
             /// # Errors
             /// None; the signature is that of `std`.

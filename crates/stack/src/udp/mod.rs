@@ -51,7 +51,7 @@ use groups::{Groups, Membership};
 use ports::Ports;
 use table::Table;
 
-/// What all UDP sockets of a stack share.
+/// State that all UDP sockets of a stack share.
 pub(crate) struct Shared {
     pub ports: Ports,
     pub table: Table,
@@ -71,7 +71,7 @@ impl Kept for Shared {
     const AT: usize = 1;
 }
 
-/// What the UDP sockets of a stack share.
+/// State that the UDP sockets of a stack share.
 #[inline]
 pub(crate) fn shared(env: &Env) -> &Shared {
     env.kept()

@@ -1,4 +1,4 @@
-//! What a socket is called: its own address, and its peer's if it is connected.
+//! The name of a socket: its own address, and its peer's if it is connected.
 //!
 //! Every send looks at the name, connects and binds change it: it stands in a `SeqCell`, so that threads that send on
 //! one socket write no line together. A thread that changes it holds the socket's `naming` lock. Tests: below.

@@ -2,8 +2,8 @@
 //!
 //! A name is in three places: the bind table (which socket may have which port), the copies by which datagrams find sockets, and
 //! the socket's own cell, by which it sends. All are changed under the socket's `naming` and the bind table's lock. Which
-//! address a socket has after which call is Linux's: a connect keeps the address that an earlier one has given it, a
-//! disconnect returns to what was bound.
+//! address a socket has after which call is Linux's: a connect keeps the address that an earlier one has given it, a disconnect
+//! returns to the bound address.
 //!
 //! Rank: `naming` → bind table → copies of the table. Tests: `tests/udp/`.
 
@@ -25,7 +25,7 @@ use crate::inet::netif::{NetifId, scope};
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 
-/// What the handles of one socket share. The last one closes it.
+/// State that the handles of one socket share. The last one closes it.
 pub(crate) struct Handle {
     pub stack: Stack,
     pub pcb: Arc<Pcb>,
@@ -207,7 +207,7 @@ impl Handle {
 }
 
 impl Drop for Handle {
-    /// The last handle closes the socket: it is found no more, then what it holds is dropped.
+    /// The last handle closes the socket: it is found no more, then its content is dropped.
     fn drop(&mut self) {
         let naming = self.pcb.naming.lock();
         let name = self.pcb.name.load();

@@ -47,9 +47,9 @@ pub(crate) struct Options {
     pub snd_timeout: AtomicU64,
 }
 
-/// Hop limit of what is sent to one host (RFC 1700, Linux's `ip_default_ttl`).
+/// Hop limit of unicast datagrams (RFC 1700, Linux's `ip_default_ttl`).
 pub(crate) const HOPS_DEFAULT: u8 = 64;
-/// Hop limit of what is sent to a group: the link only (RFC 1112 section 6.1).
+/// Hop limit of datagrams to a group: the link only (RFC 1112 section 6.1).
 const MULTICAST_HOPS_DEFAULT: u8 = 1;
 
 impl Default for Options {

@@ -1,8 +1,9 @@
 //! Datagrams that leave the stack: their header, and the Internet layer for the rest.
 //!
 //! A buffer that stands for several datagrams leaves as one frame where the interface cuts it
-//! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. What the interface has no room for is
-//! dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with IP_RECVERR).
+//! ([`Netif::udp_segment_max`](crate::netif::Netif::udp_segment_max)), and is cut here where it does not; each is then a packet. Datagrams that the
+//! interface has no room for are dropped and counted, and an error only for a socket that has asked for errors (as on Linux: ENOBUFS with
+//! IP_RECVERR).
 //!
 //! Does not depend on receivers. Takes no lock; the interface's queue has its own. Tests:
 //! `tests/udp_wire.rs`.
@@ -50,7 +51,7 @@ pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[L
     })
 }
 
-/// Whether what goes to a group comes back to members here.
+/// Whether datagrams to a group come back to members here.
 pub(super) fn comes_back(pcb: &Pcb, flow: &Flow) -> bool {
     let dst = flow.tuple.local.addr;
     let options = &pcb.options;
@@ -106,7 +107,7 @@ fn outgoing<'h>(netif: NetifId, flow: &Flow, header: &'h [u8], (hash, gso_size):
     }
 }
 
-/// What a send returns.
+/// Result of a send.
 fn refusal(core: &Core, pcb: &Pcb, error: SendError) -> Result<(), Errno> {
     match error {
         SendError::NoWay(why) => Err(why.errno()),

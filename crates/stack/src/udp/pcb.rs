@@ -7,8 +7,8 @@
 //!   which otherwise does not look there, that an error is pending.
 //! * (b) everything in [`So`]: under `so`, the mutex of the receive queue.
 //!
-//! What senders read and what receivers write lie on lines apart: a thread that sends on a socket is not slowed down by
-//! one that receives on it.
+//! Fields that senders read and fields that receivers write lie on lines apart: a thread that sends on a socket is not
+//! slowed down by one that receives on it.
 //!
 //! # Why no wake-up is lost
 //! A receiver that finds the queue empty comes onto the list of waiters in the section that found it so; the thread that
@@ -42,7 +42,7 @@ use crate::rt::wake::{Change, Sleepers, Wake, fire_all};
 /// See the module's head.
 #[repr(align(128))]
 pub(crate) struct Pcb {
-    /// (c) What it speaks.
+    /// (c) Its protocol.
     pub protocol: Protocol,
     /// (c) An IPv6 socket.
     pub is_v6: bool,
@@ -66,7 +66,7 @@ pub(crate) struct Pcb {
     pub receive: Receive,
 }
 
-/// What a socket's datagrams are.
+/// Protocol of a socket's datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Protocol {
     /// UDP's.
@@ -75,7 +75,7 @@ pub(crate) enum Protocol {
     Echo,
 }
 
-/// What a naming call has to know of those before.
+/// State that naming calls leave for later ones.
 #[derive(Default)]
 pub(crate) struct Naming {
     /// The address that a bind has named, to which a disconnect returns.
@@ -84,7 +84,7 @@ pub(crate) struct Naming {
     pub is_auto: bool,
 }
 
-/// What receivers and deliverers write, on lines of its own.
+/// State that receivers and deliverers write, on lines of its own.
 #[repr(align(128))]
 pub(crate) struct Receive {
     pub so: BriefMutex<So>,
@@ -106,7 +106,7 @@ pub(crate) struct Datagram {
     pub payload: Chain,
 }
 
-/// What of the buffer a datagram takes beyond its packet memory.
+/// Bytes of the buffer that a datagram takes beyond its packet memory.
 const OVERHEAD: usize = size_of::<Datagram>();
 
 impl Datagram {
@@ -185,7 +185,7 @@ impl Pcb {
         })
     }
 
-    /// Of a socket for echo requests. Its errors are kept: they are what it is for.
+    /// Of a socket for echo requests. Its errors are kept: they are its purpose.
     pub fn of_echo(is_v6: bool, rcvbuf: u32) -> Arc<Self> {
         let reuse = Reuse { v6_only: true, ..Reuse::default() };
         let pcb = Self::new(Protocol::Echo, is_v6, reuse, Place::Own, rcvbuf);
@@ -218,14 +218,14 @@ impl Pcb {
         Some(error)
     }
 
-    /// Readiness now. A datagram can always be sent: what the interface has no room for is dropped.
+    /// Readiness now. A datagram can always be sent: one that the interface has no room for is dropped.
     pub fn readiness(&self) -> Ready {
         let so = self.receive.so.lock();
         let has_error = so.error.is_some() || !so.errors.is_empty();
         Ready::WRITABLE.with(Ready::READABLE.when(!so.queue.is_empty())).with(Ready::ERROR.when(has_error))
     }
 
-    /// Ends the socket: nothing is taken any more. What it held is dropped after its mutex.
+    /// Ends the socket: nothing is taken any more. Its content is dropped after its mutex.
     pub fn close(&self, core: &Core) {
         let mut wakes = Vec::new();
         let mut so = self.receive.so.lock();

@@ -1,7 +1,7 @@
 //! Receiving: the receive queue's mutex and no other; the copy out is made after it.
 //!
-//! An error that is pending comes before what is in the queue, as on Linux. Does not depend on how datagrams arrive.
-//! Why no wake-up is lost: `pcb.rs`. Tests: `tests/udp/`.
+//! A pending error comes before the queue, as on Linux. Does not depend on how datagrams arrive. Why no wake-up is
+//! lost: `pcb.rs`. Tests: `tests/udp/`.
 
 use std::io::IoSliceMut;
 
@@ -82,12 +82,12 @@ fn recv_several(
     Ok(done)
 }
 
-/// Takes an error off the queue of IP_RECVERR, and copies what was sent into `buf`. Never blocks.
+/// Takes an error off the queue of IP_RECVERR, and copies the sent data into `buf`. Never blocks.
 pub(crate) fn recv_err(handle: &Handle, buf: &mut [u8]) -> Option<RecvError> {
     let pcb = &handle.pcb;
     let mut so = pcb.receive.so.lock();
     let Queued { what, errno, offender, dst, payload } = so.errors.pop_front()?;
-    // As on Linux, what is pending after that is the next one's.
+    // As on Linux, the pending error is then the next one's.
     so.error = so.errors.front().map(|next| next.errno);
     pcb.has_error.store(so.error.is_some(), Ordering::Relaxed);
     drop(so);

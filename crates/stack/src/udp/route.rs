@@ -55,7 +55,7 @@ pub(crate) fn path_mtu(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
     Ok(known.map_or(link, |path| path.min(link)))
 }
 
-/// What the loopback takes, bytes: any packet (Linux's `lo` has this MTU, too).
+/// MTU of the loopback, bytes: any packet (Linux's `lo` has this MTU, too).
 const LOOPBACK_MTU: u32 = 65_536;
 
 /// The number of the interface to which the routes lead `dst`.
@@ -74,8 +74,8 @@ fn interface_from(core: &Core, src: IpAddr, dst: IpAddr) -> Result<u32, Errno> {
     Ok(via.netif().interface_index())
 }
 
-/// The address that a datagram from a socket of this name to `dst` comes from. `wanted`: what the call names;
-/// `interface`: by which it leaves, if that is known.
+/// The address that a datagram from a socket of this name to `dst` comes from. `wanted`: the call's ancillary
+/// data; `interface`: by which it leaves, if that is known.
 ///
 /// # Errors
 /// ENETUNREACH if there is none of its family, or no way; EINVAL if the address cannot be a source for it.
@@ -100,7 +100,7 @@ pub(crate) fn source(
     if src.is_ipv4() != dst.is_ipv4() {
         return Err(Errno::NETUNREACH);
     }
-    // What leaves the host does not come from its loopback (RFC 1122 section 3.2.1.3).
+    // A packet that leaves the host does not come from its loopback (RFC 1122 section 3.2.1.3).
     match way(core, src, dst, interface)? {
         Way::Out(_) if src.is_loopback() => Err(Errno::INVAL),
         Way::All(interface) if src.is_loopback() && interface != LOOPBACK => Err(Errno::INVAL),

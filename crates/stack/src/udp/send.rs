@@ -5,8 +5,8 @@
 //! same way are delivered as a run (`deliver.rs`); a receiver that waits for them is woken once, at the end of the call.
 //!
 //! There is no send buffer. A datagram to an own address is in its receiver's queue, or dropped because that is full,
-//! when the call returns; one that leaves is its interface's, or dropped because that has no room. What holds a sender
-//! back is the cap of packet memory alone: there a blocking call waits.
+//! when the call returns; one that leaves is its interface's, or dropped because that has no room. Only the cap of
+//! packet memory holds a sender back: there a blocking call waits.
 //!
 //! Does not depend on how datagrams are received. Tests: `tests/udp/`.
 
@@ -39,7 +39,7 @@ use crate::rt::memory;
 use crate::rt::panics;
 use crate::rt::wake::{Wake, fire_all};
 
-/// What a datagram needs besides its bytes.
+/// Data of a datagram besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Plan {
     flow: Flow,
@@ -52,11 +52,11 @@ pub(crate) struct Sending<'h> {
     name: Name,
     timeout: Timeout,
     cpu: u32,
-    /// What goes the way of `plan` and was not handed over yet.
+    /// Datagrams that go the way of `plan` and were not handed over yet.
     run: Loads,
     plan: Option<Plan>,
     wakes: Vec<Wake>,
-    /// What has become of what was handed over last.
+    /// Result of the last hand-over.
     failed: Option<Errno>,
 }
 
@@ -120,7 +120,7 @@ impl<'h> Sending<'h> {
         }
     }
 
-    /// Hands over what was gathered.
+    /// Hands over the collected datagrams.
     fn flush(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         let (core, udp) = (self.handle.core(), super::shared(self.handle.core()));
@@ -136,7 +136,7 @@ impl<'h> Sending<'h> {
                 if let Some(netif) = NetifId::of_interface(core, interface) {
                     self.failed = output::send(core, &self.handle.pcb, netif, &plan.flow, &self.run).err();
                 }
-                // What goes by the loopback is received there whatever the option says, as on Linux.
+                // Datagrams by the loopback are received there whatever the option says, as on Linux.
                 if !is_out || output::comes_back(&self.handle.pcb, &plan.flow) {
                     udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
                 }
@@ -148,7 +148,7 @@ impl<'h> Sending<'h> {
         self.run.clear();
     }
 
-    /// Hands everything over, and tells what has become of it.
+    /// Hands everything over, and returns the result.
     pub fn finish(&mut self) -> Result<(), Errno> {
         panics::call_or_errno(self.handle.core(), "send", || {
             self.flush();
@@ -226,7 +226,7 @@ fn plan(core: &Core, pcb: &Pcb, name: &Name, remote: Endpoint, meta: &SendMeta) 
     Ok(Plan { flow, way })
 }
 
-/// What the socket says of datagrams to `dst`.
+/// The socket's settings for datagrams to `dst`.
 fn hop_limit(core: &Core, options: &Options, dst: IpAddr, way: Way) -> u8 {
     let of_way = || match way {
         Way::Out(via) => core.links.hop_limit(via.netif(), true),

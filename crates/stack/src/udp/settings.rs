@@ -35,7 +35,7 @@ macro_rules! option {
             Ok(())
         }
 
-        /// What was set.
+        /// The value set.
         ///
         /// # Errors
         /// None; the signature is that of `std`.
@@ -54,7 +54,7 @@ impl UdpSocket {
         bool
     );
     option!(
-        /// IP_MULTICAST_LOOP: what is sent to a group comes back to members on this host. On.
+        /// IP_MULTICAST_LOOP: datagrams to a group come back to members on this host. On.
         set_multicast_loop_v4,
         multicast_loop_v4,
         multicast_loop_v4,
@@ -68,7 +68,7 @@ impl UdpSocket {
         bool
     );
     option!(
-        /// IP_MULTICAST_ALL (and IPV6_MULTICAST_ALL): receives what is sent to any group that some socket of this stack
+        /// IP_MULTICAST_ALL (and IPV6_MULTICAST_ALL): receives datagrams to any group that some socket of this stack
         /// has joined. Off: only to those that this socket has joined. On, as on Linux.
         set_multicast_all,
         multicast_all,
@@ -99,28 +99,29 @@ impl UdpSocket {
         bool
     );
     option!(
-        /// IP_TOS: DSCP and ECN of what is sent over IPv4.
+        /// IP_TOS: DSCP and ECN of datagrams sent over IPv4.
         set_tos,
         tos,
         tos,
         u8
     );
     option!(
-        /// IPV6_TCLASS: DSCP and ECN of what is sent over IPv6.
+        /// IPV6_TCLASS: DSCP and ECN of datagrams sent over IPv6.
         set_tclass_v6,
         tclass_v6,
         tclass_v6,
         u8
     );
     option!(
-        /// IPV6_MULTICAST_HOPS: the hop limit of what is sent to a group over IPv6. 1.
+        /// IPV6_MULTICAST_HOPS: the hop limit of datagrams to a group over IPv6. 1.
         set_multicast_hops_v6,
         multicast_hops_v6,
         multicast_hops_v6,
         u8
     );
 
-    /// IPV6_UNICAST_HOPS: the hop limit of what is sent to one host over IPv6. 64, or what routers advertise.
+    /// IPV6_UNICAST_HOPS: the hop limit of unicast datagrams over IPv6. 64, or the value that routers
+    /// advertise.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -129,7 +130,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// What was set; 64 before.
+    /// The value set; 64 before.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -146,7 +147,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of the others.
@@ -164,7 +165,7 @@ impl UdpSocket {
         Ok(route::path_mtu(core, remote.addr)?)
     }
 
-    /// IP_TTL of what is sent to one host, 1 to 255. 64.
+    /// IP_TTL of unicast datagrams, 1 to 255. 64.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -174,7 +175,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -192,7 +193,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -208,7 +209,7 @@ impl UdpSocket {
         store_timeout(&self.options()?.snd_timeout, timeout)
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -225,12 +226,12 @@ impl UdpSocket {
         }
     }
 
-    /// What was set.
+    /// The value set.
     pub fn recv_buffer_size(&self) -> usize {
         self.handle.open().map_or(0, |handle| handle.pcb.receive.so.lock().rcvbuf)
     }
 
-    /// IP_MULTICAST_IF by address: what is sent to groups leaves by the interface that has `addr`; the wildcard: by the
+    /// IP_MULTICAST_IF by address: datagrams to groups leave by the interface that has `addr`; the wildcard: by the
     /// route.
     ///
     /// # Errors
@@ -242,7 +243,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// IPV6_MULTICAST_IF: what is sent to groups leaves by the interface of this number
+    /// IPV6_MULTICAST_IF: datagrams to groups leave by the interface of this number
     /// ([`SendMeta::interface`](crate::SendMeta::interface)); 0: by the route.
     ///
     /// # Errors
@@ -255,7 +256,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// IP_ADD_MEMBERSHIP: receives what is sent to the group, on the interface that has the address `interface`, or on
+    /// IP_ADD_MEMBERSHIP: receives datagrams to the group, on the interface that has the address `interface`, or on
     /// the one that the routes choose if that is the wildcard.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! [`UdpSocket`]: the public face, in the shape of `std::net::UdpSocket`, and what goes beyond it.
+//! [`UdpSocket`]: the public face, in the shape of `std::net::UdpSocket`, with additions.
 //!
 //! Does not depend on how datagrams move (`send.rs`, `recv.rs`). Options are in `settings.rs`. Tests:
 //! `tests/udp/`.
@@ -80,7 +80,7 @@ impl UdpSocket {
     /// Sends to the peer. Blocks only while packet memory is short.
     ///
     /// # Errors
-    /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram takes, and what is pending:
+    /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram takes, and a pending error:
     /// `ConnectionRefused` if no socket was bound where an earlier datagram went.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.send_msg(&[IoSlice::new(buf)], &SendMeta::default())
@@ -122,16 +122,16 @@ impl UdpSocket {
             }
         }
         match sending.finish() {
-            // As sendmmsg(2): what went before an error was sent.
+            // As sendmmsg(2): the datagrams before an error were sent.
             Err(error) if datagrams.len() < 2 => Err(error.into()),
             Ok(()) | Err(_) => Ok(datagrams.len()),
         }
     }
 
-    /// Receives a datagram; what is longer than `buf` is cut off. Blocks until there is one.
+    /// Receives a datagram; a longer one than `buf` is cut off. Blocks until there is one.
     ///
     /// # Errors
-    /// `WouldBlock` if there is none (at the end of the timeout); what is pending, as for [`send`](Self::send).
+    /// `WouldBlock` if there is none (at the end of the timeout); a pending error, as for [`send`](Self::send).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         Ok(recv::recv(self.handle.open()?, &mut [IoSliceMut::new(buf)])?.len)
     }
@@ -162,7 +162,7 @@ impl UdpSocket {
         Ok((meta.len, meta.from))
     }
 
-    /// recvmsg(2): scatters a datagram, and tells what came along.
+    /// recvmsg(2): scatters a datagram, and returns its ancillary data.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -188,7 +188,7 @@ impl UdpSocket {
     }
 
     /// recvmsg(2) with MSG_ERRQUEUE: takes the oldest error, for a socket that has asked for them
-    /// ([`set_recv_err`](Self::set_recv_err)), and copies what was sent into `buf`. `None` if there is none; never
+    /// ([`set_recv_err`](Self::set_recv_err)), and copies the sent data into `buf`. `None` if there is none; never
     /// blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<RecvError> {
         recv::recv_err(self.handle.open().ok()?, buf)

@@ -45,7 +45,7 @@ pub(crate) struct Table {
 #[repr(align(128))]
 struct Lines(RwLock<Copy>);
 
-/// What one core sees.
+/// The table of one core.
 #[derive(Default)]
 pub(crate) struct Copy {
     /// Sockets without a peer, by port, the last one bound at the end; those for every port at [`ANY_PORT`].

@@ -1,4 +1,4 @@
-//! What `send_msg` and `recv_msg` carry beside bytes: flags, rights, credentials.
+//! Ancillary data of `send_msg` and `recv_msg`: flags, rights, credentials.
 //!
 //! Does not depend on buffers. Bound: [`RIGHTS_MAX`] rights in a message. Tests: `tests/unix_rights.rs`.
 
@@ -17,7 +17,7 @@ pub struct MsgFlags(u8);
 impl MsgFlags {
     /// No flag.
     pub const NONE: Self = Self(0);
-    /// MSG_PEEK: what is received stays; rights are duplicated.
+    /// MSG_PEEK: received data stays; rights are duplicated.
     pub const PEEK: Self = Self(1);
     /// MSG_TRUNC. Asked for: a datagram's whole length is returned, whatever fitted. Reported: it did not fit.
     pub const TRUNC: Self = Self(2);
@@ -112,11 +112,10 @@ impl UCred {
     }
 }
 
-/// What Linux says of a user that it cannot name (`overflowuid`).
+/// Linux's id of a user that it cannot name (`overflowuid`).
 const OVERFLOW_ID: u32 = 65534;
 
-/// What to send beside bytes. A call that succeeds empties it; after one that fails everything is still
-/// there.
+/// Ancillary data to send. A call that succeeds empties it; after one that fails everything is still there.
 #[derive(Debug, Default)]
 pub struct SendAncillary {
     pub(crate) rights: Vec<Right>,
@@ -167,7 +166,7 @@ impl SendAncillary {
     }
 }
 
-/// What was received beside bytes, and how many rights there is room for.
+/// Received ancillary data, and how many rights there is room for.
 #[derive(Debug, Default)]
 pub struct RecvAncillary {
     rights_max: usize,
@@ -207,7 +206,7 @@ impl RecvAncillary {
     }
 }
 
-/// What `recv_msg` says.
+/// Result of `recv_msg`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecvMsg {
     /// Bytes received; with `TRUNC` asked for, the datagram's whole length.

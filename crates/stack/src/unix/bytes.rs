@@ -1,8 +1,8 @@
 //! The bytes of a receive buffer: a few in place, the others in mbufs.
 //!
-//! A buffer that holds little, which is what a conversation of small messages makes, needs no mbuf: the
-//! bytes stand in [`SMALL`] bytes of the buffer itself. They come before those in the chain, so once
-//! the chain holds something nothing is added in place until it is empty again.
+//! A buffer that holds little, as in a conversation of small messages, needs no mbuf: the bytes stand in
+//! [`SMALL`] bytes of the buffer itself. They come before those in the chain, so once the chain holds
+//! something nothing is added in place until it is empty again.
 //!
 //! Does not depend on records or sockets. Invariants: `start <= end <= SMALL`; an empty `small` has both at
 //! 0. Tests: below.
@@ -61,7 +61,7 @@ impl Bytes {
         self.chain.extend_from_slice(pool, bytes)
     }
 
-    /// Appends what was copied before.
+    /// Appends bytes that were copied before.
     pub fn push_chain(&mut self, chain: Chain) {
         self.chain.append(chain);
     }
@@ -80,8 +80,8 @@ impl Bytes {
         }
     }
 
-    /// Takes `bytes` bytes (there are as many) out into `sink`. What is too much to copy under a mutex comes
-    /// back as a chain, to be given to [`Sink::put_chain`] after unlocking.
+    /// Takes `bytes` bytes (there are as many) out into `sink`. Data that is too long to copy under a mutex
+    /// comes back as a chain, to be given to [`Sink::put_chain`] after unlocking.
     #[inline]
     pub fn take(&mut self, mut bytes: usize, sink: &mut Sink<'_, '_>) -> Option<Chain> {
         let start = usize::from(self.start);
@@ -159,7 +159,7 @@ impl<'a, 'b> Sink<'a, 'b> {
         self.bufs.iter().map(|b| b.len()).fold(0, usize::saturating_add)
     }
 
-    /// Copies `bytes`; what does not fit is left out.
+    /// Copies `bytes`; the part that does not fit is left out.
     #[inline]
     pub fn put(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty()

@@ -4,32 +4,31 @@
 //! receive them with. This is the one way in which handles can form a cycle.
 //!
 //! # When
-//! Garbage comes into being when the last handle outside of messages goes: it is dropped, or sent to a socket
-//! that has none itself. Both places ask [`is_suspect`] afterwards. What became garbage at that moment was reachable through that socket,
-//! and if the socket is garbage itself something in its own buffer leads back to it; so without sockets
-//! in its buffer nothing is done, and otherwise only what can be reached from it is looked at. There is no
-//! table of all sockets and no lock of the whole stack.
+//! Garbage comes into being when the last handle outside of messages goes: it is dropped, or sent to a socket that has none itself. Both
+//! places ask [`is_suspect`] afterwards. A socket that became garbage at that moment was reachable through that socket, and if the socket
+//! is garbage itself something in its own buffer leads back to it; so without sockets in its buffer nothing is done, and otherwise only
+//! sockets that can be reached from it are looked at. There is no table of all sockets and no lock of the whole stack.
 //!
 //! # How
-//! 1. *Reach*: from the suspect through the buffers, one mutex at a time, through sockets whose every
-//!    handle is in flight, the *candidates*. (Others are alive, and so is what they hold.)
+//! 1. *Reach*: from the suspect through the buffers, one mutex at a time, through sockets whose every handle
+//!    is in flight, the *candidates*. (Others are alive, and so are the sockets that they hold.)
 //! 2. Lock the buffers of all candidates, in address order; no other thread holds two.
-//! 3. *Subtract*: a candidate with more handles than lie in candidates' buffers is held from outside:
-//!    alive. What lies in the buffers of a living one is alive too, and so on until nothing changes.
+//! 3. *Subtract*: a candidate with more handles than lie in candidates' buffers is held from outside: alive.
+//!    Sockets in the buffers of a living one are alive too, and so on until nothing changes.
 //! 4. The rest is dead: all handles of it lie in buffers that we have locked, so no thread can get at one.
 //!    Take the contents out, unlock, and close them outside all locks.
 //!
 //! # Why none is missed, and none taken that lives
 //! Step 4 is decided under all the locks that could change it, so it is exact, whatever step 1 saw. As to
-//! missing one: events that take an outside handle away count first (`users` or `in_flight`, SeqCst) and
-//! look afterwards, so of two at once the later one sees both. And what is garbage stays as it is while
-//! we look: there is no handle to change it with. (A peer may still send more into it; that only adds.)
+//! missing one: events that take an outside handle away count first (`users` or `in_flight`, SeqCst) and look
+//! afterwards, so of two at once the later one sees both. And garbage stays as it is while we look: there is
+//! no handle to change it with. (A peer may still send more into it; that only adds.)
 //!
 //! # Several stacks
 //! Sockets of different stacks can form one cycle, so the reach goes through stacks, and the locks are taken in address order
-//! whatever stack they are of. The rights in a buffer are counted with the stack of the buffer's socket, which is disposed
-//! of with its own stack; a handle of that is taken where the socket is found, and keeps the stack until all is closed.
-//! What is found is closed in the order in which it was found, which does not depend on addresses: a simulation repeats it.
+//! whatever stack they are of. The rights in a buffer are counted with the stack of the buffer's socket, which is disposed of
+//! with its own stack; a handle of that is taken where the socket is found, and keeps the stack until all is closed. Sockets
+//! are closed in the order in which they were found, which does not depend on addresses: a simulation repeats it.
 //!
 //! Bound: the reach is at most the rights that may be in flight. Tests: `tests/unix_rights.rs`,
 //! `tests/unix_stress.rs`.
@@ -62,7 +61,7 @@ pub(crate) fn may_close_a_cycle(pcb: &Arc<Pcb>) -> bool {
     is_suspect(pcb) && pcb.so.lock().sockets_held > 0
 }
 
-/// Collects what became garbage with `suspect`. Outside all locks.
+/// Collects the sockets that became garbage with `suspect`. Outside all locks.
 #[cold]
 pub(crate) fn collect(suspect: &Arc<Pcb>) {
     if suspect.so.lock().sockets_held == 0 {
@@ -95,7 +94,7 @@ fn held(so: &So) -> impl Iterator<Item = &Sock> {
     so.rights().flat_map(|rights| rights.sockets()).chain(so.embryos())
 }
 
-/// What the dead among `candidates` held, in their order.
+/// The content of the dead among `candidates`, in their order.
 fn take_dead(candidates: &[Candidate]) -> Vec<Contents> {
     let mut order: Vec<usize> = (0..candidates.len()).collect();
     order.sort_unstable_by_key(|place| candidates[*place].pcb.id());

@@ -1,5 +1,5 @@
-//! What every public type has: options, addresses, queries. A macro, so that the methods stand on the
-//! types themselves, as in `std`.
+//! Methods of every public type: options, addresses, queries. A macro, so that the methods stand on the types
+//! themselves, as in `std`.
 //!
 //! Does not depend on how data moves. Tests: `tests/unix/`.
 
@@ -142,8 +142,8 @@ macro_rules! socket_methods {
                 Ok(self.sock.open()?.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
             }
 
-            /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB
-            /// (and not doubled, as Linux does for its overhead).
+            /// SO_SNDBUF: bytes sent by this socket that may wait unread. Limited to 2 KiB to 64 MiB (and not
+            /// doubled, as Linux does for its overhead).
             ///
             /// # Errors
             /// None today.
@@ -161,7 +161,8 @@ macro_rules! socket_methods {
                     as usize)
             }
 
-            /// SO_RCVBUF: kept, and of no effect, as on Linux: what may wait is the sender's SO_SNDBUF.
+            /// SO_RCVBUF: kept, and of no effect, as on Linux: the sender's SO_SNDBUF bounds the waiting
+            /// bytes.
             ///
             /// # Errors
             /// None today.

@@ -1,11 +1,11 @@
 //! Panics of our own code in a call on a UNIX socket: the connection ends, and the call fails with EIO.
 //!
 //! # Under a buffer's mutex
-//! A section that changes a buffer goes through [`section`]. Should it panic, the buffer is *mended* while its mutex is still locked, so no thread finds
-//! bytes without their record, or a record without its bytes. The buffer of a connection is emptied and shut. That of a
-//! datagram socket keeps what is whole; what is not depends on how far the section had come:
+//! A section that changes a buffer goes through [`section`]. Should it panic, the buffer is *mended* while its mutex is still locked, so no thread
+//! finds bytes without their record, or a record without its bytes. The buffer of a connection is emptied and shut. That of a datagram socket keeps
+//! whole records; the rest depends on how far the section had come:
 //!
-//! | bytes and records | what becomes of it |
+//! | bytes and records | result |
 //! |---|---|
 //! | agree | all stays: the datagram was queued or taken, or was not |
 //! | more bytes than records say | a sender had not come to its record: its bytes go |
@@ -13,12 +13,11 @@
 //!
 //! # Around it
 //! The panic goes on to [`call`], at the beginning of the call. It ends the connection at both ends: own calls fail with EIO once and find the end
-//! of the connection then, the peer's with ECONNRESET. A socket of datagrams has no connection to end. What was noted as to
-//! be woken is woken by the unwinding, which also closes what a buffer held (`wakes.rs`). Rights that the call had in hand, to be
-//! sent or received, are closed ([`InFlight`](super::rights::InFlight)).
+//! of the connection then, the peer's with ECONNRESET. A socket of datagrams has no connection to end. The unwinding carries out noted wake-ups,
+//! and closes the rights of a buffer (`wakes.rs`). Rights that the call had in hand, to be sent or received, are closed
+//! ([`InFlight`](super::rights::InFlight)).
 //!
-//! Does not depend on what was called. Where nothing panics nothing is executed for this. Tests:
-//! `tests/contained`.
+//! Does not depend on the call. Where nothing panics nothing is executed for this. Tests: `tests/contained`.
 
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -49,7 +48,7 @@ pub(super) fn call<R>(
     }
 }
 
-/// Runs a section of the mutex of `pcb`'s buffer, which `wakes` outlives. `errno` is what calls on `pcb` report if it has to be told of a panic.
+/// Runs a section of the mutex of `pcb`'s buffer, which `wakes` outlives. `errno` is the error of calls on `pcb` after a panic.
 #[inline(always)]
 pub(super) fn section<'c, R>(
     pcb: &Arc<Pcb>,

@@ -126,7 +126,7 @@ impl UnixDatagram {
         Ok(datagram_send::send(self.sock.open()?, bufs, None, None, MsgFlags::NONE)?)
     }
 
-    /// Receives a datagram; what does not fit into `buf` is cut off.
+    /// Receives a datagram; bytes that do not fit into `buf` are cut off.
     ///
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
@@ -183,7 +183,7 @@ impl UnixDatagram {
         Ok(datagram_send::send(self.sock.open()?, bufs, to, Some(ancillary), flags)?)
     }
 
-    /// recvmsg(2): a datagram, and what came along with it.
+    /// recvmsg(2): a datagram, and its ancillary data.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).

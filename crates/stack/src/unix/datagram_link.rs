@@ -1,10 +1,9 @@
 //! Connecting datagram sockets: the one peer to which a socket sends and from which it receives.
 //!
-//! The pointer to the peer is in the pcb's link (`sockeye_sync::pair`); what the other side's senders must
-//! know of it, in the buffers: `flows.only` of a connected socket names the only one that may send to it, and a
-//! sender that is connected keeps its flow at the receiver. Pointer and `only` change together, under the pcb's
-//! mutex, and under both where there is a new peer. What follows Linux: when a socket gets another peer, or finds its peer gone, datagrams that it
-//! has not read are dropped, and the old peer, if it was connected to it, gets ECONNRESET.
+//! The pointer to the peer is in the pcb's link (`sockeye_sync::pair`); the facts for the other side's senders are in the buffers: `flows.only` of
+//! a connected socket names the only one that may send to it, and a sender that is connected keeps its flow at the receiver. Pointer and `only`
+//! change together, under the pcb's mutex, and under both where there is a new peer. As on Linux, when a socket gets another peer, or finds its
+//! peer gone, datagrams that it has not read are dropped, and the old peer, if it was connected to it, gets ECONNRESET.
 //!
 //! Tests: `tests/unix/`, `tests/unix_stress.rs`; models in `crates/sync/tests/loom/pair.rs`.
 

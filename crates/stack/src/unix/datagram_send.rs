@@ -1,8 +1,8 @@
 //! Sending datagrams: to the peer, or to a name.
 //!
-//! What the receiver says to the sender, in the order in which Linux says it: EPERM (it receives from another
-//! socket only), ECONNREFUSED (it has closed), EPIPE (it has shut its reading), EAGAIN (the sender's flow is
-//! full). Flows are in `flows.rs`.
+//! The receiver's errors for the sender, in Linux's order: EPERM (it receives from another socket only),
+//! ECONNREFUSED (it has closed), EPIPE (it has shut its reading), EAGAIN (the sender's flow is full). Flows
+//! are in `flows.rs`.
 //!
 //! Does not depend on public types. Tests: `tests/unix*`.
 
@@ -104,7 +104,7 @@ fn send_now(
     if pcb.options.passcred.load(Ordering::Relaxed) {
         super::shared(core).names.autobind(pcb)?;
     }
-    // In Linux's order: what is wrong with the message and with the socket, then the peer.
+    // In Linux's order: errors of the message and of the socket, then of the peer.
     let mut message = Message::new(pcb, bufs)?;
     take_alert(pcb)?;
     message.cargo = Cargo::load(core, ancillary.as_deref_mut())?;

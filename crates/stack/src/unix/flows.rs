@@ -1,9 +1,9 @@
 //! The senders of a datagram socket, as their receiver knows them.
 //!
 //! Each sender has a *flow* here, with bounds of its own: [`QLEN_MAX`] datagrams, and its SO_SNDBUF in bytes.
-//! So one that floods fills only its own share, waits for it alone, and cannot keep others from
-//! sending; what was accepted is received in the order in which it came. A socket that the receiver is
-//! connected to has no bound but the bytes, as on Linux.
+//! So one that floods fills only its own share, waits for it alone, and cannot keep others from sending;
+//! accepted datagrams are received in the order in which they came. A socket that the receiver is connected
+//! to has no bound but the bytes, as on Linux.
 //!
 //! A flow exists while datagrams of it wait, while its sender is connected to the receiver, and while
 //! a sender waits for room in it. Bound: one per sender. All of it stands under the receiver's `so`.

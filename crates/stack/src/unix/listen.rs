@@ -31,7 +31,7 @@ use crate::rt::poll::Waiters;
 #[cfg(feature = "tokio")]
 use crate::rt::tasks::{Waitable, Want};
 
-/// What a socket is, as far as it may still change.
+/// Kind of a socket, as far as it may still change.
 pub(crate) mod phase {
     /// Neither connected nor listening.
     pub const FRESH: u8 = 0;
@@ -186,7 +186,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// A connection in the making: what is to be undone should it come to nothing.
+/// A connection in the making: undone on drop, should it come to nothing.
 #[derive(Default)]
 struct Embryo {
     /// The listener's side, until that is queued.

@@ -1,4 +1,4 @@
-//! The locks of UNIX-domain sockets: what a call takes of them.
+//! The locks of UNIX-domain sockets, and which a call takes.
 //!
 //! [`Locking`] has a function for each kind of call; its default is the product's, which is the setting `direct` of `unix_locking`. The older
 //! settings are other implementations, in `experiments/`, with the feature of that name. Callers use [`Chosen`].
@@ -11,7 +11,7 @@
 //! leaves, taken alone: a shard of the names · a shard of the list of all sockets
 //! ```
 //!
-//! * The **linkage** lock is the old scheme's: shared by every send, exclusive for what changes which
+//! * The **linkage** lock is the old scheme's: shared by every send, exclusive for calls that change which
 //!   sockets are connected (connect, accept, shutdown, close, a datagram with an address). Even a shared
 //!   acquisition writes one line that all cores share.
 //! * A **pcb mutex** guards the pcb's pointer to its peer. While it is held the pointer may be followed. A thread that has
@@ -32,10 +32,10 @@
 //!
 //! # When the peer may be followed in `direct`
 //!
-//! A connected socket has one peer for life, and each handle holds it: following it takes no lock. What can
-//! change is whether the peer takes anything, which is in its `so`. A datagram socket can be
-//! connected anew: the sender takes a hold on the peer under its own mutex and lets go; a datagram whose
-//! send began before a reconnect may reach the old peer, as if it had been sent before.
+//! A connected socket has one peer for life, and each handle holds it: following it takes no lock. Only
+//! whether the peer takes anything can change, which is in its `so`. A datagram socket can be connected anew:
+//! the sender takes a hold on the peer under its own mutex and lets go; a datagram whose send began before a
+//! reconnect may reach the old peer, as if it had been sent before.
 //!
 //! Copies are made before any of these locks, but for small ones, which are shorter than taking `so`
 //! twice. Nothing is woken, dropped or waited for under them.
@@ -49,9 +49,9 @@ use super::pcb::Pcb;
 use crate::rt::counter;
 use crate::rt::env::Env;
 
-/// What the calls on UNIX-domain sockets lock. The defaults are the product's.
+/// The locking of calls on UNIX-domain sockets. The defaults are the product's.
 pub(crate) trait Locking {
-    /// What the setting keeps for a stack.
+    /// The setting's state of a stack.
     type OfStack: Default + Send + Sync;
 
     /// Runs one attempt of a send on a connection. `None`: the peer has closed.
@@ -89,7 +89,7 @@ pub(crate) trait Locking {
         f()
     }
 
-    /// Runs `f`, which changes what is between `pcb` and `peer`.
+    /// Runs `f`, which changes the link between `pcb` and `peer`.
     fn exclusive<R>(core: &Env, pcb: &Pcb, peer: Option<&Pcb>, f: impl FnOnce() -> R) -> R {
         let (_, _, _) = (core, pcb, peer);
         f()
@@ -100,7 +100,7 @@ pub(crate) trait Locking {
         let (_, _, _) = (core, a, b);
     }
 
-    /// Ends what [`link`](Self::link) did.
+    /// Ends the effect of [`link`](Self::link).
     fn unlink(core: &Env, pcb: &Pcb, peer: &Pcb) {
         let (_, _, _) = (core, pcb, peer);
     }
@@ -127,7 +127,7 @@ pub(crate) type Chosen = Direct;
 #[cfg(feature = "experiments")]
 pub(crate) type Chosen = super::experiments::Configured;
 
-/// Counts what a pair has cost.
+/// Counts the cost of a pair.
 pub(super) fn count(core: &Env, cost: PairCost) {
     core.count_many(counter::UNIX_PCB_LOCKS, cost.locks);
     if cost.slow > 0 {

@@ -16,14 +16,14 @@
 //! are a stack's own: pathnames do not touch the file system, and sockets of different stacks do not meet. Semantics are Linux's (unix(7)), bounds and differences are in `docs/unix.md`. Errors have
 //! the numbers that Linux gives (`io::Error::raw_os_error`).
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `locking.rs` | **the lock protocol**: read this first |
 //! | `experiments/` | its older settings |
 //! | `pcb.rs`, `bytes.rs`, `stream_ancillary.rs`, `flows.rs` | a socket and its receive buffer |
 //! | `sock.rs`, `listen.rs`, `datagram_link.rs`, `names.rs`, `addr.rs` | handles, connecting, names |
 //! | `send.rs`, `datagram_send.rs`, `recv.rs`, `wait.rs`, `wakes.rs` | the way of the data |
-//! | `ancillary.rs`, `rights.rs`, `collect.rs` | what comes along, and the collector of lost sockets |
+//! | `ancillary.rs`, `rights.rs`, `collect.rs` | ancillary data, and the collector of lost sockets |
 //! | `ready.rs` | readiness, for polls and tasks |
 //! | `registry.rs`, `snapshot.rs` | the list of all sockets, for diagnosis |
 //! | `common.rs`, `stream.rs`, `seqpacket.rs`, `datagram.rs`, `listener.rs`, `socket.rs` | public types |
@@ -82,17 +82,17 @@ use crate::rt::env::{Env, Kept};
 use crate::rt::panics;
 use locking::{Chosen, Locking};
 
-/// What the UNIX-domain sockets of a stack share.
+/// State that the UNIX-domain sockets of a stack share.
 pub(crate) struct Shared {
     pub names: names::Names,
     pub registry: registry::Registry,
     pub budget: Arc<sockeye_sync::Credits>,
-    /// What the setting of `unix_locking` keeps.
+    /// State of the setting `unix_locking`.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the default one keeps nothing"))]
     locking: <Chosen as Locking>::OfStack,
 }
 
-/// What the UNIX-domain sockets of a stack share.
+/// State that the UNIX-domain sockets of a stack share.
 pub(crate) fn shared(env: &Env) -> &Shared {
     env.kept()
 }

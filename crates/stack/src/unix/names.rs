@@ -5,7 +5,7 @@
 //! with its socket. A path that leads *through* a bound socket's name is no directory (ENOTDIR).
 //!
 //! Bound: a name per socket, and the pathnames that are not unlinked. Sharded by a keyed hash; a shard's mutex is
-//! a leaf. Does not depend on what a socket does. Tests: below, `tests/unix/`.
+//! a leaf. Does not depend on the sockets. Tests: below, `tests/unix/`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

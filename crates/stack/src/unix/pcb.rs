@@ -1,4 +1,5 @@
-//! The protocol control block of a UNIX-domain socket: its receive buffer, and what both ends must know.
+//! The protocol control block of a UNIX-domain socket: its receive buffer, and the state that both ends must
+//! know.
 //!
 //! | field | guarded by |
 //! |---|---|
@@ -7,10 +8,10 @@
 //! | `options`, `users`, `in_flight`, `alert`, `remembered`, `peer_serial` | (a) atomics |
 //! | `kind`, `serial`, `name` (once set) | (c) constant |
 //!
-//! What a sender has to know of its receiver stands in the *receiver's* `so`, so that a send needs that
-//! one mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from which senders (`flows`). A
-//! direction of a connection has one flag, `shut` of the receiving end: "I write no more" and "I read no
-//! more" are the same to both, as they are on Linux.
+//! The state that a sender needs of its receiver stands in the *receiver's* `so`, so that a send needs that one
+//! mutex: whether bytes are still taken (`shut`, `closed`), how many (`hiwat`), from which senders (`flows`). A
+//! direction of a connection has one flag, `shut` of the receiving end: "I write no more" and "I read no more" are
+//! the same to both, as they are on Linux.
 //!
 //! Does not depend on how data is moved (`send.rs`, `recv.rs`) or which further locks a setting takes
 //! (`locking.rs`). Never are two `so` held at once, but by the collector of rights, in address order. Tests:
@@ -65,7 +66,7 @@ pub(crate) struct Pcb {
     pub kind: Kind,
     /// (a) An error is pending or our writing side of a datagram socket is shut: senders look into `so`.
     pub alert: AtomicBool,
-    /// (a) What the socket is: see `listen::phase`.
+    /// (a) Phase of the socket: see `listen::phase`.
     pub phase: AtomicU8,
     /// (a) Whether a datagram socket's peer is the one that it was made with.
     pub remembered: Remembered,
@@ -100,8 +101,8 @@ pub(crate) struct Options {
 
 /// A socket's receive buffer, and the waiters for its changes.
 ///
-/// In the order of use: what the exchange of a short message writes lies on one cache line with the lock, its bytes
-/// included. The fields behind are read by it at most.
+/// In the order of use: fields that the exchange of a short message writes lie on one cache line with the lock, its
+/// bytes included. The fields behind are read by it at most.
 #[repr(C)]
 pub(crate) struct So {
     /// The position of the first byte in `data` in the stream.
@@ -119,17 +120,17 @@ pub(crate) struct So {
     pub closed: bool,
     /// A panic has ended the connection.
     pub is_broken: bool,
-    /// We or our peer want credentials with what arrives.
+    /// We or our peer want credentials with arriving data.
     pub wants_creds: bool,
     pub data: Bytes,
-    /// Boundaries of what is in `data`; none in a stream.
+    /// Boundaries in `data`; none in a stream.
     pub records: Records,
     /// Bytes that a writer is copying right now, already counted against `hiwat`.
     pub reserved: Reserved,
-    /// What may wait here of a connected peer, bytes: the peer's SO_SNDBUF.
+    /// Bytes of a connected peer that may wait here: the peer's SO_SNDBUF.
     pub hiwat: usize,
     pub error: Option<Errno>,
-    /// What stands between a stream's bytes; usually nothing.
+    /// Marks between a stream's bytes; usually none.
     pub ancillary: Option<Box<StreamAncillary>>,
     /// References to UNIX-domain sockets in this buffer or backlog.
     pub sockets_held: u32,
@@ -152,7 +153,7 @@ pub(crate) struct Record {
     pub extra: Option<Box<Extra>>,
 }
 
-/// What comes with a record beside its bytes.
+/// Ancillary data of a record.
 #[derive(Default)]
 pub(crate) struct Extra {
     pub rights: Option<InFlight>,
@@ -184,7 +185,7 @@ pub(crate) struct Backlog {
     pub max: usize,
 }
 
-/// What a record is charged beside its bytes: its bookkeeping, and a bound for empty records.
+/// Charge of a record beside its bytes: its bookkeeping, and a bound for empty records.
 pub(crate) const RECORD_COST: usize = 256;
 /// A socket counts as writable while this part of its peer's buffer is free for it (Linux: three quarters).
 const WRITABLE_PART: usize = 4;
@@ -265,7 +266,7 @@ impl So {
         }
     }
 
-    /// What is charged against `hiwat`.
+    /// Bytes charged against `hiwat`.
     #[inline]
     pub fn used(&self) -> usize {
         self.data.len() + self.reserved.bytes() as usize + self.records.len() * RECORD_COST
@@ -298,7 +299,7 @@ impl So {
         waiting || self.shut
     }
 
-    /// What this end's buffer says of this end's readiness.
+    /// The readiness of this end by this end's buffer.
     pub fn readiness(&self) -> Ready {
         Ready::READABLE
             .when(self.is_readable())
@@ -334,7 +335,7 @@ impl So {
     }
 }
 
-/// What was in a receive buffer.
+/// Content of a receive buffer.
 #[derive(Default)]
 pub(crate) struct Contents {
     /// Something that was sent has not been read.

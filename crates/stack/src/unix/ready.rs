@@ -1,9 +1,9 @@
-//! Readiness of UNIX-domain sockets, for polls and tasks: what Linux's `unix_poll` and `unix_dgram_poll` say.
+//! Readiness of UNIX-domain sockets, for polls and tasks: as Linux's `unix_poll` and `unix_dgram_poll`.
 //!
 //! | socket | is |
 //! |---|---|
 //! | readable | something is there, or nothing more comes in |
-//! | writable | at most a quarter of what may wait at the peer is there; a datagram socket's flow has room |
+//! | writable | at most a quarter of the bound at the peer is there; a datagram socket's flow has room |
 //! | read closed (RDHUP) | nothing more comes in: the peer closed or shut, or we did |
 //! | hung up (HUP) | neither direction goes any more; also a stream socket that is not connected |
 //! | in error (ERR) | an error is pending |

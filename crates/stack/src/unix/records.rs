@@ -38,7 +38,7 @@ impl Records {
         self.has_first.then_some((self.len as usize, self.flow))
     }
 
-    /// What comes with the first record.
+    /// Ancillary data of the first record.
     #[inline]
     pub fn first_extra(&self) -> Option<&Extra> {
         self.extra.as_deref()
@@ -65,7 +65,7 @@ impl Records {
         Some(first)
     }
 
-    /// What comes with each record.
+    /// Ancillary data of each record.
     pub fn extras(&self) -> impl Iterator<Item = &Extra> {
         self.extra.as_deref().into_iter().chain(self.rest.iter().filter_map(|r| r.extra.as_deref()))
     }

@@ -1,4 +1,4 @@
-//! Receiving: streams, packets, datagrams, and what comes along.
+//! Receiving: streams, packets, datagrams, and ancillary data.
 //!
 //! A receive takes its own buffer's mutex and, in `direct`, no other. Up to a few kilobytes are copied
 //! under it; more is unlinked as mbufs and copied after. Rights land, and buffers are given back, outside.
@@ -23,7 +23,7 @@ use super::wait::{Timeout, wait};
 use super::wakes::Wakes;
 use crate::rt::failpoints::{self, Point};
 
-/// What was received.
+/// Result of a receive.
 #[derive(Default)]
 pub(crate) struct Received {
     pub bytes: usize,
@@ -31,7 +31,7 @@ pub(crate) struct Received {
     pub sender: Option<Arc<Name>>,
 }
 
-/// What to receive, and how.
+/// Arguments of a receive.
 struct Request<'r> {
     /// Bytes that there is room for.
     wanted: usize,
@@ -44,7 +44,7 @@ struct Request<'r> {
     ancillary: Option<&'r mut RecvAncillary>,
 }
 
-/// What one look at the buffer found.
+/// Result of one look at the buffer.
 enum Found {
     /// Nothing: wait, if there is a ticket.
     Nothing { ticket: Option<Ticket>, cpu: u32 },
@@ -54,7 +54,7 @@ enum Found {
     Some,
 }
 
-/// Some bytes, or one record. Stands outside of all locks: what it holds when a panic ends the call is dropped with it.
+/// Some bytes, or one record. Stands outside of all locks: its content is dropped with it when a panic ends the call.
 #[derive(Default)]
 struct Part {
     bytes: usize,
@@ -94,7 +94,7 @@ impl<'r> Request<'r> {
         }
     }
 
-    /// Hands over what came along; says what was cut off.
+    /// Hands over ancillary data; returns whether some was cut off.
     fn deliver(&mut self, part: &mut Part) -> MsgFlags {
         let mut flags = MsgFlags::CTRUNC.when(part.is_cut);
         let mut rights = std::mem::take(&mut part.duplicates);
@@ -214,7 +214,7 @@ fn recv_now(
     }
 }
 
-/// Takes (or peeks at) what is there of a stream; `done` bytes were received before.
+/// Takes (or peeks at) the bytes of a stream; `done` bytes were received before.
 fn take_stream(
     pcb: &Pcb,
     so: &mut So,
@@ -384,7 +384,7 @@ fn take_record(
     wakes: &mut Wakes<'_>,
     part: &mut Part,
 ) -> Result<Found, Errno> {
-    // An error comes before what is there, other than in a stream.
+    // An error comes before waiting data, other than in a stream.
     if let Some(errno) = so.error.take() {
         settle_alert(pcb, so);
         return Err(errno);

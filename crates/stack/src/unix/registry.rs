@@ -4,7 +4,7 @@
 //! that of the core that made it, so that cores that make sockets of their own share nothing. Sending and receiving know
 //! nothing of this. The numbers are given out here, too, and never twice.
 //!
-//! Does not depend on what a socket does. Bound: an entry per socket. Rank: the mutex is a leaf; what is taken out is
+//! Does not depend on the sockets. Bound: an entry per socket. Rank: the mutex is a leaf; entries taken out are
 //! dropped after it. Tests: below, `tests/unix/sockets.rs`.
 
 use hashbrown::HashTable;

@@ -5,10 +5,10 @@
 //! `users`), for the collector (`collect.rs`).
 //!
 //! # Several stacks
-//! A message travels within one stack, and what it carries may be of others. A socket in flight is a handle like any other:
-//! it keeps its own stack, names and all, until it is received and dropped, or disposed of. It does not keep the
-//! stack that it travels over, whose own sockets do that: when the last handle of the receiving one goes, so does what lies in
-//! its buffer. The bound below is counted with the stack that the message travels over.
+//! A message travels within one stack, and its rights may be of others. A socket in flight is a handle like any other: it
+//! keeps its own stack, names and all, until it is received and dropped, or disposed of. It does not keep the stack that it
+//! travels over, whose own sockets do that: when the last handle of the receiving one goes, so does the content of its buffer.
+//! The bound below is counted with the stack that the message travels over.
 //!
 //! # Bounds
 //! [`RIGHTS_MAX`] in a message (EINVAL), [`IN_FLIGHT_MAX`] in a stack (ETOOMANYREFS; Linux
@@ -55,16 +55,16 @@ pub enum Right {
     /// A socket that may be neither connected nor listening yet.
     Socket(UnixSocket),
     /// A socket of another family, TCP's for now: [`TcpStream`](crate::TcpStream) and [`TcpListener`](crate::TcpListener) are made of a right
-    /// by `try_from`, which gives back what is none.
+    /// by `try_from`, which gives back a right of another kind.
     Foreign(Foreign),
     /// A file descriptor.
     Fd(OwnedFd),
 }
 
-/// A handle of a socket of another family. What it is, is known where it was sent from and where it is received.
+/// A handle of a socket of another family. The sender and the receiver know its kind.
 pub struct Foreign(Box<dyn Passed>);
 
-/// What a handle of another family can do in a message: nothing but be there, and be duplicated by a peek.
+/// A handle of another family in a message: it is only kept, and duplicated by a peek.
 pub(crate) trait Passed: Any + Debug + Send + Sync {
     /// Another handle of the same.
     fn duplicate(&self) -> io::Result<Foreign>;
@@ -208,7 +208,7 @@ impl Drop for InFlight {
 
 /// Rights that may be in flight over a stack at once.
 pub const IN_FLIGHT_MAX: usize = 16_384;
-/// What is waiting to be closed.
+/// Handles that wait to be closed.
 enum Doomed {
     Right(Right),
     Embryo(Sock),
@@ -219,7 +219,7 @@ thread_local! {
     static LINE: RefCell<Option<VecDeque<Doomed>>> = const { RefCell::new(None) };
 }
 
-/// Closes what will never be received of the contents of a socket. Outside all locks.
+/// Closes rights in the contents of a socket that will never be received. Outside all locks.
 pub(crate) fn dispose(contents: Contents) {
     if contents.is_empty() {
         return;

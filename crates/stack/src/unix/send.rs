@@ -30,7 +30,7 @@ use crate::rt::failpoints::{self, Point};
 /// Bytes of a stream that are copied and appended at a time: the reader can start on the first while the second
 /// is being copied.
 const CHUNK_MAX: usize = 64 << 10;
-/// What of SO_SNDBUF a message cannot use (Linux's EMSGSIZE).
+/// The part of SO_SNDBUF that a message cannot use (Linux's EMSGSIZE).
 const MESSAGE_MARGIN: usize = 32;
 
 /// Messages up to this length, bytes, are sent without any ado: no SO_SNDBUF is too small for them, and they are
@@ -48,7 +48,7 @@ pub(super) enum Refusal {
     Failed(Errno),
 }
 
-/// What goes along with the bytes.
+/// Ancillary data of a send.
 #[derive(Default)]
 pub(super) struct Cargo {
     pub rights: Option<InFlight>,
@@ -57,7 +57,7 @@ pub(super) struct Cargo {
 }
 
 impl Cargo {
-    /// Checks and counts what `ancillary` wants sent; it is empty afterwards.
+    /// Checks and counts the rights in `ancillary`, which is empty afterwards.
     pub fn load(core: &Env, ancillary: Option<&mut SendAncillary>) -> Result<Self, Errno> {
         let Some(ancillary) = ancillary else { return Ok(Self::default()) };
         if let Some(creds) = ancillary.creds
@@ -80,7 +80,7 @@ impl Cargo {
         Ok(Self { rights, creds: ancillary.creds })
     }
 
-    /// Gives back what was not sent, if the send failed; closes it if nothing had to be sent.
+    /// Gives back rights that were not sent, if the send failed; closes it if nothing had to be sent.
     pub fn unload(self, ancillary: Option<&mut SendAncillary>, is_sent: bool) {
         let rights = self.rights.map(InFlight::land).unwrap_or_default();
         let Some(ancillary) = ancillary else { return };
@@ -275,7 +275,7 @@ fn append(
             Some((chain, reserved)) => {
                 let taken = chain.len();
                 let is_open = check(so);
-                // Another writer may wait for what we had reserved and do not use.
+                // Another writer may wait for room that we had reserved and do not use.
                 if so.reserved.give_back(reserved, if is_open.is_ok() { taken } else { 0 }) {
                     wakes.writers(peer, so);
                 }
@@ -302,7 +302,7 @@ fn append(
     })
     .unwrap_or(Err(Refusal::Failed(Errno::PIPE)));
     wakes.fire();
-    // What was copied and cannot be sent any more is not taken.
+    // Bytes that were copied and cannot be sent any more do not count as taken.
     done.inspect_err(|_| *rest = before)
 }
 
@@ -333,7 +333,7 @@ fn reserve(peer: &Pcb, want: usize, blocks: bool) -> Result<Reservation, Refusal
     Ok(so.reserved.take(room as u32))
 }
 
-/// Notes what came along with the last `taken` bytes of a stream.
+/// Notes the ancillary data of the last `taken` bytes of a stream.
 fn note(so: &mut So, taken: usize, cargo: &mut Cargo) {
     if cargo.is_empty() && !so.wants_creds && so.ancillary.is_none() {
         return;

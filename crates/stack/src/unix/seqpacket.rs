@@ -15,7 +15,7 @@ use crate::rt::fork::Held;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
 ///
-/// A packet is sent whole or not at all, and received by one call; what does not fit is cut off. 0 bytes
+/// A packet is sent whole or not at all, and received by one call; bytes that do not fit are cut off. 0 bytes
 /// are an empty packet, or the end.
 pub struct UnixSeqpacket {
     pub(crate) sock: Held<Sock>,
@@ -43,7 +43,7 @@ impl UnixSeqpacket {
         Ok(send::send_packet(self.sock.open()?, bufs, None, MsgFlags::NONE)?)
     }
 
-    /// Receives a packet; what does not fit into `buf` is cut off. 0 at the end.
+    /// Receives a packet; bytes that do not fit into `buf` are cut off. 0 at the end.
     ///
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.
@@ -84,7 +84,7 @@ impl UnixSeqpacket {
         Ok(send::send_packet(self.sock.open()?, bufs, Some(ancillary), flags)?)
     }
 
-    /// recvmsg(2): a packet, and what came along with it.
+    /// recvmsg(2): a packet, and its ancillary data.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).

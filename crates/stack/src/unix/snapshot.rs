@@ -1,4 +1,4 @@
-//! What UNIX-domain sockets a stack has, as `ss -x` shows it.
+//! The UNIX-domain sockets of a stack, as `ss -x` shows them.
 //!
 //! The sockets are collected first and looked at one by one: the mutex of no two is held at once. Must not change anything.
 //! Tests: `tests/unix/sockets.rs`.
@@ -12,7 +12,7 @@ use super::pcb::{Kind, Pcb};
 use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 
-/// What a UNIX-domain socket is.
+/// Kind of a UNIX-domain socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SocketKind {
     /// SOCK_STREAM.
@@ -26,7 +26,7 @@ pub enum SocketKind {
 /// One UNIX-domain socket at one moment.
 #[derive(Clone, Debug)]
 pub struct SocketInfo {
-    /// What it is.
+    /// Its kind.
     pub kind: SocketKind,
     /// `LISTEN`, `ESTABLISHED` with a peer (of a connection also when that has closed), else `CLOSED`.
     pub state: &'static str,
@@ -47,8 +47,8 @@ pub struct SocketInfo {
 }
 
 impl Stack {
-    /// What UNIX-domain sockets there are, by their numbers: for diagnosis, not for a hot path. Each entry is true of one
-    /// moment, the list as a whole of none.
+    /// The UNIX-domain sockets, by their numbers: for diagnosis, not for a hot path. Each entry is true of one moment,
+    /// the list as a whole of none.
     pub fn unix_sockets(&self) -> Vec<SocketInfo> {
         self.core().map_or_else(|_lost| Vec::new(), sockets)
     }

@@ -1,4 +1,4 @@
-//! [`Sock`]: a counted handle of a socket; what every type has in common: connecting two, shutting down,
+//! [`Sock`]: a counted handle of a socket; common operations of every type: connecting two, shutting down,
 //! closing.
 //!
 //! A handle of a connected socket holds both pcbs. So a send follows a pointer that cannot change, without
@@ -46,7 +46,8 @@ impl Clone for Sock {
 
 impl Drop for Sock {
     fn drop(&mut self) {
-        // SeqCst: the thread that takes the count to 0 has seen what the other handles did; and see `collect`.
+        // SeqCst: the thread that takes the count to 0 has seen the writes of the other handles; and see
+        // `collect`.
         if self.pcb.users.fetch_sub(1, Ordering::SeqCst) == 1 {
             let found = || self.pcb.peer.get()?.upgrade();
             let peer = self.peer.take().or_else(found);
@@ -215,7 +216,8 @@ impl Held<Sock> {
     }
 }
 
-/// What a close takes out of the buffers, to be dropped after all locks: a registration may be the last to hold a socket.
+/// Content that a close takes out of the buffers, to be dropped after all locks: a registration may be the last to hold a
+/// socket.
 #[derive(Default)]
 struct Leftovers {
     contents: Contents,
@@ -234,7 +236,7 @@ fn close(core: &Env, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
         if let Some(peer) = connected {
             close_peer(peer, is_lossy, &mut wakes, &mut left);
         }
-        // After the peer has its error, which is what its waiting writers report.
+        // After the peer has its error, which its waiting writers report.
         wakes.writers(pcb, &mut pcb.so.lock());
     });
     match connected {
@@ -251,7 +253,7 @@ fn close(core: &Env, pcb: &Arc<Pcb>, peer: Option<&Arc<Pcb>>) {
     dispose(contents);
 }
 
-/// What closing does to the socket itself. Whether bytes are lost.
+/// Effects of closing on the socket itself. Whether bytes are lost.
 fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes<'_>, left: &mut Leftovers) -> bool {
     let mut so = pcb.so.lock();
     (so.closed, so.shut, so.send_shut) = (true, true, true);
@@ -268,7 +270,7 @@ fn close_own(pcb: &Arc<Pcb>, wakes: &mut Wakes<'_>, left: &mut Leftovers) -> boo
     so.is_connected && left.contents.was_unread
 }
 
-/// What closing does to the peer.
+/// Effects of closing on the peer.
 fn close_peer(peer: &Arc<Pcb>, is_reset: bool, wakes: &mut Wakes<'_>, left: &mut Leftovers) {
     let mut so = peer.so.lock();
     so.shut = true;
@@ -300,7 +302,7 @@ pub(crate) fn readiness(pcb: &Pcb, peer: Option<&Arc<Pcb>>) -> Ready {
         .with(Ready::HUNG_UP.when(hung_up))
 }
 
-/// Tells the polls of a socket what it is ready for now.
+/// Tells the polls of a socket its readiness now.
 pub(crate) fn announce(pcb: &Pcb, peer: Option<&Arc<Pcb>>, wakes: &mut Wakes<'_>) {
     let ready = readiness(pcb, peer);
     pcb.so.lock().readers.mark(ready.bits(), wakes.list());

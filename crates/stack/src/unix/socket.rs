@@ -14,8 +14,9 @@ use crate::rt::handle::Stack;
 
 /// A socket of a type, to be bound, and then connected or listened on.
 ///
-/// It stays a handle of what it becomes: [`connect`](Self::connect) can be tried again after an error, fails
-/// with EISCONN after a success, and the connection ends when all handles are dropped, this one among them.
+/// It stays a handle of the listener or stream that it becomes: [`connect`](Self::connect) can be tried again
+/// after an error, fails with EISCONN after a success, and the connection ends when all handles are dropped,
+/// this one among them.
 pub struct UnixSocket {
     pub(crate) sock: Held<Sock>,
 }

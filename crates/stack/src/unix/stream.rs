@@ -17,8 +17,8 @@ use crate::rt::fork::Held;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
 ///
-/// Dropping the last handle closes it; the peer reads what was written, and gets ECONNRESET afterwards if the
-/// closed end had not read everything. All methods take `&self`: several threads may use one stream.
+/// Dropping the last handle closes it; the peer reads the written bytes, and gets ECONNRESET afterwards if
+/// the closed end had not read everything. All methods take `&self`: several threads may use one stream.
 pub struct UnixStream {
     pub(crate) sock: Held<Sock>,
 }
@@ -57,7 +57,7 @@ impl UnixStream {
         Ok(send::send(self.sock.open()?, bufs, Some(ancillary), flags)?)
     }
 
-    /// recvmsg(2): bytes, and what came along with them. It ends behind bytes that came with rights.
+    /// recvmsg(2): bytes, and their ancillary data. It ends behind bytes that came with rights.
     ///
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.

@@ -1,7 +1,7 @@
 //! The ancillary data of a stream, by position: rights, and changes of the sender's credentials.
 //!
-//! A read that gets the first byte that came with rights gets the rights, and ends at the end of what was sent
-//! with them. Bytes before them are joined to them, as on Linux. A read of a socket that wants
+//! A read that gets the first byte that came with rights gets the rights, and ends at the end of the bytes
+//! sent with them. Bytes before them are joined to them, as on Linux. A read of a socket that wants
 //! credentials ends where they change.
 //!
 //! Positions are those of the stream (`So::head` is that of the first byte that is there), so nothing is
@@ -32,7 +32,8 @@ impl StreamAncillary {
         }
         let Some(span) = self.rights.front() else { return stop };
         if span.start < head + stop.bytes as u64 {
-            // A peek that goes on is past the rights if others have read meanwhile what it saw before: it ends, without them.
+            // A peek that goes on is past the rights if others have read meanwhile the bytes that it saw before: it ends,
+            // without them.
             stop.has_rights = span.end > head;
             stop.limit(head, span.end);
         }
@@ -76,7 +77,7 @@ impl StreamAncillary {
 
 impl Stop {
     fn limit(&mut self, head: u64, end: u64) {
-        // Only what is less than `bytes` counts.
+        // Only values less than `bytes` count.
         let limit = usize::try_from(end.saturating_sub(head)).unwrap_or(usize::MAX);
         if limit <= self.bytes {
             self.bytes = limit;

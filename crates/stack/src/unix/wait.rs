@@ -1,6 +1,6 @@
 //! Blocking of UNIX-domain sockets' calls, with the errors of theirs. How it is done: `crate::rt::blocking`.
 //!
-//! Does not depend on what is waited for. The tickets are taken under the mutex of the condition, by the
+//! Does not depend on the awaited event. The tickets are taken under the mutex of the condition, by the
 //! caller. Tests: `tests/unix/`.
 
 use rustix::io::Errno;

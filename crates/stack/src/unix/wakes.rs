@@ -1,8 +1,8 @@
 //! Waiters that a change of a buffer concerns, collected under its mutex and woken after all locks.
 //!
 //! A [`Wakes`] wakes when it is dropped, so no path can forget to: not one that returns early, and not a panic, whose unwinding drops it,
-//! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under
-//! them, are then gone before it is. A call that goes on to wait, or to drop what was in a buffer, calls [`Wakes::fire`] before that.
+//! too. It is therefore made before any lock is taken that its section holds: the guards of those, or the closure that runs under them,
+//! are then gone before it is. A call that goes on to wait, or to drop a buffer's content, calls [`Wakes::fire`] before that.
 //!
 //! Does not depend on why a socket is woken. Without waiters it costs a few loads and allocates nothing. Tests: those of
 //! blocking, polls and tasks; `tests/contained/unix.rs`.
@@ -25,7 +25,7 @@ pub(crate) struct Wakes<'c> {
     core: &'c Env,
     list: Vec<Wake>,
     senders: Vec<Unblocked>,
-    /// Of a section that has panicked: what its buffer held, and its mending panicked with.
+    /// Of a section that has panicked: the content of its buffer, and the payload of a panic in its repair.
     wreck: Option<Box<Wreck>>,
 }
 

@@ -193,7 +193,7 @@ impl End {
     }
 }
 
-/// What a call reports about the end of the connection, if it has ended.
+/// A call's error for the end of the connection, if it has ended.
 pub fn end_of(called: std::io::Result<usize>, is_read: bool) -> Option<End> {
     match called {
         Ok(0) if is_read => Some(End::Eof),

@@ -1,4 +1,5 @@
-//! Errors that the stack sends: which errors, what they quote, and which sources never get one.
+//! Errors that the stack sends: which errors, which part of the packet they quote, and which sources never
+//! get one.
 
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip::fragment::Fragment;

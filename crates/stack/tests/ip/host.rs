@@ -84,7 +84,7 @@ impl Host {
         sent
     }
 
-    /// Runs what is due now.
+    /// Runs the due work.
     pub fn turn(&mut self) -> Vec<Vec<u8>> {
         for _ in 0..100 {
             if self.stack.poll(self.now).is_none_or(|next| next > self.now) {

@@ -124,7 +124,7 @@ fn begin(client: &Stack) -> TcpStream {
     socket.connect(format!("{SERVER}:80").parse().unwrap()).unwrap()
 }
 
-/// Runs what is due now on both. An answer of one may be input of the other, so a round without frames proves nothing.
+/// Runs the due work of both. An answer of one may be input of the other, so a round without frames proves nothing.
 fn turn(server: &Stack, client: &Stack, now: Duration) {
     let mut quiet = 0;
     while quiet < 3 {

@@ -117,12 +117,12 @@ impl Lab {
         lab
     }
 
-    /// Runs what is due now, until nothing is due.
+    /// Runs due work, until nothing is due.
     pub fn turn(&mut self) {
         self.earliest();
     }
 
-    /// Runs what is due now; returns the next deadline.
+    /// Runs the due work; returns the next deadline.
     fn earliest(&mut self) -> Option<Duration> {
         for _ in 0..1000 {
             let next = self.stacks.iter().filter_map(|stack| stack.poll(self.now)).min();

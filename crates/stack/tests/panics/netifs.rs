@@ -111,7 +111,7 @@ const IN_USE: [&str; 5] = ["transmit", "ring", "receive", "wait", "is_down"];
 const CONSTANTS: [&str; 7] =
     ["attached", "mtu", "queue_count", "medium", "offloads_checksum", "segment_max", "udp_segment_max"];
 
-/// What the methods of an interface do in addition to their work, once it is set.
+/// A hook that the methods of an interface call in addition to their work, once it is set.
 #[derive(Default)]
 struct Script {
     deed: Mutex<Option<(&'static str, Deed)>>,

@@ -1,4 +1,4 @@
-//! Code of an application that misbehaves: what it does, and wakers that do it.
+//! Code of an application that misbehaves: its actions, and wakers that carry them out.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const BAG_MAX: usize = 64;
 /// The prefix of every deliberate panic's message.
 const ON_PURPOSE: &str = "on purpose";
 
-/// Decides what misbehaving code does, and counts it.
+/// Chooses the action of misbehaving code, and counts it.
 pub struct Mischief {
     random: Mutex<Random>,
     bag: Mutex<Vec<Baggage>>,

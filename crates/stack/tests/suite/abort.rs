@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::{self, Random, assert_empty, join_all, scaled, stack_with, watchdog};
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
-/// What one end does before it is dropped.
+/// Actions of one end before it is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Nothing,

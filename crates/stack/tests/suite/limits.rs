@@ -1,4 +1,4 @@
-//! What happens at every bound: a clear error or back-pressure, and normal operation afterwards.
+//! Behavior at every bound: a clear error or back-pressure, and normal operation afterwards.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

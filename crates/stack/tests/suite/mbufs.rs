@@ -12,7 +12,7 @@ use crate::common::{
     stack, stack_with,
 };
 
-/// Writes `data` in random pieces, some copied, some lent, some cut from what is lent, and ends the direction.
+/// Writes `data` in random pieces, some copied, some lent, some cut from lent ones, and ends the direction.
 fn send_mixed(mut to: &TcpStream, data: &[u8], random: &mut Random) {
     let mut rest = data;
     while !rest.is_empty() {

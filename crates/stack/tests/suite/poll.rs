@@ -227,7 +227,7 @@ fn an_event_beyond_one_waiters_capacity_is_given_to_another() {
     assert_eq!(seen, [0, 1]);
 }
 
-/// What happens to a socket between two looks at its readiness.
+/// Events of a socket between two looks at its readiness.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     PeerWrites,

@@ -12,7 +12,7 @@ use crate::common::{
 };
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
-/// What one transfer does.
+/// The course of one transfer.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     bytes: usize,

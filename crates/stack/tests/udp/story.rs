@@ -76,7 +76,7 @@ fn text(bytes: &[u8]) -> String {
     }
 }
 
-/// An error by its number, which is what programs see.
+/// An error by its number, as programs see it.
 pub fn errno(error: &io::Error) -> String {
     let number = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     match (number, error.kind()) {

@@ -39,7 +39,7 @@ pub enum Name {
     Abstract(String),
     /// An abstract name that is padded to this many bytes as a whole, the leading zero byte not counted.
     AbstractOf(usize),
-    /// What `bind` chose; only ever reported.
+    /// The address that `bind` chose; only ever reported.
     Chosen,
 }
 

@@ -1,4 +1,4 @@
-//! Busy polling: which thread takes frames from a receive queue, its input thread or a call that waits for what they bring.
+//! Busy polling: which thread takes frames from a receive queue, its input thread or a call that waits for their data.
 //!
 //! A thread that blocks in a read or write is busy for a while before it parks. If its connection is over an interface,
 //! it spends that time at the queue where the connection's frames come in: it takes a batch, handles it as the
@@ -11,19 +11,17 @@
 //!
 //! # Deferring to callers
 //! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
-//! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]),
-//! and when it has written as much ([`has_written`]): what comes next is the caller's. An input thread that finds this, or the batch
-//! taken, clears it and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and
-//! goes back to its interface. Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and
-//! parks clears the preference and wakes it.
+//! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]), and when
+//! it has written as much ([`has_written`]): the next frames are the caller's. An input thread that finds this, or the batch taken, clears it
+//! and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and goes back to its interface.
+//! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it.
 //!
 //! # Why nothing is stranded
-//! Between two turns of any thread, a frame waits for the input thread no longer than these bounds: its sleep has that end, and
-//! after a sleep during which no caller has polled it takes a turn before it waits in its interface, which reports by level
-//! what is there. That bound also covers the race of a caller that leaves between the input thread's look at the
-//! preference and its sleep; `sync/tests/loom/busy_poll.rs` runs every order of the two on [`BusyPoll`]. A caller that parks has a ticket from before
-//! its last look, and the thread that delivers what it waits for ends the wait. A caller that sleeps at the interface instead (`leader.rs`) is
-//! a reason to defer too, and the only one to do so without that bound.
+//! Between two turns of any thread, a frame waits for the input thread no longer than these bounds: its sleep has that end, and after a sleep during
+//! which no caller has polled it takes a turn before it waits in its interface, which reports waiting frames by level. That bound also covers the
+//! race of a caller that leaves between the input thread's look at the preference and its sleep; `sync/tests/loom/busy_poll.rs` runs every order of
+//! the two on [`BusyPoll`]. A caller that parks has a ticket from before its last look, and the thread that delivers its data ends the wait. A caller
+//! that sleeps at the interface instead (`leader.rs`) is a reason to defer too, and the only one to do so without that bound.
 //!
 //! Tests: `tests/wire.rs`, `tests/busy_polling.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
 
@@ -51,7 +49,7 @@ const STREAM_MIN: usize = 32 << 10;
 /// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
 const LOOK_MIN: u32 = 192 << 10;
 /// Bytes of the largest frames after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about
-/// to read what it takes, which should still be in its core's cache then.
+/// to read the data, which should still be in its core's cache then.
 const CALLER_BYTES_MAX: usize = 128 << 10;
 
 /// A queue of an interface.
@@ -105,7 +103,7 @@ impl PlaceCell {
 const QUEUES_SHIFTED: usize = sockeye_netif::QUEUES_MAX;
 const _: () = assert!(NETIFS_MAX * QUEUES_SHIFTED < u16::MAX as usize);
 
-/// What an input thread remembers while it defers.
+/// State of an input thread while it defers.
 #[derive(Default)]
 pub(super) struct Follower {
     /// The sleep of a leader that it has found the last time.
@@ -138,7 +136,7 @@ impl Follower {
 /// Which thread takes frames from a queue.
 #[derive(Default)]
 pub(super) struct PolledQueue {
-    /// The batch, and whether callers take what comes.
+    /// The batch, and whether callers take frames.
     pub poll: BusyPoll<Batch>,
     /// A caller that sleeps at the interface; the input thread is its follower, and sleeps there when it defers.
     pub leader: LeaderSlot,
@@ -220,7 +218,7 @@ pub(super) fn pause(core: &Core, at: Place, time: Duration) {
     }
 }
 
-/// A caller takes what comes next, or is about to: the input thread is to defer.
+/// A caller takes the next frames, or is about to: the input thread is to defer.
 pub(super) fn prefer(queue: &PolledQueue) {
     queue.poll.prefer();
 }
@@ -236,7 +234,7 @@ pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
     }
 }
 
-/// A caller has handed over so much that answers to what went before may be there: it takes them itself, and the memory that they
+/// A caller has handed over so much that answers to earlier data may be there: it takes them itself, and the memory that they
 /// acknowledge is in its core's cache for its next bytes. It does not look before `buffered` bytes are many: a look is a system call or
 /// two. Called without locks.
 #[inline]

@@ -1,7 +1,7 @@
-//! What input and output over interfaces count, and how often one core was in another's way.
+//! Counters of input and output over interfaces, and how often one core was in another's way.
 //!
-//! Sharded by thread like the stack's other counters, and added to once for a batch where that can be
-//! done. What they mean is in `docs/reference/counters.md`. Tests: `tests/wire.rs`.
+//! Sharded by thread like the stack's other counters, and added to once for a batch where that can be done.
+//! `docs/reference/counters.md` explains them. Tests: `tests/wire.rs`.
 
 use sockeye_proto::ip::ParseError;
 
@@ -151,7 +151,7 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_netif_panicked",
 ];
 
-/// What the kernel's MIB calls them, where it has the same.
+/// Their names in the kernel's MIB, where it has the same.
 pub(crate) const MIB: [(usize, &str); 3] = [
     (BAD_IP_CHECKSUM, "IpExtInCsumErrors"),
     (BAD_TCP_CHECKSUM, "TcpInCsumErrors"),

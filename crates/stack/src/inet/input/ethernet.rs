@@ -1,13 +1,13 @@
 //! The link header of a received frame, if the interface has any.
 //!
 //! Frames for another station are dropped and counted: a switch that does not know yet where a station is floods. It
-//! does not depend on what the packet is. Tests: below.
+//! does not depend on the packet. Tests: below.
 
 use super::count;
 use crate::inet::ip::Cast;
 use crate::inet::netif::{LINK_HEADER_LEN, MacAddr, Medium};
 
-/// What stands before the packet.
+/// The bytes before the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LinkHeader {
     /// Bytes of it.
@@ -27,7 +27,7 @@ const ETHERTYPE_ARP: u16 = 0x0806;
 const GROUP_BIT: u8 = 1;
 
 impl LinkHeader {
-    /// Reads what a frame of this medium begins with. The error is the counter of the reason for which the frame is
+    /// Reads the link-layer header of this medium. The error is the counter of the reason for which the frame is
     /// dropped.
     #[inline]
     pub fn read(medium: Medium, frame: &[u8]) -> Result<Self, usize> {

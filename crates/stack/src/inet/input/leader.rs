@@ -13,7 +13,7 @@
 //!
 //! # States, and why nothing is lost
 //! They are those of [`LeaderSlot`](sockeye_sync::LeaderSlot): the head of `sync/src/leader.rs` has the argument, and
-//! `sync/tests/loom/leader.rs` every order. What is added here:
+//! `sync/tests/loom/leader.rs` every order. Added here:
 //!
 //! * A thread that ends the wait of a connection's caller from elsewhere fires a wake, and [`kick`] with it. It must not look for the
 //!   leader where the connection's frames come in *now*: a device with several queues moves a flow when it likes. So the
@@ -24,7 +24,7 @@
 //! * A leader that gives up before its wait is over wakes the input thread and then parks as always.
 //! * An interface that is gone, or whose waits have been ended, lets no thread wait: the caller parks.
 //!
-//! It does not depend on what is waited for. Tests: `drivers/tests/waits.rs`; the orders as said.
+//! It does not depend on the awaited event. Tests: `drivers/tests/waits.rs`; the orders as said.
 
 use std::time::Instant;
 
@@ -130,7 +130,7 @@ pub(crate) fn wait<T: Transport>(core: &T, wait: &Wait<'_>) -> Option<Woken> {
             Waited::TimedOut => true,
             Waited::Woken => false,
         };
-        // The thread that has the batch is busy there, and takes what has come.
+        // The thread that has the batch is busy there, and takes the frames.
         let mut batch = queue.poll.try_take()?;
         if busy::turn_of_caller(core, wait.at, &mut batch) > 0 {
             core.input.count(count::BY_CALLERS, 1);
@@ -176,7 +176,7 @@ pub(crate) fn wait_polling<T: Transport>(
 }
 
 /// The part of the time to be busy that is enough for a reader that can sleep where its frames come: no other thread has to be woken
-/// for them, so a sleep costs a fourth of what it does otherwise. A writer is busy for longer: while it waits for much space,
+/// for them, so a sleep costs a fourth of its usual cost. A writer is busy for longer: while it waits for much space,
 /// acknowledgments of parts of it would each end a sleep.
 const SPIN_PART: u32 = 4;
 

@@ -1,4 +1,4 @@
-//! Input from interfaces: one thread for each receive queue, and what they exclude each other from.
+//! Input from interfaces: one thread for each receive queue, and their mutual exclusion.
 //!
 //! ```text
 //!   queue 0 ─► input thread 0 ─┐   parse, check, copy into        a run of packets of one connection
@@ -10,9 +10,9 @@
 //! but those of the connections. Loopback is not concerned: the sender's own thread hands its segments to the receiver (`conn/emit.rs`).
 //!
 //! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
-//! two get on. What the frames bring about is then called on that thread: wakers, and hooks of listeners.
+//! two get on. That thread then calls wakers and listeners' hooks for the frames.
 //!
-//! An input thread is the stack's own and enters like a worker: it runs what it finds queued.
+//! An input thread is the stack's own and enters like a worker: it runs the queue that it finds.
 //!
 //! # Sleeping
 //! A thread takes at most [`BATCH_MAX`] frames (or [`BATCH_BYTES_MAX`] bytes), handles them, and takes again; when there are none it waits in
@@ -59,8 +59,8 @@ pub(crate) use transport::Transport;
 
 /// Most frames that are handled between two looks at the queue.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Bytes of the largest frames after which a batch ends before that: what is acknowledged in a batch reaches the
-/// other side at its end, and should be a part of a window only.
+/// Bytes of the largest frames after which a batch ends before that: acknowledgments of a batch reach the other
+/// side at its end, and should be a part of a window only.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The same for the first batch after a wait; each one after it may be twice as long. A thread that has slept until something came
 /// then begins with it while the rest is being taken.
@@ -68,7 +68,7 @@ const BATCH_BYTES_MIN: usize = 64 << 10;
 /// Most frames that one call of [`Input::poll`] takes from a queue.
 const POLL_MAX: usize = 1024;
 
-/// What input threads share.
+/// State that input threads share.
 pub(crate) struct Input {
     stop: AtomicBool,
     queues: busy::PolledQueues,
@@ -122,7 +122,7 @@ impl Input {
                 }
                 self.step(core, at, &mut bytes_max, &mut follower)
             };
-            // What panics here ends its batch at most, and never the thread.
+            // A panic here ends its batch at most, and never the thread.
             if let Some(ControlFlow::Break(())) = panics::contain(core, PanicSource::Protocol, "input", step)
             {
                 return;
@@ -154,7 +154,7 @@ impl Input {
         ControlFlow::Continue(())
     }
 
-    /// Handles what has arrived, for a stack without threads. True if there may be more.
+    /// Handles arrived frames, for a stack without threads. True if there may be more.
     pub fn poll<T: Transport>(&self, core: &T) -> bool {
         let mut more = false;
         for (id, netif) in core.netifs.each() {
@@ -169,7 +169,7 @@ impl Input {
     }
 }
 
-/// What an input thread remembers of the panics of its interface.
+/// An input thread's record of its interface's panics.
 #[derive(Default)]
 struct Faults {
     /// The interface's count, as it was last seen.
@@ -198,7 +198,7 @@ impl Faults {
     }
 }
 
-/// What was taken from a queue at a time. The lists keep their memory between turns.
+/// The frames taken from a queue at a time. The lists keep their memory between turns.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// Whole TCP segments.
@@ -235,7 +235,7 @@ fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) 
     frames
 }
 
-/// Reads a frame, and puts what it carried to its like. The caller is the interface, which a panic must not reach.
+/// Reads a frame, and sorts its packet by kind. The caller is the interface, which a panic must not reach.
 fn sort(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: RxFrame<'_>) {
     let sorted = panics::catch(PanicSource::Protocol, "a frame", || sort_frame(core, from, batch, frame));
     batch.caught.extend(sorted.err());
@@ -257,15 +257,15 @@ fn sort_frame(core: &Core, from: parse::Origin<'_>, batch: &mut Batch, frame: Rx
     }
 }
 
-/// Handles what comes before the segments of a batch.
+/// Handles the packets that come before the segments of a batch.
 pub(crate) fn before(cx: &mut Context<'_>, at: Place, batch: &mut Batch) {
     cx.due.caught.append(&mut batch.caught);
-    // What panics is dropped, and the rest goes on.
+    // A packet whose handling panics is dropped, and the rest goes on.
     let mut arps = batch.arps.drain(..);
     cx.drain("ARP input", |cx| arps.by_ref().for_each(|bytes| link::arp::input(cx, at.netif, &bytes)));
 }
 
-/// Handles what comes after the segments of a batch.
+/// Handles the packets that come after the segments of a batch.
 pub(crate) fn after(cx: &mut Context<'_>, batch: &mut Batch) {
     let mut others = batch.others.drain(..);
     cx.drain("packet input", |cx| others.by_ref().for_each(|received| ip::input(cx, received)));

@@ -1,9 +1,9 @@
 //! From a frame to a packet: headers read and checked, payload copied into a buffer of our own if it is not in
 //! one already.
 //!
-//! The bytes may be anything: nothing here panics, and what is not a packet for this stack is dropped and counted by
-//! its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose payload is not looked
-//! at here. It does not depend on connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes go in.
+//! The bytes may be anything: nothing here panics, and anything but a packet for this stack is dropped and counted
+//! by its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose payload is not
+//! looked at here. It does not depend on connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes go in.
 
 use std::net::IpAddr;
 
@@ -44,7 +44,7 @@ pub(super) struct Origin<'a> {
     pub tables: &'a Tables,
 }
 
-/// What a frame carried.
+/// Content of a frame.
 pub(super) enum Parsed {
     Segment(Packet),
     Other(Received),
@@ -137,8 +137,8 @@ fn admitted(core: &Core, from: Origin<'_>, header: &ip::Header) -> Result<Cast, 
     }
 }
 
-/// Counts a packet that is dropped for its addresses: why, and what the kernel's MIB says. Linux has no counter for martian
-/// sources in IPv4, and counts them among the bad headers in IPv6.
+/// Counts a packet that is dropped for its addresses, by reason and under the kernel's MIB name. Linux has no counter for
+/// martian sources in IPv4, and counts them among the bad headers in IPv6.
 #[cold]
 fn not_for_us(core: &Core, header: &ip::Header, why: Verdict) -> usize {
     let is_v6 = header.addresses.src().is_ipv6();
@@ -224,7 +224,7 @@ fn refused(
     }
 }
 
-/// What is reported to the sender: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
+/// Errors reported to the sender: RFC 8200 sections 4.1, 4.2 and 4.4, RFC 1122 section 3.2.2.5.
 pub(crate) fn problem(error: &ip::ParseError) -> Option<icmp::Error> {
     let (problem, at) = match *error {
         ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_DISCARD => return None,
@@ -250,13 +250,13 @@ pub(crate) fn is_for_all(error: &ip::ParseError) -> bool {
     matches!(error, ip::ParseError::Option { kind, .. } if kind & OPTION_ACTION == OPTION_REPORT)
 }
 
-/// The two bits of an IPv6 option's type that say what is done with a packet if the option is not known, and two of their
-/// four values (RFC 8200 section 4.2).
+/// The two bits of an IPv6 option's type that decide about a packet if the option is not known, and two of their four
+/// values (RFC 8200 section 4.2).
 const OPTION_ACTION: u8 = 0xc0;
 const OPTION_DISCARD: u8 = 0x40;
 const OPTION_REPORT: u8 = 0x80;
 
-/// A packet that was refused for what stands behind its addresses, to be quoted; `None` if it is not for us.
+/// A packet that was refused for its headers behind the addresses, to be quoted; `None` if it is not for us.
 fn reported(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>) -> Option<Received> {
     let packet = frame.head.get(link.len..)?;
     let (header, range) = ip::parse_refused(packet, frame.len() - link.len)?;
@@ -271,7 +271,7 @@ fn reported(core: &Core, from: Origin<'_>, link: LinkHeader, frame: &RxFrame<'_>
     other(core, from, link, header, cast, range.start + link.len..range.end + link.len, &lent).ok()
 }
 
-/// What IP carried: the part of the frame's head, and so much of the rest. Padding is in neither.
+/// The payload of IP: the part of the frame's head, and so much of the rest. Padding is in neither.
 struct Segment<'a> {
     head: &'a [u8],
     /// Where `head` begins in the frame's.
@@ -315,7 +315,8 @@ impl<'a> Segment<'a> {
         memory::obtain(core, || receive_buffer(&core.pool, first, self.rest, self.rest_len))
     }
 
-    /// The payload, which begins with `in_head` of our head, where it lies: in `first` and what follows it.
+    /// The payload, which begins with `in_head` of our head, where it lies: in `first` and the following
+    /// mbufs.
     fn reference(&self, first: &Mbuf, in_head: std::ops::Range<usize>) -> Chain {
         let in_first = self.start + in_head.start..self.start + in_head.end;
         let mut payload =

@@ -1,8 +1,8 @@
-//! What the Internet layer counts, by the names of the kernel's MIB where one fits (RFC 4293, 2011, 2466).
+//! Counters of the Internet layer, with the names of the kernel's MIB where one fits (RFC 4293, 2011, 2466).
 //!
 //! Sharded by thread like the stack's other counters. TCP segments that come whole are counted with their frames
-//! (`input/count.rs`) and not here, so that their way stays as short as it is. What the counters mean is in
-//! `docs/reference/counters.md`. Tests: `tests/ip.rs`.
+//! (`input/count.rs`) and not here, so that their way stays as short as it is. `docs/reference/counters.md`
+//! explains the counters. Tests: `tests/ip.rs`.
 
 /// How many there are.
 pub(crate) const COUNT: usize = 49;
@@ -25,7 +25,7 @@ pub(crate) const FRAG_FAILS: usize = 6;
 pub(crate) const LOOPED: usize = 7;
 /// ICMP messages that came in, of both families.
 pub(crate) const ICMP_IN_MSGS: usize = 8;
-/// Of these, too short for what they say they are.
+/// Of these, too short for their type.
 pub(crate) const ICMP_IN_ERRORS: usize = 9;
 /// Of these, those that do not sum up.
 pub(crate) const ICMP_IN_CSUM_ERRORS: usize = 10;
@@ -98,7 +98,7 @@ pub(crate) const ICMP_OUT_ECHOS: usize = 41;
 pub(crate) const ICMP_IN_ECHO_DROPS: usize = 42;
 /// Times that a path was found to take less than was known.
 pub(crate) const PATH_MTU_LEARNED: usize = 43;
-/// Errors that quote too little of a packet to say whose it was, or what is no packet.
+/// Errors whose quote is too short to find the socket, or is no packet.
 pub(crate) const ICMP_IN_BAD_QUOTES: usize = 44;
 /// IPv4 packets to an address at which they cannot be taken in: another host's, or no host's.
 pub(crate) const IN_ADDR_ERRORS: usize = 45;

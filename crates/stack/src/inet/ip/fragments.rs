@@ -1,6 +1,6 @@
 //! Fragments on their way in, until their datagram is whole.
 //!
-//! The table is `sockeye_proto::ip::reass`; what it holds lies in packet memory of our own, copied, so that a small
+//! The table is `sockeye_proto::ip::reass`; its pieces lie in packet memory of our own, copied, so that a small
 //! fragment does not keep a large receive buffer. A datagram that is whole goes on as if it had come in one piece.
 //! Each reason for which a fragment is dropped has its counter. Its mutex is a leaf. The timer is a call of the wheel,
 //! asked for when the table begins to hold something and again as long as it does. Tests: `tests/ip/fragments.rs`.
@@ -104,7 +104,7 @@ pub(super) fn input(cx: &mut Context<'_>, mut received: Received, place: Fragmen
 }
 
 /// Bytes in front of the payload that count towards the length of the whole packet: all headers of IPv4, and in IPv6
-/// what stands between the fixed and the fragment header.
+/// those between the fixed and the fragment header.
 fn counted_headers(received: &Received) -> usize {
     let len = received.head.bytes().len();
     match received.header.addresses {
@@ -150,8 +150,8 @@ fn whole(cx: &mut Context<'_>, mut received: Received) {
     dispatch(cx, received);
 }
 
-/// A datagram with headers behind the fragment header that are not in order: its sender is told as of those before it. What the
-/// error quotes is the first fragment, which holds them all (RFC 7112).
+/// A datagram with headers behind the fragment header that are not in order: its sender is told as of those before it. The
+/// error quotes the first fragment, which holds them all (RFC 7112).
 #[cold]
 fn refused(cx: &mut Context<'_>, received: &Received, error: &ParseError) {
     cx.core.input.count(frames::of_ip(error).0, 1);

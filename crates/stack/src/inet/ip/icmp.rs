@@ -1,10 +1,10 @@
 //! ICMP for both families: answers questions, tells errors to the sockets concerned, and makes errors.
 //!
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all (RFC 1122
-//! section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for what was sent to more than one host, for a source that is
+//! section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for a packet sent to more than one host, for a source that is
 //! not one, nor for a fragment but the first. Errors are limited for each interface and each destination
-//! (`sockeye_proto::icmp::limit`). Answers to echo requests are not, as on Linux: each is as long as what it answers, and with
-//! few cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
+//! (`sockeye_proto::icmp::limit`). Answers to echo requests are not, as on Linux: each is as long as its request, and with few
+//! cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -33,7 +33,8 @@ use crate::inet::protocols::Undelivered;
 const ERROR_V4_MAX: usize = 576;
 /// Bytes of an IPv6 packet with an error in it (RFC 4443 section 2.4 (c)).
 const ERROR_V6_MAX: usize = 1280;
-/// Errors about what came by one interface come at most this often, in a burst of [`ERROR_BURST`] (Linux: `icmp_msgs_per_sec`, `icmp_msgs_burst`).
+/// Errors about packets from one interface are sent at most this often, in a burst of [`ERROR_BURST`] (Linux: `icmp_msgs_per_sec`,
+/// `icmp_msgs_burst`).
 const ERROR_EVERY: Duration = Duration::from_millis(1);
 const ERROR_BURST: u32 = 50;
 /// To one destination they come this often (Linux: `icmp_ratelimit`).
@@ -237,7 +238,7 @@ pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
     cx.core.ip.count(index);
 }
 
-/// What an answer to a packet has in common with others.
+/// Common parts of answers to packets.
 fn answer_to<'a>(family: Family, received: &Received, header: &'a [u8], flow: u64) -> Outgoing<'a> {
     let (protocol, checksum) = match family {
         Family::V4 => (ip::PROTOCOL_ICMP, ChecksumAt::Plain(CHECKSUM_AT)),
@@ -291,7 +292,7 @@ fn is_single(cx: &Context<'_>, received: &Received) -> bool {
 }
 
 /// Whether there can be a sender to answer. Packets from impossible senders were dropped when they came in, except for
-/// what hosts without an address say to all, and for what may be neighbor discovery about an address of ours.
+/// broadcasts of hosts without an address, and for possible neighbor discovery about an address of ours.
 fn has_sender(cx: &Context<'_>, received: &Received) -> bool {
     let kind = if received.netif == NetifId::LOOPBACK { Kind::Loopback } else { Kind::Wire };
     let class = cx.core.netifs.tables().class(received.netif, received.header.addresses.src());

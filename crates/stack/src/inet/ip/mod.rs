@@ -9,7 +9,7 @@
 //!
 //! Everything here runs with no socket lock held, in the [`Context`] of the thread that received or sends: an input thread or
 //! a caller. Packets to this stack itself are noted there and come in at the end of the call, so nothing here calls itself.
-//! What is TCP's is noted, too: it has a context of its own. Does not depend on sockets. Tests: `tests/ip`.
+//! Packets for TCP are noted, too: it has a context of its own. Does not depend on sockets. Tests: `tests/ip`.
 
 pub(crate) mod count;
 pub(crate) mod fragments;
@@ -33,7 +33,7 @@ use crate::inet::link;
 
 pub(crate) use received::{Cast, Head, Received};
 
-/// What the Internet layer keeps for a stack.
+/// The Internet layer's state of a stack.
 pub(crate) struct Ip {
     counters: Counters<{ count::COUNT }>,
     error_rate: icmp::ErrorRate,

@@ -1,8 +1,8 @@
 //! Packets of protocols other than TCP on their way out.
 //!
 //! [`send`] finds the way and the source address, writes the IP header, fills in the checksum of the protocol inside
-//! and hands the frame to its interface; bells are rung at the end of the call. What is for this stack itself
-//! comes in again then (`Due::looped`). It must not be called under a lock. Tests: `tests/ip`.
+//! and hands the frame to its interface; bells are rung at the end of the call. Packets for this stack itself come
+//! in again then (`Due::looped`). It must not be called under a lock. Tests: `tests/ip`.
 
 use std::net::IpAddr;
 
@@ -22,7 +22,7 @@ use crate::inet::netif::{Checksum, HEAD_MAX, TxFrame};
 /// Bytes of the longest header of a protocol inside that [`send`] takes.
 pub(crate) const TRANSPORT_HEAD_MAX: usize = 64;
 
-/// Where in the header of the protocol inside its checksum stands, and over what it is.
+/// Offset of the checksum in the header of the protocol inside, and the bytes that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ChecksumAt {
     /// Over header and payload (ICMP for IPv4, IGMP).
@@ -35,9 +35,9 @@ pub(crate) enum ChecksumAt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub dst: IpAddr,
-    /// The interface by which it has to leave, for groups and link-local addresses; `None`: what the routes say.
+    /// The interface by which it has to leave, for groups and link-local addresses; `None`: by the routes.
     pub netif: Option<NetifId>,
-    /// `None`: what source selection gives.
+    /// `None`: by source selection.
     pub src: Option<IpAddr>,
     pub protocol: u8,
     /// `None`: the interface's default.
@@ -49,29 +49,30 @@ pub(crate) struct Outgoing<'a> {
     /// Bytes of payload of each packet but the last, if the payload is several packets' and the interface cuts it
     /// ([`takes_joined`]); else 0.
     pub gso_size: u16,
-    /// What is done if it is longer than the way takes.
+    /// Treatment if it is longer than the way takes.
     pub discover: MtuDiscover,
     /// Chooses among an interface's queues; packets of one flow stay in order.
     pub flow: u64,
 }
 
-/// What a socket does about datagrams that are longer than their path takes (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
+/// A socket's treatment of datagrams that are longer than their path takes (IP_MTU_DISCOVER, IPV6_MTU_DISCOVER).
 ///
-/// What is known of a path comes from routers' reports about what was sent there, and is kept for ten minutes (RFC 1191,
+/// The MTU of a path is learned from routers' reports about datagrams sent there, and is kept for ten minutes (RFC 1191,
 /// RFC 8201), for all sockets of the stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub enum MtuDiscover {
-    /// Sends in fragments what is longer than the path takes. Shorter ones are not cut on the way, so that routers report
-    /// those that are too long for them (IP_PMTUDISC_WANT).
+    /// Sends datagrams in fragments that are longer than the path takes. Shorter ones are not cut on the way, so that
+    /// routers report those that are too long for them (IP_PMTUDISC_WANT).
     #[default]
     Want = 0,
-    /// As [`Want`](Self::Want), but over IPv4 routers may cut what is too long for them (IP_PMTUDISC_DONT).
+    /// As [`Want`](Self::Want), but over IPv4 routers may fragment datagrams that are too long for them
+    /// (IP_PMTUDISC_DONT).
     Dont = 1,
-    /// Refuses what is longer than the path takes: EMSGSIZE (IP_PMTUDISC_DO).
+    /// Refuses datagrams longer than the path takes: EMSGSIZE (IP_PMTUDISC_DO).
     Do = 2,
-    /// Refuses what is longer than the link takes, whatever is known of the path: for applications that look for the
-    /// MTU themselves (RFC 8899; IP_PMTUDISC_PROBE).
+    /// Refuses datagrams longer than the link takes, and ignores the learned path MTU: for applications that look
+    /// for the MTU themselves (RFC 8899; IP_PMTUDISC_PROBE).
     Probe = 3,
 }
 
@@ -86,7 +87,7 @@ impl MtuDiscover {
         }
     }
 
-    /// Whether what is too long goes in fragments.
+    /// Whether datagrams that are too long go in fragments.
     fn allows_fragments(self) -> bool {
         match self {
             Self::Want | Self::Dont => true,

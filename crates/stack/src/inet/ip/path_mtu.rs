@@ -1,9 +1,9 @@
-//! What is known of the MTU of paths, by destination (RFC 1191 section 6.3, RFC 8201 section 5.2).
+//! The learned MTU of paths, by destination (RFC 1191 section 6.3, RFC 8201 section 5.2).
 //!
-//! What one connection or socket has learnt from a report of size, the next one to the same host begins with. The protocol that
-//! reports it to the cache has found that the report quotes what a socket here has sent (RFC 5927 section 7: TCP goes by
-//! the sequence number, UDP and ICMP by the name of a socket); besides that a report can only make an entry smaller, and
-//! never less than the floor of its family, so a forged one costs fragments for ten minutes and nothing else.
+//! The next connection or socket to a host begins with the MTU that an earlier one has learned from a report. The protocol that
+//! reports it to the cache has found that the report quotes a packet of a socket here (RFC 5927 section 7: TCP goes by the
+//! sequence number, UDP and ICMP by the name of a socket); besides that a report can only make an entry smaller, and never less
+//! than the floor of its family, so a forged one costs fragments for ten minutes and nothing else.
 //!
 //! # Concurrency
 //! Every datagram that leaves by an interface reads, and only a report writes. Each entry is a
@@ -60,7 +60,7 @@ impl PathMtus {
     /// Bytes of the largest packet that the path to `dst` is known to take; `None` if only the link is known to limit it.
     #[inline]
     pub fn get(&self, key: &HashKey, dst: IpAddr, now: Instant) -> Option<u32> {
-        // Relaxed: what is being learnt just now is known to the next packet.
+        // Relaxed: the next packet sees an MTU that is being learned just now.
         if self.is_used.load(Ordering::Relaxed) { self.find(key, dst, now) } else { None }
     }
 

@@ -1,8 +1,8 @@
 //! A packet that has come in and is not a whole TCP segment, on its way to the protocol that it carries.
 //!
 //! Its payload lies in packet memory of our own, its headers beside it: both are needed again when an ICMP error
-//! quotes it. It does not depend on any protocol. Invariants: the addresses are of one family; the payload is
-//! what the headers say, without padding. Tests: `tests/ip.rs`.
+//! quotes it. It does not depend on any protocol. Invariants: the addresses are of one family; the payload is as
+//! long as the headers say, without padding. Tests: `tests/ip.rs`.
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
@@ -44,7 +44,7 @@ pub(crate) struct Received {
     pub gso_size: u16,
     /// The IP headers as they came.
     pub head: Head,
-    /// What stands behind them.
+    /// The bytes behind them.
     pub payload: Chain,
 }
 

@@ -1,7 +1,7 @@
 //! Addresses of ours on a link: whether they are another host's too, and those that we make for ourselves.
 //!
-//! An address is used at once, while it is being probed (RFC 4429 calls such an address optimistic, and what it then must
-//! not say is not said): a stack is up when `attach` returns. If another host has it, it is taken away again.
+//! An address is used at once, while it is being probed (RFC 4429 calls such an address optimistic, and the messages that
+//! RFC 4429 forbids are not sent): a stack is up when `attach` returns. If another host has it, it is taken away again.
 //! Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -80,7 +80,7 @@ fn remove(work: &mut Work<'_, '_>, addr: IpAddr) -> Option<Own> {
     Some(own)
 }
 
-/// What the checks of addresses have to do now.
+/// Actions that the checks of addresses ask for now.
 pub(super) fn on_timer(work: &mut Work<'_, '_>) {
     let now = work.now();
     for place in 0..work.state.own.len() {
@@ -165,7 +165,7 @@ fn give_up(work: &mut Work<'_, '_>, addr: IpAddr) {
     }
 }
 
-/// Does what routers ask for.
+/// Carries out the actions that advertisements ask for.
 pub(super) fn carry_out(work: &mut Work<'_, '_>, effects: Vec<Effect>) {
     let (core, id) = (work.cx.core, work.link.id);
     for effect in effects {

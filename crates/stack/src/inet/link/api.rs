@@ -23,7 +23,7 @@ pub struct Neighbor {
     pub addr: IpAddr,
     /// Its link-layer address, unless that is being asked for.
     pub lladdr: Option<MacAddr>,
-    /// What is known of it (RFC 4861 section 7.3.2), for ARP likewise.
+    /// Its state (RFC 4861 section 7.3.2), for ARP likewise.
     pub state: NeighborState,
     /// Whether it has said that it is a router.
     pub is_router: bool,
@@ -54,8 +54,7 @@ pub struct LinkOptions {
     pub detect_duplicates: bool,
     /// How its own IPv6 addresses are made.
     pub addressing: Addressing,
-    /// What is asked of the sources of packets that come in; [`Stack::set_rp_filter`] changes it. Default
-    /// [`RpFilter::Off`].
+    /// The check of packets' sources; [`Stack::set_rp_filter`] changes it. Default [`RpFilter::Off`].
     pub rp_filter: RpFilter,
 }
 
@@ -90,7 +89,7 @@ impl Stack {
         for link in core.netifs.each().filter_map(|(id, _)| core.links.get(id)) {
             let state = link.look();
             neighbors.extend(state.cache.list(now).map(|listed| {
-                // What a higher layer has confirmed since is with the senders.
+                // The senders have later confirmations by a higher layer.
                 let confirmed = link.slots.hint(&listed.addr).confirmed;
                 let is_fresh = confirmed.is_some_and(|at| now < at + state.cache.times.reachable);
                 let is_known = listed.lladdr.is_some() && listed.state != NeighborState::Permanent;
@@ -106,7 +105,8 @@ impl Stack {
         neighbors
     }
 
-    /// Says where a neighbor is: it is not asked for, and what it says of itself changes nothing.
+    /// Sets a neighbor's link-layer address: no request is sent for it, and its own advertisements change
+    /// nothing.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet, or the addresses cannot be a host's; `QuotaExceeded` if the

@@ -1,5 +1,5 @@
-//! ARP that has come in (RFC 826), and what it says of our own addresses (RFC 5227). The bytes may be anything.
-//! Tests: `tests/link/`.
+//! Received ARP (RFC 826), and its meaning for our own addresses (RFC 5227). The bytes may be anything. Tests:
+//! `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,7 +30,7 @@ pub(crate) fn input(cx: &mut Context<'_>, id: NetifId, bytes: &[u8]) {
             });
         }
     };
-    // A sender that claims to be all hosts of a network would get what is sent to all.
+    // A sender that claims to be all hosts of a network would get packets to all.
     if !packet.sender.is_unspecified() && is_of_network(core, id, packet.sender) {
         core.links.count(count::ARP_REFUSED);
         return core.links.count(count::ARP_BAD_SENDER);

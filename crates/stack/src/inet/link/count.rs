@@ -1,6 +1,6 @@
-//! What a link counts. The kernel has no MIB for ARP and Neighbor Discovery but ICMPv6's own (RFC 2466).
+//! Counters of a link. The kernel has no MIB for ARP and Neighbor Discovery but ICMPv6's own (RFC 2466).
 //!
-//! Sharded by thread like the stack's other counters. What they mean is in `docs/reference/counters.md`. Tests: `tests/link/`.
+//! Sharded by thread like the stack's other counters. `docs/reference/counters.md` explains them. Tests: `tests/link/`.
 
 /// Frames whose neighbor was not found without the lock.
 pub(crate) const SLOW_LOOKUPS: usize = 0;
@@ -54,7 +54,7 @@ pub(crate) const GROUP_MALFORMED: usize = 23;
 pub(crate) const GROUP_BAD_CHECKSUM: usize = 24;
 /// Of these: from behind a router, or from an address that is not of the link.
 pub(crate) const GROUP_OFF_LINK: usize = 25;
-/// Of these: about what is no group.
+/// Of these: about an address that is no group.
 pub(crate) const GROUP_BAD_GROUP: usize = 26;
 /// Neighbors that were sent to and gave way to others.
 pub(crate) const EVICTED: usize = 27;

@@ -1,4 +1,4 @@
-//! Groups of a link: joining and leaving, what is reported, which frames are taken in.
+//! Groups of a link: joining and leaving, reports, the filter of frames.
 //!
 //! The filter has a bit for each of 256 hashes of groups. A clear bit refuses a frame without a lock; a set one has the
 //! list asked, under the link's mutex. It is written under that mutex. Tests: `tests/link/`.
@@ -50,7 +50,7 @@ fn change(
         let changed = link.work(cx, Some(group), |work| {
             let changed = change(work);
             failpoints::hit(Point::Group, failpoints::of_addr(group));
-            // What there is to say is said now, and repeated by the timer.
+            // Reports are sent now, and repeated by the timer.
             super::timer::report(work);
             changed
         });
@@ -163,7 +163,7 @@ pub(crate) fn input(cx: &mut Context<'_>, received: &Received) {
     });
 }
 
-/// Sends what membership has to say.
+/// Sends the due membership reports.
 pub(super) fn send(work: &mut Work<'_, '_>, sends: &[Send], family: usize) {
     for send in sends {
         if family == 0 {

@@ -1,4 +1,4 @@
-//! The link below IP, where it is Ethernet: neighbors, addresses that no other host has, what routers advertise, groups.
+//! The link below IP, where it is Ethernet: neighbors, duplicate address detection, router advertisements, groups.
 //!
 //! Each interface of [`Medium::Ethernet`](crate::netif::Medium) has a [`Link`]; others have none, and cost nothing here.
 //!
@@ -11,7 +11,7 @@
 //!  input ── ARP ── arp::input ────┘   NDP ── ndp::input    └── timer wheel: `on_timer`
 //! ```
 //!
-//! The protocols are `sockeye_proto`'s and pure; here stand the lock around them, the frames, and what they change in the
+//! The protocols are `sockeye_proto`'s and pure; here stand the lock around them, the frames, and their changes of the
 //! tables of addresses and routes.
 //!
 //! # Locks
@@ -97,7 +97,7 @@ impl Links {
         }
     }
 
-    /// The hop limit of what is sent by an interface to one host, by a socket that sets none: over IPv6 the one that routers
+    /// The hop limit of unicast packets by an interface, for a socket that sets none: over IPv6 the one that routers
     /// advertise.
     #[inline]
     pub fn hop_limit(&self, id: NetifId, is_v6: bool) -> u8 {
@@ -124,7 +124,7 @@ pub(crate) fn confirm(cx: &Context<'_>, via: Via, remote: IpAddr) {
     }
 }
 
-/// Nothing is heard any more of what a connection sends: its next hop may have become another station without a word, and is
+/// A connection's segments get no answer any more: its next hop may have got another link-layer address silently, and is
 /// asked (RFC 4861 section 7.3.3). May be called under a socket lock.
 #[cold]
 pub(crate) fn suspect(cx: &mut Context<'_>, via: Via, remote: IpAddr) {

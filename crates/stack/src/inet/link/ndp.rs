@@ -1,5 +1,5 @@
-//! Neighbor Discovery that has come in (RFC 4861), and what it says of our own addresses (RFC 4862). What is read has
-//! passed the checks of `sockeye_proto::ndp::wire`. Tests: `tests/link/`.
+//! Received Neighbor Discovery (RFC 4861), and its meaning for our own addresses (RFC 4862). Messages have passed the
+//! checks of `sockeye_proto::ndp::wire`. Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv6Addr};
 

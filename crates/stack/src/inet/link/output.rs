@@ -99,7 +99,7 @@ impl Work<'_, '_> {
                 if solicit {
                     self.solicit(next_hop, Action::SolicitAll);
                 }
-                // What waits is not dropped yet, and what gave way is counted here.
+                // Waiting packets are not dropped yet, and those that gave way are counted here.
                 0
             }
             Resolution::Refused => {
@@ -138,7 +138,8 @@ impl Work<'_, '_> {
         }
     }
 
-    /// A neighbor's link-layer address is known: what waited for it goes there, then it is published.
+    /// A neighbor's link-layer address is known: the packets that waited for it go there, then it is
+    /// published.
     pub(super) fn release(&mut self, addr: IpAddr, ready: VecDeque<Queued>) {
         if !ready.is_empty()
             && let Some(to) = self.state.cache.entry(&addr).and_then(|entry| entry.lladdr())

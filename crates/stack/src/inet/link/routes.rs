@@ -1,4 +1,4 @@
-//! What a link asks of, and changes in, the tables of addresses and routes. Knows no protocol.
+//! A link's queries and changes of the tables of addresses and routes. Knows no protocol.
 //!
 //! A change that the tables refuse leaves them as they are: they are full, or it was made already.
 

@@ -1,13 +1,13 @@
 //! Neighbors as senders find them: without a lock, and without writing a line that others read.
 //!
-//! A copy of what the table knows, by a hash of the address; two neighbors of one slot take turns, and the one that is
+//! A copy of the table's entries, by a hash of the address; two neighbors of one slot take turns, and the one that is
 //! not there is found in the table, behind its lock. A copy says until when it may be used without asking.
 //!
-//! A slot is written under the table's lock, read by any thread ([`SeqCell::try_load`]: what is being
-//! written is not there). Two *stamps* are written by senders and by
-//! input: when the neighbor was sent to, and when a higher layer got through to it. Each at most once in
-//! [`STAMP_EVERY`]: so no line is written per packet. A stamp carries the version of the slot that it was made for; one
-//! that is late, for a neighbor that has left the slot, fits no version and is not believed. It orders nothing.
+//! A slot is written under the table's lock, read by any thread ([`SeqCell::try_load`]: an entry being written counts as
+//! absent). Two *stamps* are written by senders and by input: when the neighbor was sent to, and when a higher layer got
+//! through to it. Each at most once in [`STAMP_EVERY`]: so no line is written per packet. A stamp carries the version
+//! of the slot that it was made for; one that is late, for a neighbor that has left the slot, fits no version and is
+//! not believed. It orders nothing.
 //!
 //! Tests: below; of `SeqCell`: `sockeye-sync`.
 
@@ -101,7 +101,7 @@ impl Slots {
         is_in_doubt
     }
 
-    /// What is known of a neighbor here. Under the table's lock.
+    /// A neighbor's cached state. Under the table's lock.
     pub fn hint(&self, addr: &IpAddr) -> Hint {
         let slot = self.slot(*addr);
         let Some((version, _)) = slot.of(*addr) else { return Hint::default() };

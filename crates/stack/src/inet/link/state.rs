@@ -1,7 +1,7 @@
-//! What the stack is on one link: its link-layer address, what it knows of the others, and addresses of its own.
+//! The stack's state on one link: its link-layer address, its neighbors, and its own addresses.
 //!
-//! [`Work`] is a stay under the link's mutex: what has to be sent is sent from it, and its end asks for the next
-//! timer. Lock rank and timers: the head of `mod.rs`. Tests: `tests/link/`.
+//! [`Work`] is a stay under the link's mutex: packets are sent from it, and its end asks for the next timer.
+//! Lock rank and timers: the head of `mod.rs`. Tests: `tests/link/`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -27,7 +27,8 @@ use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{Checksum, HEAD_MAX, LINK_HEADER_LEN, Medium, Prefix, TxFrame};
 use crate::rt::panics::{self, Caught, PanicSource};
 
-/// A link: what senders and the input read without its mutex, and the state that the mutex protects.
+/// A link: the state that senders and the input read without its mutex, and the state that the mutex
+/// protects.
 pub(crate) struct Link {
     pub(super) id: NetifId,
     pub(super) mac: LinkAddr,
@@ -45,7 +46,7 @@ pub(crate) struct Link {
 /// The link's state, under its mutex.
 pub(super) struct LinkState {
     pub cache: Cache<Queued>,
-    /// What routers have advertised; `None` if they are not listened to.
+    /// Facts that routers have advertised; `None` if they are not listened to.
     pub host: Option<Host>,
     pub own: Vec<Own>,
     /// Groups of both families, IPv4's first.
@@ -79,7 +80,7 @@ pub(super) enum Origin {
 }
 
 impl LinkState {
-    /// 16 random bits: for spreading what hosts would else do at once.
+    /// 16 random bits, for spreading actions that all hosts would else do at once.
     pub fn random(&mut self) -> u16 {
         self.draw() as u16
     }
@@ -161,7 +162,7 @@ impl Link {
     }
 
     /// Works under the mutex. A panic takes the neighbor or the group that it is `about` with it, and the tables stay as they are
-    /// otherwise: `None` then, as if what has led here had not come.
+    /// otherwise: `None` then, as if the packet had not come.
     pub(super) fn work<'s, R>(
         &'s self,
         cx: &mut Context<'s>,
@@ -201,7 +202,7 @@ pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
 pub(super) const BROADCAST: LinkAddr = [0xff; 6];
 
 impl Work<'_, '_> {
-    /// Leaves, and asks for the next timer if it is earlier than what was asked for.
+    /// Leaves, and asks for the next timer if it is earlier than the one asked for.
     fn finish(mut self) {
         let Some(deadline) = self.state.deadline() else { return };
         if self.state.armed.is_none_or(|armed| deadline < armed) {

@@ -1,4 +1,4 @@
-//! What time brings to a link. Called by the timer wheel; nothing here waits. Tests: `tests/link/`.
+//! The timers of a link. Called by the timer wheel; nothing here waits. Tests: `tests/link/`.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub(crate) fn timer_of(id: NetifId) -> TimerKey {
 /// The wheel's call.
 pub(crate) fn on_timer(cx: &mut Context<'_>, id: NetifId) {
     let Some(link) = cx.core.links.get(id) else { return };
-    // What is due of the neighbors may panic, and what is due of the rest is done all the same.
+    // The neighbors' timers may panic, and the others run all the same.
     let undelivered = link.work(cx, None, |work| {
         let now = work.now();
         work.state.called(now);
@@ -65,7 +65,7 @@ fn neighbors(work: &mut Work<'_, '_>) -> Vec<Queued> {
     undelivered
 }
 
-/// Sends what membership has to say now.
+/// Sends the due membership reports now.
 pub(super) fn report(work: &mut Work<'_, '_>) {
     let now = work.now();
     for family in 0..work.state.groups.len() {

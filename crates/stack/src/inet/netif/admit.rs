@@ -1,19 +1,20 @@
 //! Which packets an interface takes in, by their addresses: the host model, martians and the check of the reverse path.
 //!
-//! What each class of address may do stands in one table, [`sockeye_proto::ip::martian`]. Here an address gets its class, for
-//! which our own addresses and their networks are looked at, and the table's answers for source and destination are put
-//! together:
+//! One table says which classes of address are admitted where, [`sockeye_proto::ip::martian`]. Here an address gets its
+//! class, for which our own addresses and their networks are looked at, and the table's answers for source and destination
+//! are put together:
 //!
 //! 1. A source that cannot be outside is refused, with one exception: neighbor discovery in which another host uses an address of
-//!    ours must be heard (RFC 4862 section 5.4.4). One that is unspecified may tell many what hosts without an address tell.
+//!    ours must be heard (RFC 4862 section 5.4.4). One that is unspecified may send to groups only the messages of hosts without
+//!    an address.
 //! 2. A destination is one of our own addresses, of whichever interface: the *weak* host model of RFC 1122 section 3.3.4.2, as
-//!    Linux's. Link-local addresses are the exception, in both families: what is of a link is ours on that link only. On an
+//!    Linux's. Link-local addresses are the exception, in both families: a link-local address is ours on that link only. On an
 //!    interface that takes in any address every host's is ours, but no martian and nothing that is of the link.
 //! 3. A sender with a link-local IPv6 address may talk to an address of this very interface, or to a group on it: the answer would
 //!    leave by another link, where another host may have that address (RFC 4007 section 9).
 //! 4. With [`RpFilter`] there must be a way back to the source: any, or one by the same interface.
 //!
-//! It does not depend on what is inside a packet but for its protocol. Tests: `tests/ip/martians.rs`,
+//! It does not depend on the content of packets but for their protocol. Tests: `tests/ip/martians.rs`,
 //! `tests/ip/reverse_path.rs`.
 
 use std::io;
@@ -27,10 +28,10 @@ use super::table::{NetifId, Netifs};
 use super::tables::Tables;
 use super::{Address, AddressState};
 
-/// What an interface asks of the sources of packets, besides that they can be hosts (RFC 3704). The words are Linux's.
+/// The check of packets' sources by an interface, besides that they can be hosts (RFC 3704). The words are Linux's.
 ///
 /// It is for packets of both families, to groups and broadcasts likewise; sources of the link (fe80::/10) are on it by
-/// definition and pass. What does not pass is dropped without an answer, and counted as `frames_rp_filter`
+/// definition and pass. A packet that does not pass is dropped without an answer, and counted as `frames_rp_filter`
 /// (`TcpExtIPReversePathFilter`). A route of kind `Blackhole`, `Unreachable` or `Prohibit` is no way back.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum RpFilter {
@@ -45,7 +46,7 @@ pub enum RpFilter {
     Strict,
 }
 
-/// What becomes of a packet with such addresses.
+/// Decision about a packet with such addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// It is for a host, and that is us.
@@ -63,7 +64,7 @@ pub(crate) enum Verdict {
 }
 
 impl Tables {
-    /// What becomes of a packet with this header that came in by `netif`. See the module's head.
+    /// Decision about a packet with this header that came in by `netif`. See the module's head.
     #[inline]
     pub fn verdict(&self, netif: NetifId, header: &ip::Header) -> Verdict {
         let (src, dst) = (header.addresses.src(), header.addresses.dst());
@@ -81,7 +82,7 @@ impl Tables {
         }
     }
 
-    /// What `addr` is in a packet that came in by `netif`.
+    /// The class of `addr` in a packet that came in by `netif`.
     #[inline]
     pub fn class(&self, netif: NetifId, addr: IpAddr) -> Class {
         let class = Class::of(addr);
@@ -121,7 +122,7 @@ impl Tables {
     }
 
     /// Whether a conversation between these addresses, `local` ours, goes out by `netif`; those of the stack with itself do by
-    /// [`NetifId::LOOPBACK`]. What has come in elsewhere can say nothing about it.
+    /// [`NetifId::LOOPBACK`]. A packet that has come in elsewhere can say nothing about it.
     pub fn goes_out_by(&self, netif: NetifId, local: IpAddr, remote: IpAddr) -> bool {
         if remote.is_multicast() {
             return self.of(netif).any(|own| own.prefix.addr() == local);
@@ -145,7 +146,7 @@ impl Tables {
 }
 
 impl Netifs {
-    /// Sets what is asked of the sources of packets that come in there.
+    /// Sets the check of sources of packets that come in there.
     pub fn set_rp_filter(&self, netif: NetifId, filter: RpFilter) -> io::Result<()> {
         self.known(netif)?;
         self.change(|tables| {
@@ -154,7 +155,7 @@ impl Netifs {
         })
     }
 
-    /// What is asked of them.
+    /// The check.
     pub fn rp_filter(&self, netif: NetifId) -> io::Result<RpFilter> {
         self.known(netif)?;
         Ok(self.tables().rp_filter(netif))

@@ -63,7 +63,7 @@ impl Stack {
         self.core::<Core>()?.netifs.remove_address(addr)
     }
 
-    /// Changes what an address may be used for.
+    /// Changes the permitted use of an address.
     ///
     /// # Errors
     /// `NotFound` if it is no address of an interface.

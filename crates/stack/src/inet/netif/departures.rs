@@ -1,23 +1,23 @@
 //! From a flow's frames to its interface, outside of all locks.
 //!
 //! An interface is foreign code and is called with no lock held. Yet frames of one flow must leave in the order in which they
-//! were made, and what they were made under is a socket lock, or the mutex of a link.
+//! were made, and they were made under a socket lock, or the mutex of a link.
 //!
 //! So each interface has lanes, one for each of its queues, and a flow keeps to one by its hash. Frames are [offered](offer)
 //! to the lane under the locks, and [depart] after them. A lane is an [`Outlet`](sockeye_sync::Outlet), whose head has the
 //! argument for order and that no frame is stranded: a thread that finds none there carries the lane. It keeps its frames in
-//! [`Departures`], hands them over when its locks are released, and then what others have left in the lane meanwhile.
+//! [`Departures`], hands them over when its locks are released, and then those that others have left in the lane meanwhile.
 //! After [`CARRY_MAX`] of those it leaves the rest to a worker, by a timer that is due at once. Bells are rung last, once for
 //! each queue and call.
 //!
 //! # Interfaces that do what they should not
 //! One that blocks in `transmit` holds up the thread that carries the lane, one for each lane. The others leave their frames, up
-//! to [`LANE_BOUNDS`], and go on; what does not fit is dropped and counted. A thread carries lanes of one interface at a time,
-//! and its frames for another one are queued meanwhile for any thread to carry. One that calls the stack back from `transmit`
-//! finds its own frames queued behind those it is just given.
+//! to [`LANE_BOUNDS`], and go on; those that do not fit are dropped and counted. A thread carries lanes of one interface at a
+//! time, and its frames for another one are queued meanwhile for any thread to carry. One that calls the stack back from
+//! `transmit` finds its own frames queued behind those it is just given.
 //!
-//! Does not depend on what frames carry. Bounds: as said for a lane; what a thread keeps is what its connections' windows
-//! allow. Tests: `tests/wire.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
+//! Does not depend on the content of frames. Bounds: as said for a lane; a thread keeps no more than its connections'
+//! windows allow. Tests: `tests/wire.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,8 @@ pub(crate) struct Queued {
     pub frame: TxFrame,
 }
 
-/// What one call has to hand over to interfaces when its locks are released. The lists keep their memory between calls.
+/// Frames that one call has to hand over to interfaces when its locks are released. The lists keep their memory between
+/// calls.
 #[derive(Default)]
 pub(crate) struct Departures {
     /// Lanes that this thread carries, or is to pick up.
@@ -64,7 +65,7 @@ pub(crate) struct Departures {
     kept: Vec<Kept>,
     /// Lists without frames.
     spares: Vec<Vec<TxFrame>>,
-    /// What was taken from an outlet. Empty but while it is carried.
+    /// The frames taken from an outlet. Empty but while it is carried.
     taken: VecDeque<Queued>,
 }
 
@@ -83,14 +84,15 @@ struct Kept {
 
 /// Frames that may wait in a lane for the thread that carries it, and their bytes.
 const LANE_BOUNDS: Bounds = Bounds { count: 8192, weight: 64 << 20 };
-/// Frames after which a thread leaves what others have put into a lane to a worker: it has work of its own.
+/// Frames after which a thread leaves frames that others have put into a lane to a worker: it has work of its
+/// own.
 const CARRY_MAX: usize = 1024;
 /// Lists without frames that a thread keeps.
 const SPARES_MAX: usize = 8;
 
 impl Departures {
-    /// What this thread is to the lane: it carries those of one interface at a time, so that one that blocks keeps nothing
-    /// of the others'.
+    /// Role of this thread for the lane: it carries those of one interface at a time, so that one that blocks keeps
+    /// nothing of the others'.
     fn claim(&self, exit: Exit) -> Claim {
         let known = self.exits.iter().find(|(known, _)| *known == exit);
         match known {
@@ -169,8 +171,8 @@ pub(crate) fn offer(
     dropped
 }
 
-/// Hands over what this call has kept, and what other threads have left to it meanwhile. Outside all locks: interfaces are
-/// called.
+/// Hands over the frames that this call has kept, and those that other threads have left to it meanwhile. Outside all
+/// locks: interfaces are called.
 #[inline]
 pub(crate) fn depart(cx: &mut Context<'_>) {
     while let Some((exit, carries)) = cx.due.departures.exits.first().copied() {
@@ -215,7 +217,7 @@ fn carry(cx: &mut Context<'_>, exit: Exit, carries: Carries) {
     cx.due.departures.taken = taken;
 }
 
-/// Hands over what was queued, each run of frames of one flow together.
+/// Hands over the queued frames, each run of frames of one flow together.
 fn transmit_queued(cx: &mut Context<'_>, id: NetifId, netif: &Device, taken: &mut VecDeque<Queued>) {
     let mut frames = cx.due.departures.spares.pop().unwrap_or_default();
     while let Some(Queued { flow, frame }) = taken.pop_front() {

@@ -1,4 +1,4 @@
-//! What stands in the place of an interface in a child of fork(2): one that is gone.
+//! Stands in the place of an interface in a child of fork(2): one that is gone.
 //!
 //! The interface itself is the parent's. Nothing of it is called in the child, so nothing is read from its descriptors,
 //! written to them, or signalled. Tests: `crates/drivers/tests/fork`.

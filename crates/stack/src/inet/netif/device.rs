@@ -1,4 +1,4 @@
-//! An interface as the stack calls it: what never changes is asked once, and every call is contained.
+//! An interface as the stack calls it: constants are asked once, and every call is contained.
 //!
 //! A [`Netif`] is foreign code. Its constants are asked for when it is attached, with no lock held, and kept beside it. Each
 //! other method is called from here and nowhere else: a panic in it is caught, reported as [`PanicSource::Netif`], and
@@ -8,8 +8,8 @@
 //! An interface whose receiving side panics again and again would have its input thread run in circles. The thread
 //! pauses after each panic, longer each time, and after [`FAULTS_MAX`] in a row the interface counts as gone.
 //!
-//! What the interface shows to the stack's sinks is handled by the stack's own code, in the middle of the interface's call:
-//! a panic there is caught before it unwinds through the interface. Tests: `tests/panics/netifs.rs`.
+//! The stack's own code handles frames given to its sinks, in the middle of the interface's call: a panic there is caught
+//! before it unwinds through the interface. Tests: `tests/panics/netifs.rs`.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ pub(crate) struct Device {
     is_detached: AtomicBool,
 }
 
-/// What an interface says of itself once.
+/// An interface's constants.
 #[derive(Clone, Copy)]
 struct Constants {
     mtu: u32,
@@ -61,7 +61,7 @@ pub(crate) fn pause_after(faults: u32) -> Duration {
 }
 
 impl Device {
-    /// Asks an interface what it is like. Without locks.
+    /// Asks an interface for its constants. Without locks.
     ///
     /// # Errors
     /// It has panicked.
@@ -105,7 +105,7 @@ impl Device {
         self.is_detached.store(true, Ordering::Relaxed);
     }
 
-    /// The interface, or what stands in its place in a child of fork(2).
+    /// The interface, or its substitute in a child of fork(2).
     #[inline]
     fn netif(&self) -> &dyn Netif {
         // Relaxed: false for ever where the process does not fork; a child sets it before any other call.
@@ -241,7 +241,7 @@ impl Constants {
     }
 }
 
-/// Reports what was caught in the middle of the interface's call, now that it is over.
+/// Reports a panic caught in the middle of the interface's call, now that it is over.
 fn report(core: &Core, caught: Vec<Caught>) {
     for caught in caught {
         caught.report(core);

@@ -1,7 +1,7 @@
 //! The loopback interface: 127.0.0.0/8 and ::1, with an MTU of 64 KiB.
 //!
-//! With `Config::loopback_encode` each segment is written as an IP packet and parsed again, so that
-//! what the codec cannot carry does not arrive. That costs a copy and is for tests.
+//! With `Config::loopback_encode` each segment is written as an IP packet and parsed again, so that anything
+//! that the codec cannot carry does not arrive. That costs a copy and is for tests.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Loopback {
         self.encode
     }
 
-    /// What its connections have to know.
+    /// Facts for its connections.
     pub fn link(&self, addr: IpAddr) -> Link {
         let link = Link::of_mtu(self.mtu, addr);
         let mss = link.mss.min(MSS_MAX);

@@ -1,11 +1,10 @@
 //! Interfaces: where frames come from and go to.
 //!
-//! [`Netif`] is what the stack asks of a driver: frames that carry one IP packet each, in and out, over
-//! a number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. What a frame
-//! begins with is its [`Medium`]; one that carries several packets' worth, to be cut by the device, says so by its
-//! `gso_size`.
-//! [`channel()`] makes one whose other side is the program itself. [`wire()`] makes two that are connected inside this
-//! process:
+//! [`Netif`] is the interface between the stack and a driver: frames that carry one IP packet each, in and out, over a
+//! number of queues. A driver knows nothing of IP or TCP; the stack knows nothing of devices. The [`Medium`] says
+//! whether a frame has a link-layer header; one that carries several packets' worth, to be cut by the device, says so
+//! by its `gso_size`. [`channel()`] makes one whose other side is the program itself. [`wire()`] makes two that are
+//! connected inside this process:
 //!
 //! ```
 //! use std::io::{Read, Write};
@@ -27,8 +26,8 @@
 //! ```
 //!
 //!
-//! The trait and the interfaces that need no device are the crate `sockeye-netif`; here is what a stack does with them: addresses, routes, what
-//! may come in (`admit.rs`), frames out (`output.rs`, `departures.rs`).
+//! The trait and the interfaces that need no device are the crate `sockeye-netif`; here is a stack's use of them: addresses, routes, admission
+//! of packets (`admit.rs`), frames out (`output.rs`, `departures.rs`).
 //!
 //! The loopback is no [`Netif`]: its segments never become frames (`loopback.rs`).
 //!

@@ -2,8 +2,8 @@
 //!
 //! `departures.rs` describes how they get from a lane to the interface.
 //!
-//! What does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP finds the
-//! loss and slows down, which is what a full queue asks for. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+//! A frame that does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP
+//! finds the loss and slows down, as it should at a full queue. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
 
 use super::TxFrame;
 use super::departures;

@@ -14,11 +14,11 @@ pub struct Route {
     pub destination: Prefix,
     /// Less is better.
     pub metric: u32,
-    /// What becomes of a packet that takes it.
+    /// Treatment of a packet that takes it.
     pub kind: RouteKind,
 }
 
-/// What becomes of a packet that takes a [`Route`].
+/// Treatment of a packet that takes a [`Route`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RouteKind {
     /// It leaves by an interface.

@@ -1,4 +1,4 @@
-//! What a stack knows of its interfaces: how many there are, their addresses, and the routes that lead to them.
+//! A stack's interfaces: how many there are, their addresses, and the routes that lead to them.
 //!
 //! Interfaces are only added, up to a bound, and never change once they stand, so readers take no lock and write no
 //! line. Addresses and routes change at any time: they are read as [`Tables`] of one moment, without a lock either, and
@@ -144,12 +144,12 @@ pub(crate) struct Netifs {
     changing: Mutex<()>,
 }
 
-/// What a connection over an interface has to know of it.
+/// Facts about an interface for its connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Link {
     /// The MSS to announce, bytes.
     pub mss: u16,
-    /// The most that is handed over as one segment, bytes; what is less than the MSS means the MSS, of which options
+    /// The most that is handed over as one segment, bytes; a value below the MSS means the MSS, of which options
     /// have been deducted.
     pub segment_max: u32,
     /// Fixed headers of IP and TCP, bytes.
@@ -179,7 +179,7 @@ impl Link {
 
 /// The longest IP packet that says its length, bytes.
 pub(crate) const PACKET_MAX: u32 = u16::MAX as u32;
-/// The longest that is handed over to be cut, bytes: what Linux allows (`GSO_MAX_SIZE`).
+/// The longest that is handed over to be cut, bytes: Linux's bound (`GSO_MAX_SIZE`).
 const SEGMENT_MAX: u32 = 8 * PACKET_MAX;
 /// IPv4 and TCP headers without options, bytes (RFC 9293 section 3.7.1).
 const HEADERS_V4: u32 = 40;
@@ -256,7 +256,7 @@ impl Netifs {
         self.change(|tables| tables.remove_address(addr))
     }
 
-    /// Changes what an address may be used for.
+    /// Changes the permitted use of an address.
     pub fn set_address_state(&self, addr: IpAddr, state: AddressState) -> io::Result<()> {
         self.change(|tables| tables.set_state(addr, state))
     }

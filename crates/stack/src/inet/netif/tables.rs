@@ -1,10 +1,9 @@
-//! Addresses and routes of a stack at one moment: what a packet is looked up in.
+//! Addresses and routes of a stack at one moment, for lookups.
 //!
 //! Tables never change. A thread that changes something makes new ones from the old ([`Tables::changed`]) and puts them in
 //! their place (`table.rs`); a reader works with those that it has read. Invariants: routes stand in the order in which
 //! they are preferred, the longest prefix first; no address stands twice; the generation is one more than that of the
-//! tables before. Does not depend on interfaces but by their number. What a packet's addresses may be is decided in
-//! `admit.rs`.
+//! tables before. Does not depend on interfaces but by their number. `admit.rs` decides which addresses a packet may have.
 //!
 //! # The neighbor hint
 //! When a connection's peer has acknowledged something new, the next hop of its route can be reached in both
@@ -62,7 +61,7 @@ impl NoWay {
     }
 }
 
-/// A route and what is known of its next hop.
+/// A route and the state of its next hop.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub route: Route,
@@ -137,7 +136,7 @@ impl Tables {
         set_bit(&mut self.any_address, netif, any);
     }
 
-    /// What is asked of the sources of packets that come in there.
+    /// The check of sources of packets that come in there.
     pub(super) fn rp_filter(&self, netif: NetifId) -> RpFilter {
         match (self.rp_loose & bit(netif) != 0, self.rp_strict & bit(netif) != 0) {
             (false, false) => RpFilter::Off,
@@ -184,7 +183,8 @@ impl Tables {
         self.routed(remote, |_| true)
     }
 
-    /// The way to `remote` from an address of ours: to what is only on a link, by the interface that has the address.
+    /// The way to `remote` from an address of ours: to an address that is only on a link, by the interface that has
+    /// the address.
     ///
     /// # Errors
     /// Why there is none.
@@ -201,8 +201,8 @@ impl Tables {
         }
     }
 
-    /// The way to `remote` by one interface: by a route there, or straight to what can only be on its link (groups,
-    /// broadcasts, link-local addresses).
+    /// The way to `remote` by one interface: by a route there, or straight to an address that can only be on its
+    /// link (groups, broadcasts, link-local addresses).
     ///
     /// # Errors
     /// Why there is none.
@@ -226,8 +226,8 @@ impl Tables {
         }
     }
 
-    /// The route that `via` stands for; `None` for the loopback, for what is on the link without a route, and for a way
-    /// that was looked up in other tables.
+    /// The route that `via` stands for; `None` for the loopback, for an address on the link without a route, and for a
+    /// way that was looked up in other tables.
     #[inline]
     pub fn entry(&self, via: Via) -> Option<&Entry> {
         if via.generation() != self.generation {

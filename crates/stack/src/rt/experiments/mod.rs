@@ -1,8 +1,8 @@
-//! The settings `wake`, `rx_free`, `pool` and `input`, as far as they change when threads sleep and what they do before.
+//! The settings `wake`, `rx_free`, `pool` and `input`, as far as they change when threads sleep and their work before.
 //!
 //! | setting | here |
 //! |---|---|
-//! | `wake=delayed` | workers are not woken for what is left to them: they look every [`LOOK_INTERVAL`] |
+//! | `wake=delayed` | workers are not woken for work left to them: they look every [`LOOK_INTERVAL`] |
 //! | `rx_free=core_list` | threads empty their core's list before they wait, workers those of their cores: [`recycle`] |
 //! | `pool=system` | freed memory goes back to the system's allocator |
 //! | `input`, all but `batched` | threads of the application take no frames |
@@ -24,10 +24,11 @@ use recycle::Recycler;
 /// The discipline of the settings that the stack was made with.
 pub(crate) struct Configured;
 
-/// How often a worker looks for what was left to it without waking it: the longest delay of that work. 10 ms, as on illumos.
+/// How often a worker looks for work that was left to it without a wake-up: the longest delay of that work. 10 ms, as on
+/// illumos.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What becomes of buffers that one core used up and another allocated.
+/// Handling of buffers that one core used up and another allocated.
 #[inline]
 pub(crate) fn recycler(env: &Env) -> &Recycler {
     &env.discipline

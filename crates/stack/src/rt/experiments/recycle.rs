@@ -1,4 +1,4 @@
-//! Receive-buffer recycling: what becomes of a buffer that a core has used up and another one allocated
+//! Receive-buffer recycling: the handling of a buffer that a core has used up and another one allocated
 //! (`Experiments::rx_free`, technique 3).
 //!
 //! * `inline`: it goes to the cache of the thread that freed it.
@@ -11,10 +11,10 @@
 //! after the last reference to it is gone, after its bytes left the socket buffer, and outside the socket lock.
 //!
 //! # Memory on the lists is bounded, and none is left behind
-//! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool puts nothing there. A thread that is refused memory
-//! has everything reclaimed before it is told ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers
-//! before they sleep. For the rest there is the *sweep*: while anything is on a list the timer wheel calls every [`PERIOD`], and the sweep gives back
-//! what no thread has touched since the last call. So an idle stack holds nothing after two periods, and no timer.
+//! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool puts nothing there. A thread that is refused memory has
+//! everything reclaimed before it is told ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers before they
+//! sleep. For the rest there is the *sweep*: while anything is on a list the timer wheel calls every [`PERIOD`], and the sweep gives back buffers
+//! that no thread has touched since the last call. So an idle stack holds nothing after two periods, and no timer.
 //!
 //! `is_armed` is that call. A thread puts a buffer on a list, then (a fence between) reads it and arms if it is clear. The sweep that
 //! finds nothing left clears it, then (a fence between) looks again. Either the sweep sees the buffer, or the thread sees
@@ -45,7 +45,7 @@ pub(crate) struct Recycler {
 /// Time between two sweeps. Long against the time between two packets of a busy connection.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// What the remote-free lists did, all sizes together.
+/// Counts of the remote-free lists, all sizes together.
 pub(super) fn pool_counters(stats: &PoolStats) -> Vec<(&'static str, u64)> {
     let sum = |f: fn(&ClassStats) -> u64| stats.classes.iter().map(f).sum();
     vec![
@@ -158,7 +158,7 @@ impl Recycler {
         }
     }
 
-    /// Gives back what lies in lists of the cores and was there the last time. Whether something may be left.
+    /// Gives back buffers in lists of the cores that were there the last time. Whether something may be left.
     pub fn flush_stale(&self, env: &Env, seen: &mut Seen) -> bool {
         self.by_core() && env.pool.flush_stale(seen)
     }

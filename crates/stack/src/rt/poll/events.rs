@@ -1,4 +1,4 @@
-//! What a wait finds: the sockets that are ready.
+//! The result of a wait: the sockets that are ready.
 //!
 //! Does not depend on how they are found (`poll.rs`). Tests: `tests/suite/poll.rs`.
 
@@ -67,7 +67,7 @@ impl Events {
         let capacity = capacity.max(1);
         Self { list: Vec::with_capacity(capacity.min(READY_MAX)), capacity }
     }
-    /// The events. While one is served, what the next one's socket has in memory is asked for.
+    /// The events. While one is served, the next one's socket is prefetched.
     pub fn iter(&self) -> Iter<'_> {
         if let Some(first) = self.list.first() {
             first.socket.fetch_ahead();

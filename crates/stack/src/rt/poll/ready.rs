@@ -1,4 +1,4 @@
-//! What a socket can be ready for, as bits.
+//! Kinds of readiness, as bits.
 //!
 //! Does not depend on the caller. Tests: with polls, `tests/suite/poll.rs`.
 
@@ -15,7 +15,7 @@ impl Ready {
     pub const ERROR: Self = Self(16);
     pub const HUNG_UP: Self = Self(32);
     pub const PRIORITY: Self = Self(64);
-    /// What is reported without having been asked for, as of EPOLLERR and EPOLLHUP.
+    /// Events that are reported without having been asked for, as of EPOLLERR and EPOLLHUP.
     pub(super) const ALWAYS: Self = Self(4 | 8 | 16 | 32);
 
     /// The bits, as [`WaitList`](sockeye_sync::WaitList) has them.

@@ -1,8 +1,7 @@
 //! A socket in a set, and the list of those that a socket is in.
 //!
-//! A registration stands on the socket's list ([`Waiters`], under the socket's mutex) and in the poller's table. What it
-//! is ready for is one word, whose protocol is `sockeye_sync`'s: `polled.rs` for what a registration does with it, `readiness.rs` for the word. Two ways
-//! to use it:
+//! A registration stands on the socket's list ([`Waiters`], under the socket's mutex) and in the poller's table. Its readiness is one word, whose
+//! protocol is `sockeye_sync`'s: `polled.rs` for a registration's use of it, `readiness.rs` for the word. Two ways to use it:
 //!
 //! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's socket lock of
 //!   the buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
@@ -138,7 +137,7 @@ impl Drop for Gone {
 }
 
 /// Takes all waiters off the list of a socket that closes: tasks are woken, and no poller is notified any more. Breaks the cycle of socket
-/// and registration; what comes back is to be dropped outside the socket's mutex.
+/// and registration; the returned value is to be dropped outside the socket's mutex.
 #[must_use]
 pub(crate) fn clear<O: From<Wake>>(list: &mut Waiters, wakes: &mut Vec<O>) -> SmallVec<[Gone; 1]> {
     list.clear(wakes).into_iter().map(Gone).collect()
@@ -152,7 +151,7 @@ pub(crate) fn lower_readable(list: &Waiters) {
     }
 }
 
-/// What the socket is ready for changes in a way that is not reported: levels have to be looked at.
+/// The socket's readiness changes in a way that is not reported: levels have to be looked at.
 pub(crate) fn look_closer(list: &Waiters) {
     for registration in list.pollers() {
         registration.polled.look_closer();

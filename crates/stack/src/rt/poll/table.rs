@@ -16,10 +16,10 @@ use sockeye_sync::slots::{Entry, Numbered};
 use super::registration::Registration;
 use crate::rt::wake::Wake;
 
-/// What a poller shares with the sockets in it.
+/// State that a poller shares with the sockets in it.
 pub(crate) struct Queue {
     pub(super) list: PollQueue<Registration>,
-    /// An eventfd: what it shows is in `poll_queue.rs`.
+    /// An eventfd: `poll_queue.rs` explains its value.
     descriptor: OnceLock<Arc<OwnedFd>>,
 }
 

@@ -1,4 +1,4 @@
-//! The socket behind a registration, as a poller knows it: where its list is, and what it is ready for now.
+//! The socket behind a registration, as a poller knows it: where its list is, and its readiness now.
 //!
 //! Does not depend on sockets: each kind has a [`Target`] of its own. Nothing on the way of a read or write goes through it.
 //! Tests: `tests/suite/poll.rs`, `tests/unix/`, `tests/udp/`.
@@ -16,8 +16,8 @@ use crate::rt::wake::Wake;
 
 /// A source of events.
 pub(crate) trait Target: Send + Sync {
-    /// Lists a registration, and marks it with what the socket is ready for: first the one, then the other, or both in one section of
-    /// the list's mutex. See [`mark`].
+    /// Lists a registration, and marks it with the socket's readiness: first the one, then the other, or both in one section of the
+    /// list's mutex. See [`mark`].
     ///
     /// # Errors
     /// Those of [`registration::add`](super::registration::add).
@@ -46,7 +46,7 @@ pub(crate) trait Target: Send + Sync {
     }
 }
 
-/// Marks a registration that was just listed with what its socket is ready for.
+/// Marks a registration that was just listed with its socket's readiness.
 pub(crate) fn mark(registration: &Arc<Registration>, ready: Ready, wakes: &mut Vec<Wake>) {
     failpoints::hit(Point::PollAdd, registration.token.0 as u64);
     Registration::mark(registration, ready, wakes);
@@ -56,7 +56,7 @@ pub(crate) mod sealed {
     use super::Target;
     use crate::rt::handle::Stack;
 
-    /// What a socket tells a set about itself.
+    /// A socket's entry in a set.
     pub trait Source {
         #[doc(hidden)]
         #[allow(private_interfaces)]

@@ -53,7 +53,7 @@ fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
                 engine::wake_writers(cx, conn, so);
             }
             failpoints::hit(Point::ShutDown, failpoints::of_conn(conn));
-            // The second direction to be shut changes what the first one's shutdown meant.
+            // The second direction to be shut changes the effect of the first one's shutdown.
             so.snd.shut
         });
         if due == Some(true) {

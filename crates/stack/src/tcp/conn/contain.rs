@@ -2,8 +2,8 @@
 //!
 //! Protocol code runs under the connection's socket lock ([`Socket`]), on whichever thread, so each section that runs some goes through
 //! [`guarded`]: it catches the panic while the lock is still locked and ends the connection there and then ([`end`]). So no thread ever
-//! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the lock is let go as ever,
-//! what was left meanwhile is run and finds a closed state machine.
+//! locks a connection and finds it half changed, and nothing outside the section learns of the panic: the lock is let go as ever, the
+//! backlog is run and finds a closed state machine.
 //!
 //! # States
 //!
@@ -28,7 +28,7 @@
 //! unwinds, before it unlocks. The panic goes on to the beginning of the call ([`call`]), which reports it and returns the error.
 //! A panic between two sections, with nothing locked, is one that `call` ends the connection for.
 //!
-//! What it costs where nothing panics: nothing is executed, the tables for unwinding are longer. Tests: `tests/contained`.
+//! Cost where nothing panics: no instruction, only longer tables for unwinding. Tests: `tests/contained`.
 
 use std::io;
 
@@ -127,7 +127,8 @@ pub(crate) fn call<R>(
     }
 }
 
-/// Ends a connection because of a panic, with no lock held, unless the section that panicked has. Returns what its calls report from now on.
+/// Ends a connection because of a panic, with no lock held, unless the section that panicked has. Returns the error of its calls from now
+/// on.
 #[cold]
 #[inline(never)]
 fn abort(core: &Core, conn: &Arc<Conn>, caught: Caught) -> io::Error {
@@ -157,7 +158,7 @@ fn end(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Socket) {
     let (pcb, buffers) = so.parts();
     conn.set_error(SockError::Panicked);
     conn.timer_at.store(0, Ordering::Relaxed);
-    // Whatever was posted is for a state machine that is no more. What is still queued for it finds nothing to do.
+    // Whatever was posted is for a state machine that is no more. Items still queued for it find nothing to do.
     let _reasons = conn.notify.take();
     conn.publish_state(pcb.state(), false);
     cx.outbox.gone.push(Gone::Closed(Arc::clone(conn)));
@@ -174,12 +175,12 @@ fn end(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Socket) {
         if let Some(reset) = reset {
             emit_bare(cx, conn, reset);
         }
-        // What was sent before the panic goes first.
+        // Data sent before the panic goes first.
         transmit::flush(cx);
     });
 }
 
-/// One step of the end; what the next one needs does not depend on it.
+/// One step of the end; the next one does not depend on it.
 fn attempt<'s, R>(cx: &mut Context<'s>, step: impl FnOnce(&mut Context<'s>) -> R) -> Option<R> {
     match panics::catch(PanicSource::Protocol, "the end of a connection", || step(cx)) {
         Ok(result) => Some(result),

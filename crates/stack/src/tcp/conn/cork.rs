@@ -1,7 +1,7 @@
 //! Small writes are held back while the other end is busy, and sent together.
 //!
 //! A segment for an end whose lock is held, or whose backlog has items, waits there. A small write behind it wins nothing by becoming a
-//! segment of its own: it is left in `so_snd`, and an item in the other end's backlog ([`Work::Uncork`]) has it sent once what came before was
+//! segment of its own: it is left in `so_snd`, and an item in the other end's backlog ([`Work::Uncork`]) has it sent once earlier items were
 //! run. Until then further small writes are appended and nothing else. (Linux holds them back while an earlier packet is in a queue of the
 //! device: `tcp_autocorking`.) No write waits longer than its segment would have.
 //!

@@ -1,7 +1,8 @@
-//! Where a segment of a connection goes: to its receiver in this process, to a device, or to what a lookup finds.
+//! Where a segment of a connection goes: to its receiver in this process, to a device, or to the result of a
+//! lookup.
 //!
-//! Called under the sender's lock: what has to be run or woken for it goes into the outbox, in order. Does not
-//! depend on why the segment is sent. Tests: the socket layer's.
+//! Called under the sender's lock: runs and wake-ups for it go into the outbox, in order. Does not depend on
+//! why the segment is sent. Tests: the socket layer's.
 
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::facade::Arc;
@@ -53,9 +54,9 @@ pub(super) fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) 
     emit(cx, conn, &mut header.into(), &mut Data::default(), 0);
 }
 
-/// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by
-/// lookup after leaving. `mss` is what a device is to cut it into. Head and payload are taken, where they go: a copy right after
-/// they were made waits until the stores that made them are through.
+/// Sends one segment: into the queue of a receiver that is known; as a frame, if it leaves the stack; else by lookup after
+/// leaving. `mss` is the size to which a device is to cut it. Head and payload are taken, where they go: a copy right after they
+/// were made waits until the stores that made them are through.
 pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payload: &mut Data, mss: u16) {
     cx.core.count(counter::SEGMENTS_OUT);
     if head.flags().has(Flags::RST) {

@@ -42,7 +42,7 @@ const FEW_BYTES_MAX: u32 = 4096;
 
 /// Posts `reasons` and brings them to the connection, unless it is already on its way.
 pub(crate) fn notify(cx: &mut Context<'_>, conn: &Arc<Conn>, reasons: u32) {
-    // Posting first keeps what several callers want in one item.
+    // Posting first keeps the requests of several callers in one item.
     match conn.notify.post(reasons) {
         sockeye_sync::Post::Fire => Chosen::enter(cx, conn, Work::Notify),
         sockeye_sync::Post::Coalesced => cx.core.count(counter::COALESCED),
@@ -71,7 +71,7 @@ pub(crate) fn step(
         }
         Work::Uncork(other) => cx.outbox.uncorked.push(other),
         Work::Notify => {
-            // Re-armed before anything is looked at: what is posted from here on comes again.
+            // Re-armed before anything is looked at: anything posted from here on comes again.
             let reasons = conn.notify.take();
             failpoints::hit(Point::Notified, failpoints::of_conn(conn));
             notified(cx, pcb, conn, so, reasons);
@@ -389,7 +389,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
-/// The pcb learns up to where what was written is urgent.
+/// The pcb learns up to where the written data is urgent.
 #[cold]
 fn tell_urgent(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
     let urgent = snd.rare.as_deref_mut().map_or(0, |rare| std::mem::take(&mut rare.urgent));

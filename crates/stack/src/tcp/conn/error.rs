@@ -69,7 +69,7 @@ impl SockError {
         .find(|error| error.code() == code)
     }
 
-    /// What a report of the network means (Linux's `icmp_err_convert`).
+    /// Meaning of a report of the network (Linux's `icmp_err_convert`).
     pub fn reported(why: Unreachable) -> Self {
         match why {
             Unreachable::Network => Self::NetworkUnreachable,
@@ -88,7 +88,7 @@ pub(super) fn failure(
     reported: Option<Unreachable>,
 ) -> Option<SockError> {
     let reset = if peer_was_done { SockError::BrokenPipe } else { SockError::Reset };
-    // What the network has said of it is the reason why nothing is heard any more (RFC 5461 section 2.1).
+    // The network's report on it explains why the peer is silent (RFC 5461 section 2.1).
     let silence = reported.map_or(SockError::TimedOut, SockError::reported);
     [
         (Events::REFUSED, SockError::Refused),
@@ -120,7 +120,7 @@ impl From<SockError> for io::Error {
     }
 }
 
-/// What calls on a connection report whose protocol code has panicked.
+/// The error of calls on a connection whose protocol code has panicked.
 const PANICKED: &str = "the stack's protocol code panicked while it ran for this connection, which was given up: this is a bug \
                         of the stack; please report it with the message of the panic";
 

@@ -1,4 +1,5 @@
-//! What the end of a handshake tells Fast Open (RFC 7413): a client's cookies and disappointments, a listener's places.
+//! Effects of the end of a handshake on Fast Open (RFC 7413): a client's cookies and disappointments, a listener's
+//! places.
 //!
 //! Called under the socket lock; the cache's mutex is a leaf. It does not depend on segments beyond the
 //! header that ended the handshake. Tests: `tests/fastopen.rs`.
@@ -15,7 +16,7 @@ use super::sockbuf::Buffers;
 use crate::base::payload::Data;
 use crate::rt::counter;
 
-/// A handshake is over, well or not: what Fast Open remembers of it.
+/// Updates Fast Open's memory when a handshake is over, well or not.
 #[cold]
 pub(super) fn over(
     cx: &mut Context<'_>,

@@ -1,9 +1,9 @@
 //! How a connection comes into being: the one place where its parts are put together, for one that connects and one that
 //! is accepted alike.
 //!
-//! What a socket was told before it had a connection ([`SocketSettings`], a listener's being those of its children)
-//! becomes the pcb's settings, the options and the sizes of the buffers here. It does not depend on handshakes or
-//! tables: the caller has the pcb and puts the connection into the table.
+//! The settings of a socket before it had a connection ([`SocketSettings`], a listener's being those of its
+//! children) become the pcb's settings, the options and the sizes of the buffers here. It does not depend on
+//! handshakes or tables: the caller has the pcb and puts the connection into the table.
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::Settings;
@@ -18,7 +18,7 @@ use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::socket::SocketSettings;
 
-/// What a connection is called, and which way its segments go.
+/// The name of a connection, and the way of its segments.
 #[derive(Clone, Copy)]
 pub(crate) struct Name {
     pub tuple: FourTuple,
@@ -27,7 +27,7 @@ pub(crate) struct Name {
     pub via: Via,
 }
 
-/// What the pcb of a connection of this name is made with.
+/// The parameters of a pcb for a connection of this name.
 pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
     let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcvbuf, ts_offset);
     let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
@@ -40,7 +40,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
 }
 
 /// The connection around `pcb`. `is_v6` is the family of its socket. If the handshake is done, `so_rcv` takes over
-/// what it has agreed on.
+/// the agreed values.
 pub(crate) fn make(
     core: &Core,
     name: Name,

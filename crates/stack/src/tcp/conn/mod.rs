@@ -1,8 +1,8 @@
 //! A connection: pcb, socket buffers and everything that points at them, in one allocation.
 //!
-//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the socket lock,
-//! (a) atomic. Protocol code holds the lock `so` as its runner ([`serve`]). It is in [`engine`]; what it wants done
-//! outside goes into the [`outbox`]; the calls of applications are in [`user`].
+//! Owner tags of the fields: (c) constant, (p) by protocol code, (b) under the socket lock, (a) atomic. Protocol
+//! code holds the lock `so` as its runner ([`serve`]). It is in [`engine`]; its effects outside go into the
+//! [`outbox`]; the calls of applications are in [`user`].
 //!
 //! A connection lives as long as there is an `Arc` of it: a handle of the application, the demux
 //! table (until the pcb is CLOSED or in TIME-WAIT), an item in a queue. It is *dead* once it is out
@@ -53,11 +53,11 @@ pub(crate) const HOT_LEN: usize = 512;
 
 /// See the module's head. On cache lines of its own: neighbours in memory are often other threads'.
 ///
-/// `repr(C)` keeps the order below: what every segment touches comes first and lies together, eight lines of
-/// 64 bytes, because what a round trip over many connections costs is fetching their lines.
+/// `repr(C)` keeps the order below: fields that every segment touches come first and lie together, eight
+/// lines of 64 bytes, because the cost of a round trip over many connections is fetching their lines.
 #[repr(C, align(64))]
 pub(crate) struct Conn {
-    /// (c) What the settings that are measured against each other keep.
+    /// (c) State of the settings that are measured against each other.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfConn,
     /// (a) The other end, if it is in this process: a route cache, set once and only a hint.
@@ -168,7 +168,7 @@ impl SocketOptions {
 /// A connection's lock, held; the right to run items under it.
 pub(crate) type Locked<'a> = socket_lock::Locked<'a, Socket, Work>;
 
-/// What can be asked of a connection's protocol code; what waits in its lock's backlog.
+/// Requests to a connection's protocol code: the items of its lock's backlog.
 pub(crate) enum Work {
     /// A segment has arrived: see [`Work::segment`].
     Segment(PlainHeader, Data),
@@ -178,7 +178,7 @@ pub(crate) enum Work {
     Undelivered(sockeye_proto::seq::SeqNum, sockeye_proto::icmp::Error),
     /// The reasons posted in [`Conn::notify`].
     Notify,
-    /// The other end, this connection, has writes to send once what came before is run: see [`cork`].
+    /// The other end, this connection, has writes to send once earlier items are run: see [`cork`].
     Uncork(Arc<Conn>),
 }
 
@@ -218,11 +218,11 @@ pub(crate) mod reason {
     pub const OPTION: u32 = 1 << 6;
     /// A reader waits to hear that its `RCVD` was dealt with.
     pub const REPLY: u32 = 1 << 7;
-    /// Packet memory has run out: what lies behind a hole is to go.
+    /// Packet memory has run out: out-of-order data is to go.
     pub const PRUNE: u32 = 1 << 8;
 }
 
-/// What a new connection is made of.
+/// The parts of a new connection.
 pub(crate) struct ConnInit {
     pub discipline: <Chosen as Discipline>::OfConn,
     pub pcb: Pcb<Data>,
@@ -359,7 +359,7 @@ fn state_of(code: u8) -> State {
     STATES.get(usize::from(code)).copied().unwrap_or(State::Closed)
 }
 
-/// What an idle connection costs is this twice: it fills twelve lines of 64 bytes, and another field makes it thirteen.
+/// An idle connection costs this twice: it fills twelve lines of 64 bytes, and another field makes it thirteen.
 const _: () = assert!(size_of::<Conn>() <= 768 || cfg!(feature = "count"));
 
 impl failpoints::Ports for Conn {

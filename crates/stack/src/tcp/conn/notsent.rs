@@ -1,15 +1,15 @@
 //! TCP_NOTSENT_LOWAT: how much of `so_snd` may wait to be sent before its writers do.
 //!
-//! A large send buffer keeps a fast path full, but what has been written cannot be taken back or overtaken: with this mark it
-//! holds what is in flight, and only little besides. The rules are Linux's: the socket calls itself writable, and wakes those that
-//! wait, while twice its unsent bytes are fewer than the mark, so that one wake pays for half a mark; a write is let in beyond
-//! that, up to the mark, and always up to a full segment. (There a write goes on to fill the last buffer of the queue.) Without
-//! the latter Nagle's algorithm would wait for the rest of a segment, and the writer for Nagle's algorithm.
+//! A large send buffer keeps a fast path full, but written data cannot be taken back or overtaken: with this mark it holds the
+//! data in flight, and only little besides. The rules are Linux's: the socket calls itself writable, and wakes those that wait,
+//! while twice its unsent bytes are fewer than the mark, so that one wake pays for half a mark; a write is let in beyond that, up
+//! to the mark, and always up to a full segment. (There a write goes on to fill the last buffer of the queue.) Without the latter
+//! Nagle's algorithm would wait for the rest of a segment, and the writer for Nagle's algorithm.
 //!
 //! # What raises writability
-//! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the socket lock, and
-//! a caller that finds it false and waits has a ticket, or is on the list of waiters, from the same section. With a mark *unsent bytes* are
-//! one of the values. They are what is in `so_snd` beyond [`Mark::sent`], and fall in two ways:
+//! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the socket lock, and a caller that finds it
+//! false and waits has a ticket, or is on the list of waiters, from the same section. With a mark *unsent bytes* are one of the values.
+//! They are the bytes in `so_snd` beyond [`Mark::sent`], and fall in two ways:
 //!
 //! * by *sending*, which needs no acknowledgment: [`settle`] takes the new `sent` from the pcb at the end of each stay
 //!   that may have sent something, in the section of that output, and wakes if the socket was not writable before it and is now;
@@ -35,7 +35,7 @@ use crate::base::payload::Data;
 /// The mark of a socket that has none, as in Linux's `tcp_notsent_lowat`.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A send buffer's mark, and what it needs to know.
+/// A send buffer's mark, and its state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     /// Bytes of which fewer may be unsent; 1 at least, [`NONE`] for no bound.
@@ -51,7 +51,7 @@ impl Mark {
         Self { lowat, sent: 0, segment: 0 }
     }
 
-    /// Another mark from now on. What an absent one did not keep up with is unknown.
+    /// Another mark from now on. A mark that is absent does not keep up, so its value is unknown.
     fn set(&mut self, lowat: u32) {
         if self.lowat == NONE {
             self.sent = 0;

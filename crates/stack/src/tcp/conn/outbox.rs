@@ -1,10 +1,9 @@
-//! What protocol code wants done after its lock is let go.
+//! Effects of protocol code that are carried out after its lock is let go.
 //!
-//! Under it nothing blocks, wakes, calls the application or waits for another connection. Such
-//! things are noted here and done by [`Context::flush`] from outside, in a loop, never in recursion.
-//! What any protocol notes is in the Internet layer's context (`inet/context.rs`), which this one contains.
-//! One context lives on a thread for the time of one call into the stack; its lists keep their
-//! memory between calls.
+//! Under it nothing blocks, wakes, calls the application or waits for another connection. Such things are
+//! noted here and done by [`Context::flush`] from outside, in a loop, never in recursion. Effects of any
+//! protocol are in the Internet layer's context (`inet/context.rs`), which this one contains. One context
+//! lives on a thread for the time of one call into the stack; its lists keep their memory between calls.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -134,7 +133,7 @@ pub(crate) struct Outbox {
     pub filled: VecDeque<Arc<Conn>>,
     /// Connections whose lock we let go although items were waiting, because others had to come first.
     pub put_off: VecDeque<Arc<Conn>>,
-    /// Connections with writes that were held back until the other end had run what came before.
+    /// Connections with writes that were held back until the other end had run earlier items.
     pub uncorked: Vec<Arc<Conn>>,
     pub routed: VecDeque<Routed>,
     pub gone: Vec<Gone>,
@@ -145,7 +144,7 @@ pub(crate) struct Outbox {
     pub freed: Vec<Chain>,
     /// Clusters without views, likewise.
     pub spares: Freed,
-    /// What the settings that are measured against each other keep for the call.
+    /// State of a call for the settings that are measured against each other.
     pub discipline: <Chosen as Discipline>::OfCall,
     /// Frames of the connection that was run last; handed over before its lock is let go.
     pub pending: Pending,
@@ -199,7 +198,8 @@ impl<'s> Context<'s> {
         let (mut outbox, due) = SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default();
         Chosen::begin(core, &mut outbox.discipline, is_worker);
         let mut cx = Self { inet: context::Context::new(core, due), core, ends: None, beside: None, outbox };
-        // What was noted is others', so it is done whatever becomes of `f`, whose panic is its caller's.
+        // The noted effects belong to others, so they are carried out whatever becomes of `f`, whose panic is
+        // its caller's.
         let result = panics::catch(PanicSource::Protocol, "a call", || f(&mut cx));
         cx.drain("the rest of a call", Self::flush);
         // The thread may be ending; then the box is simply freed.
@@ -221,8 +221,8 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Does of what was noted the part that is the stack's own: it wakes no thread and runs no application's code.
-    /// With no socket lock held. What panics is dropped, and the rest is done.
+    /// Carries out the noted effects that are the stack's own: it wakes no thread and runs no application's code.
+    /// With no socket lock held. An effect that panics is dropped, and the rest is done.
     pub fn settle(&mut self) {
         self.drain("what was left to do", Self::settle_rest);
     }
@@ -268,7 +268,7 @@ impl<'s> Context<'s> {
         }
     }
 
-    /// Does everything that was noted, and what doing it notes in turn.
+    /// Carries out all noted effects, and those noted meanwhile.
     fn flush(&mut self) {
         loop {
             self.settle();

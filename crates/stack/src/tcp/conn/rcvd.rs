@@ -13,8 +13,9 @@
 //! # Why no update is lost
 //!
 //! By the order of re-arming and looking (head of `sockeye_sync`'s `notify.rs`), and by the section: bytes are unlinked and "due" is
-//! decided in one hold of the lock, the window is computed and its edge stored in one hold of the same (`sockbuf.rs`). So a
-//! reader may go to sleep for more than the buffer can hold: the message for what it took was sent, or was not due, before it waits.
+//! decided in one hold of the lock, the window is computed and its edge stored in one hold of the same (`sockbuf.rs`). So a reader
+//! may go to sleep for more than the buffer can hold: the message for the bytes that it took was sent, or was not due, before it
+//! waits.
 //!
 //! The same holds for the acknowledgment: `acks_when_emptied` is stored in the hold that appended the bytes, and read in the hold
 //! that unlinks the last of them. If bytes come between that and the message, the buffer is not empty when it is run; the flag is
@@ -37,7 +38,7 @@ pub(crate) fn message(core: &Core, conn: &Conn) -> Option<Work> {
     is_posted(core, conn, reason::RCVD).then_some(Work::Notify)
 }
 
-/// Posts the message and counts what came of it. True if the caller has to bring it.
+/// Posts the message and counts the result. True if the caller has to bring it.
 pub(crate) fn is_posted(core: &Core, conn: &Conn, reasons: u32) -> bool {
     let posted = conn.notify.post(reasons);
     core.count(match posted {

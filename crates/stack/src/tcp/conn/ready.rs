@@ -1,6 +1,6 @@
-//! What connections and listeners are ready for, as pollers know them.
+//! Readiness of connections and listeners, as pollers know it.
 //!
-//! A connection owns the words of its level-triggered registrations: `rt/poll/registration.rs` says what that is. Does not depend on
+//! A connection owns the words of its level-triggered registrations: `rt/poll/registration.rs` explains that. Does not depend on
 //! polls' insides. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
 use std::io;

@@ -1,8 +1,8 @@
 //! Room in `so_snd` that a writer has reserved for a copy outside of the socket lock, and gives back.
 //!
-//! Meanwhile others find none and wait: threads, tasks and pollers. When the copy ends short, for want of memory, nothing that the
-//! peer does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, what
-//! it holds is in flight or in other writers' hands, and they bring the wake.
+//! Meanwhile others find none and wait: threads, tasks and pollers. When the copy ends short, for want of memory, nothing that the peer
+//! does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, its
+//! buffer is in flight or in other writers' hands, and they bring the wake.
 //!
 //! Does not depend on why a copy ends short. Rank: the socket lock, which is let go to wake. Tests: below.
 
@@ -13,7 +13,7 @@ use super::outbox::Context;
 use super::{Conn, Locked, contain, engine, serve};
 use crate::tcp::Core;
 
-/// Gives back what was reserved for a copy, of which `copied` bytes came about.
+/// Gives back the room reserved for a copy, of which `copied` bytes came about.
 #[inline]
 pub(super) fn give_back<'c>(
     core: &Core,

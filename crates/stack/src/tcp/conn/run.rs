@@ -7,8 +7,9 @@
 //! of it. If the lock is held, the segments go into its backlog one by one, in their order.
 //!
 //! Under a hold, segments that continue one another are one step of the protocol (`proto/src/tcp/gro.rs`, `TcpConfig::gro`):
-//! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. What joins is decided here and
-//! not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own step.
+//! their text goes to `so_rcv` as it comes, in the same mbufs, and the pcb hears of them once. Which segments join is decided
+//! here and not as frames are parsed, since only the pcb knows whether a segment is the expected one; any other is its own
+//! step.
 //!
 //! The states and the reason why nothing is stranded are those of the lock; a run adds none: it is over when
 //! this function returns. Tests: `tests/wire.rs`.
@@ -37,8 +38,8 @@ const HOLD_MAX: usize = 16;
 /// times this must not wait for the acknowledgment of all of it.
 const HOLD_BYTES_MAX: usize = 64 << 10;
 
-/// Runs `first` and what `next` gives of the same connection. True if the connection has ended on the way, so
-/// that what it left in the outbox should be done; `next` may then have more.
+/// Runs `first` and those items from `next` that are for the same connection. True if the connection has
+/// ended on the way, so that its effects in the outbox should be carried out; `next` may then have more.
 pub(crate) fn input(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,
@@ -71,7 +72,8 @@ pub(crate) fn input(
     false
 }
 
-/// Locks for a segment, or leaves it to the thread that runs the connection's items. What was left before is run before.
+/// Locks for a segment, or leaves it to the thread that runs the connection's items. Earlier items in the backlog are
+/// run before.
 fn lock<'c>(
     cx: &mut Context<'_>,
     conn: &'c Arc<Conn>,
@@ -106,7 +108,7 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// Runs what is `waiting` and what `next` gives, as far as one hold goes.
+    /// Runs the items in `waiting` and from `next`, as far as one hold goes.
     pub fn hold(
         &mut self,
         cx: &mut Context<'_>,
@@ -123,7 +125,7 @@ impl Stay {
     }
 }
 
-/// Runs what is `waiting` and what `next` gives, as far as one hold of the socket lock goes, and output. True if the connection
+/// Runs the items in `waiting` and from `next`, as far as one hold of the socket lock goes, and output. True if the connection
 /// has ended.
 fn hold(
     cx: &mut Context<'_>,
@@ -153,7 +155,7 @@ fn hold(
     is_over(pcb)
 }
 
-/// What came under one hold of the socket lock.
+/// The items of one hold of the socket lock.
 #[derive(Default)]
 struct Hold {
     segments: usize,
@@ -248,7 +250,7 @@ fn text_len(payload: &Data) -> u32 {
     u32::try_from(payload.len()).unwrap_or(u32::MAX)
 }
 
-/// If what `conn` has sent was acknowledged since `snd_una`, the way there works.
+/// If data of `conn` was acknowledged since `snd_una`, the way there works.
 fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) {
     if pcb.snd_una() != snd_una && conn.confirmed.is_due(cx.now) {
         let via = conn.via.last();

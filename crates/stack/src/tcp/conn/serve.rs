@@ -1,24 +1,23 @@
 //! Running a connection's items under its socket lock.
 //!
 //! A thread that has work for a connection gets its lock by trying and runs the work, or leaves it in the backlog ([`bring`]). A call of
-//! the application waits for the lock; a write goes on with it to run output ([`output`]), and any call runs what was left meanwhile before
-//! it lets go ([`release`]). A thread that has the lock in these ways is the connection's *runner*: it runs at most
-//! [`RUN_MAX`] items and one output under one hold ([`run_held`]), and lets go by one of the two policies of
-//! `sync/src/socket_lock.rs` ([`let_go`]).
+//! the application waits for the lock; a write goes on with it to run output ([`output`]), and any call runs the backlog before it lets go
+//! ([`release`]). A thread that has the lock in these ways is the connection's *runner*: it runs at most [`RUN_MAX`] items and one output
+//! under one hold ([`run_held`]), and lets go by one of the two policies of `sync/src/socket_lock.rs` ([`let_go`]).
 //!
 //! | it lets go | policy |
 //! |---|---|
-//! | with nothing held besides | *run*: what others have left meanwhile comes first; between two runs waiting callers are let in |
-//! | while the other end's lock waits beside | *leave*: what was left is put off until the other end was run |
+//! | with nothing held besides | *run*: the backlog comes first; between two runs waiting callers are let in |
+//! | while the other end's lock waits beside | *leave*: the backlog is put off until the other end was run |
 //! | after [`BATCH_MAX`] items | *leave*: the rest is a worker's, or the driver's in a stack without workers |
 //!
 //! Short sections (options, pollers, wakers, snapshots) name no policy: a thread that leaves the first item meanwhile waits for their end.
 //!
 //! # Loopback
-//! What a runner sends is handed over under its lock (`emit.rs`). A short segment whose receiver can be locked by trying waits *beside* that
-//! lock; then the own lock is let go and the receiver is run, at once and with one output for all segments ([`answer`]). What it sends
-//! in turn is handed over in the same way, in a loop and not in recursion. So one thread holds two locks at most, the second one got
-//! by trying, and waits for none meanwhile.
+//! A runner hands its segments over under its lock (`emit.rs`). A short segment whose receiver can be locked by trying waits *beside* that
+//! lock; then the own lock is let go and the receiver is run, at once and with one output for all segments ([`answer`]). Its own segments
+//! are handed over in the same way, in a loop and not in recursion. So one thread holds two locks at most, the second one got by trying, and
+//! waits for none meanwhile.
 //!
 //! Segments of one connection are made under its lock, so those of two threads one after the other, and each is in the receiver's
 //! backlog, or run first under a lock that is held all the time, before the second thread has the sender's lock. The backlog
@@ -59,7 +58,7 @@ pub(crate) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, so: Locked<'_>) {
     serve(cx, conn, so, None);
 }
 
-/// Does what a thread owes that leaves the first item in a connection's backlog.
+/// Does the duty of a thread that leaves the first item in a connection's backlog.
 pub(crate) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     if let Some(locked) = conn.so.look() {
         cx.core.count(counter::ENTERED);
@@ -67,7 +66,7 @@ pub(crate) fn look(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
-/// Runs what was handed over while no thread ran it.
+/// Runs a connection that was handed over while no thread ran it.
 pub(crate) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     if let Some(locked) = conn.so.take_over() {
         cx.core.count(counter::ENTERED);
@@ -75,7 +74,7 @@ pub(crate) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
-/// Lets go of the lock that a call has, and runs what was left meanwhile. With no other lock held.
+/// Lets go of the lock that a call has, and runs the backlog. With no other lock held.
 #[inline]
 pub(super) fn release(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
     if let Err(locked) = so.run() {
@@ -83,7 +82,7 @@ pub(super) fn release(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
     }
 }
 
-/// Runs `first` and what was left, for a call that has the lock.
+/// Runs `first` and the backlog, for a call that has the lock.
 pub(super) fn run_left(core: &Core, ends: &Ends<'_>, locked: Locked<'_>, first: Option<Work>) {
     Context::run(core, |cx| {
         cx.ends = ends.both();
@@ -92,7 +91,8 @@ pub(super) fn run_left(core: &Core, ends: &Ends<'_>, locked: Locked<'_>, first: 
     });
 }
 
-/// Runs `first` and what waits, lets the lock go, and does the same for the other end with what was sent.
+/// Runs `first` and the backlog, lets the lock go, and does the same for the other end with the segments
+/// sent.
 fn serve(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, first: Option<Work>) {
     let ran = run_held(cx, conn, &mut locked, first);
     let_go(cx, conn, locked, ran);
@@ -109,8 +109,8 @@ pub(super) fn answer(cx: &mut Context<'_>) {
     }
 }
 
-/// Lets the lock go, after `ran` items. What waits is run first, but for two cases: if the other end's lock is held, too, it comes
-/// after that; and after [`BATCH_MAX`] items it is a worker's.
+/// Lets the lock go, after `ran` items. The backlog is run first, but for two cases: if the other end's lock is held, too, it
+/// comes after that; and after [`BATCH_MAX`] items it is a worker's.
 #[inline]
 pub(crate) fn let_go(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, ran: usize) {
     if cx.beside.is_none() {
@@ -149,7 +149,8 @@ fn let_go_busy(cx: &mut Context<'_>, conn: &Arc<Conn>, mut locked: Locked<'_>, m
     }
 }
 
-/// Runs `first` and what waits, at most [`RUN_MAX`] items, and output. Returns how many items, and at least 1.
+/// Runs `first` and the backlog, at most [`RUN_MAX`] items, and output. Returns how many items, and at least
+/// 1.
 fn run_held(cx: &mut Context<'_>, conn: &Arc<Conn>, locked: &mut Locked<'_>, first: Option<Work>) -> usize {
     let (socket, mut backlog) = locked.parts();
     let ran = contain::guarded(cx, conn, socket, "input", |cx, pcb, conn, so| {

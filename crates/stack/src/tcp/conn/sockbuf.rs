@@ -1,10 +1,10 @@
 //! `so_snd` and `so_rcv`: a socket's two buffers, under one socket lock.
 //!
 //! A reader or writer takes it for a short section; protocol code is its runner (`sync/src/socket_lock.rs`), and
-//! takes it once for all it does in one go. (One lock and not two: what arrives nearly always concerns
-//! both directions, and no payload of more than a few kilobytes is copied while it is held.) Some values
-//! are *agreements* between the two sides, and are read and written only under it, so that
-//! no thread can act on a stale one:
+//! takes it once for all it does in one go. (One lock and not two: a segment nearly always concerns both
+//! directions, and no payload of more than a few kilobytes is copied while it is held.) Some values are
+//! *agreements* between the two sides, and are read and written only under it, so that no thread can act on a
+//! stale one:
 //!
 //! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
 //!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
@@ -16,7 +16,7 @@
 //!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
 //! * the wait queues' tickets, taken and notified under the same lock.
 //!
-//! What a socket is writable for may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; the code
+//! Whether a socket is writable may change by an acknowledgment, by a larger buffer and, with TCP_NOTSENT_LOWAT, by output; the code
 //! that makes such a change wakes in the section that makes it ([`notsent`]).
 //!
 //! Rank: after a squeue, if there is one, before a poller's inbox. A writer that holds it may go on as its runner: the pcb stands under
@@ -36,7 +36,7 @@ use crate::base::payload::Data;
 use crate::rt::poll::Waiters;
 use crate::tcp::handshake::fastopen::Place;
 
-/// What stands under the socket lock of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
+/// The state under the socket lock of a connection: the buffers, and the state machine between them. `repr(C)`: in the order of use.
 #[repr(C)]
 pub(crate) struct Socket {
     buffers: Buffers,
@@ -91,7 +91,7 @@ pub(crate) struct SendBuf {
     /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
     pub due_at: u32,
     /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
-    /// writers; on loopback a segment is as long as what was written.
+    /// writers; on loopback a segment is as long as the written data.
     pub unit: u32,
     /// The CPU on which space was last made: where the thread that wakes a blocked writer runs.
     pub cpu: u32,
@@ -99,11 +99,11 @@ pub(crate) struct SendBuf {
     pub shut: bool,
     /// The handshake is done.
     pub connected: bool,
-    /// `hiwat` grows with what the path carries.
+    /// `hiwat` grows with the path's throughput.
     pub auto: bool,
     /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
     pub defers_syn: bool,
-    /// What hardly any socket has: apart, so that a connection's lines hold what all have.
+    /// State that hardly any socket has: apart, so that a connection's lines hold the common state.
     pub rare: Option<Box<Rare>>,
 }
 
@@ -134,7 +134,7 @@ impl SendBuf {
         }
     }
 
-    /// What hardly any socket has, to be changed.
+    /// The rare state, to be changed.
     pub fn rare_mut(&mut self) -> &mut Rare {
         self.rare.get_or_insert_with(|| Box::new(Rare { urgent: 0, mark: Mark::new(notsent::NONE) }))
     }
@@ -234,7 +234,7 @@ pub(crate) struct RecvBuf {
     pub shut: bool,
     /// The last handle is gone: arriving bytes have no reader.
     pub closed: bool,
-    /// `hiwat` grows with what the reader takes.
+    /// `hiwat` grows with the reader's rate.
     pub auto: bool,
     /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
     pub acks_when_emptied: bool,
@@ -262,7 +262,7 @@ impl RecvBuf {
         }
     }
 
-    /// Takes over what the handshake has agreed on.
+    /// Takes over the values agreed on in the handshake.
     pub fn on_connected<P: Payload>(&mut self, pcb: &Pcb<P>) {
         self.nxt = pcb.rcv_nxt();
         self.adv = pcb.rcv_adv();
@@ -270,7 +270,7 @@ impl RecvBuf {
         self.wnd_max = pcb.rcv_wnd_max();
     }
 
-    /// After output: what the reader decides by.
+    /// After output: the values by which the reader decides.
     #[inline]
     pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>) {
         self.adv = pcb.rcv_adv();

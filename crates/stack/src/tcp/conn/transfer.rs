@@ -31,11 +31,11 @@ pub(super) trait Source {
     /// Where it stands.
     fn mark(&self) -> Self::Mark;
 
-    /// Goes back to `mark`. Only what was copied is still here.
+    /// Goes back to `mark`. Only copied bytes are still here.
     fn reset(&mut self, mark: Self::Mark);
 }
 
-/// The buffers of a vectored send, without what is taken.
+/// The buffers of a vectored send, without the bytes taken.
 #[derive(Clone, Copy)]
 pub(super) struct Slices<'a> {
     bufs: &'a [IoSlice<'a>],
@@ -134,7 +134,7 @@ pub(super) trait Sink {
         Chain::new()
     }
 
-    /// Takes what [`Sink::unlink`] returned, of `bytes` bytes in all, outside the socket lock.
+    /// Takes the chain that [`Sink::unlink`] returned, of `bytes` bytes in all, outside the socket lock.
     #[inline]
     fn take(&mut self, mut unlinked: Chain, bytes: usize, freed: &mut Freed) {
         if bytes > Self::LOCKED_MAX {

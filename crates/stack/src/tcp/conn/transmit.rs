@@ -46,8 +46,8 @@ impl Pending {
     }
 }
 
-/// A segment of `conn`, which is over a wire, as the next of its frames. What another connection has
-/// left in the same call goes first. What is longer than `mss` is for the device to cut.
+/// A segment of `conn`, which is over a wire, as the next of its frames. Segments of another connection in
+/// the same call go first. The device cuts a segment that is longer than `mss`.
 pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: Data, mss: u16) {
     let gso_size = if payload.0.len() > usize::from(mss) { mss } else { 0 };
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
@@ -138,7 +138,7 @@ fn add_frame(
     cx.outbox.pending.frames.push(frame);
 }
 
-/// Segments in what was pushed, as they will leave the device.
+/// Number of segments pushed, as they will leave the device.
 pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
     let mut tally = Tally::default();
     for frame in &cx.outbox.pending.frames {
@@ -151,7 +151,7 @@ pub(crate) fn pushed(cx: &Context<'_>) -> Tally {
     tally
 }
 
-/// Offers what was pushed to the interface. Under the lock of the connection that has pushed it.
+/// Offers the pushed frames to the interface. Under the lock of the connection that has pushed it.
 pub(crate) fn flush(cx: &mut Context<'_>) {
     let pending = &mut cx.outbox.pending;
     let Some((via, hash)) = pending.flow.filter(|_| !pending.frames.is_empty()) else { return };

@@ -1,14 +1,14 @@
-//! Buffers that follow the path: `so_rcv` and `so_snd` of connections over an interface grow with what they carry.
+//! Buffers that follow the path: `so_rcv` and `so_snd` of connections over an interface grow with their
+//! throughput.
 //!
-//! Called under the socket lock after a run of packets, before output: the larger window
-//! leaves with the next acknowledgment. A buffer whose size the application has set stays as it is
-//! (`SO_RCVBUF`, `SO_SNDBUF`, as on Linux), nothing grows while half of the packet memory is taken, and nothing beyond
-//! an eighth of it: what waits behind a hole must leave room for what fills it. Nothing shrinks
-//! either: a window that was advertised is not taken back. Loopback does not come here; its buffers are as
-//! large as is fastest there.
+//! Called under the socket lock after a run of packets, before output: the larger window leaves with the next
+//! acknowledgment. A buffer whose size the application has set stays as it is (`SO_RCVBUF`, `SO_SNDBUF`, as on Linux),
+//! nothing grows while half of the packet memory is taken, and nothing beyond an eighth of it: data behind a hole must
+//! leave room for the data that fills it. Nothing shrinks either: a window that was advertised is not taken back.
+//! Loopback does not come here; its buffers are as large as is fastest there.
 //!
-//! What would be good is the pcb's to say (`proto/src/tcp/rcv_tune.rs`), what is allowed is said here.
-//! Tests: `crates/sim/tests/autotune.rs`.
+//! The pcb recommends sizes (`proto/src/tcp/rcv_tune.rs`), this file bounds them. Tests:
+//! `crates/sim/tests/autotune.rs`.
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;
@@ -18,7 +18,7 @@ use super::sockbuf::Buffers;
 use super::{Conn, engine};
 use crate::base::payload::Data;
 
-/// Grows what should grow. `echo` is the TSecr of the latest segment with text, if there was one.
+/// Grows the buffers that should grow. `echo` is the TSecr of the latest segment with text, if there was one.
 pub(super) fn after_run(
     cx: &mut Context<'_>,
     pcb: &mut Pcb<Data>,

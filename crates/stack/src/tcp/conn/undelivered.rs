@@ -1,4 +1,4 @@
-//! What an ICMP error that quotes one of our segments means to its connection (RFC 1122 section 4.2.3.9, RFC 5461).
+//! Effect of an ICMP error that quotes one of our segments on its connection (RFC 1122 section 4.2.3.9, RFC 5461).
 //!
 //! Both families' errors become TCP's own few reasons; whether a report is believed, the pcb decides by the sequence
 //! number. It does not depend on sockets. Tests: `tests/ip/fragments.rs`.

@@ -1,8 +1,8 @@
 //! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
 //! A call takes the connection's lock, and runs protocol code under it only if output or a window update is due, which the agreements in
-//! [`sockbuf`](super::sockbuf) tell it there; before it lets go it runs what others have left meanwhile. Blocking calls wait on the wait
-//! queue: a ticket is taken under the lock that found nothing to do, so what happens in between ends the wait.
+//! [`sockbuf`](super::sockbuf) tell it there; before it lets go it runs the backlog. Blocking calls wait on the wait queue: a ticket is
+//! taken under the lock that found nothing to do, so an event in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -37,18 +37,18 @@ const CHUNK_MAX: usize = 64 << 10;
 /// for all of them, and few enough to lie in a core's cache until they have left.
 const LARGE_CHUNK_MAX: usize = 256 << 10;
 
-/// Sends `bufs`: all of it if the socket blocks, what fits if not. Returns the bytes taken. With nothing
-/// taken the error is reported; otherwise it stays pending for the next call.
+/// Sends `bufs`: all of it if the socket blocks, as much as fits if not. Returns the bytes taken. With
+/// nothing taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     send_or(core, ends, Rest::of(Slices::new(bufs)), |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// [`send`] of what lies in packet memory already: not copied. What is taken is gone from `chain`.
+/// [`send`] of data in packet memory: not copied. The bytes taken are gone from `chain`.
 pub(crate) fn send_chain(core: &Core, ends: &Ends<'_>, chain: &mut Chain) -> io::Result<usize> {
     send_or(core, ends, Rest::of(chain), |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
-/// [`send`] with MSG_OOB: what is taken is urgent up to its last byte.
+/// [`send`] with MSG_OOB: the bytes taken are urgent up to the last.
 pub(crate) fn send_urgent(core: &Core, ends: &Ends<'_>, buf: &[u8]) -> io::Result<usize> {
     let bufs = [IoSlice::new(buf)];
     let rest = Rest { is_urgent: true, ..Rest::of(Slices::new(&bufs)) };
@@ -78,7 +78,7 @@ impl Ends<'_> {
     }
 }
 
-/// [`send`], with what to do when there is no packet memory.
+/// [`send`], with a handler for the case that there is no packet memory.
 fn send_or<S: Source>(
     core: &Core,
     ends: &Ends<'_>,
@@ -111,7 +111,7 @@ fn send_rest<S: Source>(
         let waited = match refusal {
             Refusal::Failed(error) => Err(error),
             Refusal::Full(ticket) => wait_for_space(core, conn, ticket, &mut timeout),
-            // What is on remote-free lists goes back before a caller waits for memory or fails for want of it.
+            // Memory on remote-free lists goes back before a caller waits for memory or fails for want of it.
             Refusal::NoMemory if Chosen::reclaim(core) => Ok(()),
             Refusal::NoMemory => {
                 core.pruner.ask(core);
@@ -127,12 +127,12 @@ fn send_rest<S: Source>(
     Ok(wanted - rest.source.len())
 }
 
-/// What of a send is still to be taken.
+/// The rest of a send.
 pub(super) struct Rest<S> {
     source: S,
     /// Something was taken.
     is_begun: bool,
-    /// The pointer is to stand behind what is taken.
+    /// The pointer is to stand behind the bytes taken.
     is_urgent: bool,
 }
 
@@ -174,7 +174,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         let (mut chain, before) = (Chain::new(), rest.source.mark());
         let copied = rest.source.take(&core.pool, take, &mut chain);
         so = reserved::give_back(core, conn, conn.so.enter(), (reservation, chain.len()));
-        // What was copied and cannot be sent any more is not taken.
+        // Bytes that were copied and cannot be sent any more do not count as taken.
         let appends = copied
             .map_err(Refusal::from)
             .and_then(|()| check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before)));
@@ -188,14 +188,14 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         });
     }
     if so.snd.defers_syn {
-        // The SYN takes along what has been written; from here on this is a connect like any other.
+        // The SYN takes along the written bytes; from here on this is a connect like any other.
         so.snd.defers_syn = false;
         serve::release(core, ends, so);
         start_connect(core, conn);
         return Ok(0);
     }
     let buffered = so.snd.len();
-    // Nagle's algorithm does not hold back what is urgent, so `due_at` does not decide.
+    // Nagle's algorithm does not hold back urgent data, so `due_at` does not decide.
     if rest.is_urgent && so.snd.connected {
         send_now(core, ends, so);
     } else if buffered < so.snd.due_at {
@@ -215,7 +215,7 @@ fn send_now(core: &Core, ends: &Ends<'_>, so: Locked<'_>) {
     });
 }
 
-/// Appends what can be copied under the socket lock, or reserves room for what cannot. Returns how many bytes those are.
+/// Appends bytes that can be copied under the socket lock, or reserves room for more. Returns how many bytes those are.
 #[inline(always)]
 fn begin<S: Source>(
     core: &Core,

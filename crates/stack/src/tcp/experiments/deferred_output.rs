@@ -3,7 +3,7 @@
 //! In a squeue that several connections share, the items of one come between those of others. Output after each item
 //! would send an acknowledgment for each; so the connections of a batch are *marked* as their items are run, and output
 //! runs once for each at the end (DragonFly's `tcp_willblock`). A batch is at most [`BATCH_MAX`] items long, so that
-//! what the first of them is owed does not wait for ever.
+//! the effects of the first one do not wait for ever.
 //!
 //! Between its last item and its output a connection's buffers are unlocked, and the agreements in them
 //! ([`sockbuf`](crate::tcp::conn::sockbuf)) are of the output before. That is safe: the output that is still to come looks at
@@ -22,7 +22,7 @@ use crate::tcp::conn::{Conn, Work, contain};
 /// Most items of a batch, and therefore most connections marked at a time.
 pub(super) const BATCH_MAX: usize = 32;
 
-/// Runs `first`, which is for `own`, and at most a batch of what is queued in a shared squeue. `own` is the connection that
+/// Runs `first`, which is for `own`, and at most a batch of the items in a shared squeue. `own` is the connection that
 /// items without a name are for. Returns how many items it ran.
 pub(super) fn batch(
     cx: &mut Context<'_>,
@@ -44,7 +44,8 @@ pub(super) fn batch(
     ran
 }
 
-/// Runs the head of the queue and what follows it for the same connection, at most `max` items, and its output.
+/// Runs the head of the queue and the following items for the same connection, at most `max` items, and its
+/// output.
 pub(super) fn head(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, max: usize) -> usize {
     let Some(Item { conn: of, work }) = inside.pop() else {
         return 0;
@@ -52,7 +53,8 @@ pub(super) fn head(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>, m
     item(cx, inside, of.as_ref().unwrap_or(own), work, max)
 }
 
-/// Runs `work` for `conn` and what is queued next for the same connection, at most `max` items in all, and the output.
+/// Runs `work` for `conn` and the next queued items for the same connection, at most `max` items in all, and the
+/// output.
 pub(super) fn item(
     cx: &mut Context<'_>,
     inside: &mut In<'_>,

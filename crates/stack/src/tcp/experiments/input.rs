@@ -8,7 +8,7 @@
 //! | `batched`, the product's | nothing | its connection's lock, once for a run |
 //!
 //! With `exclusive` a call of an application finds the squeue of *all* connections occupied and leaves its item behind, which the input
-//! thread runs when it leaves: a caller never waits, but what it wanted does. Several input threads wait for each other, spinning a little
+//! thread runs when it leaves: a caller never waits, but its item does. Several input threads wait for each other, spinning a little
 //! before they sleep.
 //!
 //! Lock rank: the mutex of `exclusive+lock` comes before everything, and only input takes it. The squeue of `exclusive` is entered like
@@ -30,7 +30,7 @@ use crate::tcp::conn::{Conn, Work};
 use crate::tcp::input as deliver;
 use sockeye_proto::tcp::segment::Header;
 
-/// What excludes input threads with the two oldest settings.
+/// The locks of input threads with the two oldest settings.
 pub(super) struct Exclusion {
     /// The lock around all input of `exclusive+lock`.
     lock: Mutex<()>,
@@ -154,7 +154,8 @@ fn leave(cx: &mut Context<'_>, held: Option<Held<'_>>) {
     }
 }
 
-/// Runs `first` and what `next` gives of the same connection: in its squeue, if it has one. True if the connection has ended on the way.
+/// Runs `first` and those items from `next` that are for the same connection: in its squeue, if it has one. True if the connection has
+/// ended on the way.
 pub(super) fn input(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,
@@ -214,7 +215,7 @@ fn enter<'c>(
     Some(entered)
 }
 
-/// Runs `first` and what `next` gives. Returns how many, and whether the connection has ended.
+/// Runs `first` and the items from `next`. Returns how many, and whether the connection has ended.
 fn stay(
     cx: &mut Context<'_>,
     conn: &Arc<Conn>,

@@ -1,8 +1,8 @@
 //! Leaving a squeue with work in it: the setting `wake`.
 //!
-//! A thread that does not drain (`Entry::NoDrain`), or that has drained up to its bound, leaves what is queued
-//! to a worker. The protocol of leaving, and what may be run on the way out instead, is
-//! `sockeye_sync`'s `squeue/leave_undrained.rs`; this file says which item is whose, counts, and calls the worker:
+//! A thread that does not drain (`Entry::NoDrain`), or that has drained up to its bound, leaves the queue to a
+//! worker. The protocol of leaving, and of items that may be run on the way out instead, is `sockeye_sync`'s
+//! `squeue/leave_undrained.rs`; this file says which item is whose, counts, and calls the worker:
 //!
 //! | setting | |
 //! |---|---|
@@ -38,7 +38,7 @@ pub(super) enum At {
     Connect,
 }
 
-/// Leaves; what is queued is left to other threads, except as above.
+/// Leaves; the queue is left to other threads, except as above.
 pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: At) {
     let elide = match cx.core.config.experiments.wake {
         Wake::Elide => true,
@@ -56,7 +56,8 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: 
         Outcome::Left => {}
         Outcome::HandOffNeeded => {
             cx.core.count(counter::HANDED_OFF);
-            // What illumos' script counts as "possible to elide": one item, of the connection that is leaving.
+            // Case that illumos' script counts as "possible to elide": one item, of the connection that is
+            // leaving.
             if cx.core.handed.leave(cx.core, conn) && left == Found::Own(1) {
                 cx.core.count(counter::WORKER_WAKES_NEEDLESS);
             }
@@ -64,7 +65,7 @@ pub(super) fn leave(cx: &mut Context<'_>, inside: In<'_>, conn: &Arc<Conn>, at: 
     }
 }
 
-/// The connection served, and with what.
+/// The connection served, and the item.
 struct One<'c, 'a, 's> {
     cx: &'c mut Context<'s>,
     conn: &'a Arc<Conn>,

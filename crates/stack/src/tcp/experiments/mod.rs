@@ -3,7 +3,7 @@
 //! | module | settings |
 //! |---|---|
 //! | [`squeue`], [`leave`], [`deferred_output`] | `grain`, `entry`, `wake`: a squeue before the socket locks of its connections |
-//! | [`input`] | `input`: what excludes other threads while segments from interfaces are processed |
+//! | [`input`] | `input`: how other threads are excluded while segments from interfaces are processed |
 //! | [`rcvd`] | `rcvd`: how a reader reports room in `so_rcv` |
 //! | [`remote_lists`], [`remote_sweep`] | `rx_free`: where used-up buffers wait at their connection |
 //!
@@ -35,7 +35,7 @@ use crate::inet::netif::table::Via;
 /// The discipline of the settings that the stack was made with.
 pub(crate) struct Configured;
 
-/// What the settings keep for a stack.
+/// The settings' state of a stack.
 pub(crate) struct OfStack {
     squeues: squeue::Squeues,
     input: input::Exclusion,
@@ -43,19 +43,19 @@ pub(crate) struct OfStack {
     pub remote_sweep: remote_sweep::RemoteSweep,
 }
 
-/// What they keep for a connection. The lists take no room where no setting has any.
+/// Their state of a connection. The lists take no room where no setting has any.
 pub(crate) struct OfConn {
     squeue: Option<Arc<squeue::Squeue>>,
     rare: Option<Box<Rare>>,
 }
 
-/// What a connection has with `rcvd = sync`, and with `rx_free = slot` and `socket_list`.
+/// State of a connection with `rcvd = sync`, and with `rx_free = slot` and `socket_list`.
 struct Rare {
     replies: sockeye_sync::Replies,
     remote_lists: remote_lists::RemoteLists,
 }
 
-/// What they keep for a call.
+/// Their state of a call.
 #[derive(Default)]
 pub(crate) struct OfCall {
     /// How the calling thread enters squeues: the stack's setting for an application's, `Process` for a worker.

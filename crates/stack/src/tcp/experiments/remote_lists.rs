@@ -5,8 +5,8 @@
 //! packets allocated them (an input thread, or over loopback the peer's writer), and the thread that brings the next packet takes
 //! them. On `tx` lie buffers that the peer has *acknowledged*; the connection's writer allocated them, and the next write takes them.
 //!
-//! It does not depend on pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. What is on a list
-//! references nothing but memory.
+//! It does not depend on pools, cores or when lists are swept: `remote_sweep.rs`. No lock guards anything here. Buffers on a list
+//! reference nothing but memory.
 //!
 //! `listed` says whether the sweep knows of the connection. States, and which thread moves them:
 //!
@@ -72,7 +72,7 @@ impl RemoteList {
         }
     }
 
-    /// Empties it. Dropped, what was here goes to the caller's cache: not under a lock.
+    /// Empties it. When it is dropped its content goes to the caller's cache, so not under a lock.
     pub fn take(&self) -> Freed {
         match self {
             Self::None => Freed::new(),

@@ -1,4 +1,5 @@
-//! Puts buffers on the remote-free lists of connections (`rx_free`), and sweeps: gives back what stays there.
+//! Puts buffers on the remote-free lists of connections (`rx_free`), and sweeps: gives back those that stay
+//! there.
 //!
 //! `rt/experiments/recycle.rs` has the settings, the lists of cores and the sweep's timer; `remote_lists.rs` a connection's two lists. A slot
 //! holds one cluster, a socket's list [`SOCKET_BYTES_MAX`]. A thread that is refused memory has the lists emptied first
@@ -34,7 +35,7 @@ struct Listed {
     serial: u64,
 }
 
-/// What the sweep remembers.
+/// State of the sweep.
 #[derive(Default)]
 struct Sweep {
     known: Vec<Listed>,
@@ -42,7 +43,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Takes over what was listed since.
+    /// Takes over connections listed since.
     fn collect(&mut self, listed: &[Mutex<Vec<Listed>>]) {
         for list in listed {
             self.known.append(&mut list.lock());
@@ -62,7 +63,7 @@ impl RemoteSweep {
         }
     }
 
-    /// Puts what a core other than this one allocated on a list, and leaves the rest. True if the sweep has to be
+    /// Puts buffers that another core allocated on a list, and leaves the rest. True if the sweep has to be
     /// armed, outside all locks.
     fn put(
         &self,
@@ -91,14 +92,14 @@ impl RemoteSweep {
         arm
     }
 
-    /// The wheel's call: gives back what no thread has touched since the last one.
+    /// The wheel's call: gives back lists that no thread has touched since the last one.
     pub fn sweep(&self, core: &Core) {
         let is_left = self.look(core);
         recycler(core).swept(core, is_left, || self.has_listed());
     }
 
-    /// Whether a list of a connection was filled since the sweep looked. A thread that was refused memory has moved what was listed to what
-    /// the sweep knows ([`reclaim`](Self::reclaim)), and a connection whose list is filled again is not listed anew.
+    /// Whether a list of a connection was filled since the sweep looked. A thread that was refused memory has moved the listed connections
+    /// to the sweep's own ([`reclaim`](Self::reclaim)), and a connection whose list is filled again is not listed anew.
     fn has_listed(&self) -> bool {
         let sweep = self.sweep.lock();
         !sweep.known.is_empty() || self.listed.iter().any(|list| !list.lock().is_empty())
@@ -153,7 +154,7 @@ fn of(conn: &Conn) -> Option<&remote_lists::RemoteLists> {
     conn.discipline.rare.as_deref().map(|rare| &rare.remote_lists)
 }
 
-/// A packet is brought: what the reader used up is for the thread that brings it.
+/// A packet is brought: buffers that the reader used up are for the thread that brings it.
 #[inline]
 pub(super) fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
     if let Some(both) = of(conn).filter(|both| !both.rx.is_empty()) {
@@ -161,7 +162,7 @@ pub(super) fn take_remote_listed(cx: &mut Context<'_>, conn: &Conn) {
     }
 }
 
-/// A write allocates next: what the peer has acknowledged goes to this thread's cache, from which it allocates.
+/// A write allocates next: acknowledged buffers go to this thread's cache, from which it allocates.
 #[inline]
 pub(super) fn before_write(conn: &Conn) {
     if let Some(both) = of(conn).filter(|both| !both.tx.is_empty()) {
@@ -182,7 +183,7 @@ pub(super) fn release_acked(cx: &mut Context<'_>, conn: &Conn, so: &mut Buffers,
     cx.outbox.spares.append(freed);
 }
 
-/// Puts what a reader has used up on a list, or gives it back.
+/// Puts buffers that a reader has used up on a list, or gives them back.
 #[inline]
 pub(super) fn release_read(core: &Core, conn: &Conn, mut freed: Freed) {
     let recycler = recycler(core);
@@ -197,7 +198,7 @@ pub(super) fn release_read(core: &Core, conn: &Conn, mut freed: Freed) {
     }
 }
 
-/// Gives back what a call has unlinked under locks.
+/// Gives back buffers that a call has unlinked under locks.
 pub(super) fn release_rest(cx: &mut Context<'_>) {
     let recycler = recycler(cx.core);
     let mut spares = std::mem::take(&mut cx.outbox.spares);

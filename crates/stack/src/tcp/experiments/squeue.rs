@@ -5,9 +5,9 @@
 //! own; with the defaults there is none, and everything here goes on to the socket lock ([`serve`]).
 //!
 //! A thread leaves a squeue only through `Inside::leave`, which refuses while items are queued; after [`BATCH_MAX`] items it leaves the rest
-//! to a worker ([`leave`]). With `Entry::Process` a thread runs what is queued. With `Entry::NoDrain` it runs its own item only
-//! and leaves at once. With `Entry::Fill` it never enters: every item is put into the queue, and a free squeue is a worker's. Workers
-//! always run everything. A connect may wait for its turn ([`connect`]).
+//! to a worker ([`leave`]). With `Entry::Process` a thread runs the queue. With `Entry::NoDrain` it runs its own item only and leaves at
+//! once. With `Entry::Fill` it never enters: every item is put into the queue, and a free squeue is a worker's. Workers always run
+//! everything. A connect may wait for its turn ([`connect`]).
 //!
 //! Order of locks: a squeue before the socket locks. A writer that has the lock only tries to enter, which never waits.
 //!
@@ -189,7 +189,7 @@ pub(super) fn output(cx: &mut Context<'_>, conn: &Arc<Conn>, mut so: Locked<'_>)
     drive(cx, inside, conn, 1);
 }
 
-/// Runs what this thread has left: in a squeue that was free, or in a backlog.
+/// Runs items that this thread has left: in a squeue that was free, or in a backlog.
 pub(super) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     match of(conn) {
         Some(squeue) => resume_in(cx, squeue, conn),
@@ -197,7 +197,7 @@ pub(super) fn resume(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     }
 }
 
-/// Runs what was handed over while no thread ran it.
+/// Runs a squeue that was handed over while no thread ran it.
 pub(super) fn take_over(cx: &mut Context<'_>, conn: &Arc<Conn>) {
     match of(conn) {
         Some(squeue) => resume_in(cx, squeue, conn),
@@ -245,7 +245,8 @@ pub(super) fn drive(cx: &mut Context<'_>, mut inside: In<'_>, conn: &Arc<Conn>, 
     }
 }
 
-/// Runs what is queued now. A run of items for one connection takes its lock once and is followed by one output.
+/// Runs the items queued now. A run of items for one connection takes its lock once and is followed by one
+/// output.
 fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     if of(own).is_some_and(|squeue| squeue.is_shared) {
         return deferred_output::batch(cx, inside, own, None);
@@ -270,7 +271,7 @@ fn batch(cx: &mut Context<'_>, inside: &mut In<'_>, own: &Arc<Conn>) -> usize {
     ran
 }
 
-/// Runs `work` and what is queued behind it for the same connection, at most `max` items in all, under one hold of its lock and without
+/// Runs `work` and the items behind it for the same connection, at most `max` items in all, under one hold of its lock and without
 /// output. Returns how many.
 pub(super) fn run(
     cx: &mut Context<'_>,

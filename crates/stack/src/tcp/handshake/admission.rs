@@ -12,12 +12,11 @@
 //!             ignore, or dropped undecided: nothing                   ◄──────┘
 //! ```
 //!
-//! A 4-tuple is asked for once at a time: repetitions of its SYN find it *undecided* and are dropped. At most
-//! [`UNDECIDED_MAX`] are undecided at a listener, and of one source (an IPv4 address, or the first 64 bits of an IPv6 one)
-//! [`SOURCE_MAX`], so that one peer whose SYNs take long to decide on leaves room for others. SYNs beyond that are dropped and
-//! counted (`listen_overflows`), and the peers try again. Sources can be forged: a peer that forges four of them fills the table, as
-//! the questions are the application's to answer and cannot be taken back. A decision finds the stack gone, the listener closed or the name taken meanwhile, and then
-//! does what the SYN itself would have done had it come now.
+//! A 4-tuple is asked for once at a time: repetitions of its SYN find it *undecided* and are dropped. At most [`UNDECIDED_MAX`] are undecided at a
+//! listener, and of one source (an IPv4 address, or the first 64 bits of an IPv6 one) [`SOURCE_MAX`], so that one peer whose SYNs take long to decide
+//! on leaves room for others. SYNs beyond that are dropped and counted (`listen_overflows`), and the peers try again. Sources can be forged: a peer
+//! that forges four of them fills the table, as the questions are the application's to answer and cannot be taken back. A decision finds the stack
+//! gone, the listener closed or the name taken meanwhile, and then acts as on a SYN that comes now.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
 //! Does not depend on handshakes. Tests: `tests/admission.rs`.
@@ -47,10 +46,10 @@ pub(crate) const UNDECIDED_MAX: usize = 4096;
 /// And of one source.
 pub(crate) const SOURCE_MAX: usize = UNDECIDED_MAX / 4;
 
-/// What a listener's application is asked by.
+/// The hook of a listener's application.
 pub type SynHook = dyn Fn(Syn) + Send + Sync;
 
-/// What a listener asks, and which decisions are still open.
+/// A listener's hook, and the decisions that are still open.
 #[derive(Default)]
 pub(crate) struct Admission {
     /// Whether there is a hook: all that a SYN of an ordinary listener looks at.
@@ -67,7 +66,7 @@ struct Undecided {
     sources: HashMap<[u8; 16], usize, RandomState>,
 }
 
-/// What became of a question.
+/// Result of a question.
 enum Put {
     New,
     Repeated,
@@ -99,7 +98,7 @@ impl Undecided {
     }
 }
 
-/// What counts as one source: a host of an IPv6 network has all its addresses to choose from.
+/// The key of a source: a host of an IPv6 network has all its addresses to choose from.
 fn source_of(tuple: &FourTuple, is_v6: bool) -> [u8; 16] {
     match tuple.remote.to_socket_addr(is_v6).ip().to_canonical() {
         addr @ IpAddr::V4(_) => octets(addr),
@@ -119,7 +118,7 @@ impl Admission {
         let asks = hook.is_some();
         let before = std::mem::replace(&mut *self.hook.lock(), hook);
         self.asks.store(asks, Ordering::Relaxed);
-        // Outside the lock: what the closure holds may run anything when it is dropped.
+        // Outside the lock: dropping the closure's captures may run any code.
         panics::release(core, PanicSource::Hook, "drop of a SYN hook", before);
     }
 }
@@ -167,8 +166,8 @@ pub(crate) fn ask(
 /// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
 /// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
-/// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in what it captures: it is dropped with the
-/// listener's last handle.
+/// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in its captures: it
+/// is dropped with the listener's last handle.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct Syn {
     stack: WeakStack,
@@ -220,7 +219,7 @@ impl Syn {
     pub fn ignore(self) {}
 
     fn segment(&self) -> Routed {
-        // What came with the SYN is not kept: its sender repeats it.
+        // The SYN's text is not kept: its sender repeats it.
         Routed { from: None, to: self.tuple, header: self.header, payload: Data::default() }
     }
 }

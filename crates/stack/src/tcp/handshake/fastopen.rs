@@ -1,7 +1,7 @@
 //! TCP Fast Open's memory (RFC 7413): a client's cookies, a server's keys, and how many a listener lets in unproven.
 //!
-//! What a segment does about it is `proto/src/tcp/fast_open.rs`; the callers are `tcp/socket.rs` (a connect),
-//! `passive.rs` (a SYN) and `conn/engine.rs` (the end of a handshake).
+//! The protocol is `proto/src/tcp/fast_open.rs`; the callers are `tcp/socket.rs` (a connect), `passive.rs` (a
+//! SYN) and `conn/engine.rs` (the end of a handshake).
 //!
 //! * A *server's* cookie is a keyed hash of both addresses, so the server remembers no client. The key is one of a row made from
 //!   one secret; `Keys::rotate` goes on to the next, and cookies of the one before are good for as long as it stays.
@@ -89,7 +89,7 @@ impl Keys {
     }
 }
 
-/// What a client knows of a server.
+/// A client's record of a server.
 #[derive(Clone, Copy)]
 struct Known {
     cookie: Option<Cookie>,
@@ -113,7 +113,7 @@ struct Entries {
 }
 
 impl Cache {
-    /// What a connect to `server` does with its SYN. `mss_default` is what is assumed of a server nothing is known of.
+    /// Use of Fast Open by a connect to `server`. `mss_default` is assumed for an unknown server.
     pub fn syn(&self, server: IpAddr, bits: u32, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
         if bits & CLIENT == 0 {
             return None;
@@ -147,7 +147,7 @@ impl Cache {
             SynText::Refused => cookie.is_none(),
             SynText::None | SynText::Sent | SynText::Taken => false,
         };
-        // Relaxed: what this connection asked of the entries before, under their lock, is seen.
+        // Relaxed: this connection sees its own earlier accesses of the entries, which were under their lock.
         if cookie.is_none() && !is_negative && !self.has_entries.load(Ordering::Relaxed) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! A listener: the accept queue of finished handshakes, and what its children inherit.
+//! A listener: the accept queue of finished handshakes, and the settings that its children inherit.
 //!
 //! Bound: `backlog` connections wait at most. A place is reserved before a child is made, so the
 //! queue never overflows; without one the handshake waits in the syncache, and new SYNs are dropped.
@@ -28,9 +28,9 @@ use crate::tcp::socket::tos_ttl::TosTtl;
 pub(crate) struct Listener {
     pub local: Endpoint,
     pub is_v6: bool,
-    /// What its children are made with.
+    /// Parameters of its children.
     pub settings: SocketSettings,
-    /// IP_TTL of its children, which may be set at any time; 0: what the interface has.
+    /// IP_TTL of its children, which may be set at any time; 0: the interface's.
     pub hop_limit: AtomicU8,
     pub nonblocking: AtomicBool,
     /// Those that Fast Open has let in and that have not proved themselves.
@@ -45,7 +45,7 @@ pub(crate) struct Listener {
     line: Line,
 }
 
-/// What each connection writes, together: the first lines of the queue travel with the count.
+/// Fields that each connection writes, together: the first lines of the queue travel with the count.
 #[repr(C, align(128))]
 struct Line {
     /// Places taken: children in the queue and children in the making.
@@ -95,7 +95,7 @@ impl Listener {
         })
     }
 
-    /// What a child is made with now.
+    /// Parameters of a child now.
     pub fn child_settings(&self) -> SocketSettings {
         // Relaxed: an option, which orders nothing.
         let ttl = self.hop_limit.load(Ordering::Relaxed);

@@ -1,8 +1,9 @@
 //! Passive opens: from a SYN that a listener is asked for to a connection in its accept queue.
 //!
 //! Most handshakes are an entry of the shard's SYN cache until their third segment comes. Where the cache is full, or
-//! [`SynCookies`] says so, the answer carries a cookie and nothing is remembered: what comes back is held against the
-//! cookie then. Either way a finished handshake is an [`Accepted`], from which [`establish`] makes the connection.
+//! [`SynCookies`] says so, the answer carries a cookie and no state is kept: the acknowledgment is then checked
+//! against the cookie. Either way a finished handshake is an [`Accepted`], from which [`establish`] makes the
+//! connection.
 //!
 //! Runs with no socket lock held; of the tables, the connection's shard is locked while handshake and connection are
 //! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/syn_flood.rs`.
@@ -85,7 +86,7 @@ pub(crate) fn on_syn(
     }
 }
 
-/// What is done about Fast Open at a SYN.
+/// Treatment of Fast Open at a SYN.
 enum FastOpen {
     /// Nothing.
     No,
@@ -232,7 +233,7 @@ fn handshake<R>(
     }
 }
 
-/// Forgets a handshake over which the SYN cache, or what comes after it, has panicked.
+/// Forgets a handshake over which the SYN cache, or a later step, has panicked.
 #[cold]
 fn give_up(cx: &mut Context<'_>, shard: &mut Shard, tuple: &FourTuple) {
     let forgot = panics::catch(PanicSource::Protocol, "a handshake", || drop(shard.half_open.remove(tuple)));
@@ -248,7 +249,7 @@ fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) 
         // The listener is looked up before the shard is locked: the bind table ranks above it.
         let listener = core.ports.listener(&tuple.local, hash, cx.cpu);
         match listener {
-            // A listener drops what is neither SYN nor ACK; without a listener it is answered.
+            // A listener drops a segment that is neither SYN nor ACK; without a listener it is answered.
             Some(_) if is_ignored => return,
             Some(listener) => {
                 if let Some(accepted) = bring_back(cx, &tuple, &header, &listener) {
@@ -264,7 +265,7 @@ fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) 
     }
 }
 
-/// What the cookie in an acknowledgment says, if it is one of ours and still good.
+/// The content of the cookie in an acknowledgment, if it is one of ours and still good.
 fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &Listener) -> Option<Accepted> {
     let core = cx.core;
     let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
@@ -307,7 +308,7 @@ fn complete(
 }
 
 /// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
-/// repeated (Linux's answer); what a cookie began is as good as lost.
+/// repeated (Linux's answer); a connection from a cookie is as good as lost.
 fn establish(
     cx: &mut Context<'_>,
     shard: &mut Shard,

@@ -222,7 +222,7 @@ impl TcpSocket {
 
     /// Turns an unbound socket into a listener for every address of its family (an IPv6 one for both, unless
     /// [`set_only_v6`](Self::set_only_v6)) and every port where no other socket listens. A connection's
-    /// [`local_addr`](TcpStream::local_addr) is what the peer asked for. Backlog as for [`listen`](Self::listen).
+    /// [`local_addr`](TcpStream::local_addr) is the peer's destination. Backlog as for [`listen`](Self::listen).
     ///
     /// # Errors
     /// `AddrInUse` if there is such a listener already (unless both set SO_REUSEPORT), `InvalidInput` if the socket is
@@ -383,7 +383,7 @@ impl TcpSocket {
     /// An address of the caller's in this socket's family.
     fn endpoint(&self, addr: SocketAddr) -> io::Result<Endpoint> {
         if addr.is_ipv6() != self.is_v6 {
-            // An IPv4 address is too short for an IPv6 socket, which is what Linux finds first.
+            // An IPv4 address is too short for an IPv6 socket, as Linux finds first.
             return Err(if self.is_v6 { Errno::INVAL } else { Errno::AFNOSUPPORT }.into());
         }
         Ok(Endpoint::new(unmapped(addr.ip()), addr.port()))

@@ -1,8 +1,8 @@
 //! TCP Fast Open as applications ask for it (RFC 7413; Linux's `TCP_FASTOPEN`, `TCP_FASTOPEN_CONNECT` and
 //! `MSG_FASTOPEN`).
 //!
-//! A connect that is to carry text does not send its SYN: the first write does (`SendBuf::defers_syn`). What the SYN
-//! then says is decided when the connection is made. Tests: `tests/fastopen.rs`.
+//! A connect that is to carry text does not send its SYN: the first write does (`SendBuf::defers_syn`). The content
+//! of the SYN is decided when the connection is made. Tests: `tests/fastopen.rs`.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::tcp::conn::{Conn, user};
 use crate::tcp::handshake::fastopen::SERVER_ALL;
 use crate::tcp::handshake::listen::Listener;
 
-/// What a socket was told.
+/// Settings of a socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FastOpenOptions {
     /// TCP_FASTOPEN: the length of a listener's queue.
@@ -30,7 +30,7 @@ pub(super) struct FastOpenOptions {
 }
 
 impl FastOpenOptions {
-    /// What the SYN of a connect does.
+    /// Purpose of a connect's SYN.
     pub fn syn(&self, core: &Core, tuple: &FourTuple, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
         let asks = self.connects || self.has_text;
         let cache = &core.fast_open_cache;
@@ -61,7 +61,7 @@ impl TcpSocket {
     /// wait for the rest of their handshake. They are accepted at once, with the text of the SYN to be read. Works only
     /// if `TcpConfig::fastopen` has [`SERVER`](crate::fastopen::SERVER).
     ///
-    /// The text of a SYN may come twice, if the network duplicates it: what it asks for must bear that (RFC 7413
+    /// The text of a SYN may come twice, if the network duplicates it: its request must bear that (RFC 7413
     /// section 6.1).
     pub fn set_fastopen(&mut self, queue_len: usize) {
         self.fast_open.queue_len = queue_len;

@@ -1,4 +1,4 @@
-//! What was set on a [`TcpSocket`], and options that it has beside those of its connection.
+//! Settings of a [`TcpSocket`], and options that it has beside those of its connection.
 //!
 //! Tests: `tests/tokio_shape.rs`.
 

@@ -1,4 +1,4 @@
-//! What a connection's protocol state looks like from outside, as Linux's `TCP_INFO` shows it.
+//! A connection's protocol state as seen from outside, like Linux's `TCP_INFO`.
 //!
 //! A look is taken under the connection's socket lock, where the pcb stands too, so its parts belong together. Tests: `tests/seeded.rs`.
 
@@ -74,14 +74,14 @@ pub struct TcpInfo {
     pub timestamps: bool,
     /// Both ends use SACK (`TCPI_OPT_SACK`).
     pub sack: bool,
-    /// The rest: state of recovery and timers, sizes, times, and what an interface has carried.
+    /// The rest: state of recovery and timers, sizes, times, and traffic over an interface.
     pub more: Info,
 }
 
-/// What limits a connection, and the figures by which that was decided. Sizes are bytes.
+/// The limit of a connection, and the figures by which that was decided. Sizes are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limiting {
-    /// What it is now; `None` while there is nothing to send and nothing on its way.
+    /// The limit now; `None` while there is nothing to send and nothing on its way.
     pub by: Option<Limit>,
     /// Written and not sent yet.
     pub not_sent: u32,
@@ -93,7 +93,7 @@ pub struct Limiting {
     pub ssthresh: u32,
     /// The window that the peer offers.
     pub snd_wnd: u32,
-    /// The send buffer, and what is in it.
+    /// The send buffer, and its length.
     pub sndbuf: u32,
     /// As [`sndbuf`](Self::sndbuf).
     pub buffered: u32,
@@ -102,7 +102,7 @@ pub struct Limiting {
 }
 
 impl TcpStream {
-    /// What the protocol knows of the connection. Waits for the thread that runs it, for as long as a few segments
+    /// The protocol's state of the connection. Waits for the thread that runs it, for as long as a few segments
     /// take.
     ///
     /// # Errors
@@ -112,8 +112,8 @@ impl TcpStream {
         TcpInfo::of(core, conn)
     }
 
-    /// What keeps this connection from sending more just now: the application, a window, a buffer, or the path. How long
-    /// each did so is in [`TcpInfo::more`]. Waits as [`info`](Self::info) does.
+    /// The limit that keeps this connection from sending more just now: the application, a window, a buffer, or the
+    /// path. How long each did so is in [`TcpInfo::more`]. Waits as [`info`](Self::info) does.
     ///
     /// # Errors
     /// As for [`info`](Self::info).

@@ -15,7 +15,7 @@ use super::{TcpSocket, TcpStream};
 use crate::config::{KEEPALIVE_RETRIES_MAX, KEEPALIVE_TIME_MAX};
 use crate::tcp::conn::{SocketOptions, reason};
 
-/// Keepalive's times, in the shape of `socket2::TcpKeepalive`. What is not set keeps its value.
+/// Keepalive's times, in the shape of `socket2::TcpKeepalive`. Options that are not set keep their values.
 #[derive(Clone, Debug, Default)]
 pub struct TcpKeepalive {
     time: Option<Duration>,
@@ -47,7 +47,7 @@ impl TcpKeepalive {
         Self { retries: Some(retries), ..self }
     }
 
-    /// `settings` with what is set here, switched on.
+    /// `settings` with the options of this value, switched on.
     fn applied_to(&self, settings: KeepaliveSettings) -> io::Result<KeepaliveSettings> {
         let bounded = |time: Option<Duration>, old| match time {
             Some(time) if !(TIME_MIN..=KEEPALIVE_TIME_MAX).contains(&time) => Err(Errno::INVAL),
@@ -128,8 +128,8 @@ impl TcpStream {
         Ok(u32::from(self.conn()?.options.keepalive_settings().count))
     }
 
-    /// TCP_USER_TIMEOUT: how long what was sent may stay unacknowledged, or what was written wait for a window, before
-    /// the connection is given up with `TimedOut`; it takes the place of `TcpConfig::retries`, and of the number of
+    /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged, or written data wait for a window, before the
+    /// connection is given up with `TimedOut`; it takes the place of `TcpConfig::retries`, and of the number of
     /// keepalive probes. `None` or zero: those decide. To the millisecond.
     ///
     /// # Errors

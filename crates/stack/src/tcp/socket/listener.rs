@@ -31,7 +31,7 @@ pub struct TcpListener {
 }
 
 thread_local! {
-    /// What a thread in `accept` waits on: a listener's own queue would wake all that wait there.
+    /// The queue that a thread in `accept` waits on: a listener's own queue would wake all that wait there.
     static THREAD: Arc<WaitQueue> = Arc::new(WaitQueue::new());
 }
 
@@ -178,7 +178,7 @@ impl Drop for TcpListener {
         if listener.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
-        // What the hook keeps may be SYNs, which keep this listener: without it they let go of each other.
+        // The hook may keep SYNs, which keep this listener: without it they let go of each other.
         listener.admission.set(core, None);
         core.ports.unbind(listener.bind_id, listener.local.port);
         // Outside the listener's mutex: a registration may be the last to hold another socket.

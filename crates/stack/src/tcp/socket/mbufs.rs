@@ -1,11 +1,11 @@
 //! [`MbufChain`]: bytes in packet memory, as an application holds them, and sending and receiving them without a copy.
 //!
 //! A `write` copies into clusters of the pool and a `read` copies out of them. A program that has the same bytes for many connections,
-//! passes on what it receives, or hands that to a system call, needs neither: it holds views of the clusters themselves. This is
-//! `sosend` with a chain in place of a `uio`, and `soreceive` likewise, as kernels have it for their own use (BSD).
+//! passes on received data, or hands that to a system call, needs neither: it holds views of the clusters themselves. This is `sosend`
+//! with a chain in place of a `uio`, and `soreceive` likewise, as kernels have it for their own use (BSD).
 //!
-//! Invariant: what a chain of an application shows never changes; the clusters behind it may be shared with buffers, segments
-//! under way and other chains. They count against the stack's memory as long as any of those lives.
+//! Invariant: the content of an application's chain never changes; the clusters behind it may be shared with buffers,
+//! segments under way and other chains. They count against the stack's memory as long as any of those lives.
 //!
 //! Does not depend on the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio_shape.rs`.
 
@@ -119,7 +119,7 @@ impl MbufChain {
         self.0.truncate(n);
     }
 
-    /// Puts all of `other` behind what is here.
+    /// Appends all of `other`.
     pub fn append(&mut self, other: Self) {
         self.0.append(other.0);
     }
@@ -133,9 +133,9 @@ impl fmt::Debug for MbufChain {
 }
 
 impl TcpStream {
-    /// Sends bytes that lie in packet memory, without copying them. What is taken is gone from the front of `chain`: all of it
-    /// if the socket blocks, unless it fails on the way, and what fits if it does not. Blocks, and counts against the send buffer, like
-    /// a write. Returns the bytes taken.
+    /// Sends bytes that lie in packet memory, without copying them. The bytes taken are gone from the front of `chain`: all of it if
+    /// the socket blocks, unless it fails on the way, and as much as fits if it does not. Blocks, and counts against the send buffer,
+    /// like a write. Returns the bytes taken.
     ///
     /// The chain may have been received from a connection of this or another stack; it counts against the memory of the one that it
     /// came from.

@@ -1,7 +1,7 @@
 //! TCP sockets in the shape of `std::net`.
 //!
-//! [`TcpStream`] and [`TcpListener`] are what most programs need; [`TcpSocket`] sets options that must
-//! be set before binding.
+//! Most programs need only [`TcpStream`] and [`TcpListener`]; [`TcpSocket`] sets options that must be set
+//! before binding.
 
 mod builder;
 mod fastopen;

@@ -1,6 +1,6 @@
 //! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
 //!
-//! What the mark does and what wakes its waiters is in `conn/notsent.rs`. Does not depend on the pcb. Tests:
+//! `conn/notsent.rs` explains the mark and the wake-ups of its waiters. Does not depend on the pcb. Tests:
 //! `tests/notsent.rs`, in tasks `tests/tokio_shape.rs`.
 
 use std::io;
@@ -22,10 +22,10 @@ impl TcpSocket {
 }
 
 impl TcpStream {
-    /// TCP_NOTSENT_LOWAT: a write is let in only while fewer than so many bytes of what was written have not been sent (or than a
-    /// full segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes
-    /// what is missing to that. So what a program writes leaves soon, and what it decides to send next is not behind
-    /// megabytes that it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
+    /// TCP_NOTSENT_LOWAT: a write is let in only while fewer than so many written bytes have not been sent (or than a full
+    /// segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes the bytes
+    /// missing to that. So written data leaves soon, and data that the program decides to send next is not behind megabytes that
+    /// it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
     /// [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat) says otherwise; 0 has that meaning on Linux).
     ///
     /// A blocking write waits until it is let in; one that does not block fails with `WouldBlock`. A socket is *writable*, for

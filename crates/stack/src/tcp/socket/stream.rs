@@ -32,7 +32,7 @@ pub struct TcpStream {
     held: Held<Ends>,
 }
 
-/// What a handle refers to.
+/// The target of a handle.
 struct Ends {
     conn: Arc<Conn>,
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
@@ -182,7 +182,7 @@ impl TcpStream {
     }
 
     /// TCP_QUICKACK: received bytes are acknowledged without waiting for an answer that carries the acknowledgment; one that waits is
-    /// sent now. `false`: they wait. What comes and goes changes it again, as on Linux.
+    /// sent now. `false`: they wait. Traffic changes it again, as on Linux.
     ///
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
@@ -222,9 +222,9 @@ impl TcpStream {
         Ok(self.conn()?.options.keepalive.load(Ordering::Relaxed))
     }
 
-    /// SO_LINGER: what dropping the last handle does with unsent bytes. `None`: they are sent in the
-    /// background; zero: they are dropped and the connection reset; else the drop blocks until they
-    /// are acknowledged, for at most that long (a blocking socket only).
+    /// SO_LINGER: the treatment of unsent bytes when the last handle is dropped. `None`: they are sent in the
+    /// background; zero: they are dropped and the connection reset; else the drop blocks until they are
+    /// acknowledged, for at most that long (a blocking socket only).
     ///
     /// # Errors
     /// `InvalidInput` for more than 49 days.
@@ -380,7 +380,7 @@ impl Drop for TcpStream {
     fn drop(&mut self) {
         // In a child of fork(2) the connection is its parent's.
         let Ok((core, conn)) = self.enter() else { return };
-        // AcqRel: the thread that takes the count to 0 has seen what the other handles did.
+        // AcqRel: the thread that takes the count to 0 has seen the writes of the other handles.
         if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             close::close(core, conn);
         }

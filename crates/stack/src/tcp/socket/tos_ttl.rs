@@ -18,7 +18,7 @@ use crate::tcp::conn::SocketOptions;
 pub(crate) struct TosTtl {
     /// DSCP, in its place in the octet; the bits of ECN are zero.
     pub tos: u8,
-    /// 0: what the interface has.
+    /// 0: the interface's.
     pub ttl: u8,
 }
 
@@ -45,7 +45,7 @@ impl TosTtl {
         if self.ttl != 0 { self } else { Self { ttl: default(), ..self } }
     }
 
-    /// The header of a segment between these addresses, with what ECN says in its two bits.
+    /// The header of a segment between these addresses, with ECN's two bits.
     #[inline]
     pub fn header(self, addresses: Addresses, ecn: u8) -> sockeye_proto::ip::Header {
         sockeye_proto::ip::Header {
@@ -70,7 +70,8 @@ impl TcpSocket {
         self.settings.tos_ttl.tos = tos as u8 & !ECN_MASK;
     }
 
-    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or what IPv6 routers advertise.
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or the value that IPv6 routers
+    /// advertise.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -91,7 +92,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `socket2`.
@@ -108,7 +109,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// What was set.
+    /// The value set.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -130,7 +131,7 @@ impl TcpListener {
         Ok(())
     }
 
-    /// What was set; 64 before.
+    /// The value set; 64 before.
     ///
     /// # Errors
     /// None; the signature is that of `std`.

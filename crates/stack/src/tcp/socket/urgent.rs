@@ -10,9 +10,9 @@ use super::TcpStream;
 use crate::tcp::conn::user;
 
 impl TcpStream {
-    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, ahead of what
-    /// its window may hold back, that the last of the bytes taken is one to hurry for. Blocks as a write does, and takes what a write would take; each
-    /// call moves the mark. A program that begins today should not use it (RFC 6093 section 5).
+    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, ahead of data that its window may hold back, that
+    /// the last of the bytes taken is urgent. Blocks as a write does, and takes as much as a write would; each call moves the mark. A program that
+    /// begins today should not use it (RFC 6093 section 5).
     ///
     /// # Errors
     /// As for a write.

@@ -1,4 +1,4 @@
-//! What finds a socket of TCP: connections by 4-tuple, ports, listeners by address.
+//! Lookup of TCP's sockets: connections by 4-tuple, ports, listeners by address.
 
 pub(crate) mod demux;
 pub(crate) mod listeners;

@@ -147,7 +147,7 @@ impl Ports {
         };
         let options = binds[own].options;
         let others = binds.iter().filter(|b| b.id != listener.bind_id);
-        // What was bound beside us may stay, unless it listens.
+        // A socket that was bound beside us may stay, unless it listens.
         let taken = others.into_iter().any(|b| b.conflicts(local.addr, options));
         if taken || self.conn_conflicts(demux, local.addr, local.port, options) {
             return Err(Errno::ADDRINUSE.into());

@@ -201,7 +201,7 @@ impl UnixDatagram {
     }
 }
 
-/// What is received when nothing more comes.
+/// The result of a receive when nothing more comes.
 fn nobody() -> (usize, SocketAddr) {
     (0, SocketAddr(None))
 }

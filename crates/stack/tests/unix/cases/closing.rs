@@ -4,7 +4,7 @@ use crate::compare::cases;
 use crate::provider::{CONNECTED, Kind, Provider, Side, path};
 use crate::script::Run;
 
-/// What an end does before the other closes, and how an end closes.
+/// Actions of an end before the other closes, and how an end closes.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Nothing,
