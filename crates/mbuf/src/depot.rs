@@ -47,12 +47,14 @@ const RACKS_MAX: usize = 64;
 
 impl Depot {
     pub(crate) fn new(held_max: usize) -> Depot {
-        let bay = || CachePadded::new(Bay { magazines: Mutex::new(Vec::new()), held: AtomicUsize::new(0) });
         let racks = cpu::count().next_power_of_two().min(RACKS_MAX);
-        Depot {
-            held_max: held_max / racks,
-            racks: (0..racks).map(|_| std::array::from_fn(|_| bay())).collect(),
-        }
+        Depot::with_racks(held_max / racks, racks)
+    }
+
+    /// So many racks, a power of two, of `held_max` bytes each.
+    fn with_racks(held_max: usize, racks: usize) -> Depot {
+        let bay = || CachePadded::new(Bay { magazines: Mutex::new(Vec::new()), held: AtomicUsize::new(0) });
+        Depot { held_max, racks: (0..racks).map(|_| std::array::from_fn(|_| bay())).collect() }
     }
 
     /// A magazine with at least one cluster, or nothing.
@@ -242,9 +244,9 @@ mod tests {
 
     const ROOM: usize = 4 * Cluster::footprint(CLASS);
 
-    /// With so much for each rack.
+    /// With one rack of so many bytes, so that a test finds what it put in wherever it runs meanwhile.
     fn with_room(room: usize) -> Depot {
-        Depot::new(room * Depot::new(0).racks.len())
+        Depot::with_racks(room, 1)
     }
 
     #[test]
@@ -274,7 +276,7 @@ mod tests {
 
     #[test]
     fn single_clusters_fill_magazines_and_empty_them() {
-        let depot = Depot::new(usize::MAX);
+        let depot = with_room(usize::MAX);
         let count = CLASS.rounds() + 1;
         for _ in 0..count {
             let cluster = full(1).pop().expect("a magazine of one");

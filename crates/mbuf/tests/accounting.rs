@@ -8,7 +8,7 @@ use std::thread::{self, ScopedJoinHandle};
 use sockeye_mbuf::{CLUSTER_MAX, Class, Freed, Mbuf, Pool, PoolConfig};
 
 mod common;
-use common::{cores, run_on};
+use common::{cores, on};
 
 fn pool() -> Pool {
     Pool::new(PoolConfig::default())
@@ -65,39 +65,33 @@ fn only_the_last_view_frees_and_what_is_freed_counts_as_used_until_it_is_given_b
 
 #[test]
 fn a_freed_cluster_is_the_next_one_allocated() {
-    let pool = pool();
-    let mut mbuf = alloc(&pool, 100);
-    mbuf.try_extend(b"x");
-    let place = mbuf.as_ptr();
-    drop(mbuf);
-    let mut mbuf = alloc(&pool, 100);
-    mbuf.try_extend(b"y");
-    assert_eq!(mbuf.as_ptr(), place);
-    let stats = *pool.stats().class(Class::B256);
-    assert_eq!((stats.fresh, stats.local_hits, stats.local_frees), (1, 1, 1));
+    on(cores().0, || {
+        let pool = pool();
+        let mut mbuf = alloc(&pool, 100);
+        mbuf.try_extend(b"x");
+        let place = mbuf.as_ptr();
+        drop(mbuf);
+        let mut mbuf = alloc(&pool, 100);
+        mbuf.try_extend(b"y");
+        assert_eq!(mbuf.as_ptr(), place);
+        let stats = *pool.stats().class(Class::B256);
+        assert_eq!((stats.fresh, stats.local_hits, stats.local_frees), (1, 1, 1));
+    });
 }
 
 #[test]
 fn frees_on_another_core_are_counted_as_such_and_stay_there() {
     let pool = pool();
     let (first, second) = cores();
-    let here = thread::scope(|scope| {
-        join(scope.spawn(|| {
-            run_on(first);
-            alloc(&pool, 2048)
-        }))
-    });
+    let here = on(first, || alloc(&pool, 2048));
     assert_eq!(here.alloc_core() as usize, first);
     let bytes = here.footprint();
-    thread::scope(|scope| {
-        join(scope.spawn(|| {
-            run_on(second);
-            drop(here);
-            // It came to this thread's cache, and is this core's when allocated again.
-            let again = alloc(&pool, 2048);
-            assert_eq!(again.alloc_core() as usize, second);
-            assert_eq!(pool.allocated(), bytes);
-        }))
+    on(second, || {
+        drop(here);
+        // It came to this thread's cache, and is this core's when allocated again.
+        let again = alloc(&pool, 2048);
+        assert_eq!(again.alloc_core() as usize, second);
+        assert_eq!(pool.allocated(), bytes);
     });
     let stats = *pool.stats().class(Class::K2);
     // With one core there is no other.
@@ -112,27 +106,51 @@ fn frees_on_another_core_are_counted_as_such_and_stay_there() {
 
 #[test]
 fn a_thread_keeps_no_more_than_its_cache_holds() {
-    let pool = pool();
-    for (class, kept) in [(Class::B256, 64), (Class::K2, 32), (Class::K16, 8), (Class::K64, 2)] {
-        let held: Vec<Mbuf> = (0..kept + 40).map(|_| alloc(&pool, class.capacity())).collect();
-        let footprint = held[0].footprint();
-        let depot_before = pool.stats().depot;
-        drop(held);
-        let in_depot = (pool.stats().depot - depot_before) / footprint;
-        assert!((40..=40 + kept / 2).contains(&in_depot), "{class:?}: {in_depot}");
+    on(cores().0, || {
+        let pool = pool();
+        for (class, kept) in [(Class::B256, 64), (Class::K2, 32), (Class::K16, 8), (Class::K64, 2)] {
+            let held: Vec<Mbuf> = (0..kept + 40).map(|_| alloc(&pool, class.capacity())).collect();
+            let footprint = held[0].footprint();
+            let depot_before = pool.stats().depot;
+            drop(held);
+            let in_depot = (pool.stats().depot - depot_before) / footprint;
+            assert!((40..=40 + kept / 2).contains(&in_depot), "{class:?}: {in_depot}");
+        }
+    });
+}
+
+#[test]
+fn a_thread_keeps_fewer_bulk_clusters_of_another_core_than_go_home_together() {
+    let (first, second) = cores();
+    if first == second {
+        eprintln!("skipped: one core has no other");
+        return;
     }
+    let pool = pool();
+    let held: Vec<Mbuf> = on(first, || (0..42).map(|_| alloc(&pool, CLUSTER_MAX)).collect());
+    let footprint = held[0].footprint();
+    on(second, || {
+        drop(held);
+        assert_eq!(pool.stats().depot, 40 * footprint);
+        assert_eq!(pool.stats().class(Class::K64).remote_frees, 42);
+        // The two that did not go are used first.
+        let _two = [alloc(&pool, CLUSTER_MAX), alloc(&pool, CLUSTER_MAX)];
+        assert_eq!(pool.stats().depot, 40 * footprint);
+    });
 }
 
 #[test]
 fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
-    let depot_max = 10 * 70_000;
-    let pool = Pool::new(PoolConfig { depot_max, ..PoolConfig::default() });
-    let held: Vec<Mbuf> = (0..100).map(|_| alloc(&pool, CLUSTER_MAX)).collect();
-    drop(held);
-    let stats = pool.stats();
-    assert!(stats.depot <= depot_max, "{}", stats.depot);
-    assert!(stats.allocated <= depot_max + 2 * 70_000, "{}", stats.allocated);
-    assert!(stats.allocated > 0);
+    on(cores().0, || {
+        let depot_max = 10 * 70_000;
+        let pool = Pool::new(PoolConfig { depot_max, ..PoolConfig::default() });
+        let held: Vec<Mbuf> = (0..100).map(|_| alloc(&pool, CLUSTER_MAX)).collect();
+        drop(held);
+        let stats = pool.stats();
+        assert!(stats.depot <= depot_max, "{}", stats.depot);
+        assert!(stats.allocated <= depot_max + 2 * 70_000, "{}", stats.allocated);
+        assert!(stats.allocated > 0);
+    });
 }
 
 #[test]

@@ -12,17 +12,7 @@ use sockeye_mbuf::{
 };
 
 mod common;
-use common::{cores, run_on};
-
-fn on<T: Send>(core: usize, f: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            run_on(core);
-            f()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
+use common::{cores, on, run_on};
 
 /// Clusters of a core of their own, and a core to free them on. `None` with one core.
 fn foreign(pool: &Pool, want: usize, count: usize) -> Option<(Vec<Mbuf>, usize)> {
@@ -207,13 +197,14 @@ fn threads_that_park_and_allocate_at_once_lose_nothing_and_stay_within_the_bound
                 });
             }
         });
-        run_on(first);
-        for round in 0..rounds {
-            match pool.alloc(if round % 3 == 0 { 2048 } else { 200 }) {
-                Ok(mbuf) => to.send(mbuf).unwrap(),
-                Err(sockeye_mbuf::Exhausted) => thread::yield_now(),
+        on(first, || {
+            for round in 0..rounds {
+                match pool.alloc(if round % 3 == 0 { 2048 } else { 200 }) {
+                    Ok(mbuf) => to.send(mbuf).unwrap(),
+                    Err(sockeye_mbuf::Exhausted) => thread::yield_now(),
+                }
             }
-        }
+        });
         drop(to);
         reader.join().unwrap();
         over.store(true, Ordering::Relaxed);
