@@ -1,7 +1,7 @@
 //! The side of the program that looks.
 //!
-//! Goes through the folder and asks every program in it. A program that does not tell in time is listed and left out; the name
-//! of one that has ended is removed. Tests: `tests/diag.rs`, `tests/hostile.rs`.
+//! Goes through the folder and asks every program in it. A program that does not answer in time is listed and left out; the
+//! name of one that has ended is removed. Tests: `tests/diag.rs`, `tests/hostile.rs`.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const PIECE: usize = 64 << 10;
 /// Bytes of the longest report that is read: some 100,000 sockets.
 pub const REPORT_MAX: u64 = 64 << 20;
 
-/// A program that did not tell, and why.
+/// A program that did not answer, and why.
 #[derive(Debug)]
 pub struct Unreachable {
     /// Its socket.

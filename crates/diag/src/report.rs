@@ -50,7 +50,7 @@ pub struct Counter {
 /// One socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Socket {
-    /// `tcp` or `udp`; the state tells the kind of socket.
+    /// `tcp` or `udp`; the state shows the kind of socket.
     pub protocol: String,
     /// The state, as `ss` writes it: `ESTAB`, `LISTEN`, `TIME-WAIT`, ...
     pub state: String,
@@ -166,7 +166,7 @@ impl UnixSocket {
     }
 }
 
-/// A name as `ss` writes it. Bytes that are no text are shown as such.
+/// A name as `ss` writes it. Bytes that are no text are shown by their values.
 fn shown(name: &unix::SocketAddr) -> String {
     match (name.as_pathname(), name.as_abstract_name()) {
         (Some(path), _) => path.to_string_lossy().into_owned(),

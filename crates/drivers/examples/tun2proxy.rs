@@ -1,9 +1,8 @@
 //! Runs a command whose whole network is a stack in this process: `tun2proxy COMMAND [ARGUMENT...]`.
 //!
 //! The command lives in a network namespace of its own, whose packets all go into a TUN device. A stack takes them in,
-//! whatever their destination, and leads each connection and each datagram onward through an ordinary socket of the kernel,
-//! to where it was going. A SOCKS server or a tunnel would take the place of that socket: see `common/tcp.rs`,
-//! `common/udp.rs`.
+//! whatever their destination, and forwards each connection and each datagram through an ordinary socket of the kernel to
+//! its destination. A SOCKS server or a tunnel would take the place of that socket: see `common/tcp.rs`, `common/udp.rs`.
 //!
 //! Needs root (CAP_NET_ADMIN, CAP_SYS_ADMIN). Names are resolved as `/etc/resolv.conf` says; a server on 127.0.0.0/8 is not to be
 //! reached from inside. Tests: `tests/examples.rs`.

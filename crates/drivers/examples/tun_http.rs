@@ -66,7 +66,7 @@ pub fn serve(listener: &TcpListener, root: &Path) -> io::Result<()> {
     let slots = Arc::new(());
     loop {
         let (stream, _) = listener.accept()?;
-        // Beyond the bound a client is told by the end of its connection.
+        // Beyond the bound a client's connection is closed.
         let slot = Arc::clone(&slots);
         if Arc::strong_count(&slot) > CONNECTIONS_MAX + 1 {
             continue;

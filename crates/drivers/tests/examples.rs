@@ -465,7 +465,7 @@ fn a_gateway_that_allows_everything_still_refuses_the_host_itself() {
 }
 
 /// Packets that no kernel would send, on the gateway's stack without a device: none is answered as if from an existing host,
-/// and no onward connection is made.
+/// and no connection is made through the kernel.
 #[test]
 fn a_gateway_forwards_no_packet_to_the_host_itself() {
     let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();

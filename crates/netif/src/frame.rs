@@ -149,7 +149,7 @@ pub struct RxFrame<'a> {
     /// Bytes of payload of each packet but the last that the device has joined to this one; 0 if it is one packet, or
     /// that is not known.
     pub gso_size: u16,
-    /// The view that `head` is of, if `head` and `rest` lie in mbufs of the pool that the driver was told of
+    /// The view that `head` is of, if `head` and `rest` lie in mbufs of the pool that the driver got
     /// ([`Netif::attached`](super::Netif::attached)) and may be kept. Payload is then referenced; without it, copied.
     pub own: Option<&'a Mbuf>,
 }

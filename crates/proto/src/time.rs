@@ -1,7 +1,7 @@
 //! The engine's clock: microseconds since a moment that the driver of the engine chose.
 //!
 //! The engine never reads a clock; its callers pass the time. A simulator may jump. Callers on several threads may be
-//! a little late; a connection then counts with the latest time it was told (`Pcb::clock`).
+//! a little late; a connection then counts with the latest time that it got (`Pcb::clock`).
 
 use core::ops::Add;
 use core::time::Duration;

@@ -183,7 +183,7 @@ fn seed_of_environment() -> Option<u64> {
     }
 }
 
-/// The command that plays a seed again, as well as the process can tell.
+/// The command that plays a seed again, as far as the process knows it.
 fn replay_command(seed: u64) -> String {
     let thread = std::thread::current();
     let package = std::env::var("CARGO_PKG_NAME");

@@ -72,7 +72,7 @@ pub(crate) struct HostState {
     /// The event at which its stack wants to be polled; `Nanos::MAX` for none.
     pub wake_at: Nanos,
     pub is_dirty: bool,
-    /// The time that its stack was told last; `Nanos::MAX` if none.
+    /// The time that its stack got last; `Nanos::MAX` if none.
     pub told: Nanos,
     pub setup: Setup,
 }

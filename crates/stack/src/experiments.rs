@@ -85,7 +85,7 @@ switch! {
 }
 
 switch! {
-    /// How a reader tells the protocol that `so_rcv` has space again (technique 1, `pru_rcvd`).
+    /// How a reader reports to the protocol that `so_rcv` has space again (technique 1, `pru_rcvd`).
     Rcvd = "rcvd" {
         /// Every receive sends the owner a message and sleeps for the reply.
         Sync = "sync",
@@ -188,7 +188,7 @@ switch! {
 pub struct Experiments {
     /// How many connections share a squeue. Default `per_socket`.
     pub grain: Grain,
-    /// How a reader tells the protocol of new space. Default `precheck`.
+    /// How a reader reports new space to the protocol. Default `precheck`.
     pub rcvd: Rcvd,
     /// How other threads are excluded in input from a wire. Default `batched`.
     pub input: Input,

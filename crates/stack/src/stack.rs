@@ -72,7 +72,7 @@ impl Stack {
         Self::start(config, None)
     }
 
-    /// A stack without threads that does the same whenever it is told the same: hash keys, sequence numbers and
+    /// A stack without threads that does the same whenever its input is the same: hash keys, sequence numbers and
     /// ports come from `seed`, the time from [`poll`](Self::poll), and neither from the system; on which CPU it is
     /// called makes no difference. For simulations and tests: anyone with the seed knows all its secrets.
     ///

@@ -30,7 +30,7 @@ pub(crate) use sites::Site;
 pub struct Handoffs {
     /// Words of locks and of squeues.
     pub lock: u64,
-    /// Heads and links of queues, and the words through which threads and work items are told of each other.
+    /// Heads and links of queues, and the words through which threads and work items find each other.
     pub queue: u64,
     /// Statistics and quotas.
     pub counter: u64,

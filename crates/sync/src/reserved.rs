@@ -13,17 +13,18 @@
 //! # Why no wake-up is lost
 //!
 //! A writer that waits has found no room and come onto the list in one section of the mutex (`wait_list.rs`). Room appears in two ways. *A
-//! reader takes bytes*: it tells, in its section, if there is room by then. *A reservation is given back short*: nothing that a reader does
-//! will say so, since the bytes were never in the buffer; so the writer tells, in the section that gives the room back. A reservation that
-//! is used in full makes no room, and needs no wake: its bytes are in the buffer now, and the reader that takes them tells.
+//! reader takes bytes*: it notifies, in its section, if there is room by then. *A reservation is given back short*: nothing that a reader
+//! does will notify them, since the bytes were never in the buffer; so the writer does, in the section that gives the room back. A
+//! reservation that is used in full makes no room, and needs no wake: its bytes are in the buffer now, and the reader that takes them
+//! notifies.
 //!
-//! A reader that finds too little room because of a reservation tells no writer. The space that it has freed is still there when the
-//! reservation ends: short, then its writer tells; or in full, then its bytes bring the next reader.
+//! A reader that finds too little room because of a reservation notifies no writer. The space that it has freed is still there when
+//! the reservation ends: short, then its writer notifies; or in full, then its bytes bring the next reader.
 //!
 //! A writer that unwinds between `take` and `give_back` leaves room that no writer can have, so the buffer has to end with it: owners break
 //! the connection off, which wakes all waiters.
 //!
-//! Does not depend on the buffer, or on when there is enough room to tell of. Tests: below,
+//! Does not depend on the buffer, or on when there is enough room to notify. Tests: below,
 //! `tests/loom/tasks.rs`.
 
 /// See the head of the file.

@@ -52,8 +52,8 @@ impl<const N: usize> SeqCell<N> {
         }
     }
 
-    /// The words of one [`store`](Self::store) and the count behind it, which tells them from every other store's; `None`
-    /// while a writer is between two of its few stores. Writes nothing, never waits.
+    /// The words of one [`store`](Self::store) and the count behind it, which distinguishes them from every other
+    /// store's; `None` while a writer is between two of its few stores. Writes nothing, never waits.
     #[inline]
     pub fn try_load(&self) -> Option<(u64, [u64; N])> {
         // Acquire, with the last store of `store`: its words are visible.

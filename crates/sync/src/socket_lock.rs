@@ -5,7 +5,7 @@
 //! ([`SocketLock::try_run`]). Linux's `lock_sock` and `sk_backlog` have this shape.
 //!
 //! There are two ways of holding it. A *section* ([`Section`]) is short and knows no items: an option, a snapshot, a waker. A *runner*
-//! ([`Locked`]) runs items, and lets go by naming a policy; an application's reads and writes are runners. The word tells others which of
+//! ([`Locked`]) runs items, and lets go by naming a policy; an application's reads and writes are runners. The word shows others which of
 //! the two holds the lock.
 //!
 //! # States
@@ -79,8 +79,8 @@
 //! # Death
 //! A `Locked` that is dropped, and not let go by a policy, means that a runner has panicked. Both lists are dropped and the backlog is
 //! closed, so later items come back ([`Left::Dead`]) and no thread becomes a runner to run one. The value can still be locked, by those
-//! that tell its waiters, and give back its resources. Another lock of the same thread is not touched. A caller that can restore the value
-//! catches the panic under the lock instead, and the lock lives on.
+//! that notify its waiters, and give back its resources. Another lock of the same thread is not touched. A caller that can restore the
+//! value catches the panic under the lock instead, and the lock lives on.
 //!
 //! # Two locks
 //! A thread that holds one may *try* another, and waits for none while it holds two. Then no circle of waiting threads can close.

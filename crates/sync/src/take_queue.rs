@@ -9,7 +9,7 @@
 //! | from | to | by, under the mutex |
 //! |---|---|---|
 //! | - | waiting | the taker: nothing is queued |
-//! | waiting | coming | the thread that pushes an item, or tells all that there will be none |
+//! | waiting | coming | the thread that pushes an item, or announces that there will be none |
 //! | coming | - | the taker, when it looks or leaves |
 //!
 //! # Why no item is left behind
@@ -19,7 +19,7 @@
 //! * A taker joins the list only when nothing is queued.
 //! * A push with a taker on the list adds one item and one that is coming.
 //! * A coming taker that looks takes an item. If there is none, a running thread was faster and the queue is empty.
-//! * A coming taker that leaves without a look tells another, if anything is queued.
+//! * A coming taker that leaves without a look notifies another, if anything is queued.
 //!
 //! The last taker to wait is notified first: its cache is warmest, and it may still be spinning.
 //!
@@ -118,7 +118,7 @@ mod tests {
         Arc::new(WaitQueue::new())
     }
 
-    /// A taker of an empty queue, which sleeps from now on as far as the queue can tell.
+    /// A taker of an empty queue, which counts as asleep from now on.
     fn waiting(queue: &mut TakeQueue<u32>) -> Arc<WaitQueue> {
         let taker = taker();
         let ticket = queue.take_or_wait(&taker).expect_err("nothing is queued");

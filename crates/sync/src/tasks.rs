@@ -14,9 +14,9 @@
 //! # Why no wake-up is lost
 //!
 //! *Under the mutex of the list*: look and listing are one section, a change and its `notify` another one (`wait_list.rs`). *Elsewhere*: a
-//! thread that changes something there makes the change first and tells the list afterwards. The task is listed first and looks there
+//! thread that changes something there makes the change first and notifies the list afterwards. The task is listed first and looks there
 //! afterwards. If the look misses the change, then it is before it in the order of the other mutex (or word), so the listing is before the
-//! telling, which finds the task. If both see each other, the task goes on and its place is told in vain, or removed.
+//! telling, which finds the task. If both see each other, the task goes on and its entry is notified in vain, or removed.
 //!
 //! A task that goes on although it is listed leaves its place behind; the next `register` with the same key takes the place over, and `leave` ends it.
 //!

@@ -1,7 +1,7 @@
 //! The waiters for a change of one socket buffer: threads, tasks and pollers.
 //!
 //! A [`WaitList`] is a plain value that stands under the mutex of the condition, beside the buffer. There is one for each
-//! buffer that can be waited for, whatever the kind of socket, and one way to tell all on it:
+//! buffer that can be waited for, whatever the kind of socket, and one way to notify all on it:
 //!
 //! ```text
 //!   waiter:  lock; condition false; register / prepare / add_poller; unlock; wait
@@ -21,9 +21,10 @@
 //! # Why no wake-up is lost
 //!
 //! A waiter looks at the condition and comes onto the list in one section of the mutex, and the change and its `notify` are one section too.
-//! So either the waiter sees the change, or the `notify` sees the waiter. A `notify` tells *every* waiter that wants the changed bits. A task
-//! that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others are too. The [`Key`] of
-//! a future is never given to another future of the same list, so the removal by a future that was woken before does not hit a later waiter.
+//! So either the waiter sees the change, or the `notify` sees the waiter. A `notify` reaches *every* waiter that wants the changed bits. A
+//! task that gives up therefore takes nothing from another one: if its wake-up was under way already, those of the others are too. The
+//! [`Key`] of a future is never given to another future of the same list, so the removal by a future that was woken before does not hit a
+//! later waiter.
 //!
 //! `wanted` is never less than the bits that tasks and pollers want: both add to it when they come, and only a `notify` that has
 //! looked at each of them lowers it. Without waiters a `notify` reads that byte and the word of the threads, and writes nothing.

@@ -89,7 +89,7 @@ fn plain(name: &str) -> String {
     if of.is_empty() { parts.join("::") } else { format!("{of}::{}", parts.join("::")) }
 }
 
-/// `h` and sixteen digits, with which the compiler tells instances apart.
+/// `h` and sixteen digits, by which the compiler distinguishes instances.
 fn is_hash(part: &str) -> bool {
     part.len() == 17 && part.starts_with('h') && part[1..].chars().all(|c| c.is_ascii_hexdigit())
 }

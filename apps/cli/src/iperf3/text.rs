@@ -107,7 +107,7 @@ const HEAD_SENT: &str = "[ ID] Interval           Transfer     Bitrate         T
 const HEAD_DATAGRAMS: &str =
     "[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams\n";
 
-/// With the column that tells the directions of a test of both apart.
+/// With the column for the direction, in a test of both.
 fn push_head(out: &mut String, head: &str, params: &Params) {
     match head.strip_prefix(HEAD_ID).filter(|_| params.bidirectional) {
         Some(rest) => push(out, format_args!("{HEAD_ID}[Role]{rest}")),

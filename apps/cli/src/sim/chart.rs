@@ -150,7 +150,7 @@ impl Chart {
     }
 }
 
-/// Which line is whose, as far as colours tell.
+/// The colour of each line.
 fn legend(streams: usize) -> String {
     let entry = |(number, colour)| format!("<b style=\"color:{colour}\">&#9632;</b> stream {number} ");
     (1..=streams).zip(COLOURS).map(entry).collect()

@@ -35,7 +35,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// For services to end.
 const SERVICES_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs until it is told to end.
+/// Runs until it is stopped.
 ///
 /// # Errors
 /// A usage error for a contradiction; the system's, among them `PermissionDenied` with a remedy.

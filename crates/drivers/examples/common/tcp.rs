@@ -1,4 +1,4 @@
-//! Connections from a stack onward through ordinary sockets.
+//! Forwards connections from a stack through ordinary sockets.
 //!
 //! ```text
 //! SYN ─► hook: may it? ── no ──► reset
@@ -8,9 +8,9 @@
 //!        the SYN is answered ─► accept ─► two threads, one for each direction
 //! ```
 //!
-//! So a peer's connect succeeds only if the onward one has. Each direction copies through one buffer with blocking
-//! calls: an end that does not read stops the one that writes, on either side. The end of one direction is passed on
-//! and leaves the other alone; an error ends both.
+//! So a peer's connect succeeds only if the one through the kernel has. Each direction copies through one buffer
+//! with blocking calls: an end that does not read stops the one that writes, on either side. The end of one
+//! direction is passed on and leaves the other alone; an error ends both.
 //!
 //! Bounds: [`CONNECTIONS_MAX`] at a time, those that are being made included; SYNs beyond are not answered, and come again.
 //! It does not depend on where the packets come from. Tests: `tests/examples.rs`.
@@ -30,7 +30,7 @@ use super::{Policy, Protocol, canonical};
 pub const CONNECTIONS_MAX: usize = 256;
 /// Connections that wait for `accept`, at most.
 const BACKLOG: usize = 128;
-/// How long an onward connect may take.
+/// How long a connect through the kernel may take.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// How long a peer may take for the last step of its handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
@@ -39,7 +39,7 @@ const BUFFER: usize = 64 << 10;
 
 struct Onward {
     policy: Arc<Policy>,
-    /// Connected onward, and not accepted yet, by destination and peer.
+    /// Connected through the kernel, and not accepted yet, by destination and peer.
     made: Mutex<HashMap<(SocketAddr, SocketAddr), Made>>,
     /// So many clones there are, so many connections and one.
     slots: Arc<()>,
@@ -101,7 +101,7 @@ impl Onward {
             let name = (canonical(local), canonical(peer));
             let made = self.made.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
             if let Some(Made { stream, slot, .. }) = made {
-                // Where there can be no thread both streams are dropped: the peers are told.
+                // Where there can be no thread both streams are dropped, which resets or closes them.
                 let _ = thread::Builder::new().spawn(move || relay(&inner, &stream, slot));
             }
         }

@@ -1,4 +1,4 @@
-//! Datagrams from a stack onward through ordinary sockets, and their answers back.
+//! Forwards datagrams from a stack through ordinary sockets, and their answers back.
 //!
 //! One socket of the stack receives for every host and port. Each pair of client and destination is a *flow* with an
 //! ordinary socket of its own, so that answers come only from the host that was asked; a thread of the flow sends them

@@ -39,7 +39,7 @@ struct Rule {
 }
 
 impl AllowList {
-    /// The list of these patterns. `log` is told of each place that is refused for the first time. Resolving names blocks.
+    /// The list of these patterns. `log` gets each place that is refused for the first time. Resolving names blocks.
     ///
     /// # Errors
     /// `InvalidInput` for text that is no pattern; the system's for a name that has no address.

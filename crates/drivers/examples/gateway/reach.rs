@@ -15,7 +15,7 @@ const BLOCKS: [(IpAddr, u8); 10] = [
     // 0.0.0.0 is the host itself to Linux.
     (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8),
     (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
-    // The link, where clouds have the service that tells an instance's secrets.
+    // The link, where clouds have the service with an instance's secrets.
     (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
     (IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), 4),
     (IpAddr::V4(Ipv4Addr::new(240, 0, 0, 0)), 4),

@@ -384,7 +384,7 @@ impl Netif for Tun {
 /// Work that the kernel may leave to us: checksums, and TCP segments that are to be cut.
 const OFFLOADS: u32 = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
 
-/// And datagrams of UDP that stand for several, which sockets keep as such (UDP_GRO) or give out one by one.
+/// And datagrams of UDP that stand for several, which sockets keep joined (UDP_GRO) or give out one by one.
 const UDP_OFFLOADS: u32 = libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
 fn control_file() -> io::Result<OwnedFd> {

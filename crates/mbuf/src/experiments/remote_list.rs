@@ -15,10 +15,10 @@
 //!   it is taken. Of the clusters that are in the list, look at the one that was counted last: the bytes of all
 //!   others were in the count that it found, and with its own they were within the bound. (A count that is set to
 //!   zero before the list is taken, as kernels do it, lets a few more in.)
-//! * *A kick for each fill.* The thread that brings the count from below half of the bound to half or more is told so,
-//!   after it has pushed. The count falls only when clusters were taken. A cluster that another thread has counted and
-//!   not pushed yet may be missed by the flush that the kick causes; such a cluster then waits for the next one, or for
-//!   the stack's look at lists that no thread empties.
+//! * *A kick for each fill.* The thread that brings the count from below half of the bound to half or more is told to
+//!   kick, after it has pushed. The count falls only when clusters were taken. A cluster that another thread has
+//!   counted and not pushed yet may be missed by the flush that the kick causes; such a cluster then waits for the next
+//!   one, or for the stack's look at lists that no thread empties.
 //! * *Nothing stays on a list that is wanted.* Before and after a push the pool's flags are read (`Pool::remote_free_to_*`): a
 //!   pool that is closed, near its cap or has refused a caller keeps nothing. The thread that sets such a flag empties the
 //!   lists afterwards. Between the push and the second look, and between flag and emptying, stand sequentially consistent

@@ -5,8 +5,8 @@
 //! port copies sent packets into packet memory of the stack, once; received ones reference the stack's.
 //!
 //! # When a queue is full
-//! *Into the stack* nothing is dropped: a sender is told (`try_send`), waits (`send`) or is woken (`poll_send`). *Out of
-//! the stack* a connection's protocol code cannot wait, so a frame that finds no room is dropped and counted as
+//! *Into the stack* nothing is dropped: a sender gets an error (`try_send`), waits (`send`) or is woken (`poll_send`).
+//! *Out of the stack* a connection's protocol code cannot wait, so a frame that finds no room is dropped and counted as
 //! `frames_queue_full`, and TCP sends it again, more slowly; a queue as long as the windows of all connections together
 //! never fills.
 //!
@@ -18,7 +18,7 @@
 //! # Wakers that panic
 //! They are caught, and the tasks behind them are woken all the same. The stack that the channel is attached to counts and reports them
 //! ([`Netif::wakes_by`]), whichever thread calls the waker. Before it is attached and after its stack has ended, there is no stack to
-//! tell: the panic is only caught.
+//! report to: the panic is only caught.
 //!
 //! It does not depend on IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are
 //! bounded. Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.

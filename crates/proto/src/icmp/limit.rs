@@ -8,8 +8,8 @@
 //!
 //! An exact common limit would also be an oracle: an attacker that makes a host send a known number of errors to forged sources and then asks for
 //! one itself learns whether all of them were sent, and so which ports are open to others (CVE-2020-25705). So the price of a token of the common
-//! bucket is random, as in Linux: nothing, one or two, and one on average. Limits per destination need no such thing, since they tell a destination
-//! only of itself.
+//! bucket is random, as in Linux: nothing, one or two, and one on average. Limits per destination need no such thing, since they show a destination
+//! only its own traffic.
 //!
 //! This module does not depend on what is sent. Tests: below.
 

@@ -289,8 +289,8 @@ impl<H, P> Reass<H, P> {
         self.ends.first().map(|(_, key)| *key)
     }
 
-    /// Drops the datagrams whose time is over, and tells `tell` of those whose first fragment was there. Returns how
-    /// many there were, dead ones not counted.
+    /// Drops the datagrams whose time is over, and calls `tell` for those whose first fragment was there. Returns
+    /// how many there were, dead ones not counted.
     pub fn expire(&mut self, now: Instant, mut tell: impl FnMut(Expired<H, P>)) -> u64 {
         let mut count = 0;
         while let Some((_, key)) = self.ends.first().copied().filter(|(at, _)| *at <= now) {

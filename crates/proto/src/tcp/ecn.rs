@@ -7,7 +7,7 @@
 //! | sender | quiet | an ECE that is news reduces the window: to answered |
 //! | sender | answered: CWR is owed, or was sent and not acknowledged | the acknowledgment of the text that carried CWR: to quiet |
 //!
-//! A loss answers too, so that there is one reduction a round trip, whatever tells of it. The marks of the IP header
+//! A loss answers too, so that there is one reduction a round trip, whatever reports it. The marks of the IP header
 //! travel as bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
 //! ECN-capable: no SYN, repetition, pure acknowledgment or window probe.
 //!

@@ -122,7 +122,7 @@ pub struct Transmit {
     pub offset: u32,
     /// Its payload, bytes; more than the MSS only if `tso_max` allows.
     pub len: u32,
-    /// It tells the peer of a larger window and of nothing else: a pure window update.
+    /// It announces a larger window and nothing else: a pure window update.
     pub is_window_update: bool,
     /// It is larger than the MSS to find out whether the path takes it: it must leave as one packet.
     pub is_mtu_probe: bool,

@@ -492,5 +492,5 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// Bytes of `so_snd` that are looked at: sequence numbers can tell no more than 2^31 apart.
+/// Bytes of `so_snd` that are looked at: sequence numbers distinguish no more than 2^31.
 const SND_LEN_MAX: u32 = 1 << 30;

@@ -123,7 +123,7 @@ pub struct Pcb<P: Payload> {
     /// Retransmission timer, or persist timer if `persist`.
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
-    /// The latest time it was told: for a connection time does not go back (see [`Pcb::clock`]).
+    /// The latest time that it got: for a connection time does not go back (see [`Pcb::clock`]).
     pub(super) clock: Instant,
     /// When the peer was last heard.
     pub(super) last_rcv_at: Instant,
@@ -168,7 +168,7 @@ pub(super) enum Timing {
     Idle,
     /// The segment that ends at `rtt_seq` is on its way.
     Running,
-    /// It had to be repeated, so its acknowledgment is ambiguous (Karn's rule); only a timestamp can tell.
+    /// It had to be repeated, so its acknowledgment is ambiguous (Karn's rule); only a timestamp can decide.
     Spoilt,
 }
 

@@ -1,10 +1,10 @@
 //! Ephemeral ports (RFC 6056, algorithm 4: double-hash port selection).
 //!
-//! Two keyed hashes of (local address, remote address, remote port) choose where in the range a
-//! destination starts and which counter of a small table moves it on. Ports towards one destination
-//! therefore come in order and are reused late, while ports towards different destinations tell an
-//! observer nothing of each other. A small random gap before each connection keeps an observer that shares a
-//! counter with a victim from reading the victim's connections off it.
+//! Two keyed hashes of (local address, remote address, remote port) choose where in the range a destination
+//! starts and which counter of a small table moves it on. Ports towards one destination therefore come in
+//! order and are reused late, while ports towards different destinations reveal nothing of each other to an
+//! observer. A small random gap before each connection keeps an observer that shares a counter with a victim
+//! from reading the victim's connections off it.
 //!
 //! This module does not depend on which ports are taken: the caller tests each candidate. Invariants: an
 //! iteration offers each port of the range exactly once and then ends; a counter is always less than the

@@ -58,7 +58,7 @@ impl Rare {
         rare
     }
 
-    /// True if there is anything that a segment may have to tell of.
+    /// True if a segment may have anything to report.
     #[inline]
     pub fn is_in_headers(&self) -> bool {
         self.0.as_deref().is_some_and(|states| states.user_timeout.is_some() || states.urgent.is_some())

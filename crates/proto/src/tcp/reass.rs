@@ -311,9 +311,10 @@ fn bytes(distance: u64) -> usize {
     usize::try_from(distance).unwrap_or(usize::MAX)
 }
 
-/// The place of RCV.NXT when the queue is made. Nothing can lie further before it than sequence numbers tell.
+/// The place of RCV.NXT when the queue is made. Nothing can lie further before it than sequence numbers
+/// distinguish.
 const PLACE_OF_ORIGIN: u64 = 1 << 32;
-/// Growths remembered until a report tells of them: some reports' worth, more than one batch of segments makes.
+/// Growths remembered until they are reported: some reports' worth, more than one batch of segments makes.
 const FRESH_MAX: usize = 64;
 /// Bytes of a run that are moved to join it with the one before.
 const JOIN_MAX: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! Urgent data: a mark in the stream, at which the reader is told to hurry (RFC 9293 section 3.8.5, RFC 6093).
+//! Urgent data: a mark in the stream, up to which the reader should hurry (RFC 9293 section 3.8.5, RFC 6093).
 //!
 //! The bytes stay in the stream on both sides. With the sender the pointer names the byte *behind* the urgent data
 //! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, as on Linux and as
@@ -26,7 +26,7 @@ pub(super) struct Urgent {
 }
 
 impl Header {
-    /// The last urgent byte of which a segment with [`Flags::URG`] tells. A pointer of zero names the segment's first
+    /// The last urgent byte that a segment with [`Flags::URG`] announces. A pointer of zero names the segment's first
     /// byte, as on Linux.
     pub fn urgent_mark(&self) -> SeqNum {
         self.seq + u32::from(self.urgent.saturating_sub(1))
@@ -34,8 +34,8 @@ impl Header {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// The application calls the first `len` bytes of `so_snd` urgent: the peer is told with each segment until they
-    /// are acknowledged, and Nagle's algorithm holds nothing back until then. `poll_transmit` has to follow.
+    /// The application calls the first `len` bytes of `so_snd` urgent: each segment says so until they are
+    /// acknowledged, and Nagle's algorithm holds nothing back until then. `poll_transmit` has to follow.
     pub fn set_urgent(&mut self, len: u32) {
         if len == 0 || self.state == State::Closed {
             return;

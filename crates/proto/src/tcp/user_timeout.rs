@@ -5,7 +5,7 @@
 //! is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
 //! that is only kept alive, it takes the place of the number of probes.
 //!
-//! With `Settings::user_timeout_option` both ends tell each other (RFC 5482): a connection whose application has set a
+//! With `Settings::user_timeout_option` both ends announce it (RFC 5482): a connection whose application has set a
 //! timeout announces it; one whose application has not takes the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
 //!
 //! Does not depend on sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when

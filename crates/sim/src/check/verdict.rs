@@ -95,7 +95,7 @@ impl Case<'_> {
                 "{self} did not stop reading"
             ),
             End::Left => {}
-            // An error is reported once, as on Linux: the writer was told, and the reader found an end.
+            // An error is reported once, as on Linux: the writer got it, and the reader found an end.
             End::Clean if matches!(own.wrote.get(), End::Error(_)) => {}
             End::Clean => {
                 // Leaving early with nothing unread is an orderly end too.

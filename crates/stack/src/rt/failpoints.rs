@@ -93,7 +93,7 @@ points! {
     Reassemble = "reassembly.fragment",
     /// The timer of reassembly has gone off.
     ReassemblyTimer = "reassembly.timer",
-    /// Datagrams were queued at a UDP socket, and no waiter was told. For its port.
+    /// Datagrams were queued at a UDP socket, and no waiter was woken. For its port.
     UdpDeliver = "udp.deliver",
     /// A UDP socket is in some copies of the table, and not in the others. For its port.
     UdpName = "udp.name",

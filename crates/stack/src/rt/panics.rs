@@ -62,7 +62,7 @@ impl fmt::Display for PanicReport {
 /// The hook that the application has set with [`Stack::set_panic_hook`](crate::Stack::set_panic_hook).
 pub(crate) type Hook = dyn Fn(&PanicReport) + Send + Sync;
 
-/// The hook that a stack tells of panics. The mutex is a leaf; the hook is called and dropped outside of it.
+/// The hook that a stack calls for panics. The mutex is a leaf; the hook is called and dropped outside of it.
 #[derive(Default)]
 pub(crate) struct Panics {
     hook: Mutex<Option<Arc<Box<Hook>>>>,
@@ -153,7 +153,7 @@ pub(crate) fn release<T>(env: &Env, source: PanicSource, place: &'static str, va
     contain(env, source, place, || drop(value));
 }
 
-/// Drops a value of the application's whose drop may panic, with no lock held and no caller to tell.
+/// Drops a value of the application's whose drop may panic, with no lock held and no caller to report to.
 pub(crate) fn discard<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
         discard_payload(payload);
@@ -167,7 +167,7 @@ impl Caught {
         std::panic::resume_unwind(self.payload)
     }
 
-    /// Counts the panic and tells the application's hook. Outside all locks.
+    /// Counts the panic and calls the application's hook. Outside all locks.
     #[cold]
     pub fn report(self, env: &Env) {
         env.count(match self.source {

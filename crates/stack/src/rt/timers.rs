@@ -63,7 +63,7 @@ const DIGIT_BITS: u32 = 6;
 const SLOTS: usize = 1 << DIGIT_BITS;
 /// A tick, microseconds.
 const TICK: u64 = 1000;
-/// Ticks that the wheel can tell apart.
+/// Range of the wheel, ticks.
 const HORIZON: u64 = 1 << (DIGIT_BITS * LEVELS as u32);
 /// Ticks of one slot of the highest level.
 const TOP_SLOT: u64 = HORIZON / SLOTS as u64;

@@ -43,8 +43,8 @@ pub(crate) struct Workers {
     stop: AtomicBool,
     /// Whether each lane has a worker of its own.
     has_threads: bool,
-    /// Tells the driver of a stack without threads that it is wanted earlier than it was told. The mutex is a leaf; the hook
-    /// is called and dropped outside of it.
+    /// Asks the driver of a stack without threads to call earlier than agreed. The mutex is a leaf; the hook is called and
+    /// dropped outside of it.
     driver: Mutex<Option<Arc<Driver>>>,
     /// (a) The driver's hook is to be called. Only in a stack without threads.
     driver_owed: AtomicBool,

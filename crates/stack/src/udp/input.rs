@@ -107,7 +107,7 @@ fn parse(received: &mut Received) -> Result<udp::Header, udp::ParseError> {
 }
 
 /// An ICMP error quotes a datagram of ours: `addresses` as we sent it, `quoted` from the UDP header on. The socket that sent it
-/// is told, and the caller that there is such a socket. A forged one can at most report an error to a socket whose name it
+/// gets the error; returns whether there is such a socket. A forged one can at most report an error to a socket whose name it
 /// knows, and make datagrams to its peer go in smaller packets.
 pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bool {
     let Undelivered { addresses, mut quoted, error, offender } = undelivered;

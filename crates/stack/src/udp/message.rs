@@ -1,6 +1,6 @@
 //! Ancillary data of a datagram, in both directions: the typed form of `cmsg`s.
 //!
-//! Receiving tells all of it at no cost, so there is nothing to be switched on first. Tests: `tests/udp/`.
+//! Receiving returns all of it at no cost, so there is nothing to be switched on first. Tests: `tests/udp/`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

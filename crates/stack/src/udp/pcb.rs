@@ -3,7 +3,7 @@
 //! # Owners of the fields
 //! * (c) `is_v6`, `v6_only`, `reuse_*`, `transparent`, `any_port`: chosen before the socket is bound.
 //! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
-//! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and tells a sender,
+//! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and shows a sender,
 //!   which otherwise does not look there, that an error is pending.
 //! * (b) everything in [`So`]: under `so`, the mutex of the receive queue.
 //!
@@ -11,8 +11,8 @@
 //! slowed down by one that receives on it.
 //!
 //! # Why no wake-up is lost
-//! A receiver that finds the queue empty comes onto the list of waiters in the section that found it so; the thread that
-//! appends tells them in the section that appends, and wakes after unlocking (`sync/src/wait_list.rs`). A `Poll` looks at the queue
+//! A receiver that finds the queue empty comes onto the list of waiters in the section that found it so; the thread that appends
+//! notifies them in the section that appends, and wakes after unlocking (`sync/src/wait_list.rs`). A `Poll` looks at the queue
 //! under the same mutex (`poll.rs`).
 //!
 //! Bounds: [`So::charge`] by `rcvbuf` (one datagram over, as on Linux), the error queue by [`ERRORS_MAX`], memberships
@@ -129,7 +129,7 @@ impl Datagram {
 const JOINED_MAX: usize = 65_535;
 /// The largest charge of a short datagram: its cluster of 256 bytes and the cluster's header.
 const SMALL_MAX: usize = 320;
-/// Most errors that wait to be looked at; more are dropped, and the pending error tells of the last one alone.
+/// Most errors that wait to be looked at; more are dropped, and the pending error is only the last one.
 pub(crate) const ERRORS_MAX: usize = 64;
 
 /// See the module's head.

@@ -23,7 +23,7 @@ use crate::inet::netif::scope::LOOPBACK;
 use crate::rt::blocking::{load_timeout, store_timeout};
 use crate::rt::panics;
 
-/// A pair of methods that set and tell an option which needs no checks.
+/// A pair of methods that set and return an option which needs no checks.
 macro_rules! option {
     ($(#[$doc:meta])* $set:ident, $get:ident, $field:ident, $type:ty) => {
         $(#[$doc])*
@@ -91,7 +91,7 @@ impl UdpSocket {
         u16
     );
     option!(
-        /// IP_RECVERR (and IPV6_RECVERR): tells of errors to unconnected destinations too, and keeps each for
+        /// IP_RECVERR (and IPV6_RECVERR): reports errors of unconnected destinations too, and keeps each for
         /// [`recv_err`](Self::recv_err). Off.
         set_recv_err,
         wants_recv_err,

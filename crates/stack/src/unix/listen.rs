@@ -350,8 +350,8 @@ impl Backlog {
     }
 }
 
-/// How tasks wait for room: on the list of waiting writers of the listener, under the mutex that guards its backlog. Every change that makes room, and
-/// every one that ends the listener, tells that list in the section that makes it ([`Wakes::writers`]).
+/// How tasks wait for room: on the list of waiting writers of the listener, under the mutex that guards its backlog. Every change that makes room,
+/// and every one that ends the listener, notifies that list in the section that makes it ([`Wakes::writers`]).
 #[cfg(feature = "tokio")]
 pub(crate) struct Room<'a> {
     stack: &'a Stack,

@@ -64,7 +64,7 @@ impl End {
             .with(Ready::HUNG_UP.when(is_shut && is_send_shut))
     }
 
-    /// Whether a datagram to the peer has room. If not, the flow tells when it has.
+    /// Whether a datagram to the peer has room. If not, the flow notifies the sender when it has.
     fn has_flow_room(&self) -> bool {
         let Some(peer) = self.pcb.link.peer() else { return true };
         let sndbuf = self.pcb.options.sndbuf.load(Ordering::Relaxed) as usize;
@@ -155,7 +155,8 @@ mod tasks {
             })
         }
 
-        /// The room for datagrams is its receiver's. A flow without any tells when it has some, from this question on.
+        /// The room for datagrams is its receiver's. A flow without any notifies its sender when it has some, from
+        /// this question on.
         fn is_ready_elsewhere(&self, want: Want) -> io::Result<bool> {
             let sock = self.open()?;
             let is_asked = want == Want::Write && sock.pcb.kind == Kind::Datagram;

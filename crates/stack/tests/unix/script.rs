@@ -5,7 +5,7 @@
 //! that no answer can be forgotten.
 //!
 //! Does not depend on the provider. Invariants: a call on a socket that was never made, or is closed, is
-//! noted as such and touches nothing, so a difference early on does not stop a case.
+//! noted and touches nothing, so a difference early on does not stop a case.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

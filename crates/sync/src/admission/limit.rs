@@ -116,7 +116,7 @@ impl<T> Limit<T> {
         self.cores.iter_mut().for_each(|core| core.queue.retain(|waiter| waiter.id != id));
     }
 
-    /// Gives every token that is free to the next one, which is told by `tell`.
+    /// Gives every token that is free to the next one, which `tell` notifies.
     pub fn fill(&mut self, now: u64, mut tell: impl FnMut(T)) {
         for index in 0..self.cores.len() {
             while self.cores[index].held.len() < self.per_core

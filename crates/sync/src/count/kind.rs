@@ -24,7 +24,7 @@ pub enum What {
 pub enum Kind {
     /// The word of a lock or of a squeue (which is also the head of its queue).
     Lock,
-    /// A queue's head or link, or a word by which threads and work items are told of each other.
+    /// A queue's head or link, or a word by which threads and work items find each other.
     Queue,
     /// Statistics, a quota.
     Counter,

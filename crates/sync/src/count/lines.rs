@@ -8,9 +8,8 @@
 //!
 //! Memory that is freed and used anew keeps its lines' history, as the caches do.
 //!
-//! An entry is one word: a write swaps it, and the word that comes out tells of the writer before; a read adds a mark. A read
-//! that marks an entry just swapped marks the wrong line, and one transfer is missed. Tests: at the end,
-//! `tests/count.rs`.
+//! An entry is one word: a write swaps it, and the old word names the writer before; a read adds a mark. A read that marks an
+//! entry just swapped marks the wrong line, and one transfer is missed. Tests: at the end, `tests/count.rs`.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -108,7 +107,7 @@ const TAG_BITS: u32 = 21;
 const TAGS: u64 = 1 << TAG_BITS;
 const THREAD_BITS: u32 = 15;
 const THREADS: u64 = 1 << THREAD_BITS;
-/// Readers are told apart modulo this.
+/// Readers are distinguished modulo this.
 const READER_BITS: u32 = 28;
 /// 2^42 divided by the golden ratio, and odd: neighbours land far apart.
 const FACTOR: u64 = 2_718_142_227_745;

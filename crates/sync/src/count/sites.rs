@@ -161,7 +161,7 @@ pub(super) fn reset() {
 
 static TABLE: [Counts; SITES_MAX] = [const { Counts::new() }; SITES_MAX];
 
-/// Places that are told apart, and one entry for the rest. The stack has some hundreds.
+/// Places that are counted apart, and one entry for the rest. The stack has some hundreds.
 const SITES_MAX: usize = 1 << SITES_BITS;
 const SITES_BITS: u32 = 12;
 /// Room for a [`What`] in a key, beside an address of 48 bits.

@@ -50,11 +50,10 @@
 //!
 //! # Panics inside
 //!
-//! An `Inside` that is dropped instead of left means that protocol code panicked half way. The
-//! state behind is not to be trusted and the queue would have no runner, so the squeue is
-//! *poisoned*: queued items are dropped, sleepers in `enter_blocking` are told, and every later
-//! entry gets its item back as [`Entry::Poisoned`]. Nothing waits for ever, nothing runs on broken
-//! state, and other squeues go on.
+//! An `Inside` that is dropped instead of left means that protocol code panicked half way. The state behind
+//! is not to be trusted and the queue would have no runner, so the squeue is *poisoned*: queued items are
+//! dropped, sleepers in `enter_blocking` are woken, and every later entry gets its item back as
+//! [`Entry::Poisoned`]. Nothing waits for ever, nothing runs on broken state, and other squeues go on.
 //!
 //! The queue has no bound of its own. Each item has one: an embedded `Notify` is queued at most once, a
 //! packet is charged to its buffer pool, a sleeper is a thread.

@@ -1,8 +1,8 @@
 //! The client of a test: sets it up with a server, has it run for its time, and compares the counts of both.
 //!
-//! Does not depend on how it is shown: a [`Show`] is told. Invariants: every wait for the server is bounded. A sender ends
-//! with a whole block, and a receiver takes data until the server has heard that the test is over: an end that waits for
-//! data or room would not read the control connection.
+//! Does not depend on how it is shown: it reports to a [`Show`]. Invariants: every wait for the server is bounded. A
+//! sender ends with a whole block, and a receiver takes data until the server has heard that the test is over: an end that
+//! waits for data or room would not read the control connection.
 //!
 //! Tests: against a stock server in `tests/cli/iperf3.rs`.
 

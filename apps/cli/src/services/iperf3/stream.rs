@@ -34,7 +34,7 @@ impl Quota {
     }
 
     fn add(&self, bytes: u64) {
-        // Relaxed: the waiting task is told by the notification, which stays.
+        // Relaxed: the notification, which stays, wakes the waiting task.
         let take = |left: u64| Some(left.saturating_sub(bytes));
         let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or_default();
         if before > 0 && before <= bytes {

@@ -164,8 +164,8 @@ impl Cubic {
     fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
         // Data of limited transmit lies beyond cwnd and does not count; unused window does not either.
         let used = self.cwnd.min(flight.max(self.round.used())).max(mss);
-        // A window that was cut to avoid a burst tells nothing of the path. A queue that overflowed has often lost more than
-        // one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
+        // A window that was cut to avoid a burst says nothing about the path. A queue that overflowed has often lost more
+        // than one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
         let window = if self.is_deflated { used.max(self.ssthresh) } else { used };
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };

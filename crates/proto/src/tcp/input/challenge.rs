@@ -2,9 +2,9 @@
 //!
 //! A challenge acknowledgment asks the true peer to prove itself. Because a blind attacker can ask for as many as it likes,
 //! and two confused ends can ask each other for ever, only `CHALLENGES_MIN` to `CHALLENGES_MAX` leave a connection in each
-//! second of the driver's clock (RFC 5961 section 7). The limit is per connection, for a global one tells an attacker of other
-//! connections (CVE-2016-5696); and it differs from second to second in a way that only an end that knows our ISS could
-//! predict, so that counting the rest of it tells nothing either. Tests: `tests/attacks.rs`.
+//! second of the driver's clock (RFC 5961 section 7). The limit is per connection, for a global one leaks other connections to
+//! an attacker (CVE-2016-5696); and it differs from second to second in a way that only an end that knows our ISS could
+//! predict, so that counting the rest of it reveals nothing either. Tests: `tests/attacks.rs`.
 
 use crate::time::Instant;
 

@@ -63,7 +63,7 @@ impl Report {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// True if sent data is recorded: there may be losses, and the peer will tell of them.
+    /// True if sent data is recorded: there may be losses, and the peer will report them.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
         self.sack_ok && !self.tuning.lossless
     }

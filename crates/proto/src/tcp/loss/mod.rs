@@ -129,8 +129,8 @@ impl Loss {
         self.probe_unmeasured = false;
     }
 
-    /// True if an acknowledgment that moves nothing may tell of the past although nothing is in flight: by blocks, of
-    /// something that has arrived twice, or of the last tail loss probe.
+    /// True if an acknowledgment that moves nothing may report earlier data although nothing is in flight: by blocks,
+    /// of something that has arrived twice, or of the last tail loss probe.
     pub(super) fn looks_back(&self, has_blocks: bool) -> bool {
         has_blocks || self.probe.is_some()
     }

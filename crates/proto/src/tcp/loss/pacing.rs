@@ -3,7 +3,7 @@
 //! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so all data due within a
 //! millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of it is due. Up to [`LAG_US`] of
 //! delay that a late timer or an idle application has left unused is made up. It does not depend on the algorithm. No wake-up is lost:
-//! once a caller is told to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at the end.
+//! once a caller has to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at the end.
 
 use core::num::NonZeroU64;
 

@@ -93,7 +93,7 @@ impl PathMtu {
         self.settle(now);
     }
 
-    /// The retransmission timer has expired: a probe that was out tells nothing.
+    /// The retransmission timer has expired: a probe that was out proves nothing.
     pub(super) fn on_timeout(&mut self) {
         self.probe = None;
     }
@@ -209,7 +209,7 @@ impl<P: Payload> Pcb<P> {
             if alone {
                 path.on_probe_lost(probe, now);
             } else {
-                // Others are lost as well: it tells nothing.
+                // Others are lost as well: it proves nothing.
                 path.probe = None;
             }
         }

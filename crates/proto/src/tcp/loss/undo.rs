@@ -30,7 +30,8 @@ pub(in crate::tcp) struct Undo {
     unreported: u32,
     /// Bytes of which it has.
     reported: u32,
-    /// SND.UNA has moved since, or something else lay before the first repetition: a timestamp tells nothing any more.
+    /// SND.UNA has moved since, or something else lay before the first repetition: a timestamp proves nothing any
+    /// more.
     moved: bool,
 }
 
@@ -79,7 +80,7 @@ impl Undo {
         self.until = snd_max;
     }
 
-    /// True once everything is acknowledged whose acknowledgment could tell.
+    /// True once everything is acknowledged whose acknowledgment could decide.
     pub fn is_over(&self, una: SeqNum) -> bool {
         una.at_or_after(self.until)
     }
@@ -90,7 +91,7 @@ impl Undo {
 pub(in crate::tcp) struct Frto {
     /// RecoveryPoint: the end of the data sent by then.
     pub recover: SeqNum,
-    /// The repeated segment is acknowledged, new data is to tell (step 2b).
+    /// The repeated segment is acknowledged, new data is to decide (step 2b).
     pub tries_new_data: bool,
 }
 

@@ -31,7 +31,7 @@ use crate::time::Instant;
 pub const PERIOD: Duration = Duration::from_secs(64);
 /// For how many periods a cookie is good, that of its making among them: 64 to 128 s.
 pub const PERIODS_MAX: u32 = 2;
-/// The sizes that a cookie can tell, bytes: the defaults, and those that MTUs of 1280, 1500 (with tunnels and
+/// The sizes that a cookie can encode, bytes: the defaults, and those that MTUs of 1280, 1500 (with tunnels and
 /// without) and 9000 leave. A peer gets the largest that is not above its own; below the second all count as the
 /// first, the least that a pcb assumes.
 pub const MSS_TABLE: [u16; 8] = [88, 536, 1220, 1300, 1420, 1440, 1460, 8940];

@@ -162,7 +162,7 @@ pub(crate) const MIB: [(usize, &str); 3] = [
 pub(crate) fn of_ip(error: &ParseError) -> (usize, usize) {
     let why = match error {
         ParseError::Checksum(_) => return (BAD_IP_CHECKSUM, BAD_CHECKSUM),
-        // Fragments are read as such; one that comes here is cut off within its header.
+        // Fragments are read elsewhere; one that comes here is cut off within its header.
         ParseError::Truncated { .. } | ParseError::Fragment => TRUNCATED,
         ParseError::Version(_) => BAD_VERSION,
         ParseError::HeaderLen(_) => BAD_HEADER_LEN,

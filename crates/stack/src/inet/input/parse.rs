@@ -215,7 +215,7 @@ fn refused(
     core.ip.count(IN_HDR_ERRORS);
     let told = problem(&error).and_then(|problem| Some((reported(core, from, link, frame)?, problem)));
     match told {
-        // Of an option whose last bit says so, only senders to one host are told (RFC 8200 section 4.2).
+        // Of an option whose last bit says so, only senders to one host get an error (RFC 8200 section 4.2).
         Some((received, problem)) if received.cast == Cast::Unicast || is_for_all(&error) => {
             core.input.count(total, 1);
             Ok(Parsed::Refused(received, problem))

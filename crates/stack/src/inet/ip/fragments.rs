@@ -150,8 +150,8 @@ fn whole(cx: &mut Context<'_>, mut received: Received) {
     dispatch(cx, received);
 }
 
-/// A datagram with headers behind the fragment header that are not in order: its sender is told as of those before it. The
-/// error quotes the first fragment, which holds them all (RFC 7112).
+/// A datagram with headers behind the fragment header that are not in order: its sender gets an error as for those before
+/// it. The error quotes the first fragment, which holds them all (RFC 7112).
 #[cold]
 fn refused(cx: &mut Context<'_>, received: &Received, error: &ParseError) {
     cx.core.input.count(frames::of_ip(error).0, 1);

@@ -1,4 +1,4 @@
-//! ICMP for both families: answers questions, tells errors to the sockets concerned, and makes errors.
+//! ICMP for both families: answers requests, reports errors to the sockets concerned, and makes errors.
 //!
 //! [`error`] is the one place that sends an error, and [`may_answer`] the rules for whether one may be sent at all (RFC 1122
 //! section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for a packet sent to more than one host, for a source that is
@@ -115,8 +115,8 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
     }
 }
 
-/// A frame of ours found no host at its next hop on the link of `netif`: tells its sender as an ICMP error would. Not to be
-/// called with a lock held.
+/// A frame of ours found no host at its next hop on the link of `netif`: reports it to its sender as an ICMP error would.
+/// Not to be called with a lock held.
 pub(crate) fn no_neighbor(cx: &mut Context<'_>, netif: NetifId, frame: &TxFrame) {
     let head = frame.head().get(frame.link_len()..).unwrap_or_default();
     let parsed = ip::parse_head(head, usize::MAX, ip::HeaderChecksum::Trusted);

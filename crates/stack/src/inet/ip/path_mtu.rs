@@ -6,10 +6,10 @@
 //! than the floor of its family, so a forged one costs fragments for ten minutes and nothing else.
 //!
 //! # Concurrency
-//! Every datagram that leaves by an interface reads, and only a report writes. Each entry is a
-//! [`SeqCell`], read without a lock and written under the mutex `changing`, a leaf. While nothing was ever learnt, one
-//! word tells so. An entry has its place by the keyed hash of the destination, so no outside host chooses which entry it
-//! drives out; in a full set that is the oldest. Bound: [`SETS`] × [`WAYS`] entries. Tests: below, `tests/ip/path_mtu.rs`.
+//! Every datagram that leaves by an interface reads, and only a report writes. Each entry is a [`SeqCell`], read without a
+//! lock and written under the mutex `changing`, a leaf. One word says whether anything was ever learnt. An entry has its
+//! place by the keyed hash of the destination, so no outside host chooses which entry it drives out; in a full set that is
+//! the oldest. Bound: [`SETS`] × [`WAYS`] entries. Tests: below, `tests/ip/path_mtu.rs`.
 
 use std::net::IpAddr;
 use std::time::Duration;

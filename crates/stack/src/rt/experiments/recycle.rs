@@ -12,9 +12,9 @@
 //!
 //! # Memory on the lists is bounded, and none is left behind
 //! A core's list holds a share of the memory cap, 4 MiB at most; near the cap the pool puts nothing there. A thread that is refused memory has
-//! everything reclaimed before it is told ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers before they
-//! sleep. For the rest there is the *sweep*: while anything is on a list the timer wheel calls every [`PERIOD`], and the sweep gives back buffers
-//! that no thread has touched since the last call. So an idle stack holds nothing after two periods, and no timer.
+//! everything reclaimed before it gets the error ([`Env::reclaim`]). Lists of cores are emptied by threads before they wait and by workers before
+//! they sleep. For the rest there is the *sweep*: while anything is on a list the timer wheel calls every [`PERIOD`], and the sweep gives back
+//! buffers that no thread has touched since the last call. So an idle stack holds nothing after two periods, and no timer.
 //!
 //! `is_armed` is that call. A thread puts a buffer on a list, then (a fence between) reads it and arms if it is clear. The sweep that
 //! finds nothing left clears it, then (a fence between) looks again. Either the sweep sees the buffer, or the thread sees
@@ -81,7 +81,7 @@ impl Recycler {
         self.kicked[lane].load(Ordering::Acquire)
     }
 
-    /// A worker's turn: empties the lists of its cores if it was told to.
+    /// A worker's turn: empties the lists of its cores if that was asked for.
     #[inline]
     pub fn turn(&self, env: &Env, lane: usize) {
         let kicked = &self.kicked[lane];

@@ -3,10 +3,10 @@
 //! A registration stands on the socket's list ([`Waiters`], under the socket's mutex) and in the poller's table. Its readiness is one word, whose
 //! protocol is `sockeye_sync`'s: `polled.rs` for a registration's use of it, `readiness.rs` for the word. Two ways to use it:
 //!
-//! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's socket lock of
-//!   the buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
-//!   *readable* and nothing else. Anything else that was told or asked for (an end, an error, room to write) is looked at under the
-//!   mutex at each wait.
+//! * *owned*: level-triggered on a TCP connection. Everything that the word says changes under the connection's socket lock of the
+//!   buffers: a delivery raises, the read that empties the buffer lowers, and a poll believes the word for as long as it says
+//!   *readable* and nothing else. Anything else that was reported or asked for (an end, an error, room to write) is looked at under
+//!   the mutex at each wait.
 //! * *shared*: everything else. Bits are hints, raised by the threads that know; a level is asked of the socket.
 //!
 //! A registration refers to its socket, and the socket's list to the registration; closing the socket breaks the circle, and so does

@@ -18,8 +18,8 @@
 //! threads hears of it.
 //!
 //! # Why no thread waits for ever
-//! `end` marks the end of both streams and tells the waiters in the section that it holds, as the end of any connection does. A reader
-//! that waits for a reply (`Experiments::rcvd`) is given it. The peer gets a reset; should that be lost, or have a number that the peer cannot
+//! `end` marks the end of both streams and notifies the waiters in the section that it holds, as the end of any connection does. A reader that
+//! waits for a reply (`Experiments::rcvd`) is given it. The peer gets a reset; should that be lost, or have a number that the peer cannot
 //! believe, its next segment finds no connection and is answered with another. Each step of `end` is caught by itself: should telling the
 //! readers panic, too, the rest is still done.
 //!

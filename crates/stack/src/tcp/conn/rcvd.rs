@@ -1,5 +1,5 @@
-//! How a reader tells the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): by the connection's one message, and only if
-//! a window update is due, or an acknowledgment now that `so_rcv` is empty. It never waits.
+//! How a reader reports to the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): by the connection's one message, and
+//! only if a window update is due, or an acknowledgment now that `so_rcv` is empty. It never waits.
 //!
 //! The reader decides under the hold of the lock that unlinks the bytes ([`Discipline::owes_message`](crate::tcp::discipline::Discipline)),
 //! and runs the message itself, before it lets go. Whether emptying `so_rcv` makes an acknowledgment due is the pcb's decision

@@ -1,7 +1,7 @@
 //! Room in `so_snd` that a writer has reserved for a copy outside of the socket lock, and gives back.
 //!
 //! Meanwhile others find none and wait: threads, tasks and pollers. When the copy ends short, for want of memory, nothing that the peer
-//! does will tell them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, its
+//! does will notify them, so the writer does, in the section that gives the room back. If the socket is not writable all the same, its
 //! buffer is in flight or in other writers' hands, and they bring the wake.
 //!
 //! Does not depend on why a copy ends short. Rank: the socket lock, which is let go to wake. Tests: below.

@@ -265,7 +265,7 @@ fn confirm(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Conn, snd_una: SeqNum) 
 pub(crate) struct Confirmed(AtomicU32);
 
 impl Confirmed {
-    /// Whether it is time to tell it again. Under the lock.
+    /// Whether it is time to report it again. Under the lock.
     fn is_due(&self, now: Instant) -> bool {
         // Relaxed: only the thread that has the lock looks. Truncated, as only a difference counts; 0 is never.
         let tick = ((now.as_micros() >> TICK_SHIFT) as u32).wrapping_add(1);

@@ -9,9 +9,9 @@
 //! * [`SendBuf::due_at`]: the length from which a writer must have output run. The owner computes it
 //!   from the very length it saw; a writer that appends afterwards sees it; so data is never left
 //!   behind without a thread responsible for it.
-//! * [`RecvBuf::adv`]: the window edge that the peer was told. The owner computes and stores it in one
-//!   section, a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner
-//!   saw the reader's space, or the reader sees the owner's edge. No window update is lost.
+//! * [`RecvBuf::adv`]: the window edge that the peer knows. The owner computes and stores it in one section,
+//!   a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner saw the reader's
+//!   space, or the reader sees the owner's edge. No window update is lost.
 //! * [`RecvBuf::acks_when_emptied`]: whether the peer is to hear at once that the reader has taken everything. The owner stores
 //!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
 //! * the wait queues' tickets, taken and notified under the same lock.

@@ -1,8 +1,8 @@
 //! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
 //!
-//! A call takes the connection's lock, and runs protocol code under it only if output or a window update is due, which the agreements in
-//! [`sockbuf`](super::sockbuf) tell it there; before it lets go it runs the backlog. Blocking calls wait on the wait queue: a ticket is
-//! taken under the lock that found nothing to do, so an event in between ends the wait.
+//! A call takes the connection's lock, and runs protocol code under it only if output or a window update is due, as the agreements in
+//! [`sockbuf`](super::sockbuf) say; before it lets go it runs the backlog. Blocking calls wait on the wait queue: a ticket is taken
+//! under the lock that found nothing to do, so an event in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::time::Duration;
@@ -273,8 +273,8 @@ fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// At the memory cap: a blocking send waits for memory; a non-blocking one is told to come back if its
-/// own bytes will free some, and otherwise that the cap is in the way.
+/// At the memory cap: a blocking send waits for memory; a non-blocking one gets `WouldBlock` if its own bytes
+/// will free some, and otherwise `OutOfMemory`.
 fn wait_for_memory(core: &Core, conn: &Arc<Conn>, timeout: &mut Timeout) -> io::Result<()> {
     core.count(counter::MEMORY_WAITS);
     if conn.options.nonblocking.load(Ordering::Relaxed) {

@@ -1,4 +1,5 @@
-//! How a reader tells the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): the older settings of `rcvd`.
+//! How a reader reports to the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): the older settings of
+//! `rcvd`.
 //!
 //! | setting | after a receive that took bytes | waits |
 //! |---|---|---|

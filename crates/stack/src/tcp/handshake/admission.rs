@@ -1,8 +1,8 @@
 //! Admission: asking the application before a SYN is answered.
 //!
 //! A listener may have a *hook* that is called with each new [`Syn`], and says whether the handshake goes on, is refused
-//! or is left unanswered: at once, or later from any thread. Proxies use it to connect onward first, gateways to look
-//! at a list.
+//! or is left unanswered: at once, or later from any thread. Proxies use it to connect to the destination first,
+//! gateways to check a list.
 //!
 //! ```text
 //!   SYN ─► route: no connection, not half-open, listener asks ─► outbox ─► hook(Syn)      (outside all locks)

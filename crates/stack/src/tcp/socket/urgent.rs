@@ -23,8 +23,8 @@ impl TcpStream {
 
     /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never goes
     /// beyond the mark unless it begins there; once the byte is read, there is no mark any more. It may be announced
-    /// before it has come: then this is true with nothing to read. `Interest::PRIORITY` of a
-    /// [`Poll`](crate::poll::Poll) tells when it is there.
+    /// before it has come: then this is true with nothing to read. `Interest::PRIORITY` of a [`Poll`](crate::poll::Poll)
+    /// reports when it is there.
     ///
     /// # Errors
     /// None today.

@@ -88,7 +88,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::send_to`].
     pub async fn send_to_addr(&self, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
-        // A flow that is full tells its sender.
+        // A full flow is reported to its sender.
         op_listed(&self.inner.sock, Want::Write, || self.inner.send_to_addr(buf, addr)).await
     }
 

@@ -167,7 +167,7 @@ impl<'p, T> Inside<'p, T> {
         let first = this.waiters;
         // SAFETY: the waiters are ours.
         let others = unsafe { Node::next(first) };
-        // SAFETY: as above; the one that is told takes over `others`.
+        // SAFETY: as above; the notified one takes over `others`.
         unsafe { tell(first, Verdict::Granted, others) };
     }
 
@@ -260,7 +260,7 @@ impl<T> core::fmt::Debug for Inside<'_, T> {
     }
 }
 
-/// Drops the items of a list and tells its waiters that the squeue is poisoned.
+/// Drops the items of a list and wakes its waiters with the news that the squeue is poisoned.
 ///
 /// # Safety
 /// The caller owns the list and gives it up.

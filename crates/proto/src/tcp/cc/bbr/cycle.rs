@@ -61,16 +61,16 @@ impl State {
     }
 }
 
-/// BBR.ack_phase: whose sending the acknowledgments that come now tell of.
+/// BBR.ack_phase: the phase of sending that current acknowledgments reflect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Told {
     /// Of nothing special.
     Nothing,
-    /// A probe has begun, and they still tell of before.
+    /// A probe has begun; they reflect the time before it.
     Starting,
     /// Of the probe.
     Probe,
-    /// The probe is over, and they still tell of it.
+    /// The probe is over; they still reflect it.
     Stopping,
 }
 

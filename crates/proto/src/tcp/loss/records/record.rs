@@ -59,7 +59,7 @@ pub(in crate::tcp) struct Sent {
 }
 
 impl Sent {
-    /// True if `self` was sent before `other`. Among first transmissions their numbers tell, else the time, which is
+    /// True if `self` was sent before `other`. Among first transmissions the numbers decide, else the time, which is
     /// known to a cell.
     pub fn before(self, other: Self) -> bool {
         if !self.repeated && !other.repeated {
