@@ -1,4 +1,5 @@
-//! The citations of `docs/rfc.md` exist: the files of its rows, the functions named beside them, the tests.
+//! The citations of `docs/rfc.md` exist: the files of its rows, the functions named beside them, the tests. So do the files
+//! that other documents and comments name.
 //!
 //! A table that says where an RFC's clause stands and which test holds it is worth something as long as it is true. Here
 //! only existence is looked at: a path in backticks is a file or folder of the tree, a name in the columns "where" and
@@ -7,7 +8,7 @@
 use std::collections::HashSet;
 
 use crate::finding::Finding;
-use crate::tree::Tree;
+use crate::tree::{Source, Tree};
 
 const RULE: &str = "citation";
 
@@ -16,6 +17,45 @@ pub fn check(tree: &Tree, document: &str) -> Vec<Finding> {
     let paths: Vec<&str> = tree.files.iter().map(|source| source.path.as_str()).collect();
     let functions: HashSet<&str> = tree.rust().flat_map(|source| functions(&source.text)).collect();
     check_rows(document, tree.text(document), &paths, &functions)
+}
+
+/// Checks the files that documents and comments name in backticks. Decision records and the changelog name files of their
+/// time.
+pub fn check_paths(tree: &Tree) -> Vec<Finding> {
+    let paths: Vec<&str> = tree.files.iter().map(|source| source.path.as_str()).collect();
+    let is_dated = |path: &str| path.starts_with("docs/adr/0") || path == "CHANGELOG.md";
+    let sources = tree.files.iter().filter(|source| source.is_rust() || source.path.ends_with(".md"));
+    sources.filter(|source| !is_dated(&source.path)).flat_map(|source| missing(source, &paths)).collect()
+}
+
+fn missing(source: &Source, paths: &[&str]) -> Vec<Finding> {
+    let prose = |line: &str| match (source.is_rust(), line.find("//")) {
+        (true, at) => at.map(|at| line[at..].to_owned()),
+        (false, _) => Some(line.to_owned()),
+    };
+    let mut found = Vec::new();
+    for (number, text) in source.lines().filter_map(|(number, line)| Some((number, prose(line)?))) {
+        let named =
+            quoted(&text).filter(|name| name.ends_with(".rs") && !name.contains([' ', '<', '$', '=']));
+        for name in named.flat_map(alternatives) {
+            if !paths.iter().any(|path| *path == name || is_cited(path, &name)) {
+                found.push(Finding::new(&source.path, number, RULE, format!("there is no file {name}")));
+            }
+        }
+    }
+    found
+}
+
+/// One name for each alternative in braces.
+fn alternatives(name: &str) -> Vec<String> {
+    let parts = name.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match parts {
+        None => vec![name.to_owned()],
+        Some((before, (inside, after))) => inside
+            .split(',')
+            .flat_map(|part| alternatives(&format!("{before}{}{after}", part.trim())))
+            .collect(),
+    }
 }
 
 fn check_rows(document: &str, text: &str, paths: &[&str], functions: &HashSet<&str>) -> Vec<Finding> {
@@ -99,6 +139,17 @@ mod tests {
         assert_eq!(findings(&paths, &["it_works"]).len(), 1);
         assert_eq!(findings(&paths[1..], &["parse_options", "it_works"]).len(), 1);
         assert_eq!(findings(&[], &[]).len(), 5);
+    }
+
+    #[test]
+    fn files_named_in_prose_must_exist_and_names_in_code_need_not() {
+        let paths = ["crates/stack/src/tcp/mod.rs", "crates/sync/tests/a.rs", "crates/sync/tests/b.rs"];
+        let count = |path: &str, text: &str| missing(&Source::new(path, text), &paths).len();
+        assert_eq!(count("d.md", "see `tcp/mod.rs` and `crates/sync/tests/{a,b}.rs`, not `any thing.rs`"), 0);
+        assert_eq!(count("d.md", "see `tcp/core.rs` and `crates/sync/tests/{a,c}.rs`"), 2);
+        // In halves, so that this file does not find itself.
+        let comment = ["f(); /", "/ as in `gone.rs`"].concat();
+        assert_eq!((count("a.rs", "let x = \"`gone.rs`\";"), count("a.rs", &comment)), (0, 1));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! | [`unsafety`] | `unsafe` outside its crates, or without the reason it is sound |
 //! | [`shape`] | files and functions that are too long, files without a head comment |
 //! | [`words`] | unfinished work, paths of one machine, package registry hosts |
-//! | [`citations`] | a file or test in `docs/rfc.md` that does not exist |
+//! | [`citations`] | a file or test in `docs/rfc.md` that does not exist, or a file that other prose names |
 //! | [`dependencies`] | a dependency without a stated reason |
 //! | [`licences`] | a dependency under a licence that we cannot pass on |
 //! | [`duplicates`] | a dependency in two versions |

@@ -127,6 +127,11 @@ fn the_table_of_rfcs_cites_existing_code() {
 }
 
 #[test]
+fn documents_and_comments_name_existing_files() {
+    report(citations::check_paths(&TREE));
+}
+
+#[test]
 fn the_first_pages_are_short() {
     for (page, bytes_max) in [("README.md", 8192), ("ARCHITECTURE.md", 10_240)] {
         let bytes = TREE.text(page).len();

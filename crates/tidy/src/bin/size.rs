@@ -227,8 +227,8 @@ fn run(command: &mut Command) -> io::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    Err(io::Error::other(format!("{name} failed:\n{said}")))
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{name} failed:\n{stderr}")))
 }
 
 fn absolute(folder: &str) -> Result<PathBuf, String> {

@@ -114,7 +114,7 @@ fn cargo_path() -> OsString {
 fn clean(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
-        let told = ["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_CFG_", "DEP_", "RUST_TEST_"];
+        let removed = ["CARGO_PKG_", "CARGO_BIN_EXE_", "CARGO_CFG_", "DEP_", "RUST_TEST_"];
         let exact = [
             "CARGO",
             "CARGO_MANIFEST_DIR",
@@ -130,7 +130,7 @@ fn clean(mut command: Command) -> Command {
             "CARGO_CRATE_NAME",
             "LD_LIBRARY_PATH",
         ];
-        if told.iter().any(|prefix| name_text.starts_with(prefix)) || exact.contains(&&*name_text) {
+        if removed.iter().any(|prefix| name_text.starts_with(prefix)) || exact.contains(&&*name_text) {
             command.env_remove(&name);
         }
     }

@@ -97,9 +97,9 @@ fn the_library_passes_without_the_feature_experiments_and_under_the_address_sani
     let Some(output) = sanitized().args(packages).args(["--features", FEATURES]).output("asan") else {
         return;
     };
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     for test in OF_PRODUCT {
-        assert!(said.contains(test), "the library was not built without the feature: {test}");
+        assert!(text.contains(test), "the library was not built without the feature: {test}");
     }
 }
 
@@ -160,9 +160,9 @@ fn published_packages_are_packed_with_their_readme_and_licences() {
     let packages = cards.iter().flat_map(|card| ["-p", card.name.as_str()]);
     let child = Child::cargo("package").args(["--no-verify", "--allow-dirty", "--offline"]).args(packages);
     let Some(output) = child.output("package") else { return };
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let warnings = said.lines().filter(|line| line.starts_with("warning: ") && !line.ends_with(NO_PAGES));
-    assert_eq!(warnings.count(), 0, "{said}");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let warnings = text.lines().filter(|line| line.starts_with("warning: ") && !line.ends_with(NO_PAGES));
+    assert_eq!(warnings.count(), 0, "{text}");
     for card in cards {
         let name = format!("{}-{}", card.name, card.version);
         let file = child::checks_folder().join(format!("package/package/{name}.crate"));
