@@ -11,8 +11,8 @@ fn count(lane: [&str; 3], line: &str) -> Output {
 
 fn counted(lane: [&str; 3], line: &str) -> Value {
     let output = count(lane, &format!("{line} --quick --seconds 0.2 --json --out /nonexistent/never-opened"));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{lane:?}: {said}");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{lane:?}: {message}");
     serde_json::from_slice(&output.stdout).expect("a line of JSON")
 }
 
@@ -20,8 +20,8 @@ fn counted(lane: [&str; 3], line: &str) -> Value {
 fn row(experiment: &str, part: &str, line: &str) -> String {
     let output = count([experiment, "", ""], line);
     assert_eq!(output.status.code(), Some(2), "there is no row without a name");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let rows = said.split("give one of: ").nth(1).expect("the message names the rows");
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    let rows = message.split("give one of: ").nth(1).expect("the message names the rows");
     let mut rows = rows.lines().next().expect("rows").split("; ");
     rows.find(|row| row.contains(part)).expect("such a row").to_owned()
 }
@@ -54,7 +54,7 @@ fn a_missing_lane_is_named() {
     ] {
         let output = count(lane, line);
         assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(part), "{said}");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(message.contains(part), "{message}");
     }
 }

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_planned_to_stay_below_two_minutes() {
+    fn quick_runs_are_planned_below_two_minutes() {
         let both_sides: Duration = default_set(None, Effort::QUICK)
             .iter()
             .map(|case| case.planned_time() * 2 * u32::try_from(case.samples).unwrap())

@@ -27,8 +27,8 @@ pub struct Ended {
 impl Ended {
     /// The error: its last line with an error, or its exit status.
     pub fn complaint(&self) -> String {
-        let said = self.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
-        said.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
+        let message = self.stderr.lines().rev().find_map(|line| line.strip_prefix("error: "));
+        message.map_or_else(|| format!("it ended with {}", self.status), str::to_owned)
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_after_the_first_have_a_number_before_the_ending_and_only_what_has_a_label_gets_one() {
+    fn files_are_numbered_from_the_second_on_and_only_labelled_stacks_get_one() {
         assert!(next().is_none());
         to(Some(Path::new("/tmp/a.b/trace.pcapng")));
         assert!(next().is_none());

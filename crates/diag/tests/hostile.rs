@@ -191,10 +191,10 @@ fn a_program_that_answers_slowly_or_does_not_accept_is_abandoned_after_a_second(
     rustix::net::bind(socket.as_fd(), &SocketAddrUnix::new(&full).unwrap()).unwrap();
     rustix::net::listen(socket.as_fd(), 0).unwrap();
     let _waiting = UnixStream::connect(&full).unwrap();
-    let (told, is_told) = mpsc::channel();
+    let (finished, finish) = mpsc::channel();
     let at = folder.0.clone();
-    std::thread::spawn(move || told.send(reports_in(&at)));
-    let (reports, mut unreachable) = is_told.recv_timeout(SOON + SOON).expect("it does not return").unwrap();
+    std::thread::spawn(move || finished.send(reports_in(&at)));
+    let (reports, mut unreachable) = finish.recv_timeout(SOON + SOON).expect("it does not return").unwrap();
     unreachable.sort_by(|a, b| a.path.cmp(&b.path));
     let kinds: Vec<_> = unreachable.iter().map(|program| program.error.kind()).collect();
     assert_eq!((reports.len(), kinds), (0, vec![ErrorKind::TimedOut, ErrorKind::TimedOut]));

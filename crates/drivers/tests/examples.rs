@@ -244,8 +244,8 @@ fn a_gateway_passes_listed_destinations_and_reports_others() {
     silent.set_nonblocking(true).unwrap();
     assert_eq!(silent.recv(&mut [0; 16]).unwrap_err().kind(), ErrorKind::WouldBlock);
 
-    let said = lines.lock().unwrap().clone();
-    assert_eq!(said, [format!("refused Tcp to {bad}"), format!("refused Udp to {unheard}")]);
+    let logged = lines.lock().unwrap().clone();
+    assert_eq!(logged, [format!("refused Tcp to {bad}"), format!("refused Udp to {unheard}")]);
     assert_eq!(list.lock().unwrap().as_ref().unwrap().refused()[&bad], 2);
     drop((client, server));
 }

@@ -181,11 +181,11 @@ fn timers_run_while_a_writer_sleeps_at_the_device_with_a_closed_window() {
     }
     let (lab, listener) = lab(false);
     let to = listener.local_addr().unwrap();
-    let (go, told) = std::sync::mpsc::channel::<()>();
+    let (go, starts) = std::sync::mpsc::channel::<()>();
     let sink = lab.kernel(move || {
         let mut stream = echo(to);
         // Reads a part at each signal, and the rest when the channel is closed.
-        let parts: u64 = told.iter().map(|()| read_part(&mut stream)).sum();
+        let parts: u64 = starts.iter().map(|()| read_part(&mut stream)).sum();
         parts + std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
     });
     let stream = listener.accept().unwrap().0;

@@ -314,7 +314,7 @@ mod models {
     }
 
     #[test]
-    fn a_view_made_alone_counts_while_another_one_goes() {
+    fn a_view_cloned_from_the_only_one_counts_while_another_is_dropped() {
         loom::model(|| {
             let model = Model::with_views(2);
             let other = Arc::clone(&model);

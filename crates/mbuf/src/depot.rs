@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exceeds_the_room_or_is_not_to_be_kept_comes_back() {
+    fn clusters_beyond_the_bound_or_not_to_be_kept_are_returned() {
         let depot = with_room(ROOM);
         assert!(depot.store(0, CLASS, full(3), || true).is_ok());
         let refused = depot.store(0, CLASS, full(2), || true);
@@ -321,7 +321,7 @@ mod models {
     }
 
     #[test]
-    fn nothing_is_left_behind_by_who_forbids_keeping_and_drains() {
+    fn a_store_that_races_with_a_drain_leaves_no_cluster_behind() {
         loom::model(|| {
             let depot = Arc::new(Depot::new(usize::MAX));
             let forbidden = Arc::new(AtomicUsize::new(0));

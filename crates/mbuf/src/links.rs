@@ -304,7 +304,7 @@ mod tests {
     use crate::pool::{Pool, PoolConfig};
 
     #[test]
-    fn places_are_found_while_the_counts_of_what_has_left_wrap() {
+    fn offsets_are_found_while_the_counts_of_consumed_mbufs_wrap() {
         let pool = Pool::new(PoolConfig::default());
         let mbuf = || {
             let mut mbuf = pool.alloc(256).unwrap();

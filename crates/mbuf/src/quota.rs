@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caches_share_is_a_quarter() {
+    fn thread_caches_may_hold_a_quarter_of_the_cap() {
         let quota = Quota::new(1000, true);
         assert!(quota.grant_cache(200));
         assert!(!quota.grant_cache(51));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_comes_into_view_and_the_rest_is_given_back() {
+    fn committed_bytes_come_into_view_and_the_rest_is_given_back() {
         let pool = Pool::new(PoolConfig::default());
         let mut mbuf = pool.alloc(256).unwrap();
         let mut spare = mbuf.spare().unwrap();

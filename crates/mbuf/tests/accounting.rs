@@ -25,7 +25,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 }
 
 #[test]
-fn use_and_memory_rise_and_fall_with_what_is_held() {
+fn use_and_memory_rise_and_fall_with_the_mbufs_held() {
     let pool = pool();
     let mut held = Vec::new();
     let mut expected = 0;
@@ -49,7 +49,7 @@ fn use_and_memory_rise_and_fall_with_what_is_held() {
 }
 
 #[test]
-fn only_the_last_view_frees_and_what_is_freed_counts_as_used_until_it_is_given_back() {
+fn only_the_last_view_frees_and_cached_memory_counts_until_it_is_returned() {
     let pool = pool();
     let mbuf = alloc(&pool, 100);
     let (view, footprint) = (mbuf.clone(), mbuf.footprint());
@@ -80,7 +80,7 @@ fn a_freed_cluster_is_the_next_one_allocated() {
 }
 
 #[test]
-fn frees_on_another_core_are_counted_as_such_and_stay_there() {
+fn frees_on_another_core_are_counted_as_remote_and_stay_there() {
     let pool = pool();
     let (first, second) = cores();
     let here = on(first, || alloc(&pool, 2048));
@@ -140,7 +140,7 @@ fn a_thread_keeps_fewer_bulk_clusters_of_another_core_than_go_home_together() {
 }
 
 #[test]
-fn the_depot_gives_what_exceeds_its_bound_to_the_system() {
+fn the_depot_returns_clusters_beyond_its_bound_to_the_system() {
     on(cores().0, || {
         let depot_max = 10 * 70_000;
         let pool = Pool::new(PoolConfig { depot_max, ..PoolConfig::default() });
@@ -198,7 +198,7 @@ fn trim_reaches_the_caches_of_other_threads_when_they_next_work() {
 }
 
 #[test]
-fn a_thread_that_ends_leaves_nothing_behind_but_its_counts() {
+fn a_thread_that_ends_leaves_only_its_counts() {
     let pool = pool();
     for _ in 0..3 {
         thread::scope(|scope| {

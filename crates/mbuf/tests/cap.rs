@@ -19,7 +19,7 @@ fn fill(pool: &Pool, want: usize) -> Vec<Mbuf> {
 }
 
 #[test]
-fn allocation_stops_at_the_cap_and_goes_on_below_it() {
+fn allocation_stops_at_the_cap_and_continues_below_it() {
     let pool = pool(SMALL_CAP);
     let mut held = fill(&pool, CLUSTER_MAX);
     let footprint = held[0].footprint();
@@ -35,7 +35,7 @@ fn allocation_stops_at_the_cap_and_goes_on_below_it() {
 }
 
 #[test]
-fn what_lies_idle_in_other_classes_is_given_back_before_a_refusal() {
+fn idle_clusters_of_other_classes_are_returned_before_a_refusal() {
     let pool = pool(SMALL_CAP);
     // Below the pressure mark, so that freed clusters are cached.
     let count = SMALL_CAP / 512;
@@ -81,7 +81,7 @@ fn copy_in_is_all_or_nothing() {
 }
 
 #[test]
-fn extending_takes_what_the_cap_allows_and_then_refuses() {
+fn extending_takes_as_much_as_the_cap_allows_and_then_refuses() {
     let pool = pool(SMALL_CAP);
     let mut chain = Chain::new();
     let taken = chain.extend_from_slice(&pool, &vec![7; SMALL_CAP]).expect("some room");
@@ -95,12 +95,12 @@ fn extending_takes_what_the_cap_allows_and_then_refuses() {
 }
 
 #[test]
-fn who_was_not_refused_does_not_wait() {
+fn a_thread_that_was_not_refused_does_not_wait() {
     assert!(pool(SMALL_CAP).wait_freed(None));
 }
 
 #[test]
-fn waiting_gives_up_at_the_deadline() {
+fn a_wait_for_memory_ends_at_the_deadline() {
     let pool = pool(SMALL_CAP);
     let held = fill(&pool, CLUSTER_MAX);
     let deadline = Instant::now() + Duration::from_millis(20);
@@ -111,7 +111,7 @@ fn waiting_gives_up_at_the_deadline() {
 }
 
 #[test]
-fn a_waiting_thread_goes_on_when_another_frees() {
+fn a_waiting_thread_continues_when_another_frees() {
     let pool = pool(SMALL_CAP);
     let held = fill(&pool, CLUSTER_MAX);
     thread::scope(|scope| {

@@ -271,7 +271,7 @@ proptest! {
     }
 
     #[test]
-    fn long_chains_find_what_lies_near_to_what_was_found_before(steps in vec((0..2usize, sending()), 1..4 * STEPS_MAX)) {
+    fn lookups_in_long_chains_continue_near_the_last_one(steps in vec((0..2usize, sending()), 1..4 * STEPS_MAX)) {
         let mut world = World::new();
         for at in 0..CHAINS {
             world.lengthen(at, 40);
@@ -285,7 +285,7 @@ proptest! {
 
 #[test]
 #[should_panic(expected = "2 bytes at 199 of 200")]
-fn what_a_long_chain_does_not_hold_is_not_found() {
+fn an_offset_beyond_a_long_chain_is_not_found() {
     let mut chain = Chain::new();
     chain.extend((0..100).flat_map(|_| pool().copy_in(&[1; 2]).unwrap()));
     let _ = chain.slice_near(199, 2);
@@ -296,7 +296,7 @@ fn pool() -> Pool {
 }
 
 #[test]
-fn many_small_writes_gather_in_ever_larger_clusters() {
+fn many_small_writes_fill_ever_larger_clusters() {
     let pool = pool();
     let mut chain = Chain::new();
     let mut mbuf_counts = Vec::new();
@@ -389,7 +389,7 @@ fn mbuf_views_trim_slice_and_truncate() {
 }
 
 #[test]
-fn mbufs_merge_only_with_what_follows_in_the_same_cluster() {
+fn mbufs_merge_only_with_the_next_bytes_of_the_same_cluster() {
     let pool = pool();
     let mut mbuf = pool.alloc(10).expect("far from the cap");
     assert_eq!(mbuf.try_extend(b"abcdef"), 6);
@@ -402,7 +402,7 @@ fn mbufs_merge_only_with_what_follows_in_the_same_cluster() {
 }
 
 #[test]
-fn a_full_cluster_takes_what_fits() {
+fn a_nearly_full_cluster_takes_as_much_as_fits() {
     let mut mbuf = pool().alloc(256).expect("far from the cap");
     assert_eq!(mbuf.try_extend(&[1; 200]), 200);
     assert_eq!(mbuf.try_extend(&[2; 100]), 56);
@@ -413,7 +413,7 @@ fn a_full_cluster_takes_what_fits() {
 /// Also where the end of the range does not fit: without checks of overflow it would be an empty view.
 #[test]
 #[should_panic(expected = "of 3 bytes")]
-fn a_view_that_ends_behind_all_numbers_is_refused() {
+fn a_view_whose_end_overflows_is_refused() {
     let mut mbuf = Pool::new(PoolConfig::default()).alloc(3).unwrap();
     assert_eq!(mbuf.try_extend(b"abc"), 3);
     let _view = mbuf.slice(..=usize::MAX);

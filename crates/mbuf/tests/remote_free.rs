@@ -66,7 +66,7 @@ fn slot_keeps_one(pool: &Pool) {
 }
 
 #[test]
-fn a_list_holds_no_more_than_its_bound_and_one_that_is_unwelcome_goes_back() {
+fn a_list_stays_within_its_bound_and_a_refused_cluster_goes_back() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mut mbufs, second)) = foreign(&pool, 2048, 6) else { return };
     let (list, footprint) = (RemoteFreeList::new(), mbufs[0].footprint());
@@ -83,7 +83,7 @@ fn a_list_holds_no_more_than_its_bound_and_one_that_is_unwelcome_goes_back() {
 }
 
 #[test]
-fn the_core_that_allocates_finds_what_others_freed() {
+fn the_core_that_allocates_finds_the_clusters_that_others_freed() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mbufs, second)) = foreign(&pool, 2048, 10) else { return };
     let mut kicks = 0;
@@ -123,7 +123,7 @@ fn a_core_list_kicks_at_half_and_stops_at_its_bound() {
 }
 
 #[test]
-fn lists_that_nobody_touches_are_flushed_at_the_second_look() {
+fn untouched_lists_are_flushed_at_the_second_look() {
     let pool = Pool::new(PoolConfig::default());
     let Some((mut mbufs, second)) = foreign(&pool, 2048, 2) else { return };
     on(second, || {

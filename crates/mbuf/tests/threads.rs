@@ -10,7 +10,7 @@ use sockeye_mbuf::{Chain, Mbuf, Pool, PoolConfig};
 const ROUNDS: u32 = if cfg!(miri) { 20 } else { 20_000 };
 
 #[test]
-fn segments_of_a_stream_arrive_whole_on_another_thread() {
+fn segments_of_a_stream_reach_another_thread_whole() {
     let pool = Pool::new(PoolConfig::default());
     let (send, receive) = sync_channel::<Chain>(16);
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn read_stream(receive: &Receiver<Chain>) {
 
 /// Threads in a ring pass views on, extend them, clone some and drop some.
 #[test]
-fn views_wander_between_threads_and_are_extended_by_one_at_a_time() {
+fn views_pass_between_threads_and_are_extended_by_one_at_a_time() {
     const THREADS: usize = 4;
     let pool = Pool::new(PoolConfig::default());
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..THREADS).map(|_| sync_channel::<Mbuf>(1024)).unzip();

@@ -172,8 +172,8 @@ mod tests {
         }
         let probe = Packet::probe(HERE, good.target);
         assert_eq!(Packet::parse(&probe.emit()), Ok(probe));
-        let from_nobody = Packet { operation: Operation::Reply, ..probe };
-        assert_eq!(Packet::parse(&from_nobody.emit()), Err(Refusal::BadSender));
+        let without_sender = Packet { operation: Operation::Reply, ..probe };
+        assert_eq!(Packet::parse(&without_sender.emit()), Err(Refusal::BadSender));
     }
 
     #[test]

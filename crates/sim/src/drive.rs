@@ -89,7 +89,7 @@ impl Driver {
         let Some(host) = self.tasks.host_of(task) else { return };
         let mut state = self.world.lock();
         let now = state.now;
-        let stale = |host: usize| (state.hosts[host].told != now).then_some(host);
+        let stale = |host: usize| (state.hosts[host].clock != now).then_some(host);
         let stale: Vec<usize> = match host {
             Some(host) => stale(host).into_iter().collect(),
             None => (0..state.hosts.len()).filter_map(stale).collect(),
@@ -114,7 +114,7 @@ impl Driver {
         let mut state = self.world.lock();
         let now = state.now;
         let entry = &mut state.hosts[host];
-        (entry.is_dirty, entry.told) = (false, now);
+        (entry.is_dirty, entry.clock) = (false, now);
         let Some(stack) = entry.stack.clone() else { return };
         drop(state);
         let next = stack.poll(Duration::from_nanos(now));

@@ -87,7 +87,7 @@ impl Net {
             inbox: std::collections::VecDeque::new(),
             wake_at: Nanos::MAX,
             is_dirty: false,
-            told: Nanos::MAX,
+            clock: Nanos::MAX,
             setup,
         });
         state.addresses.insert(v4.into(), index);
@@ -286,7 +286,7 @@ impl Host {
         stack.attach(port, &[prefix(setup.v4.into(), 8)?, prefix(setup.v6.into(), 64)?])?;
         let mut state = world.lock();
         let host = &mut state.hosts[self.index];
-        (host.stack, host.wake_at, host.told) = (Some(stack), Nanos::MAX, Nanos::MAX);
+        (host.stack, host.wake_at, host.clock) = (Some(stack), Nanos::MAX, Nanos::MAX);
         state.mark(self.index);
         Ok(())
     }

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_as_long_as_they_should_be() {
+    fn bursts_have_the_configured_rate_and_length() {
         let burst = Burst { begin: 0.01, end: 0.25, loss: 1.0 };
         let mut pipe = pipe(LinkConfig { burst: Some(burst), ..LinkConfig::default() });
         let lost: Vec<bool> =
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_predicate_a_partition_and_an_mtu_drop() {
+    fn predicates_partitions_and_mtus_drop_packets() {
         let mut pipe = pipe(LinkConfig { mtu: 1500, ..LinkConfig::default() });
         pipe.filter = Some(Box::new(|packet| if packet.len == 7 { Fate::Drop } else { Fate::Pass }));
         assert_eq!(pipe.course(0, &packet(7)), Course::Dropped("predicate"));

@@ -73,7 +73,7 @@ pub(crate) struct HostState {
     pub wake_at: Nanos,
     pub is_dirty: bool,
     /// The time that its stack got last; `Nanos::MAX` if none.
-    pub told: Nanos,
+    pub clock: Nanos,
     pub setup: Setup,
 }
 

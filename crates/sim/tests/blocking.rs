@@ -82,7 +82,7 @@ fn a_crash_ends_a_blocking_program_in_its_waiting_call() {
 
 #[test]
 #[should_panic(expected = "a blocking program's own failure")]
-fn a_panic_of_a_blocking_program_is_the_runs() {
+fn a_panic_of_a_blocking_program_fails_the_run() {
     Sim::new(5).run(|net| async move {
         let host = net.host("host");
         host.spawn(blocking::run(|| panic!("a blocking program's own failure"))).await.unwrap();

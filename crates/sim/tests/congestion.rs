@@ -35,7 +35,7 @@ fn begin_with(
     own: Option<CongestionControl>,
 ) -> (Rc<Cell<u64>>, Rc<Cell<Option<TcpInfo>>>) {
     let (read, info) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
-    let (counted, told, addr) = (Rc::clone(&read), Rc::clone(&info), to.at(port));
+    let (counted, reported, addr) = (Rc::clone(&read), Rc::clone(&info), to.at(port));
     to.spawn(async move {
         let listener = TcpListener::bind(addr).await.unwrap();
         let (mut stream, _) = listener.accept().await.unwrap();
@@ -55,7 +55,7 @@ fn begin_with(
         let chunk = vec![7; 64 << 10];
         loop {
             stream.write_all(&chunk).await.unwrap();
-            told.set(stream.get_ref().info().ok());
+            reported.set(stream.get_ref().info().ok());
         }
     });
     (read, info)
@@ -111,7 +111,7 @@ fn bbr_fills_a_path_and_leaves_its_queue_short() {
 }
 
 #[test]
-fn bbr_answers_marks() {
+fn bbr_fills_a_path_whose_queue_marks_without_a_drop() {
     let marking = LinkConfig { mark: Some(30_000), ..path() };
     let (share, info, link) = alone(host(CongestionControl::Bbr, EcnMode::On), marking, 20);
     assert!(share >= 75 && info.mark_count > 0 && link.dropped() == 0, "{share} % {info:?} {link:?}");
@@ -139,7 +139,7 @@ fn two_bbr_flows_share_a_bottleneck() {
 
 /// Neither starves the other; that they get the same is not to be expected of algorithms that aim at different things.
 #[test]
-fn bbr_and_cubic_live_beside_each_other_in_one_queue() {
+fn bbr_and_cubic_share_one_queue() {
     let shares = Sim::new(5).time_max(Duration::from_secs(100)).run(|net| async move {
         let host = || host(CongestionControl::Cubic, EcnMode::Off);
         let (from, to) =

@@ -87,7 +87,7 @@ fn a_program_that_takes_too_long_fails() {
 
 #[test]
 #[should_panic(expected = "a task's own failure")]
-fn a_panic_of_any_task_is_the_runs() {
+fn a_panic_of_any_task_fails_the_run() {
     Sim::new(1).run(|net| async move {
         net.host("lonely").spawn(async { panic!("a task's own failure") });
         time::sleep(Duration::from_secs(1)).await;

@@ -195,12 +195,12 @@ fn hosts_that_were_never_linked_reach_each_other_by_the_default_link_and_over_ip
         for host in &hosts[..2] {
             let expected = host.addr_v6().to_string();
             let start = time::Instant::now();
-            let told = host.spawn(async move {
-                let mut told = String::new();
-                TcpStream::connect(addr).await.unwrap().read_to_string(&mut told).await.unwrap();
-                told
+            let text = host.spawn(async move {
+                let mut text = String::new();
+                TcpStream::connect(addr).await.unwrap().read_to_string(&mut text).await.unwrap();
+                text
             });
-            assert_eq!(told.await.unwrap(), expected);
+            assert_eq!(text.await.unwrap(), expected);
             assert_eq!(start.elapsed(), 120 * MS, "two round trips");
         }
     });

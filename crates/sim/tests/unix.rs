@@ -24,9 +24,9 @@ fn serve(host: &Host, word: &'static str) -> JoinHandle<Result<()>> {
 
 async fn ask(host: &Host) -> Result<String> {
     let asking = host.spawn(async {
-        let mut told = String::new();
-        UnixStream::connect("/run/service").await?.read_to_string(&mut told).await?;
-        Ok(told)
+        let mut text = String::new();
+        UnixStream::connect("/run/service").await?.read_to_string(&mut text).await?;
+        Ok(text)
     });
     asking.await.unwrap()
 }
@@ -134,8 +134,8 @@ async fn see(net: Net) -> (Vec<u8>, Option<ErrorKind>, UnixListener) {
     let seen = host.spawn(async {
         let missing = kind(UnixStream::connect("/run/service").await);
         // Bound to nothing: it takes an abstract name.
-        let nobody = sockeye::unix::SocketAddr::from_pathname("").unwrap();
-        let bound = sockeye::unix::UnixDatagram::bind_addr(&nobody).unwrap();
+        let autobind = sockeye::unix::SocketAddr::from_pathname("").unwrap();
+        let bound = sockeye::unix::UnixDatagram::bind_addr(&autobind).unwrap();
         let name = bound.local_addr().unwrap().as_abstract_name().unwrap().to_vec();
         // It stays bound while the next run is on.
         (name, missing, UnixListener::bind("/run/service").unwrap())

@@ -135,7 +135,7 @@ impl Stack {
             for lane in 0..core.workers.lane_count() {
                 let turn = || core.workers.turn(core, lane, &mut due);
                 let at = panics::contain(core, PanicSource::Protocol, "a turn of the timers", turn).flatten();
-                next = core.workers.told(core, lane, next.into_iter().chain(at).min());
+                next = core.workers.schedule(core, lane, next.into_iter().chain(at).min());
             }
             core.workers.tell_driver(core);
         }

@@ -91,7 +91,7 @@ impl Document {
         Self { overlaps, answers }
     }
 
-    fn says(&self, case: Case) -> &str {
+    fn expects(&self, case: Case) -> &str {
         if !self.overlaps[case.places.0][case.places.1] {
             return "listen";
         }
@@ -179,11 +179,11 @@ fn compare<S: Sockets>(sockets: &S, cases: impl Iterator<Item = Case>, port: imp
     let (mut differences, mut ran) = (Vec::new(), 0);
     for case in cases {
         ran += 1;
-        let said = document.says(case);
+        let expected = document.expects(case);
         match sockets.run(case, port(), &target) {
-            Ok(answer) if answer == said => {}
-            Ok(answer) => differences.push(format!("{}: {answer}, not {said}", case.name())),
-            Err(error) => differences.push(format!("{}: {error}, not {said}", case.name())),
+            Ok(answer) if answer == expected => {}
+            Ok(answer) => differences.push(format!("{}: {answer}, not {expected}", case.name())),
+            Err(error) => differences.push(format!("{}: {error}, not {expected}", case.name())),
         }
     }
     assert!(ran > 400, "only {ran} cases ran");

@@ -80,7 +80,7 @@ fn tcp_pair(stack: &Stack) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_tcp_stream_that_always_has_data_or_room() {
+fn a_tcp_stream_that_always_has_data_or_room_lets_other_tasks_run() {
     let (stack, byte) = (stack(), &[7][..]);
     let (a, mut b) = tcp_pair(&stack);
     let feed = || assert_eq!(a.try_write(byte).unwrap(), 1);
@@ -122,7 +122,7 @@ fn a_tcp_stream_that_always_has_data_or_room() {
 }
 
 #[test]
-fn a_pair_of_tcp_streams_in_one_task() {
+fn a_pair_of_tcp_streams_in_one_task_lets_other_tasks_run() {
     let (mut a, mut b) = tcp_pair(&stack());
     shares_its_thread("an echo", async || {
         a.write_all(b"?").await.unwrap();
@@ -133,7 +133,7 @@ fn a_pair_of_tcp_streams_in_one_task() {
 }
 
 #[test]
-fn an_endless_sequence_of_tcp_connections() {
+fn an_endless_sequence_of_tcp_connections_lets_other_tasks_run() {
     let stack = stack();
     let listener = common::listener(&stack);
     let addr = listener.local_addr().unwrap();
@@ -151,7 +151,7 @@ fn an_endless_sequence_of_tcp_connections() {
 }
 
 #[test]
-fn a_udp_socket_that_always_has_a_datagram() {
+fn a_udp_socket_that_always_has_a_datagram_lets_other_tasks_run() {
     let stack = stack();
     let socket = sockeye::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap();
     let from = sockeye::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap();
@@ -191,7 +191,7 @@ fn a_udp_socket_that_always_has_a_datagram() {
 }
 
 #[test]
-fn a_udp_socket_that_always_has_room() {
+fn a_udp_socket_that_always_has_room_lets_other_tasks_run() {
     let stack = stack();
     let sink = sockeye::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap();
     let to = sink.local_addr().unwrap();
@@ -220,7 +220,7 @@ fn a_udp_socket_that_always_has_room() {
 }
 
 #[test]
-fn an_icmp_socket_that_is_always_answered() {
+fn an_icmp_socket_that_is_always_answered_lets_other_tasks_run() {
     let stack = stack();
     let here = IpAddr::from([127, 0, 0, 1]);
     let socket = IcmpSocket::bind_on(&stack, here).unwrap();
@@ -249,7 +249,7 @@ fn an_icmp_socket_that_is_always_answered() {
 }
 
 #[test]
-fn a_channel_that_always_has_a_frame_or_room() {
+fn a_channel_that_always_has_a_frame_or_room_lets_other_tasks_run() {
     let stack = stack();
     let (netif, ports) = channel(&ChannelConfig::default()).unwrap();
     stack.attach(netif, &["10.0.0.1/24".parse().unwrap()]).unwrap();
@@ -280,7 +280,7 @@ fn none() -> (SendAncillary, RecvAncillary) {
 }
 
 #[test]
-fn a_unix_stream_that_always_has_data_or_room() {
+fn a_unix_stream_that_always_has_data_or_room_lets_other_tasks_run() {
     let (a, mut b) = UnixStream::pair_on(&stack()).unwrap();
     let (mut sent, mut received) = none();
     let feed = || assert_eq!(a.try_write(b"x").unwrap(), 1);
@@ -324,7 +324,7 @@ fn a_unix_stream_that_always_has_data_or_room() {
 }
 
 #[test]
-fn an_endless_sequence_of_unix_connections() {
+fn an_endless_sequence_of_unix_connections_lets_other_tasks_run() {
     let stack = stack();
     let name = UnixAddr::from_abstract_name("hog").unwrap();
     let listener = UnixListener::bind_addr_on(&stack, &name).unwrap();
@@ -348,7 +348,7 @@ fn an_endless_sequence_of_unix_connections() {
 }
 
 #[test]
-fn a_unix_datagram_socket_that_always_has_a_datagram_or_room() {
+fn a_unix_datagram_socket_that_is_always_ready_lets_other_tasks_run() {
     let stack = stack();
     let path = "/hog";
     let addr = UnixAddr::from_pathname(path).unwrap();
@@ -388,7 +388,7 @@ fn a_unix_datagram_socket_that_always_has_a_datagram_or_room() {
 }
 
 #[test]
-fn a_unix_packet_socket_that_always_has_a_packet_or_room() {
+fn a_unix_packet_socket_that_is_always_ready_lets_other_tasks_run() {
     let (a, b) = UnixSeqpacket::pair_on(&stack()).unwrap();
     shares_its_thread("recv", async || {
         a.get_ref().send(b"x").unwrap();

@@ -332,14 +332,14 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(1).unwrap();
         let clients: Vec<TcpStream> = (0..30).map(|_| world.connect(&listener)).collect();
-        let (mut served, mut told) = (0, vec![Told::NotYet; clients.len()]);
+        let (mut served, mut outcomes) = (0, vec![Outcome::NotYet; clients.len()]);
         while world.now < Duration::from_secs(400) {
             if let Ok((mut server, _)) = listener.accept() {
                 server.set_nonblocking(true).unwrap();
                 let mut number = [0; 1];
                 // The bytes that the client wrote after its handshake have been kept.
                 while server.read(&mut number).is_err_and(|e| e.kind() == ErrorKind::WouldBlock) {
-                    write_once(&clients, &mut told);
+                    write_once(&clients, &mut outcomes);
                     world.pass(Duration::from_millis(10));
                 }
                 assert_eq!(
@@ -348,10 +348,10 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
                 );
                 served += 1;
             }
-            write_once(&clients, &mut told);
+            write_once(&clients, &mut outcomes);
             world.pass(Duration::from_millis(50));
         }
-        let failed = told.iter().filter(|t| **t == Told::TimedOut).count();
+        let failed = outcomes.iter().filter(|t| **t == Outcome::TimedOut).count();
         assert_eq!(served + failed, clients.len());
         assert!(served >= 7, "one for each time that the SYN is sent: {served}");
     }
@@ -359,22 +359,22 @@ fn a_backlog_of_one_serves_every_client_that_does_not_give_up() {
 
 /// The outcome for a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum Outcome {
     NotYet,
     Wrote,
     TimedOut,
 }
 
 /// Every client writes its number once, as soon as it is connected.
-fn write_once(clients: &[TcpStream], told: &mut [Told]) {
-    for ((number, mut client), told) in clients.iter().enumerate().zip(told) {
-        if *told == Told::NotYet {
-            *told = match client.write(&[number as u8]) {
-                Ok(_) => Told::Wrote,
-                Err(e) if e.kind() == ErrorKind::WouldBlock => Told::NotYet,
+fn write_once(clients: &[TcpStream], outcomes: &mut [Outcome]) {
+    for ((number, mut client), outcomes) in clients.iter().enumerate().zip(outcomes) {
+        if *outcomes == Outcome::NotYet {
+            *outcomes = match client.write(&[number as u8]) {
+                Ok(_) => Outcome::Wrote,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => Outcome::NotYet,
                 Err(e) => {
                     assert_eq!(e.kind(), ErrorKind::TimedOut);
-                    Told::TimedOut
+                    Outcome::TimedOut
                 }
             };
         }

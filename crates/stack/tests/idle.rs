@@ -27,8 +27,8 @@ fn falls_silent(stack: &Stack) -> bool {
 }
 
 #[test]
-fn a_hundred_idle_connections_cost_nothing() {
-    let _guard = watchdog("a_hundred_idle_connections_cost_nothing");
+fn a_hundred_idle_connections_cause_no_work() {
+    let _guard = watchdog("a_hundred_idle_connections_cause_no_work");
     for grain in GRAINS {
         let stack = stack_with(|c| grain.set(c));
         let pairs: Vec<_> = (0..100).map(|_| common::pair(&stack)).collect();
@@ -43,14 +43,14 @@ fn a_hundred_idle_connections_cost_nothing() {
 }
 
 #[test]
-fn an_unused_stack_costs_nothing() {
-    let _guard = watchdog("an_unused_stack_costs_nothing");
+fn an_unused_stack_causes_no_work() {
+    let _guard = watchdog("an_unused_stack_causes_no_work");
     assert!(falls_silent(&common::stack()));
 }
 
 #[test]
-fn threads_that_wait_for_ever_cost_nothing() {
-    let _guard = watchdog("threads_that_wait_for_ever_cost_nothing");
+fn threads_that_wait_for_ever_cause_no_work() {
+    let _guard = watchdog("threads_that_wait_for_ever_cause_no_work");
     let stack = common::stack();
     let (client, server) = common::pair(&stack);
     let reader = std::thread::spawn(move || std::io::Read::read(&mut &server, &mut [0]).unwrap());

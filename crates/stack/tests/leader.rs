@@ -1,4 +1,4 @@
-//! Callers that sleep in an interface (`src/input/leader.rs`), over one that moves flows to another queue, as a device may.
+//! Callers that sleep in an interface (`src/inet/input/leader.rs`), over one that moves flows to another queue, as a device may.
 //! The other events that end the sleep are tested in `crates/drivers/tests/waits.rs`.
 
 mod common;

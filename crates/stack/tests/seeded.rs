@@ -56,7 +56,7 @@ fn a_scope_sets_the_default_stack_until_it_ends() {
 }
 
 #[test]
-fn a_connection_can_be_inspected() {
+fn info_reports_the_state_and_windows_of_a_connection() {
     let stack = Stack::new(Config::default()).unwrap();
     let listener = TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
     let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();

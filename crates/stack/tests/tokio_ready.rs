@@ -81,8 +81,8 @@ macro_rules! stream_tests {
             }
 
             #[tokio::test]
-            async fn attempts_scatter_gather_and_grow_buffers() {
-                let _guard = watchdog("attempts_scatter_gather_and_grow_buffers");
+            async fn try_reads_and_writes_take_vectored_and_growing_buffers() {
+                let _guard = watchdog("try_reads_and_writes_take_vectored_and_growing_buffers");
                 let stack = common::stack();
                 let (near, far) = $pair(&stack).await;
                 let none = far.try_read_buf(&mut Vec::with_capacity(8)).unwrap_err();
@@ -135,8 +135,8 @@ stream_tests!(tcp, tcp_pair);
 stream_tests!(unix, unix_pair);
 
 #[tokio::test]
-async fn urgent_data_the_end_and_errors_are_waited_for() {
-    let _guard = watchdog("urgent_data_the_end_and_errors_are_waited_for");
+async fn ready_waits_for_urgent_data_the_end_and_errors() {
+    let _guard = watchdog("ready_waits_for_urgent_data_the_end_and_errors");
     let stack = common::stack();
     let (near, far) = tcp_pair(&stack).await;
     {
@@ -186,8 +186,8 @@ fn fill(mut attempt: impl FnMut() -> std::io::Result<usize>) -> usize {
 }
 
 #[tokio::test]
-async fn a_wait_before_each_attempt_ends_with_the_attempt_that_finds_no_room() {
-    let _guard = watchdog("a_wait_before_each_attempt_ends_with_the_attempt_that_finds_no_room");
+async fn writable_is_reported_until_a_send_finds_no_room() {
+    let _guard = watchdog("writable_is_reported_until_a_send_finds_no_room");
     let stack = common::stack();
     let (near, far) = UnixDatagram::pair_on(&stack).unwrap();
     let mut count = 0;
@@ -209,8 +209,8 @@ async fn a_wait_before_each_attempt_ends_with_the_attempt_that_finds_no_room() {
 }
 
 #[tokio::test]
-async fn datagrams_come_into_buffers_that_grow_and_say_whose_they_are() {
-    let _guard = watchdog("datagrams_come_into_buffers_that_grow_and_say_whose_they_are");
+async fn datagrams_are_received_into_growing_buffers_with_their_sender() {
+    let _guard = watchdog("datagrams_are_received_into_growing_buffers_with_their_sender");
     let stack = common::stack();
     let one = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
     let other = UdpSocket::bind_on(&stack, ("127.0.0.1", 0)).await.unwrap();
@@ -269,8 +269,8 @@ async fn a_socket_takes_its_options_to_its_connection() {
 }
 
 #[tokio::test]
-async fn names_are_resolved_off_the_executors_thread() {
-    let _guard = watchdog("names_are_resolved_off_the_executors_thread");
+async fn lookup_host_resolves_addresses_and_refuses_text_without_a_port() {
+    let _guard = watchdog("lookup_host_resolves_addresses_and_refuses_text_without_a_port");
     let addrs: Vec<_> = sockeye::tokio::lookup_host("127.0.0.1:80").await.unwrap().collect();
     assert_eq!(addrs, ["127.0.0.1:80".parse().unwrap()]);
     let many = ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()];
@@ -280,7 +280,7 @@ async fn names_are_resolved_off_the_executors_thread() {
 }
 
 #[test]
-fn sockets_may_cross_a_caught_panic() {
+fn sockets_are_unwind_safe_send_sync_and_unpin() {
     fn check<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe + Send + Sync + Unpin>() {}
     check::<sockeye::TcpStream>();
     check::<sockeye::TcpListener>();

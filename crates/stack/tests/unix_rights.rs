@@ -284,11 +284,11 @@ fn a_peek_ends_at_rights_whose_preceding_bytes_were_taken_by_others() {
     on_each(|stack| {
         let (a, b) = pair(stack);
         (&a).write_all(&[1; 10]).unwrap();
-        let (tell, id) = std::sync::mpsc::channel();
+        let (send_id, id) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let b = &b;
             let peeking = scope.spawn(move || {
-                tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                send_id.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
                 let (mut bytes, mut ancillary) = ([0; 100], RecvAncillary::with_capacity(8));
                 let flags = MsgFlags::PEEK.with(MsgFlags::WAITALL);
                 b.recv_msg(&mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).map(|seen| seen.bytes)

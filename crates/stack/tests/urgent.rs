@@ -13,7 +13,7 @@ const NOW: Option<Duration> = Some(Duration::ZERO);
 const COMING: Option<Duration> = Some(Duration::from_secs(10));
 
 /// How often a wait reports urgent data.
-fn told(poll: &Poll, timeout: Option<Duration>) -> usize {
+fn events(poll: &Poll, timeout: Option<Duration>) -> usize {
     let mut events = Events::with_capacity(4);
     poll.wait(&mut events, timeout).unwrap();
     events.iter().filter(|event| event.is_priority() && event.token() == Token(3)).count()
@@ -33,20 +33,20 @@ fn a_reader_stops_at_the_mark_and_then_reads_over_it() {
     assert_eq!(client.send_urgent(b"hurry").unwrap(), 5);
     client.write_all(b"after").unwrap();
     let poll = watch(&server, Trigger::Level);
-    assert_eq!(told(&poll, COMING), 1);
+    assert_eq!(events(&poll, COMING), 1);
     let mut read = Vec::new();
     while !server.at_mark().unwrap() {
         let mut buf = [0; 64];
         let got = server.read(&mut buf).unwrap();
         read.extend_from_slice(&buf[..got]);
-        assert_eq!(told(&poll, NOW), 1, "the mark is not read yet");
+        assert_eq!(events(&poll, NOW), 1, "the mark is not read yet");
     }
     assert_eq!(read, b"plainhurr");
     let mut rest = [0; 6];
     server.read_exact(&mut rest).unwrap();
     assert_eq!(&rest, b"yafter");
     assert!(!server.at_mark().unwrap());
-    assert_eq!(told(&poll, NOW), 0);
+    assert_eq!(events(&poll, NOW), 0);
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn each_urgent_mark_raises_an_edge() {
     let _guard = common::watchdog("each_urgent_mark_raises_an_edge");
     let (client, mut server) = common::pair(&common::stack());
     let poll = watch(&server, Trigger::Edge);
-    assert_eq!(told(&poll, NOW), 0);
+    assert_eq!(events(&poll, NOW), 0);
     for _ in 0..3 {
         client.send_urgent(b"u").unwrap();
-        assert_eq!(told(&poll, COMING), 1);
+        assert_eq!(events(&poll, COMING), 1);
         server.read_exact(&mut [0]).unwrap();
-        assert_eq!(told(&poll, NOW), 0);
+        assert_eq!(events(&poll, NOW), 0);
     }
 }
 
@@ -77,7 +77,7 @@ fn a_full_buffer_refuses_urgent_data_as_it_refuses_plain_data() {
     client.set_nonblocking(false).unwrap();
     client.send_urgent(b"u").unwrap();
     let poll = watch(&server, Trigger::Level);
-    assert_eq!(told(&poll, COMING), 1);
+    assert_eq!(events(&poll, COMING), 1);
     assert!(server.at_mark().unwrap());
 }
 

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_fit_their_values() {
+    fn each_value_goes_into_the_smallest_block_that_fits() {
         assert_eq!(Size::of::<[u8; 64]>(), Some(Size::Line));
         assert_eq!(Size::of::<[u8; 65]>(), Some(Size::TwoLines));
         assert_eq!(Size::of::<[u8; 128]>(), Some(Size::TwoLines));

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn it_adds_eight_bytes() {
+    fn a_brief_mutex_adds_eight_bytes() {
         assert_eq!(size_of::<BriefMutex<u64>>(), 16);
     }
 }

@@ -13,7 +13,7 @@
 //! Counting takes time in itself and so shifts which threads meet; speed is measured without.
 //!
 //! Does not depend on the protocols, except the names of their files (`kind.rs`). All is relaxed: nothing is
-//! ordered by being counted. Tests: `tests/count.rs`, and the ends of the files.
+//! ordered by being counted. Tests: `apps/bench-counted/tests/words.rs`, and the ends of the files.
 
 mod kind;
 mod lines;

@@ -107,7 +107,7 @@ pub fn count() -> usize {
 mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "the interpreter has no such clock")]
-    fn ticks_advance() {
+    fn the_tick_counter_advances() {
         let first = super::tick();
         while super::tick() == first {
             std::thread::yield_now();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_word() {
+    fn a_once_arc_is_one_word() {
         assert_eq!(size_of::<OnceArc<u64>>(), size_of::<usize>());
     }
 }

@@ -262,15 +262,15 @@ impl<P: Poller> WaitList<P> {
     #[inline(never)]
     fn mark_wanted<O: From<P::Owed>>(&mut self, ready: u8, owed: &mut Vec<O>) {
         let mut wanted = 0;
-        let mut is_told = |task: &mut Task| {
-            let is_told = task.key.interest() & ready != 0;
-            wanted |= if is_told { 0 } else { task.key.interest() };
-            is_told
+        let mut is_ready = |task: &mut Task| {
+            let is_ready = task.key.interest() & ready != 0;
+            wanted |= if is_ready { 0 } else { task.key.interest() };
+            is_ready
         };
-        let first = self.first.take_if(&mut is_told);
+        let first = self.first.take_if(&mut is_ready);
         owed.extend(first.map(Task::owed::<P, O>));
         if let Some(rest) = &mut self.rest {
-            owed.extend(rest.0.extract_if(.., &mut is_told).map(Task::owed::<P, O>));
+            owed.extend(rest.0.extract_if(.., &mut is_ready).map(Task::owed::<P, O>));
             if rest.0.is_empty() {
                 self.rest = None;
             }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     /// How many waiters are notified of these bits.
-    fn told(list: &mut WaitList<NoPollers>, ready: u8) -> usize {
+    fn notified(list: &mut WaitList<NoPollers>, ready: u8) -> usize {
         let mut owed = Vec::new();
         list.mark(ready, &mut owed);
         owed.into_iter().map(Waker::wake).count()
@@ -375,10 +375,10 @@ mod tests {
             count
         });
         let counts = || tasks.each_ref().map(|count| count.0.load(Ordering::Relaxed));
-        assert_eq!(told(&mut list, READ), 3);
+        assert_eq!(notified(&mut list, READ), 3);
         assert_eq!(counts(), [1, 0, 1, 1]);
-        assert_eq!(told(&mut list, READ), 0);
-        assert_eq!((told(&mut list, WRITE), counts()), (1, [1, 1, 1, 1]));
+        assert_eq!(notified(&mut list, READ), 0);
+        assert_eq!((notified(&mut list, WRITE), counts()), (1, [1, 1, 1, 1]));
         assert_eq!(list.task_count(), 0);
         assert!(list.rest.is_none(), "a list without waiters has no memory of its own");
     }
@@ -393,7 +393,7 @@ mod tests {
         assert!(list.register(Key::slot(WRITE), one.1.clone()).is_none());
         let key = list.issue(READ);
         assert!(list.register(key, one.1.clone()).is_none());
-        assert_eq!((list.task_count(), told(&mut list, READ)), (3, 2));
+        assert_eq!((list.task_count(), notified(&mut list, READ)), (3, 2));
         assert_eq!(one.0.0.load(Ordering::Relaxed) + other.0.0.load(Ordering::Relaxed), 2);
     }
 
@@ -410,7 +410,7 @@ mod tests {
         let late = list.issue(READ);
         assert!(list.register(late, waker().1).is_none() && !keys.contains(&late));
         assert!(list.remove(keys[2]).is_some());
-        assert_eq!(told(&mut list, READ), 2);
+        assert_eq!(notified(&mut list, READ), 2);
         assert!(list.remove(keys[1]).is_none(), "it was notified");
     }
 
@@ -419,7 +419,7 @@ mod tests {
         let (mut list, task) = (list(), waker().1);
         assert!(list.register_once(READ, task.clone()).is_none());
         assert!(list.register_once(READ, task).is_some());
-        assert_eq!(told(&mut list, READ), 1);
+        assert_eq!(notified(&mut list, READ), 1);
     }
 
     struct Marked(u8, AtomicUsize);

@@ -41,7 +41,7 @@ impl Ran {
 struct Connection {
     squeue: Squeue<Item>,
     ran: Guarded<Ran>,
-    told: RunQueue<Arc<Connection>>,
+    scheduled: RunQueue<Arc<Connection>>,
     sleeper: Sleeper,
 }
 
@@ -49,7 +49,7 @@ impl Connection {
     fn new() -> Arc<Self> {
         let squeue = Squeue::new();
         let ran = Guarded::new(Ran { next: [0; THREADS_COUNT] });
-        Arc::new(Self { squeue, ran, told: RunQueue::new(), sleeper: Sleeper::new() })
+        Arc::new(Self { squeue, ran, scheduled: RunQueue::new(), sleeper: Sleeper::new() })
     }
 
     fn record(&self, inside: &mut Inside<'_, Item>, item: Item) {
@@ -64,7 +64,7 @@ impl Connection {
     }
 
     fn tell_worker(self: &Arc<Self>) {
-        self.told.push(self.clone());
+        self.scheduled.push(self.clone());
         self.sleeper.wake_if_sleeping();
     }
 
@@ -104,15 +104,15 @@ fn every_item_runs_once_and_in_order_on_every_entry_path() {
     thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let deadline = Instant::now() + LOST;
-            while is_done.load(Ordering::Acquire) == 0 || !connection.told.is_empty() {
-                for told in connection.told.take_all() {
-                    if let Some(inside) = told.squeue.resume() {
+            while is_done.load(Ordering::Acquire) == 0 || !connection.scheduled.is_empty() {
+                for scheduled in connection.scheduled.take_all() {
+                    if let Some(inside) = scheduled.squeue.resume() {
                         let outcome = inside.drain(32, |i, item| connection.record(i, item));
                         connection.conclude(outcome);
                     }
                 }
                 let drowsy = connection.sleeper.prepare_sleep();
-                if connection.told.is_empty() && is_done.load(Ordering::Acquire) == 0 {
+                if connection.scheduled.is_empty() && is_done.load(Ordering::Acquire) == 0 {
                     assert_ne!(drowsy.sleep(Some(deadline), Spin::default()), Woken::TimedOut);
                 }
             }

@@ -6,7 +6,7 @@
 //!
 //! Does not depend on the rows.
 //!
-//! Tests: below; `tests/bench/against`.
+//! Tests: below; `tests/bench/against.rs`.
 
 use std::env;
 use std::io;

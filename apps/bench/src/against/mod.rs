@@ -8,7 +8,7 @@
 //!
 //! Does not depend on the workloads.
 //!
-//! Tests: in the parts; `tests/bench/against` for the whole, with a script as the other build.
+//! Tests: in the parts; `tests/bench/against.rs` for the whole, with a script as the other build.
 
 use std::io;
 use std::process::ExitCode;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: every requested row is in the output.
 //!
-//! Tests: below; `tests/bench/against`.
+//! Tests: below; `tests/bench/against.rs`.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -174,11 +174,11 @@ fn text(courses: &[Course]) -> String {
     for course in courses {
         if let Some((index, fault)) = &course.end {
             let build = if *index == THIS { "this build" } else { "the other build" };
-            let said = match fault {
+            let reason = match fault {
                 Fault::Unknown(why) => format!("{build} does not know it: {why}"),
                 Fault::Failed(why) => format!("{build} failed: {why}"),
             };
-            text += &format!("not compared: {}: {said}\n", name(course));
+            text += &format!("not compared: {}: {reason}\n", name(course));
         }
     }
     text

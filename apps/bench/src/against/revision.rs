@@ -9,7 +9,7 @@
 //! final name in one step, so one that is there is whole. A worktree ends with its [`Worktree`]; one that a killed process left behind ends when the next
 //! begins.
 //!
-//! Tests: `tests/bench/against`, with a small repository.
+//! Tests: `tests/bench/against.rs`, with a small repository.
 
 use std::collections::VecDeque;
 use std::env;
@@ -106,8 +106,11 @@ impl<'a> Worktree<'a> {
         if added.status.success() {
             return Ok(worktree);
         }
-        let said = String::from_utf8_lossy(&added.stderr);
-        Err(cannot(io::ErrorKind::Other, format!("git worktree failed in {}:\n{said}", repository.display())))
+        let stderr = String::from_utf8_lossy(&added.stderr);
+        Err(cannot(
+            io::ErrorKind::Other,
+            format!("git worktree failed in {}:\n{stderr}", repository.display()),
+        ))
     }
 
     /// Builds the program and copies it into the folder `new`; returns its name.

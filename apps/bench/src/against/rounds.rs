@@ -9,7 +9,7 @@
 //! Invariants: `values[0][i]` and `values[1][i]` are of the same round. A row of which one build has no value is out; the
 //! others go on.
 //!
-//! Tests: below; `tests/bench/against`.
+//! Tests: below; `tests/bench/against.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_small_packets_are_worth_joining() {
+    fn gro_has_rows_for_small_packets_only() {
         let rows = rows(&Asked::default()).unwrap();
         assert_eq!(rows.len(), 2);
         assert!(rows.iter().all(|row| row.label.ends_with("MTU 1500") && row.goals.len() == 1));

@@ -37,8 +37,8 @@ pub fn rows(asked: &Asked) -> Result<Vec<Row>, UsageError> {
             scales: first,
             ..row(connections, size, reader, OWNERS, "owner threads")
         });
-        let told = Goal::LineAtMost { of: "precheck", line: MESSAGES, most: 0.1 };
-        rows.push(Row { goals: vec![told], ..row(connections, size, reader, &[], "as by default") });
+        let messages = Goal::LineAtMost { of: "precheck", line: MESSAGES, most: 0.1 };
+        rows.push(Row { goals: vec![messages], ..row(connections, size, reader, &[], "as by default") });
         rows.push(row(
             connections,
             size,

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_goal_is_held_against_the_row_it_names() {
+    fn a_share_goal_is_compared_with_the_row_that_it_names() {
         let mut table = Table::default();
         let [base, many] = ["32 conns, 64K writes", "96 conns, 64K writes"].map(stream_case);
         table.row(&base, &both(100.0, 50.0));

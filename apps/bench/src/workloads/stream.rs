@@ -165,12 +165,12 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_delivers() {
+    fn the_kernel_delivers_the_stream() {
         every_placement_delivers_bytes_and_ends(&Kernel::new().unwrap());
     }
 
     #[test]
-    fn sockeye_delivers() {
+    fn sockeye_delivers_the_stream() {
         every_placement_delivers_bytes_and_ends(&Sockeye::new(Spin::On).unwrap());
     }
 

@@ -260,8 +260,8 @@ fn a_path_that_is_no_build_is_refused_with_a_remedy() {
     assert!(stderr(&output).contains("does not call itself sockeye"), "{}", stderr(&output));
     let mut outside = bench("rr --against no-such-revision");
     outside.current_dir(&folder.0).env("PATH", "/nonexistent");
-    let said = stderr(&run(outside));
-    assert!(said.contains("`git` is not installed") && said.contains("give the path"), "{said}");
+    let message = stderr(&run(outside));
+    assert!(message.contains("`git` is not installed") && message.contains("give the path"), "{message}");
 }
 
 /// A repository with a program that answers as the bench of an early revision does; `answer` is a line of its.
@@ -342,18 +342,18 @@ fn a_revision_that_does_not_build_shows_cargos_last_lines_and_leaves_no_worktree
     assert_eq!(git(&folder.0, "worktree add --detach target/against/source HEAD"), Some(true));
     let output = against_revision(&folder, "HEAD");
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
-    let said = stderr(&output);
-    assert!(said.contains("does not build") && said.contains("a_word_that_means_nothing"), "{said}");
+    let message = stderr(&output);
+    assert!(message.contains("does not build") && message.contains("a_word_that_means_nothing"), "{message}");
     assert!(!folder.0.join("target/against/source").exists() && worktrees(&folder) == 1);
 }
 
 #[test]
 fn an_unknown_revision_and_one_of_another_project_have_different_errors() {
     let Some(folder) = repository("other", "fn main() {}\n") else { return };
-    let said = stderr(&against_revision(&folder, "no-such-revision"));
-    assert!(said.contains("neither a file nor a revision") && said.contains("git fetch"), "{said}");
+    let message = stderr(&against_revision(&folder, "no-such-revision"));
+    assert!(message.contains("neither a file nor a revision") && message.contains("git fetch"), "{message}");
     assert_eq!(git(&folder.0, "mv apps/cli elsewhere"), Some(true));
     assert_eq!(git(&folder.0, "commit --quiet --all --message moved"), Some(true));
-    let said = stderr(&against_revision(&folder, "HEAD"));
-    assert!(said.contains("has no bench") && said.contains("checkout of Sockeye"), "{said}");
+    let message = stderr(&against_revision(&folder, "HEAD"));
+    assert!(message.contains("has no bench") && message.contains("checkout of Sockeye"), "{message}");
 }

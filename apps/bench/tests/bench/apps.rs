@@ -87,10 +87,10 @@ fn a_build_without_the_program_is_excluded_and_the_reason_names_a_remedy() {
     command.arg(other.0.join("sockeye-bench"));
     let output = run(command);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = stdout(&output);
+    let message = stdout(&output);
     assert!(
-        said.contains("not compared: http1") && said.contains("there is no sockeye-bench-apps beside"),
-        "{said}"
+        message.contains("not compared: http1") && message.contains("there is no sockeye-bench-apps beside"),
+        "{message}"
     );
 }
 
@@ -110,16 +110,16 @@ fn without_the_program_the_message_has_the_command_that_builds_it() {
     for line in ["http1", "--quick --apps", "--quick --apps --against /nonexistent/other"] {
         let output = run(folder.bench(line));
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{line}");
-        let said = stderr(&output);
+        let message = stderr(&output);
         assert!(
-            said.contains("cargo build --release --manifest-path apps/bench-apps/Cargo.toml"),
-            "{line}: {said}"
+            message.contains("cargo build --release --manifest-path apps/bench-apps/Cargo.toml"),
+            "{line}: {message}"
         );
     }
 }
 
 #[test]
-fn flags_that_mean_nothing_are_refused() {
+fn flags_without_effect_are_refused() {
     for (line, part) in [
         ("rr --apps", "http1 or http2"),
         ("rr --runtimes 2", "only to: http1, http2"),

@@ -58,9 +58,9 @@ fn an_error_of_the_counting_program_fails_the_run() {
 fn without_the_program_the_rest_is_measured_and_the_message_has_the_command_that_builds_it() {
     let output = run(Folder::new("uncounted").bench(LINE));
     assert_eq!(output.status.code(), Some(0));
-    let said = stderr(&output);
+    let message = stderr(&output);
     for part in ["hand-offs between cores are not counted", "--manifest-path apps/bench-counted/Cargo.toml"] {
-        assert!(said.contains(part), "{said}");
+        assert!(message.contains(part), "{message}");
     }
     assert!(!stdout(&output).contains("hand-offs with"), "{}", stdout(&output));
 }

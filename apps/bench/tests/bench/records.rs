@@ -66,10 +66,10 @@ fn a_workload_without_an_interface_has_no_record_and_a_message() {
     for name in ["rr", "rcvd", "udp", "all"] {
         let output = run(bench(&format!("{name} --pcap /nonexistent/trace.pcapng")));
         assert_eq!(output.status.code(), Some(2), "{name}");
-        let said = stderr(&output);
+        let message = stderr(&output);
         assert!(
-            said.contains(&format!("{name} runs over loopback")) && said.contains("input, gro, rxfree"),
-            "{said}"
+            message.contains(&format!("{name} runs over loopback")) && message.contains("input, gro, rxfree"),
+            "{message}"
         );
     }
 }

@@ -23,7 +23,7 @@ fn a_wrong_command_line_is_explained_on_stderr_and_exits_with_2() {
 }
 
 #[test]
-fn help_teaches_by_examples_and_hides_the_helpers() {
+fn help_has_examples_and_hides_the_helpers() {
     let output = run(bench("--help"));
     assert_eq!(output.status.code(), Some(0));
     let text = stdout(&output);

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_word_is_named_with_what_would_be_right() {
+    fn a_wrong_word_is_named_with_the_permitted_ones() {
         for (text, part) in [
             ("state open", "\"open\" is no state: write one of established"),
             ("state", "the name of a state is missing"),

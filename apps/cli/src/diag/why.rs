@@ -92,7 +92,7 @@ fn sentence(socket: &Socket) -> String {
         return format!("it is in state {} and sends nothing any more.", socket.state);
     }
     let of = |name: &str| bytes(figure(figures, name));
-    let said = match figures.get("by").and_then(Value::as_str) {
+    let explained = match figures.get("by").and_then(Value::as_str) {
         Some("application") => format!(
             "the application: all that it wrote is sent, and {} are on their way with room for {} in the peer's \
              window and {} in the congestion window.",
@@ -131,7 +131,7 @@ fn sentence(socket: &Socket) -> String {
         Some(other) => format!("{other}."),
         None => "nothing: there is nothing to send and nothing on its way.".to_owned(),
     };
-    format!("{said}{}", round_trip(&socket.tcp))
+    format!("{explained}{}", round_trip(&socket.tcp))
 }
 
 /// Context for the other figures: the round trip and the retransmissions.
@@ -180,17 +180,18 @@ mod tests {
 
     #[test]
     fn each_limit_has_a_sentence_with_its_figures() {
-        for (by, told) in [
+        for (by, expected) in [
             ("application", "9000 bytes are on their way with room for 64 KiB"),
             ("receive_window", "the peer takes 64 KiB and 9000 bytes are on their way, while 20 MiB wait"),
             ("congestion_window", "9000 bytes of its 14 KiB are on their way and 20 MiB wait"),
             ("send_buffer", "all 256 KiB of its 256 KiB"),
             ("path", "a congestion window of 14 KiB"),
         ] {
-            let said = sentence(&socket(by.into()));
+            let explained = sentence(&socket(by.into()));
             assert!(
-                said.contains(told) && said.ends_with("(Round trip 1.500 ms, 20 KiB sent again so far.)"),
-                "{said}"
+                explained.contains(expected)
+                    && explained.ends_with("(Round trip 1.500 ms, 20 KiB sent again so far.)"),
+                "{explained}"
             );
         }
         assert!(sentence(&socket(Value::Null)).starts_with("nothing"));

@@ -187,14 +187,17 @@ mod tests {
     #[test]
     fn a_name_is_resolved_and_a_loopback_address_is_refused() {
         // Every host has this name.
-        let said = wishes("-c localhost").unwrap_err();
-        assert!(said.contains("localhost") && (said.contains("loopback") || said.contains("IPv6")), "{said}");
+        let message = wishes("-c localhost").unwrap_err();
+        assert!(
+            message.contains("localhost") && (message.contains("loopback") || message.contains("IPv6")),
+            "{message}"
+        );
         assert_eq!(wishes("-c 10.9.0.1").unwrap().host, "10.9.0.1");
     }
 
     #[test]
     fn impossible_arguments_are_refused_before_anything_is_created() {
-        for (line, told) in [
+        for (line, expected) in [
             ("", "--client"),
             ("-c fd09::1", "IPv6"),
             ("-c 10.9.0.2", "very stack"),
@@ -210,8 +213,8 @@ mod tests {
             ("-c 127.0.0.1", "loopback"),
             ("-c no.such.host.invalid", "no address of that name"),
         ] {
-            let said = wishes(line).unwrap_err();
-            assert!(said.contains(told), "{line}: {said}");
+            let message = wishes(line).unwrap_err();
+            assert!(message.contains(expected), "{line}: {message}");
         }
     }
 }

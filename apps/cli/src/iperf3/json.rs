@@ -68,43 +68,43 @@ impl Show for Json {
             let of = interval.streams.iter().filter(|moved| moved.sends == sends);
             spans(of.map(|moved| moved.bytes).sum(), sends)
         };
-        let mut told = json!({ "streams": each.collect::<Vec<Value>>(), "sum": sum(!self.params.reverse) });
+        let mut object = json!({ "streams": each.collect::<Vec<Value>>(), "sum": sum(!self.params.reverse) });
         if self.params.bidirectional {
-            told["sum_bidir_reverse"] = sum(false).into();
+            object["sum_bidir_reverse"] = sum(false).into();
         }
-        self.intervals.push(told);
+        self.intervals.push(object);
     }
 }
 
 impl Json {
-    fn moved(&self, moved: &Moved, mut told: Map<String, Value>) -> Value {
-        told.insert("socket".to_owned(), moved.id.into());
+    fn moved(&self, moved: &Moved, mut object: Map<String, Value>) -> Value {
+        object.insert("socket".to_owned(), moved.id.into());
         if let Some((again, window)) = moved.tcp {
-            told.extend(fields(json!({ "retransmits": again, "snd_cwnd": window })));
+            object.extend(fields(json!({ "retransmits": again, "snd_cwnd": window })));
         }
         if self.params.udp && !moved.sends {
-            told.extend(datagrams(moved.jitter, moved.errors, moved.packets));
+            object.extend(datagrams(moved.jitter, moved.errors, moved.packets));
         } else if self.params.udp {
-            told.insert("packets".to_owned(), moved.packets.into());
+            object.insert("packets".to_owned(), moved.packets.into());
         }
-        told.into()
+        object.into()
     }
 }
 
 fn end(params: &Params, measured: &Measured) -> Value {
     let both = measured.ends(params);
-    let told = |end: &StreamResult, is_sender: bool| {
-        let mut told = span(0.0, measured.lasted, end.bytes, is_sender);
+    let object = |end: &StreamResult, is_sender: bool| {
+        let mut object = span(0.0, measured.lasted, end.bytes, is_sender);
         if params.udp {
-            told.extend(datagrams(end.jitter, end.errors, end.packets));
+            object.extend(datagrams(end.jitter, end.errors, end.packets));
         } else if is_sender && end.retransmits >= 0 {
-            told.insert("retransmits".to_owned(), end.retransmits.into());
+            object.insert("retransmits".to_owned(), end.retransmits.into());
         }
-        told
+        object
     };
     let streams = both.iter().map(|(_, [sender, receiver])| {
         let numbered = |end: &StreamResult, is_sender| {
-            told(end, is_sender)
+            object(end, is_sender)
                 .into_iter()
                 .chain([("socket".to_owned(), end.id.into())])
                 .collect::<Map<_, _>>()
@@ -119,7 +119,7 @@ fn end(params: &Params, measured: &Measured) -> Value {
     });
     let sum = |side: usize, sends: bool| {
         let of: Vec<_> = both.iter().filter(|(own, _)| *own == sends).map(|(_, ends)| &ends[side]).collect();
-        told(&StreamResult::sum(of.into_iter()), side == 0)
+        object(&StreamResult::sum(of.into_iter()), side == 0)
     };
     // In a test of both directions the data that we sent; the other way has names of its own.
     let forth = !params.reverse;
@@ -200,25 +200,25 @@ mod tests {
             server: results(vec![result(3, 1900), result(1, 900)]),
         };
         let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
-        let told = &Json::new(&wishes(both)).end(Ok(measured.clone()))["end"];
-        let bytes = |name: &str| told[name]["bytes"].as_u64();
+        let object = &Json::new(&wishes(both)).end(Ok(measured.clone()))["end"];
+        let bytes = |name: &str| object[name]["bytes"].as_u64();
         assert_eq!((bytes("sum_sent"), bytes("sum_received")), (Some(1000), Some(900)));
         let back = ["sum_sent_bidir_reverse", "sum_received_bidir_reverse"].map(bytes);
         assert_eq!(back, [Some(1900), Some(2000)]);
         for (reverse, sent, received) in [(false, 3000, 2800), (true, 2800, 3000)] {
             let params = Params { reverse, parallel: 2, ..Params::default() };
-            let told = Json::new(&wishes(params)).end(Ok(measured.clone()));
-            assert_eq!(told["end"]["sum_sent"]["bytes"], sent);
-            assert_eq!(told["end"]["sum_received"]["bytes"], received);
-            assert_eq!(told["end"]["sum_sent"]["bits_per_second"], 4.0 * f64::from(sent));
+            let object = Json::new(&wishes(params)).end(Ok(measured.clone()));
+            assert_eq!(object["end"]["sum_sent"]["bytes"], sent);
+            assert_eq!(object["end"]["sum_received"]["bytes"], received);
+            assert_eq!(object["end"]["sum_sent"]["bits_per_second"], 4.0 * f64::from(sent));
         }
     }
 
     #[test]
     fn an_error_is_reported_beside_the_available_results() {
-        let told = Json::new(&wishes(Params::default())).end(Err(io::Error::other("the server is busy")));
+        let object = Json::new(&wishes(Params::default())).end(Err(io::Error::other("the server is busy")));
         assert_eq!(
-            (told["error"].as_str(), told["start"]["connecting_to"]["port"].as_u64()),
+            (object["error"].as_str(), object["start"]["connecting_to"]["port"].as_u64()),
             (Some("the server is busy"), Some(5201))
         );
     }

@@ -44,8 +44,8 @@ pub fn iperf3(args: &Iperf3Args) -> Result<ExitCode, CommandError> {
         (false, Ok(measured)) => out.write_all(text.end(&measured).as_bytes())?,
         (false, Err(error)) => eprintln!("error: {}: {error}", wishes.to),
     }
-    if let Some(told) = running.recorded() {
-        eprintln!("{told}");
+    if let Some(record) = running.recorded() {
+        eprintln!("{record}");
     }
     Ok(code)
 }

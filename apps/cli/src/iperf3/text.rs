@@ -258,10 +258,10 @@ mod tests {
         let moved =
             |id| Moved { id, sends: true, bytes: 1 << 30, tcp: Some((3, 1 << 20)), ..Moved::default() };
         let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), moved(3)] };
-        let said = lines(&interval, &Params::default());
-        let said: Vec<_> = said.lines().collect();
-        assert_eq!(said[0], "[  1]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
-        assert_eq!(said[2], "[SUM]   1.00-2.00   sec  2.00 GBytes  17.2 Gbits/sec    6");
+        let shown = lines(&interval, &Params::default());
+        let shown: Vec<_> = shown.lines().collect();
+        assert_eq!(shown[0], "[  1]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
+        assert_eq!(shown[2], "[SUM]   1.00-2.00   sec  2.00 GBytes  17.2 Gbits/sec    6");
         let datagrams =
             Moved { id: 1, bytes: 1000, packets: 10, errors: 1, jitter: 2e-5, ..Moved::default() };
         let interval = Interval { start: 0.0, end: 1.0, streams: vec![datagrams] };
@@ -270,10 +270,10 @@ mod tests {
         let back = Moved { sends: false, tcp: None, ..moved(3) };
         let interval = Interval { start: 1.0, end: 2.0, streams: vec![moved(1), back] };
         let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
-        let said = lines(&interval, &both);
-        let said: Vec<_> = said.lines().collect();
-        assert_eq!(said[0], "[  1][TX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
-        assert_eq!(said[1], "[  3][RX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec");
+        let shown = lines(&interval, &both);
+        let shown: Vec<_> = shown.lines().collect();
+        assert_eq!(shown[0], "[  1][TX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec    3   1.00 MBytes");
+        assert_eq!(shown[1], "[  3][RX-C]   1.00-2.00   sec  1.00 GBytes  8.59 Gbits/sec");
     }
 
     #[test]
@@ -286,21 +286,21 @@ mod tests {
             own: results(vec![result(1, 1000, 2), result(3, 2000, 5)]),
             server: results(vec![result(3, 1900, -1), result(1, 900, -1)]),
         };
-        let said = Text::new(&wishes(Params::default())).end(&measured);
-        let said: Vec<_> = said.lines().collect();
-        assert_eq!(said[1], HEAD_RETR.trim_end());
-        assert!(said[2].starts_with("[  1]   0.00-10.00  sec  1000  Bytes") && said[2].ends_with("sender"));
-        assert!(said[3].contains(" 900  Bytes") && said[3].ends_with("receiver"), "{said:?}");
+        let shown = Text::new(&wishes(Params::default())).end(&measured);
+        let shown: Vec<_> = shown.lines().collect();
+        assert_eq!(shown[1], HEAD_RETR.trim_end());
+        assert!(shown[2].starts_with("[  1]   0.00-10.00  sec  1000  Bytes") && shown[2].ends_with("sender"));
+        assert!(shown[3].contains(" 900  Bytes") && shown[3].ends_with("receiver"), "{shown:?}");
         assert!(
-            said[6].starts_with("[SUM]") && said[6].contains("2.93 KBytes") && said[6].contains("    7  ")
+            shown[6].starts_with("[SUM]") && shown[6].contains("2.93 KBytes") && shown[6].contains("    7  ")
         );
-        assert!(said[7].contains("2.73 KBytes") && said[7].ends_with("receiver"), "{said:?}");
+        assert!(shown[7].contains("2.73 KBytes") && shown[7].ends_with("receiver"), "{shown:?}");
         let both = Params { bidirectional: true, parallel: 1, ..Params::default() };
-        let said = Text::new(&wishes(both)).end(&measured);
-        let said: Vec<_> = said.lines().collect();
-        assert!(said[1].starts_with("[ ID][Role] Interval"), "{said:?}");
-        assert!(said[2].starts_with("[  1][TX-C]") && said[2].contains("1000  Bytes"), "{said:?}");
-        assert!(said[4].starts_with("[  3][RX-C]") && said[4].contains("1.86 KBytes"), "{said:?}");
-        assert!(said[5].contains("1.95 KBytes") && said[5].ends_with("receiver"), "{said:?}");
+        let shown = Text::new(&wishes(both)).end(&measured);
+        let shown: Vec<_> = shown.lines().collect();
+        assert!(shown[1].starts_with("[ ID][Role] Interval"), "{shown:?}");
+        assert!(shown[2].starts_with("[  1][TX-C]") && shown[2].contains("1000  Bytes"), "{shown:?}");
+        assert!(shown[4].starts_with("[  3][RX-C]") && shown[4].contains("1.86 KBytes"), "{shown:?}");
+        assert!(shown[5].contains("1.95 KBytes") && shown[5].ends_with("receiver"), "{shown:?}");
     }
 }

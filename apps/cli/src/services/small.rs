@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn services_that_answer_are_not_answered() {
+    fn ports_of_services_that_answer_get_no_answer() {
         assert!(may_answer("10.0.0.1:40000".parse().unwrap()));
         for port in ANSWERING_PORTS {
             assert!(!may_answer(SocketAddr::new([10, 0, 0, 1].into(), port)));
@@ -230,10 +230,10 @@ mod tests {
     async fn clients_that_have_finished_sending_and_read_nothing_are_disconnected() {
         let (stack, _tasks, at) = serve(IdleMax::new(Duration::from_millis(30))).await;
         let mut clients = Vec::new();
-        for (addr, said) in [(at[0], 100_000), (at[2], 10)] {
+        for (addr, len) in [(at[0], 100_000), (at[2], 10)] {
             let mut client = TcpStream::connect_on(&stack, addr).await.unwrap();
             client.get_ref().set_recv_buffer_size(4 << 10).unwrap();
-            client.write_all(&vec![1; said]).await.unwrap();
+            client.write_all(&vec![1; len]).await.unwrap();
             client.shutdown().await.unwrap();
             clients.push(client);
         }

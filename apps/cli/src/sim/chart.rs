@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scales_end_at_numbers_that_read_well() {
+    fn axis_scales_end_at_round_numbers() {
         for (value, expected) in
             [(0.0, 1.0), (1.0, 1.0), (1.1, 1.5), (23.0, 25.0), (26.0, 30.0), (830.0, 1000.0)]
         {

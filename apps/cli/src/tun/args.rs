@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn impossible_arguments_are_refused() {
-        for (line, told) in [
+        for (line, expected) in [
             ("", "--addr"),
             ("--addr 10.9.0.2", "10.9.0.2"),
             ("--addr 10.9.0.2/24 --peer-addr 10.9.0.2/24", "both sides"),
@@ -270,7 +270,7 @@ mod tests {
             ("--addr 10.9.0.2/24 --idle-timeout soon", "seconds"),
         ] {
             let error = plan(line).unwrap_err();
-            assert!(error.contains(told), "{line}: {error}");
+            assert!(error.contains(expected), "{line}: {error}");
         }
     }
 

@@ -66,7 +66,7 @@ fn summary(running: &Running, end: End) -> io::Result<()> {
         writeln!(out, "the device has gone away")?;
     }
     writeln!(out, "{}", text::total(&running.tun.counts()))?;
-    running.recorded().map_or(Ok(()), |told| writeln!(out, "{told}"))
+    running.recorded().map_or(Ok(()), |record| writeln!(out, "{record}"))
 }
 
 /// Serves until the end. Blocks no other task: it is the runtime's main task.

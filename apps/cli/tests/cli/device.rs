@@ -53,12 +53,12 @@ impl Tun {
 
     /// Reads its output up to a line that begins with `start`.
     pub fn read_until(&mut self, start: &str) -> String {
-        let mut said = String::new();
+        let mut text = String::new();
         loop {
-            let begin = said.len();
-            assert!(self.stdout.read_line(&mut said).unwrap() > 0, "no {start:?} in {said:?}");
-            if said[begin..].starts_with(start) {
-                return said;
+            let begin = text.len();
+            assert!(self.stdout.read_line(&mut text).unwrap() > 0, "no {start:?} in {text:?}");
+            if text[begin..].starts_with(start) {
+                return text;
             }
         }
     }
@@ -95,15 +95,15 @@ impl Tun {
         run(command)
     }
 
-    /// Runs `why` until its output contains `told`.
-    pub fn says_why(&self, line: &str, told: &str) {
+    /// Runs `why` until its output contains `expected`.
+    pub fn shows_why(&self, line: &str, expected: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let said = stdout(&self.look(line));
-            if said.contains(told) {
+            let text = stdout(&self.look(line));
+            if text.contains(expected) {
                 return;
             }
-            assert!(Instant::now() < deadline, "{said}");
+            assert!(Instant::now() < deadline, "{text}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -125,9 +125,9 @@ impl Tun {
     pub fn end(&mut self, signal: Signal) -> (String, Option<i32>) {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, signal).unwrap();
-        let mut said = String::new();
-        self.stdout.read_to_string(&mut said).unwrap();
-        (said, self.child.wait().unwrap().code())
+        let mut text = String::new();
+        self.stdout.read_to_string(&mut text).unwrap();
+        (text, self.child.wait().unwrap().code())
     }
 }
 

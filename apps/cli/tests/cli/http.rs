@@ -85,7 +85,7 @@ fn heads_ranges_lists_and_refusals_are_those_of_http() {
     let files = Files::new();
     let Some(tun) = files.serve("") else { return };
     let base = "http://10.9.0.2/a%20directory";
-    for (asked, told) in [
+    for (asked, expected) in [
         (format!("--head {base}/1000000%20bytes"), "200:1000000:0"),
         (format!("-r 10-19 {base}/1000000%20bytes"), "206:10:10"),
         (format!("-r -7 {base}/1000000%20bytes"), "206:7:7"),
@@ -97,10 +97,10 @@ fn heads_ranges_lists_and_refusals_are_those_of_http() {
         ("--path-as-is http://10.9.0.2/%2e%2e/secret".to_owned(), "403:14:14"),
         (format!("-X POST -d x=1 {base}/1%20bytes"), "405:23:23"),
     ] {
-        let Some(said) = tun.client(&format!("curl -sS --max-time 50 -o /dev/null {STATUS} {asked}")) else {
+        let Some(text) = tun.client(&format!("curl -sS --max-time 50 -o /dev/null {STATUS} {asked}")) else {
             return;
         };
-        assert_eq!(stdout(&said), told, "{asked}");
+        assert_eq!(stdout(&text), expected, "{asked}");
     }
     let part = tun.client(&format!("curl -sS -r 999990- {base}/1000000%20bytes")).unwrap();
     let whole = fs::read(files.0.join("served/a directory/1000000 bytes")).unwrap();
@@ -114,22 +114,22 @@ fn heads_ranges_lists_and_refusals_are_those_of_http() {
 }
 
 #[test]
-fn ab_finds_nothing_failed_with_and_without_keep_alive() {
+fn ab_reports_no_failed_request_with_and_without_keep_alive() {
     let files = Files::new();
     let Some(tun) = files.serve("") else { return };
     for (host, keep_alive) in [("10.9.0.2", ""), ("10.9.0.2", "-k"), ("[fd09::2]", "-k")] {
         let line = format!(
             "ab -q -s 20 -n {REQUESTS} -c {AT_ONCE} {keep_alive} http://{host}:80/a%20directory/4096%20bytes"
         );
-        let Some(said) = tun.client(&line) else { return };
-        let said = stdout(&said);
-        for told in [
+        let Some(text) = tun.client(&line) else { return };
+        let text = stdout(&text);
+        for expected in [
             format!("Complete requests:      {REQUESTS}"),
             "Failed requests:        0".to_owned(),
             "Document Length:        4096 bytes".to_owned(),
         ] {
-            assert!(said.contains(&told), "{told}: {said}");
+            assert!(text.contains(&expected), "{expected}: {text}");
         }
-        assert!(!said.contains("Non-2xx"), "{said}");
+        assert!(!text.contains("Non-2xx"), "{text}");
     }
 }

@@ -135,10 +135,10 @@ fn a_test_ends_after_its_bytes_and_both_ends_may_send_at_once() {
         assert_eq!(result["end"]["streams"].as_array().unwrap().len(), count, "{way}");
     }
     let output = server.client(&format!("{line} -t 1 --bidir -P 2"));
-    let said = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
-    for told in ["[ ID][Role] Interval", "][TX-C]", "][RX-C]", "[SUM][TX-C]", "[SUM][RX-C]", "Done."] {
-        assert!(said.contains(told), "{told:?}: {said}");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for expected in ["[ ID][Role] Interval", "][TX-C]", "][RX-C]", "[SUM][TX-C]", "[SUM][RX-C]", "Done."] {
+        assert!(text.contains(expected), "{expected:?}: {text}");
     }
 }
 
@@ -151,9 +151,9 @@ fn the_table_is_iperf3s_over_ipv6_and_ethernet_and_a_record_is_kept() {
         path.display()
     );
     let output = server.client(&line);
-    let said = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}{}", stderr(&output));
-    for told in [
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    for expected in [
         "Connecting to host fd09::1, port 5201",
         "local fd09::2 port",
         "Retr  Cwnd",
@@ -165,10 +165,10 @@ fn the_table_is_iperf3s_over_ipv6_and_ethernet_and_a_record_is_kept() {
         "receiver\n",
         "Done.",
     ] {
-        assert!(said.contains(told), "{told:?}: {said}");
+        assert!(text.contains(expected), "{expected:?}: {text}");
     }
     // At least one line of each of two streams and their sum, and the table with both ends of the three.
-    assert!(said.lines().filter(|line| line.contains("bits/sec")).count() >= 3 + 6, "{said}");
+    assert!(text.lines().filter(|line| line.contains("bits/sec")).count() >= 3 + 6, "{text}");
     assert!(stderr(&output).contains("recorded"), "{}", stderr(&output));
     let record = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
@@ -183,8 +183,8 @@ fn is_the_second_turned_away(server: &Server) -> bool {
         let second = server.client("-c 10.9.0.1 --addr 10.9.0.2/24 -t 1 -b 1M -J");
         let first = first.join().unwrap();
         assert!([Some(0), Some(1)].contains(&first.status.code()), "{}", stderr(&first));
-        let said: Value = serde_json::from_slice(&second.stdout).unwrap();
-        second.status.code() == Some(1) && said["error"].as_str().unwrap().contains("busy")
+        let text: Value = serde_json::from_slice(&second.stdout).unwrap();
+        second.status.code() == Some(1) && text["error"].as_str().unwrap().contains("busy")
     })
 }
 
@@ -207,13 +207,13 @@ fn a_busy_or_absent_server_is_reported() {
 
 #[test]
 fn an_unsupported_test_is_a_usage_error() {
-    for (line, told) in [
+    for (line, expected) in [
         ("iperf3 --addr 10.9.0.2/24", "--client"),
         ("iperf3 -c 10.9.0.1", "--addr"),
         ("iperf3 -c fd09::1 --addr 10.9.0.2/24", "IPv6"),
     ] {
         let output = run(sockeye(line));
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(stderr(&output).contains(told), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{line}: {}", stderr(&output));
     }
 }

@@ -55,10 +55,10 @@ fn a_matrix_is_run_once_resumes_and_is_shown_beside_others() {
     );
     let done = run(sockeye(&line));
     assert_eq!(done.status.code(), Some(0), "{}", stderr(&done));
-    let said = stderr(&done);
+    let message = stderr(&done);
     assert!(
-        said.contains("[2/2]") && !said.contains(" 0 % loss"),
-        "existing cells are not run again: {said}"
+        message.contains("[2/2]") && !message.contains(" 0 % loss"),
+        "existing cells are not run again: {message}"
     );
     assert_eq!(out.text().lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(), 4);
     let summary = stdout(&done);

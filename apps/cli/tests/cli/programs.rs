@@ -19,8 +19,8 @@ fn pings_of_both_versions_and_of_every_size_are_answered() {
         for (version, addr) in ["-4", "-6"].into_iter().zip(ADDRS) {
             for size in [0, 56, 1473, 65_507] {
                 let line = format!("ping {version} -n -q -c 3 -i 0.01 -W 10 -s {size} {addr}");
-                let Some(said) = tun.client(&line) else { return };
-                assert!(stdout(&said).contains(" 0% packet loss"), "{device} {line}: {}", stdout(&said));
+                let Some(reply) = tun.client(&line) else { return };
+                assert!(stdout(&reply).contains(" 0% packet loss"), "{device} {line}: {}", stdout(&reply));
             }
         }
     }
@@ -33,10 +33,10 @@ fn traceroute_finds_it_one_hop_away_by_datagrams_echo_requests_and_syns() {
         for (version, addr) in ["-4", "-6"].into_iter().zip(ADDRS) {
             for how in ["", "-I", "-T -p 9"] {
                 let line = format!("traceroute {version} -n -q 1 -m 4 -w 10 {how} {addr}");
-                let Some(said) = tun.client(&line) else { return };
-                let said = stdout(&said);
-                let hops: Vec<&str> = said.lines().skip(1).collect();
-                assert!(hops.len() == 1 && hops[0].contains(addr), "{device} {line}: {said}");
+                let Some(reply) = tun.client(&line) else { return };
+                let reply = stdout(&reply);
+                let hops: Vec<&str> = reply.lines().skip(1).collect();
+                assert!(hops.len() == 1 && hops[0].contains(addr), "{device} {line}: {reply}");
             }
         }
     }

@@ -14,8 +14,8 @@ fn the_kernel_sends_over_the_emulated_link_or_the_command_names_what_is_missing(
     std::fs::remove_file(&record).unwrap();
     if unavailable().is_some() {
         assert_eq!(output.status.code(), Some(1), "{}", stdout(&output));
-        let said = stderr(&output);
-        assert!(said.contains("needs root") && said.contains("/dev/net/tun"), "{said}");
+        let message = stderr(&output);
+        assert!(message.contains("needs root") && message.contains("/dev/net/tun"), "{message}");
         return;
     }
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));

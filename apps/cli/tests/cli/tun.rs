@@ -53,12 +53,12 @@ fn a_device_answers_serves_is_listed_and_is_removed_after_a_signal() {
     assert!(counters["counters"]["TcpPassiveOpens"].as_u64().unwrap() >= 2, "{counters}");
     assert!(stdout(&tun.look("nstat -z udp")).contains("UdpNoPorts"));
     let port = echo.local_addr().unwrap().port();
-    tun.says_why(&format!("why {port}"), "nothing to send");
+    tun.shows_why(&format!("why {port}"), "nothing to send");
     assert_eq!(tun.look("why 1").status.code(), Some(1));
 
-    let (said, code) = tun.end(Signal::INT);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("frames"), "{said}");
+    let (text, code) = tun.end(Signal::INT);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("frames"), "{text}");
     assert!(!tun.devices().contains("sock0"));
     assert!(fs::read_dir(&tun.folder).unwrap().next().is_none(), "it is still shown");
 }
@@ -68,7 +68,7 @@ fn why_names_the_reader_that_stalls_a_sender() {
     let Some(tun) = Tun::start("--addr 10.9.0.2/24 --serve chargen:19") else { return };
     let client = tun.connect("10.9.0.2:19");
     let port = client.local_addr().unwrap().port();
-    tun.says_why(&format!("why 10.9.0.2:19 10.9.0.1:{port}"), "the receive window");
+    tun.shows_why(&format!("why 10.9.0.2:19 10.9.0.1:{port}"), "the receive window");
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn a_record_stays_within_its_bound_and_is_pcap_ng() {
         format!("--addr 10.9.0.2/24 --serve echo --pcap {} --pcap-max 8K --seconds 30", path.display());
     let Some(mut tun) = Tun::start(&line) else { return };
     tun.client("ping -c 3 -i 0.2 -s 4000 10.9.0.2");
-    let (said, code) = tun.end(Signal::INT);
+    let (text, code) = tun.end(Signal::INT);
     assert_eq!(code, Some(0));
-    assert!(said.contains("recorded"), "{said}");
+    assert!(text.contains("recorded"), "{text}");
     let record = fs::read(&path).unwrap();
     fs::remove_file(&path).unwrap();
     assert!(record.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
@@ -136,7 +136,7 @@ fn a_record_stays_within_its_bound_and_is_pcap_ng() {
 
 #[test]
 fn unsupported_requests_are_usage_errors_or_name_a_remedy() {
-    for (line, told) in [
+    for (line, expected) in [
         ("tun", "--addr"),
         ("tun --addr 10.9.0.2/24 --serve finger", "echo, discard, chargen"),
         ("tun --addr 10.9.0.2/24 --serve http:80=/nonexistent/here", "/nonexistent/here: No such file"),
@@ -146,7 +146,7 @@ fn unsupported_requests_are_usage_errors_or_name_a_remedy() {
     ] {
         let output = run(sockeye(line));
         assert_eq!(output.status.code(), Some(2), "{line}");
-        assert!(stderr(&output).contains(told), "{line}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{line}: {}", stderr(&output));
     }
     let missing = Path::new("/nonexistent/sockeye");
     for line in ["ss", "nstat"] {
@@ -159,14 +159,14 @@ fn unsupported_requests_are_usage_errors_or_name_a_remedy() {
 }
 
 #[test]
-fn helps_teach_by_examples() {
-    for (line, told) in [
+fn help_texts_have_examples() {
+    for (line, expected) in [
         ("tun --help", "iperf3 -c"),
         ("iperf3 --help", "iperf3 -s -D"),
         ("ss --help", "ss -ti"),
         ("why --help", "sockeye why 10.9.0.2"),
     ] {
         let help = stdout(&run(sockeye(line)));
-        assert!(help.contains(told), "{line}: {help}");
+        assert!(help.contains(expected), "{line}: {help}");
     }
 }

@@ -37,7 +37,7 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 /// Bytes that are on their way in one direction of one connection, beside both sockets' buffers.
 const BUFFER: usize = 64 << 10;
 
-struct Onward {
+struct Forwarder {
     policy: Arc<Policy>,
     /// Connected through the kernel, and not accepted yet, by destination and peer.
     made: Mutex<HashMap<(SocketAddr, SocketAddr), Made>>,
@@ -57,14 +57,14 @@ pub fn serve(stack: &Stack, policy: Arc<Policy>) -> io::Result<()> {
     let mut socket = TcpSocket::new_v6(stack);
     socket.set_transparent(true);
     let listener = socket.listen_any(BACKLOG)?;
-    let onward = Arc::new(Onward { policy, made: Mutex::default(), slots: Arc::default() });
-    let asked = Arc::clone(&onward);
+    let forwarder = Arc::new(Forwarder { policy, made: Mutex::default(), slots: Arc::default() });
+    let asked = Arc::clone(&forwarder);
     listener.set_syn_hook(Some(Box::new(move |syn| asked.on_syn(syn))));
-    thread::Builder::new().name("accept".to_owned()).spawn(move || onward.accept(&listener))?;
+    thread::Builder::new().name("accept".to_owned()).spawn(move || forwarder.accept(&listener))?;
     Ok(())
 }
 
-impl Onward {
+impl Forwarder {
     /// Decides on a connection. Does not block: it runs on a thread of the stack.
     fn on_syn(self: &Arc<Self>, syn: Syn) {
         let to = canonical(syn.local_addr());

@@ -29,7 +29,7 @@ const DATAGRAM_MAX: usize = 64 << 10;
 /// The client, and the destination that it asks.
 type Name = (SocketAddr, SocketAddr);
 
-struct Onward {
+struct Forwarder {
     policy: Arc<Policy>,
     any: UdpSocket,
     flows: Mutex<HashMap<Name, Arc<std::net::UdpSocket>>>,
@@ -38,12 +38,12 @@ struct Onward {
 /// Serves all datagrams on a thread of its own.
 pub fn serve(stack: &Stack, policy: Arc<Policy>) -> io::Result<()> {
     let any = UdpBuilder::new_v6(stack).transparent(true).bind_any()?;
-    let onward = Arc::new(Onward { policy, any, flows: Mutex::default() });
-    thread::Builder::new().name("datagrams".to_owned()).spawn(move || onward.receive())?;
+    let forwarder = Arc::new(Forwarder { policy, any, flows: Mutex::default() });
+    thread::Builder::new().name("datagrams".to_owned()).spawn(move || forwarder.receive())?;
     Ok(())
 }
 
-impl Onward {
+impl Forwarder {
     fn receive(self: &Arc<Self>) {
         let mut buffer = vec![0; DATAGRAM_MAX];
         while let Ok(meta) = self.any.recv_msg(&mut [IoSliceMut::new(&mut buffer)]) {

@@ -3,7 +3,7 @@
 //! The handler is installed without `SA_RESTART`, so each system call that a signal meets asleep ends with EINTR (but for
 //! those that the kernel restarts by itself). It counts and does nothing else. It is the process's from the first use on,
 //! as a handler that was taken back could leave a signal on its way to its default, which is the end of the process. It
-//! does not depend on the work of the threads. Tests: `tests/signals/`.
+//! does not depend on the work of the threads. Tests: `tests/signals.rs`.
 
 use std::io;
 use std::ptr;

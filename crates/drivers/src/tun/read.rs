@@ -81,7 +81,7 @@ impl Reader {
             let bytes = ptr::slice_from_raw_parts(first.as_mut_ptr(), len);
             // SAFETY: the call has written `len` bytes there, and nothing is written there again before `first` is gone.
             let bytes: &[u8] = unsafe { &*bytes };
-            sink(told(RxFrame::new(bytes, &Chain::new()), header));
+            sink(with_header(RxFrame::new(bytes, &Chain::new()), header));
             return Ok(len);
         }
         let in_first = len.min(first.len());
@@ -90,7 +90,7 @@ impl Reader {
         // SAFETY: the rest of its frame stands there.
         unsafe { second.commit(len - in_first) };
         let rest = Chain::from(next.slice(..));
-        sink(told(RxFrame::in_mbufs(current, &rest), header));
+        sink(with_header(RxFrame::in_mbufs(current, &rest), header));
         self.advance();
         Ok(len)
     }
@@ -141,13 +141,13 @@ impl Reader {
         } else {
             ([0; vnet::LEN], &self.spill[..read])
         };
-        sink(told(RxFrame::new(frame, &Chain::new()), header));
+        sink(with_header(RxFrame::new(frame, &Chain::new()), header));
         Ok(frame.len())
     }
 }
 
 /// The frame with the data of the device's header.
-fn told(frame: RxFrame<'_>, header: [u8; vnet::LEN]) -> RxFrame<'_> {
+fn with_header(frame: RxFrame<'_>, header: [u8; vnet::LEN]) -> RxFrame<'_> {
     let (checksum, gso_size) = vnet::read(header);
     RxFrame { checksum, gso_size, ..frame }
 }

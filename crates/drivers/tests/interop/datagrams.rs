@@ -126,14 +126,14 @@ fn a_port_without_a_socket_is_reported_to_both_sides() {
             ours.send(b"anybody?").unwrap();
             assert_eq!(ours.recv(&mut [0; 10]).unwrap_err().kind(), refused);
             let (at, to) = (testbed.lab.kernel_addr(v6, 0), testbed.lab.stack_addr(v6, 9));
-            let told = testbed.lab.kernel(move || {
+            let receiver = testbed.lab.kernel(move || {
                 let theirs = KernelSocket::bind(at).unwrap();
                 theirs.connect(to).unwrap();
                 theirs.set_read_timeout(Some(crate::testbed::PATIENCE)).unwrap();
                 theirs.send(b"anybody?").unwrap();
                 theirs.recv(&mut [0; 10]).unwrap_err().kind()
             });
-            assert_eq!(told.join().unwrap(), refused);
+            assert_eq!(receiver.join().unwrap(), refused);
         }
     }
 }

@@ -63,9 +63,9 @@ fn curl_and_ab_receive_the_files_of_a_server_on_the_stack() {
             }
             for keep_alive in ["", "-k"] {
                 let words = format!("ab -q -s 20 -n {REQUESTS} -c {AT_ONCE} {keep_alive} http://{at}/short");
-                let Some(said) = content(&testbed.lab.namespace, &words) else { continue };
+                let Some(text) = content(&testbed.lab.namespace, &words) else { continue };
                 for line in ["Complete requests:      2000", "Failed requests:        0"] {
-                    assert!(said.contains(line), "{said}");
+                    assert!(text.contains(line), "{text}");
                 }
             }
         }

@@ -108,8 +108,8 @@ fn streams_arrive_whole_through_a_router_with_a_smaller_mtu() {
             let before = path.testbed.lab.count("icmp_in_msgs");
             let (ours, theirs) = path.connection(v6);
             transfer(ours, theirs);
-            let told = path.testbed.lab.count("icmp_in_msgs") - before;
-            assert!((1..1000).contains(&told), "the router reported {told} times");
+            let reports = path.testbed.lab.count("icmp_in_msgs") - before;
+            assert!((1..1000).contains(&reports), "the router reported {reports} times");
         }
         path.testbed.assert_empties();
     }
@@ -219,7 +219,7 @@ fn an_unreachable_network_is_reported_and_a_host_behind_the_router_answers_trace
     let _listener = TcpListener::bind_on(&path.testbed.lab.stack, "[::]:80").unwrap();
     for to in common::STACK.map(addr) {
         let words = format!("traceroute -n -q 1 -m 4 -w 5 {to}");
-        let Some(said) = content(&path.host, &words) else { return };
-        assert!(said.lines().nth(2).is_some_and(|hop| hop.contains(&to.to_string())), "{said}");
+        let Some(text) = content(&path.host, &words) else { return };
+        assert!(text.lines().nth(2).is_some_and(|hop| hop.contains(&to.to_string())), "{text}");
     }
 }

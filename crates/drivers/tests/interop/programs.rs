@@ -17,8 +17,8 @@ fn pings_of_every_size_are_answered() {
             // Both sides of one packet of 1500 bytes, and the largest.
             for size in [0, 56, 1452, 1453, 1472, 1473, 20_000, 65_507] {
                 let words = format!("ping -n -q -c 3 -i 0.01 -W 5 -s {size} {to}");
-                let Some(said) = content(&testbed.lab.namespace, &words) else { return };
-                assert!(said.contains(" 0% packet loss"), "{said}");
+                let Some(text) = content(&testbed.lab.namespace, &words) else { return };
+                assert!(text.contains(" 0% packet loss"), "{text}");
             }
         }
         assert!(testbed.lab.count("icmp_in_echos") >= 48);
@@ -33,11 +33,11 @@ fn a_flood_of_pings_is_answered_and_the_hop_limit_of_answers_is_whole() {
     }
     let testbed = Testbed::new(Layer::Ip);
     for to in STACK.map(addr) {
-        let Some(said) = content(&testbed.lab.namespace, &format!("ping -n -c 1 -W 5 {to}")) else { return };
-        assert!(said.contains("ttl=64"), "{said}");
+        let Some(text) = content(&testbed.lab.namespace, &format!("ping -n -c 1 -W 5 {to}")) else { return };
+        assert!(text.contains("ttl=64"), "{text}");
         // No more at once than one host gets answers (`ECHO_EACH_BURST` in `ip/icmp.rs`).
-        let said = content(&testbed.lab.namespace, &format!("ping -n -q -c 400 -f {to}")).unwrap_or_default();
-        assert!(said.contains("400 received"), "{said}");
+        let text = content(&testbed.lab.namespace, &format!("ping -n -q -c 400 -f {to}")).unwrap_or_default();
+        assert!(text.contains("400 received"), "{text}");
     }
 }
 
@@ -52,9 +52,9 @@ fn traceroute_finds_the_stack_one_hop_away_by_datagrams_echo_requests_and_syns()
         for (index, to) in STACK.map(addr).into_iter().enumerate() {
             for how in ["", "-I", "-T -p 80"] {
                 let words = format!("traceroute {} -n -q 1 -m 4 -w 5 {how} {to}", ["-4", "-6"][index]);
-                let Some(said) = content(&testbed.lab.namespace, &words) else { return };
-                let hops: Vec<&str> = said.lines().skip(1).collect();
-                assert!(hops.len() == 1 && hops[0].contains(&to.to_string()), "{how}: {said}");
+                let Some(text) = content(&testbed.lab.namespace, &words) else { return };
+                let hops: Vec<&str> = text.lines().skip(1).collect();
+                assert!(hops.len() == 1 && hops[0].contains(&to.to_string()), "{how}: {text}");
             }
         }
     }

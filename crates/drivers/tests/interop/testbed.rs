@@ -159,9 +159,9 @@ pub fn program(namespace: &Namespace, words: &str) -> Option<Output> {
 /// [`program`], which has to succeed; returns its output.
 pub fn content(namespace: &Namespace, words: &str) -> Option<String> {
     let output = program(namespace, words)?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{words}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
-    Some(said)
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
+    Some(text)
 }
 
 /// Long enough for an event that happens within a second, on a slow machine.

@@ -419,16 +419,16 @@ mod models {
     }
 
     #[test]
-    fn a_flush_that_a_kick_causes_finds_what_was_pushed_before_it() {
+    fn a_flush_that_a_kick_causes_finds_the_clusters_pushed_before_it() {
         loom::model(|| {
             let place = Place::<2>::new();
             let kicked = Arc::new(AtomicUsize::new(0));
             assert!(!place.put(0, 4).1);
-            let (other, told) = (Arc::clone(&place), Arc::clone(&kicked));
+            let (other, kick) = (Arc::clone(&place), Arc::clone(&kicked));
             let adder = thread::spawn(move || {
                 assert!(other.put(1, 4).1);
                 // Release: how a worker is woken.
-                told.store(1, Ordering::Release);
+                kick.store(1, Ordering::Release);
             });
             if kicked.load(Ordering::Acquire) == 1 {
                 assert_eq!(place.keep(place.list.take_list()), 2);

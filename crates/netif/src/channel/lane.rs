@@ -91,7 +91,7 @@ impl<T> Lane<T> {
             return Err(Refused::Full(item));
         }
         state.items.push_back(item);
-        self.tell(state, Change::Filled);
+        self.notify(state, Change::Filled);
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl<T> Lane<T> {
         }
         let taken = items.len().min(self.bound - state.items.len());
         state.items.extend(items.drain(..taken));
-        self.tell(state, Change::Filled);
+        self.notify(state, Change::Filled);
         Ok(taken)
     }
 
@@ -118,14 +118,14 @@ impl<T> Lane<T> {
 
     /// Wakes the waiters for appended items.
     pub fn ring(&self) {
-        self.tell(self.state.lock(), Change::Filled);
+        self.notify(self.state.lock(), Change::Filled);
     }
 
     /// The oldest item.
     pub fn pop(&self) -> Option<T> {
         let mut state = self.state.lock();
         let item = state.items.pop_front()?;
-        self.tell(state, Change::Drained);
+        self.notify(state, Change::Drained);
         Some(item)
     }
 
@@ -138,7 +138,7 @@ impl<T> Lane<T> {
         let own = waker.clone();
         let mut state = self.state.lock();
         if let Some(item) = state.items.pop_front() {
-            self.tell(state, Change::Drained);
+            self.notify(state, Change::Drained);
             return Poll::Ready(Some(item));
         }
         if state.closed {
@@ -159,7 +159,7 @@ impl<T> Lane<T> {
         }
         let mut taken = std::mem::take(&mut *self.spare.lock());
         taken.extend(state.items.drain(..count));
-        self.tell(state, Change::Drained);
+        self.notify(state, Change::Drained);
         taken.drain(..).for_each(give);
         *self.spare.lock() = taken;
         count
@@ -220,14 +220,14 @@ impl<T> Lane<T> {
     pub fn interrupt(&self) {
         let mut state = self.state.lock();
         state.interrupted = true;
-        self.tell(state, Change::Filled);
+        self.notify(state, Change::Filled);
     }
 
     /// Takes no more items; those in it may still be taken out.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        self.tell(state, Change::Ended);
+        self.notify(state, Change::Ended);
     }
 
     /// Takes no more items, and drops those in it.
@@ -235,7 +235,7 @@ impl<T> Lane<T> {
         let mut state = self.state.lock();
         state.closed = true;
         let late = std::mem::take(&mut state.items);
-        self.tell(state, Change::Ended);
+        self.notify(state, Change::Ended);
         drop(late);
     }
 
@@ -244,7 +244,7 @@ impl<T> Lane<T> {
     }
 
     /// Ends the section that made a change, and wakes the waiters that it concerns.
-    fn tell(&self, mut state: MutexGuard<'_, State<T>>, change: Change) {
+    fn notify(&self, mut state: MutexGuard<'_, State<T>>, change: Change) {
         let to_takers = change != Change::Drained;
         let to_givers = change != Change::Filled;
         let mut tasks = Vec::new();

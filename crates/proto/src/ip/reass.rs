@@ -289,16 +289,16 @@ impl<H, P> Reass<H, P> {
         self.ends.first().map(|(_, key)| *key)
     }
 
-    /// Drops the datagrams whose time is over, and calls `tell` for those whose first fragment was there. Returns
+    /// Drops the datagrams whose time is over, and calls `on_expired` for those whose first fragment was there. Returns
     /// how many there were, dead ones not counted.
-    pub fn expire(&mut self, now: Instant, mut tell: impl FnMut(Expired<H, P>)) -> u64 {
+    pub fn expire(&mut self, now: Instant, mut on_expired: impl FnMut(Expired<H, P>)) -> u64 {
         let mut count = 0;
         while let Some((_, key)) = self.ends.first().copied().filter(|(at, _)| *at <= now) {
             let Some(mut datagram) = self.remove(&key) else { break };
             count += u64::from(!datagram.is_dead);
             let first = if datagram.pieces.is_empty() { None } else { Some(datagram.pieces.swap_remove(0)) };
             if let (Some(headers), Some(first)) = (datagram.headers.take(), first) {
-                tell((headers, first.payload));
+                on_expired((headers, first.payload));
             }
         }
         count

@@ -264,19 +264,19 @@ impl Entry {
         if matches!(self.nud, Nud::Permanent { .. }) {
             return Change::default();
         }
-        let told = advert.lladdr.unwrap_or(known);
-        if told != known && !advert.overrides {
+        let advertised = advert.lladdr.unwrap_or(known);
+        if advertised != known && !advert.overrides {
             if self.state(now) == State::Reachable {
                 self.nud = Nud::Stale { lladdr: known };
             }
             return Change::default();
         }
         if advert.solicited {
-            self.nud = Nud::Reachable { lladdr: told, until: now + times.reachable };
-        } else if told != known {
-            self.nud = Nud::Stale { lladdr: told };
+            self.nud = Nud::Reachable { lladdr: advertised, until: now + times.reachable };
+        } else if advertised != known {
+            self.nud = Nud::Stale { lladdr: advertised };
         }
-        Change { resolved: told != known, router_lost: self.learn_router(advert) }
+        Change { resolved: advertised != known, router_lost: self.learn_router(advert) }
     }
 
     fn on_first_advert(&mut self, advert: &Advert, now: Instant, times: &Times) -> Change {

@@ -259,7 +259,7 @@ fn a_full_table_first_evicts_neighbors_silent_for_a_minute() {
 }
 
 #[test]
-fn a_station_that_answers_for_a_thousand_addresses_blocks_no_newcomer_and_evicts_no_active_neighbor() {
+fn a_host_that_answers_for_a_thousand_addresses_evicts_no_active_neighbor() {
     let mut cache: Cache<()> = Cache::new(at(0), TIMES);
     let connected = |addr: &IpAddr| {
         let is_so = *addr == ip(1);

@@ -485,13 +485,13 @@ mod tests {
         for i in 1..=12 {
             put(&mut reass, 100 * i..100 * i + 50);
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for more in (0..4).rev() {
             let blocks = reass.take_sack(3, more);
-            told.extend(blocks.as_slice().iter().map(|block| block.start));
+            reported.extend(blocks.as_slice().iter().map(|block| block.start));
         }
-        told.sort_unstable_by_key(|start| start.since(seq(0)));
-        assert_eq!(told, (1..=12).map(|i| seq(100 * i)).collect::<Vec<_>>());
+        reported.sort_unstable_by_key(|start| start.since(seq(0)));
+        assert_eq!(reported, (1..=12).map(|i| seq(100 * i)).collect::<Vec<_>>());
         // One report alone begins with the latest, and a lost one is made up for.
         put(&mut reass, 2000..2050);
         put(&mut reass, 3000..3050);

@@ -2,7 +2,7 @@
 //! twice (RFC 2883).
 //!
 //! Plain values, as they stand in the option. They are the peer's word and must not be believed before they
-//! were compared with the sent data (`input/sack.rs`). Tests: `wire/tests.rs`, `tests/sack.rs`.
+//! were compared with the sent data (`loss/ack.rs`). Tests: `wire/tests.rs`, `tests/sack.rs`.
 
 use crate::seq::SeqNum;
 

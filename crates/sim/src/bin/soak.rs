@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let start = Instant::now();
-    let (mut told, mut total, mut failed) = (start, Summary::default(), Vec::new());
+    let (mut reported, mut total, mut failed) = (start, Summary::default(), Vec::new());
     let mut seed = args.first;
     let is_over = |seed: u64| match args.seconds {
         Some(seconds) => start.elapsed() >= Duration::from_secs(seconds),
@@ -66,8 +66,8 @@ fn main() -> ExitCode {
         if !failed.is_empty() && !args.keep_going {
             break;
         }
-        if told.elapsed() >= PROGRESS {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS {
+            reported = Instant::now();
             progress(seed - args.first, &total, failed.len(), start);
         }
     }

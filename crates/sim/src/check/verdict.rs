@@ -74,9 +74,9 @@ impl Case<'_> {
             }
             // A server may wait in vain for a client if there was none.
             End::GaveUp if self.side == SERVER => {
-                let is_told = self.other().opened.get() == End::Clean && !self.may_be_half_open();
+                let must_learn = self.other().opened.get() == End::Clean && !self.may_be_half_open();
                 assert!(
-                    !is_told || self.has_crash() || self.other_breaks_off(),
+                    !must_learn || self.has_crash() || self.other_breaks_off(),
                     "{self} never saw its client"
                 );
             }

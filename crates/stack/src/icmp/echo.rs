@@ -133,7 +133,7 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
     loads.push(Load { payload: received.payload, segment_size: 0 });
     let table = &crate::udp::shared(cx.core).echo.table;
     let is_single = received.cast == Cast::Unicast;
-    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.due.told));
+    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.due.wakes));
     if dropped.flatten() != Some(0) {
         cx.core.ip.count(count::ICMP_IN_ECHO_DROPS);
     }
@@ -157,7 +157,7 @@ pub(crate) fn on_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bo
     // The queue of errors has the request's number where it has a datagram's port.
     tuple.remote.port = seq;
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.told);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.wakes);
     true
 }
 

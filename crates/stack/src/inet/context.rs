@@ -30,7 +30,7 @@ pub(crate) struct Due {
     /// Input for TCP that is no whole segment: TCP handles it in a context of its own.
     pub aside: VecDeque<Aside>,
     /// Waiters to wake.
-    pub told: Vec<wake::Wake>,
+    pub wakes: Vec<wake::Wake>,
     /// Panics that were caught under a lock, to be reported outside of all.
     pub caught: Vec<Caught>,
     /// Calls to ask of the timer wheel.
@@ -119,13 +119,13 @@ impl<'s> Context<'s> {
     pub fn notify(&mut self) {
         departures::ring(self);
         self.core.workers.tell_driver(self.core);
-        self.tell();
+        self.wake_all();
     }
 
     /// Wakes waiters and reports panics.
     #[inline]
-    pub fn tell(&mut self) {
-        wake::fire_all(self.core, &mut self.due.told);
+    pub fn wake_all(&mut self) {
+        wake::fire_all(self.core, &mut self.due.wakes);
         // After the wakes: the hook that is called may block.
         while let Some(caught) = self.due.caught.pop() {
             caught.report(self.core);

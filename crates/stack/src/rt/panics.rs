@@ -10,7 +10,7 @@
 //! (from inside protocol code through an outbox). The hook is foreign code as well: it is called with no lock held, and a panic in
 //! it is counted and goes nowhere.
 //!
-//! Does not depend on which code panics. Tests: below, `tests/panics.rs`.
+//! Does not depend on which code panics. Tests: below, `tests/panics/`.
 
 use std::any::Any;
 use std::fmt;
@@ -212,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_caught_panic_is_counted_and_reported_to_the_hook_once() {
-        let (stack, told) = (stack(), std::sync::Arc::new(StdMutex::new(Vec::new())));
-        let listener = told.clone();
+        let (stack, reported) = (stack(), std::sync::Arc::new(StdMutex::new(Vec::new())));
+        let listener = reported.clone();
         stack.set_panic_hook(Some(move |report: &PanicReport| {
             listener.lock().unwrap().push(report.to_string());
         }));
@@ -225,11 +225,11 @@ mod tests {
         assert_eq!(contain::<()>(core, PanicSource::Netif, "Netif::ring", number), None);
         let expected =
             ["Waker::wake panicked: one", "input panicked: 2", "Netif::ring panicked: (no message)"];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*reported.lock().unwrap(), expected);
         assert_eq!((count(&stack, "panics_foreign"), count(&stack, "panics_protocol")), (2, 1));
         stack.set_panic_hook(None::<fn(&PanicReport)>);
         assert_eq!(contain::<()>(core, PanicSource::Hook, "a hook", || panic!("unheard")), None);
-        assert_eq!(told.lock().unwrap().len(), 3);
+        assert_eq!(reported.lock().unwrap().len(), 3);
         assert_eq!(count(&stack, "panics_foreign"), 3);
     }
 

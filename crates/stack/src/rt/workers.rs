@@ -157,7 +157,7 @@ impl Workers {
     }
 
     /// The driver is to call again at `next`; returns the time to give to it.
-    pub fn told(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
+    pub fn schedule(&self, duties: &impl Duties, index: usize, next: Option<Instant>) -> Option<Instant> {
         let lane = &self.lanes[index];
         // Since `next` was looked up a thread may have armed an earlier one, found 0 here and woken no worker.
         let mut clockwork = lane.clockwork.lock();

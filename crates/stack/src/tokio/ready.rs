@@ -76,11 +76,11 @@ pub(super) async fn ready<S: Readiness>(
     interest: Interest,
 ) -> io::Result<Ready> {
     if interest.is_writable() && assumed_room.take() {
-        return Ok(Ready::WRITABLE | told(socket.readiness()?, interest));
+        return Ok(Ready::WRITABLE | reported(socket.readiness()?, interest));
     }
     let mut waits = waits(socket, interest);
     cooperative(|cx| {
-        let mut found = told(socket.readiness()?, interest);
+        let mut found = reported(socket.readiness()?, interest);
         if found.is_empty() {
             for (wait, over) in &mut waits {
                 if wait.poll(cx.waker())?.is_ready() {
@@ -89,7 +89,7 @@ pub(super) async fn ready<S: Readiness>(
                 }
             }
             if !found.is_empty() {
-                found |= told(socket.readiness()?, interest);
+                found |= reported(socket.readiness()?, interest);
             }
         }
         if found.is_empty() { Poll::Pending } else { Poll::Ready(Ok(found)) }
@@ -178,7 +178,7 @@ fn is_ready(socket: &impl Waitable, interest: Interest) -> io::Result<bool> {
 }
 
 /// Tokio's readiness for this interest. A closed direction is reported with it.
-fn told(found: poll::Ready, interest: Interest) -> Ready {
+fn reported(found: poll::Ready, interest: Interest) -> Ready {
     let (read, write) = (interest.is_readable(), interest.is_writable());
     [
         (read, poll::Ready::READABLE, Ready::READABLE),

@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn a_host_is_a_member_from_the_first_join_to_the_last_leave() {
         let (groups, membership) = (Groups::default(), of("239.1.2.3", 1));
-        let told = std::cell::Cell::new(0);
-        let note = || told.set(told.get() + 1);
+        let changes = std::cell::Cell::new(0);
+        let note = || changes.set(changes.get() + 1);
         let mut story = Vec::new();
         for is_join in [true, true, false, false, false] {
             if is_join {
@@ -112,7 +112,7 @@ mod tests {
             } else {
                 groups.leave(membership, note)
             }
-            story.push(told.get());
+            story.push(changes.get());
         }
         assert_eq!(story, [1, 1, 1, 2, 2]);
     }

@@ -61,7 +61,7 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     };
     let mut loads: Loads = Loads::new();
     loads.push(load);
-    let wakes = &mut cx.due.told;
+    let wakes = &mut cx.due.wakes;
     match received.cast {
         Cast::Unicast => {
             if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
@@ -125,7 +125,7 @@ pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) 
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.told);
+    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.wakes);
     true
 }
 

@@ -246,7 +246,7 @@ fn a_connect_whose_protocol_code_panics_fails_at_once() {
 }
 
 #[test]
-fn a_connection_without_its_timer_is_ended() {
+fn a_panic_while_a_timer_is_armed_ends_the_connection() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a wheel that refuses a timer");
     for medium in [Medium::Loopback, Medium::Wire] {

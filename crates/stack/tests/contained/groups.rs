@@ -60,7 +60,7 @@ fn is_panic(called: std::io::Result<()>) -> bool {
 }
 
 #[test]
-fn a_panic_over_a_group_takes_that_group_with_it() {
+fn a_panic_in_group_code_forgets_only_that_group() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over groups");
     let mut lab = Lab::pair();
@@ -95,7 +95,7 @@ fn a_panic_over_a_group_takes_that_group_with_it() {
 }
 
 #[test]
-fn a_panic_over_a_group_of_ipv6_takes_that_group_with_it() {
+fn a_panic_in_ipv6_group_code_forgets_only_that_group() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over a group of IPv6");
     let mut lab = Lab::pair();
@@ -142,7 +142,7 @@ fn a_panic_over_an_echo_request_fails_one_call() {
 }
 
 #[test]
-fn a_report_whose_entry_panics_is_ignored_and_the_next_one_is_not() {
+fn a_path_mtu_report_that_panics_is_ignored_and_the_next_one_is_not() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a panic over the MTU of a path");
     let mut host = Host::new();

@@ -53,7 +53,7 @@ impl Three {
 }
 
 #[test]
-fn a_panic_over_a_neighbor_takes_that_neighbor_with_it() {
+fn a_panic_over_a_neighbor_forgets_only_that_neighbor() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over neighbors");
     let mut three = Three::new();
@@ -115,7 +115,7 @@ fn an_icmp_report_that_panics_ends_its_connection() {
 }
 
 #[test]
-fn a_panic_over_a_fragment_takes_its_datagram_with_it() {
+fn a_panic_over_a_fragment_drops_only_its_datagram() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over fragments");
     let mut three = Three::new();

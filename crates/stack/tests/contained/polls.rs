@@ -87,7 +87,7 @@ fn a_wait_that_panics_fails_and_loses_no_socket() {
 }
 
 #[test]
-fn a_poll_whose_end_panics_leaves_all_its_sockets() {
+fn a_poll_that_panics_when_dropped_still_removes_all_its_sockets() {
     let _turn = crate::turn();
     let _guard = common::watchdog("the end of a poll that panics");
     let world = World::new(Medium::Loopback, |c| c.workers = 1);

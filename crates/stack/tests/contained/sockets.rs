@@ -12,7 +12,7 @@ use crate::common;
 use crate::world::{Medium, World};
 
 #[test]
-fn a_panic_over_a_datagram_loses_nothing_but_that() {
+fn a_panic_over_a_datagram_loses_only_that_datagram() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over datagrams");
     for medium in [Medium::Loopback, Medium::Wire] {
@@ -93,8 +93,8 @@ fn a_panic_in_a_call_on_a_unix_stream_ends_that_stream() {
                         Err(error) => break Some(error.kind()),
                     }
                 };
-                let told = read.err().map(|error| error.kind()).or(end);
-                assert_eq!(told, Some(ErrorKind::ConnectionReset));
+                let failed_with = read.err().map(|error| error.kind()).or(end);
+                assert_eq!(failed_with, Some(ErrorKind::ConnectionReset));
                 assert_eq!(peer.read(&mut [0]).unwrap(), 0);
             }
             assert_eq!(own.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);

@@ -52,7 +52,7 @@ fn is_reset(medium: Medium, point: &str, skip: u32) {
 }
 
 #[test]
-fn a_panic_over_a_handshake_takes_its_entry_with_it() {
+fn a_panic_over_a_handshake_removes_its_entry() {
     let _turn = crate::turn();
     let _guard = common::watchdog("panics over handshakes");
     for medium in [Medium::Loopback, Medium::Wire] {
@@ -144,7 +144,7 @@ fn a_call_that_panics_over_names_fails_and_leaves_no_trace() {
 }
 
 #[test]
-fn a_wheel_that_panics_loses_no_call() {
+fn a_timer_wheel_that_panics_loses_no_timer() {
     let _turn = crate::turn();
     let _guard = common::watchdog("a wheel that panics");
     let world = World::new(Medium::Wire, |c| c.workers = 0);
@@ -156,7 +156,7 @@ fn a_wheel_that_panics_loses_no_call() {
     while sent() - before < 6 {
         world.turn_of(&world.stacks[..1]);
     }
-    assert_eq!(world.told().len(), 1);
+    assert_eq!(world.reports().len(), 1);
     let pairs = clients.map(|client| world.accept(client));
     pairs.iter().for_each(|pair| pair.works(&world));
     drop(pairs);

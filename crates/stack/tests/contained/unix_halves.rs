@@ -136,7 +136,7 @@ fn a_connection_that_is_accepted_before_its_connect_panics_is_reset() {
 }
 
 #[test]
-fn a_disconnect_that_panics_has_disconnected() {
+fn a_disconnect_that_panics_still_disconnects() {
     on_each("a UNIX disconnect that panics", |stack| {
         let (own, peer) = UnixDatagram::pair_on(stack).unwrap();
         peer.send(b"never received").unwrap();

@@ -19,13 +19,13 @@ fn tasks_and_pollers_of_a_connection_that_panics_are_notified() {
     let _guard = common::watchdog("tasks and pollers of a connection that panics");
     for medium in [Medium::Loopback, Medium::Wire] {
         let world = World::new(medium, |c| c.workers = 2);
-        are_told(&world);
+        all_are_woken(&world);
         world.end(1);
     }
 }
 
 /// Ends a connection by a panic, with tasks and pollers that wait for it.
-fn are_told(world: &World) {
+fn all_are_woken(world: &World) {
     let pair = world.pair();
     let mut victim = &pair.0[1];
     // The other end does not read, so both buffers fill.

@@ -27,7 +27,7 @@ pub struct World {
     /// The client's and the server's, which may be the same.
     pub stacks: [Stack; 2],
     pub listener: TcpListener,
-    told: Arc<Mutex<Vec<PanicReport>>>,
+    reports: Arc<Mutex<Vec<PanicReport>>>,
     is_driven: bool,
     is_one: bool,
     /// The time of stacks that are driven.
@@ -49,10 +49,12 @@ impl World {
                 ([first, second], std::net::SocketAddr::new(addr, 0))
             }
         };
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reports = Arc::new(Mutex::new(Vec::new()));
         for stack in &stacks {
-            let told = Arc::clone(&told);
-            stack.set_panic_hook(Some(move |report: &PanicReport| told.lock().unwrap().push(report.clone())));
+            let reports = Arc::clone(&reports);
+            stack.set_panic_hook(Some(move |report: &PanicReport| {
+                reports.lock().unwrap().push(report.clone())
+            }));
         }
         let listener = TcpListener::bind_on(&stacks[1], addr).unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -65,7 +67,7 @@ impl World {
             Medium::Wire => 2 * workers + 2 * workers.min(1),
         };
         common::eventually("all threads run", || stack_threads() == threads);
-        Self { stacks, listener, told, is_driven, is_one, now: Cell::new(Duration::ZERO), threads }
+        Self { stacks, listener, reports, is_driven, is_one, now: Cell::new(Duration::ZERO), threads }
     }
 
     /// Lets the stacks do pending work: for a millisecond of simulated time, or for a moment if they have threads.
@@ -119,8 +121,8 @@ impl World {
     }
 
     /// The panics that the hooks have received so far.
-    pub fn told(&self) -> Vec<PanicReport> {
-        self.told.lock().unwrap().clone()
+    pub fn reports(&self) -> Vec<PanicReport> {
+        self.reports.lock().unwrap().clone()
     }
 
     /// Checks that `panics` panics were counted and reported, all in the stack's own code, and that nothing is left behind.
@@ -128,12 +130,12 @@ impl World {
         // On loopback both are one stack.
         let stacks = if self.is_one { &self.stacks[..1] } else { &self.stacks[..] };
         let count = |name| stacks.iter().map(|stack| common::counter(stack, name)).sum::<u64>();
-        self.until("each panic is told", || (self.told().len() as u64 >= panics).then_some(()));
+        self.until("each panic is told", || (self.reports().len() as u64 >= panics).then_some(()));
         assert_eq!(count("panics_protocol"), panics);
         assert_eq!(count("panics_foreign"), 0);
-        let told = self.told();
-        assert_eq!(told.len() as u64, panics, "{told:?}");
-        for report in &told {
+        let reports = self.reports();
+        assert_eq!(reports.len() as u64, panics, "{reports:?}");
+        for report in &reports {
             assert_eq!(report.source, PanicSource::Protocol, "{report}");
             assert!(report.message.starts_with("failpoint "), "{report}");
         }
@@ -205,12 +207,12 @@ pub fn end_of(called: std::io::Result<usize>, is_read: bool) -> Option<End> {
 
 /// Runs `call` in a thread, and returns once that sleeps, as it does when the call blocks.
 pub fn asleep_in<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send_id, reports) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+        send_id.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
         call()
     });
-    let stat = format!("/proc/self/task/{}/stat", told.recv().unwrap());
+    let stat = format!("/proc/self/task/{}/stat", reports.recv().unwrap());
     common::eventually("the thread sleeps", || {
         std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") S "))
     });

@@ -29,7 +29,7 @@ fn an_unknown_protocol_is_reported_with_the_packet_quoted() {
 }
 
 #[test]
-fn the_pointer_of_a_parameter_problem_finds_the_number_behind_extension_headers() {
+fn the_pointer_of_a_parameter_problem_counts_extension_headers() {
     let mut host = Host::new();
     // Destination options with six bytes of padding, twice, then the experiment.
     let mut inside = vec![60, 0, 1, 4, 0, 0, 0, 0, EXPERIMENT, 0, 1, 4, 0, 0, 0, 0];
@@ -99,13 +99,13 @@ fn a_problem_behind_a_fragment_header_is_reported_for_the_first_fragment() {
     assert!(host.send(&silent).is_empty());
     let to_many = between("fd09::2", "ff02::1");
     assert!(host.send(&part(to_many, 60, atomic, &[EXPERIMENT, 0, 0xc1, 4, 0, 0, 0, 0])).is_empty());
-    let told = host.send(&part(to_many, 60, atomic, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]));
-    assert_eq!(read_icmp(&told[0]).1, Message::Error(Error::ParameterProblem(Problem::Option, 50)));
+    let answers = host.send(&part(to_many, 60, atomic, &[EXPERIMENT, 0, 0x81, 4, 0, 0, 0, 0]));
+    assert_eq!(read_icmp(&answers[0]).1, Message::Error(Error::ParameterProblem(Problem::Option, 50)));
     assert_eq!(host.count("frames_refused_option"), 3);
 }
 
 #[test]
-fn a_routing_header_at_its_end_is_passed_over() {
+fn a_routing_header_without_segments_left_is_skipped() {
     let mut host = Host::new();
     let ask = icmp(inwards(Family::V6), Message::EchoRequest { id: 1, seq: 2 }, b"data");
     let mut inside = vec![58, 0, 4, 0, 0, 0, 0, 0];

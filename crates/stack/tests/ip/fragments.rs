@@ -88,9 +88,9 @@ fn time_exceeded_is_sent_to_the_sender_of_the_first_fragment() {
         assert!(host.send(&second[1]).is_empty(), "its first fragment never arrives");
         assert!(host.pass(Duration::from_secs(seconds - 1)).is_empty());
         assert!(host.stack.memory_in_use() > 0);
-        let told = host.pass(Duration::from_secs(2));
-        assert_eq!(told.len(), 1);
-        let (_, message, quote) = read_icmp(&told[0]);
+        let errors = host.pass(Duration::from_secs(2));
+        assert_eq!(errors.len(), 1);
+        let (_, message, quote) = read_icmp(&errors[0]);
         assert_eq!((message, quote), (Message::Error(Error::ReassemblyTimeExceeded), fragments[0].clone()));
         assert_eq!((host.count("ip_reasm_timeout"), host.stack.memory_in_use()), (2, 0));
     }

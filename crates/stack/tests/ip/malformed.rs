@@ -118,12 +118,12 @@ fn malformed(why: &str) -> String {
 }
 
 /// Refused for this reason, which is reported to the sender.
-fn told(why: &str) -> String {
+fn answered(why: &str) -> String {
     format!("frames_{why} {HEADER} {TOLD}")
 }
 
 #[test]
-fn headers_of_ipv4() {
+fn malformed_ipv4_headers_are_counted_by_reason() {
     let v4 = || packet(inwards(Family::V4), EXPERIMENT, b"text");
     check(
         Host::new,
@@ -139,10 +139,10 @@ fn headers_of_ipv4() {
                 "frames_bad_ip_checksum frames_bad_checksum ip_in_hdr_errors",
                 with(v4(), 8, 63),
             ),
-            row("an option without a length", told("bad_option_len"), v4_with(&[1, 1, 1, 7])),
-            row("an option of no length", told("bad_option_len"), v4_with(&[7, 0, 4, 0])),
-            row("an option of one byte's length", told("bad_option_len"), v4_with(&[1, 7, 1, 0])),
-            row("an option beyond the header", told("bad_option_len"), v4_with(&[68, 5, 5, 0])),
+            row("an option without a length", answered("bad_option_len"), v4_with(&[1, 1, 1, 7])),
+            row("an option of no length", answered("bad_option_len"), v4_with(&[7, 0, 4, 0])),
+            row("an option of one byte's length", answered("bad_option_len"), v4_with(&[1, 7, 1, 0])),
+            row("an option beyond the header", answered("bad_option_len"), v4_with(&[68, 5, 5, 0])),
             row("a loose source route", malformed("source_route"), v4_with(&[131, 7, 4, 10, 9, 0, 1, 0])),
             row("a strict source route", malformed("source_route"), v4_with(&[137, 3, 4, 0])),
         ],
@@ -150,7 +150,7 @@ fn headers_of_ipv4() {
 }
 
 #[test]
-fn headers_of_ipv6() {
+fn malformed_ipv6_headers_are_counted_by_reason() {
     let v6 = |next, body: &[u8]| packet(inwards(Family::V6), next, body);
     let to_many = |next, body: &[u8]| packet(between("fd09::2", "ff02::1"), next, body);
     let pad = [1, 4, 0, 0, 0, 0];
@@ -172,10 +172,10 @@ fn headers_of_ipv6() {
                 v6(DESTINATION_OPTIONS, &with(options(1, &pad), 1, 1)),
             ),
             row("a chain", malformed("too_many_extensions"), v6(DESTINATION_OPTIONS, &options(30, &pad))),
-            row("a late hop-by-hop", told("misplaced_hop_by_hop"), v6(DESTINATION_OPTIONS, &second)),
+            row("a late hop-by-hop", answered("misplaced_hop_by_hop"), v6(DESTINATION_OPTIONS, &second)),
             row(
                 "an option beyond its header",
-                told("bad_option_len"),
+                answered("bad_option_len"),
                 v6(DESTINATION_OPTIONS, &options(1, &[1, 5, 0, 0, 0, 0])),
             ),
             row(
@@ -185,17 +185,17 @@ fn headers_of_ipv6() {
             ),
             row(
                 "an option that reports",
-                told("refused_option"),
+                answered("refused_option"),
                 v6(DESTINATION_OPTIONS, &options(1, &[0x81, 4, 0, 0, 0, 0])),
             ),
             row(
                 "an option that reports even to many",
-                told("refused_option"),
+                answered("refused_option"),
                 to_many(DESTINATION_OPTIONS, &options(1, &[0x81, 4, 0, 0, 0, 0])),
             ),
             row(
                 "an option that reports to one (a jumbogram)",
-                told("refused_option"),
+                answered("refused_option"),
                 v6(HOP_BY_HOP, &options(1, &[0xc2, 4, 0, 1, 0, 0])),
             ),
             row(
@@ -205,7 +205,7 @@ fn headers_of_ipv6() {
             ),
             row(
                 "a route that leads on",
-                told("routing_header"),
+                answered("routing_header"),
                 v6(ROUTING, &[EXPERIMENT, 0, 0, 1, 0, 0, 0, 0]),
             ),
             row(
@@ -221,7 +221,7 @@ fn headers_of_ipv6() {
 }
 
 #[test]
-fn segments() {
+fn malformed_segments_are_counted_by_reason() {
     let tcp = |addresses: Addresses, offset: u8, options: &[u8]| {
         let mut segment = vec![0; 20];
         segment[12] = offset << 4;
@@ -251,7 +251,7 @@ fn segments() {
 }
 
 #[test]
-fn datagrams_and_messages() {
+fn malformed_datagrams_and_icmp_messages_are_counted_by_reason() {
     let mut rows = Vec::new();
     for family in [Family::V4, Family::V6] {
         let addresses = inwards(family);
@@ -287,7 +287,7 @@ fn datagrams_and_messages() {
 }
 
 #[test]
-fn fragments() {
+fn bad_fragments_are_counted_by_reason() {
     let at = |offset, more| Fragment { id: 1, offset, more };
     let many = (0..=128u16).map(|place| (at(place * 8, true), 8)).collect();
     let mut rows = Vec::new();
@@ -336,7 +336,7 @@ fn fragments() {
 }
 
 #[test]
-fn fragments_of_ipv6() {
+fn bad_ipv6_fragments_are_counted_by_reason() {
     let at = |offset, more| Fragment { id: 1, offset, more };
     let first = |protocol, payload: &[u8]| part(inwards(Family::V6), protocol, at(0, true), payload);
     let cut = packet(inwards(Family::V6), 44, &[PROTOCOL_UDP, 0, 0, 0, 0, 0, 0]);
@@ -376,7 +376,7 @@ fn framed(ethertype: u16, packet: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn frames_and_arp() {
+fn malformed_frames_and_arp_packets_are_counted_by_reason() {
     let ask = arp::Packet::request(MACS[1].0, [10, 9, 0, 2].into(), [10, 9, 0, 1].into()).emit().to_vec();
     let arp_with = |at, value| framed(ARP, &with(ask.clone(), at, value));
     let (malformed, bad_sender) = ("arp_in arp_refused arp_malformed", "arp_in arp_refused arp_bad_sender");
@@ -412,7 +412,7 @@ fn frames_and_arp() {
 }
 
 #[test]
-fn neighbor_discovery_and_groups() {
+fn malformed_neighbor_discovery_and_group_messages_are_counted_by_reason() {
     let to_us = between("fe80::2", "fd09::1");
     let ndp = |hop_limit, body: Vec<u8>| framed(IPV6, &summed(to_us, PROTOCOL_ICMPV6, hop_limit, body, 2));
     let target = [0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];

@@ -42,7 +42,7 @@ enum To {
 /// Our addresses on the interface where packets arrive, and on another.
 const OURS: [[&str; 3]; 2] =
     [["10.9.0.1/24", "fd09::1/64", "fe80::a/64"], ["10.77.0.1/24", "fd77::1/64", "fe80::b/64"]];
-/// The station of each of our two interfaces, and the station that sends.
+/// The link-layer address of each of our two interfaces, and that of the sender.
 const MACS: [MacAddr; 3] =
     [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 1, 1]), MacAddr([2, 0, 0, 0, 0, 9])];
 
@@ -461,7 +461,7 @@ fn an_error_reaches_a_connection_only_through_its_outgoing_interface() {
 }
 
 #[test]
-fn half_open_connections_and_redirects_are_not_touched() {
+fn errors_and_redirects_do_not_affect_a_half_open_connection() {
     let testbed = Testbed::new(Wire, false);
     let addresses = between("10.9.0.2", "10.9.0.1");
     let syn = Header { flags: Flags::SYN, window: 1000, ..Header::default() };

@@ -2,7 +2,7 @@
 //! fills it while an honest host behind another keeps working.
 //!
 //! Each test floods, checks by a counter that the bound was met, and then has the honest host move bytes over a connection
-//! it had before, over a new one and by datagrams. Neighbors and routers: `link/one_station.rs`. Fragments: `fragments.rs`.
+//! it had before, over a new one and by datagrams. Neighbors and routers: `link/one_host.rs`. Fragments: `fragments.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
@@ -244,8 +244,8 @@ fn errors_to_one_interface_leave_those_to_another() {
     udp.connect(format!("{SERVER}:99")).unwrap();
     udp.send(b"anybody?").unwrap();
     turn(&beside.host.stack, &beside.client, beside.host.now);
-    let told = udp.recv(&mut [0; 8]).map_err(|error| error.kind());
-    assert_eq!(told, Err(ErrorKind::ConnectionRefused), "with no time to wait for tokens");
+    let received = udp.recv(&mut [0; 8]).map_err(|error| error.kind());
+    assert_eq!(received, Err(ErrorKind::ConnectionRefused), "with no time to wait for tokens");
     beside.is_served();
 }
 
@@ -276,7 +276,7 @@ fn unread_datagrams_fill_only_their_own_socket() {
 }
 
 #[test]
-fn time_wait_entries_filled_by_one_peer_cost_others_only_their_own() {
+fn a_peer_that_fills_the_time_wait_table_blocks_no_other() {
     let mut beside = Beside::with(|config| config.tcp.time_wait_max = 64);
     let listener = listen(&beside, 82);
     listener.set_nonblocking(true).unwrap();

@@ -104,9 +104,9 @@ fn an_error_that_quotes_a_request_is_reported_with_its_sequence_number_and_data(
             host.send(&icmp(inwards(family), Message::Error(error), &sent));
             assert!(ping.recv(&mut []).is_err(), "{family:?} {error:?}");
             let mut buf = [0; 16];
-            let told = ping.recv_err(&mut buf).unwrap();
-            assert_eq!((told.what, told.seq, told.dst), (what, 77, addr(THEIRS[at])));
-            assert_eq!((told.offender, &buf[..told.len]), (addr(THEIRS[at]), &b"quoted"[..]));
+            let report = ping.recv_err(&mut buf).unwrap();
+            assert_eq!((report.what, report.seq, report.dst), (what, 77, addr(THEIRS[at])));
+            assert_eq!((report.offender, &buf[..report.len]), (addr(THEIRS[at]), &b"quoted"[..]));
             assert_eq!(ping.recv_err(&mut buf), None);
             assert_eq!(ping.recv(&mut buf).unwrap_err().kind(), ErrorKind::WouldBlock);
         }

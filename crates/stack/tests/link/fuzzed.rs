@@ -42,8 +42,8 @@ fn corpus(lab: &mut Lab) -> Vec<Vec<u8>> {
     }
     drop(groups);
     lab.pass(Duration::from_secs(200));
-    let said = lab.take_log().into_iter().map(|(_, frame)| frame);
-    said.chain(listed()).collect()
+    let logged = lab.take_log().into_iter().map(|(_, frame)| frame);
+    logged.chain(listed()).collect()
 }
 
 /// Good frames that stacks do not say to one another.

@@ -46,12 +46,12 @@ fn packets_without_progress_do_not_keep_a_neighbor_reachable() {
 }
 
 #[test]
-fn a_neighbor_that_silently_becomes_another_station_is_found_by_the_third_timeout() {
+fn a_silent_change_of_a_link_layer_address_is_found_by_the_third_timeout() {
     for (addr, to) in [("10.0.0.2", "10.0.0.2:80"), ("fd00::2", "[fd00::2]:80")] {
         let near: &[&str] = &["10.0.0.1/24", "fd00::1/64"];
         let far: &[&str] = &["10.0.0.2/24", "fd00::2/64"];
         let mut lab = Lab::new(&[near, far, far]);
-        // The other station with the same addresses, which has sent nothing before.
+        // The other host with the same addresses, which has sent nothing before.
         lab.plug(2, false);
         lab.pass(15 * SECOND);
         let (mut client, mut server) = lab.connected(to);

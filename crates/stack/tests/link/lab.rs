@@ -22,7 +22,7 @@ struct Hub {
     log: Vec<(usize, Vec<u8>)>,
 }
 
-/// The end of one station.
+/// The end of one host.
 struct Port {
     hub: Arc<Mutex<Hub>>,
     index: usize,

@@ -13,5 +13,5 @@ mod groups;
 mod hint;
 mod hostile;
 mod neighbors;
-mod one_station;
+mod one_host;
 mod routers;

@@ -134,7 +134,7 @@ fn a_neighbor_set_by_hand_is_neither_asked_for_nor_changed_nor_forgotten() {
 }
 
 #[test]
-fn a_request_is_answered_to_the_asker_alone() {
+fn a_request_is_answered_to_its_sender_alone() {
     let mut lab = Lab::pair();
     lab.take_log();
     let request = arp::Packet::request(mac(7).0, "10.0.0.7".parse().unwrap(), "10.0.0.1".parse().unwrap());

@@ -101,9 +101,9 @@ fn run(settings: &str) -> Output {
 /// The output of the tests with the settings of a row, if one failed.
 fn failure(row: &str) -> Option<String> {
     let output = run(row);
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
-    (!output.status.success()).then(|| format!("{row}\n{said}\n{complained}"))
+    (!output.status.success()).then(|| format!("{row}\n{stdout}\n{complained}"))
 }
 
 #[test]

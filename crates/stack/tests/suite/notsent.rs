@@ -102,7 +102,7 @@ fn changing_or_removing_the_mark_unblocks_a_writer() {
 }
 
 /// A loop that writes when the socket is reported writable, and then until a write would block.
-fn write_when_told(stream: &TcpStream, data: &[u8], trigger: Trigger) {
+fn write_when_notified(stream: &TcpStream, data: &[u8], trigger: Trigger) {
     stream.set_nonblocking(true).unwrap();
     let poll = Poll::new(Duration::from_micros(20));
     poll.register(stream, Token(0), Interest::WRITABLE, trigger).unwrap();
@@ -130,7 +130,7 @@ fn level_and_edge_triggered_loops_lose_no_event_about_room() {
                 let mut random = Random::new("told of room");
                 let data = random.bytes(scaled(400_000));
                 let expected = (data.len(), hash_of(&data));
-                let writer = std::thread::spawn(move || write_when_told(&client, &data, trigger));
+                let writer = std::thread::spawn(move || write_when_notified(&client, &data, trigger));
                 assert_eq!(common::receive_chunked(&server, 10_000, true, &mut random), expected);
                 join(writer);
             }

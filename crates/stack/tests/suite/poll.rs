@@ -23,7 +23,7 @@ fn wait(poll: &Poll, timeout: Option<Duration>) -> Vec<String> {
     let count = poll.wait(&mut events, timeout).unwrap();
     assert_eq!(count, events.len());
     let letter = |on: bool, letter: &'static str| if on { letter } else { "" };
-    let mut said: Vec<String> = events
+    let mut reported: Vec<String> = events
         .iter()
         .map(|e| {
             [
@@ -37,8 +37,8 @@ fn wait(poll: &Poll, timeout: Option<Duration>) -> Vec<String> {
             .concat()
         })
         .collect();
-    said.sort();
-    said
+    reported.sort();
+    reported
 }
 
 #[test]
@@ -123,8 +123,11 @@ fn the_result_of_a_connect_is_reported() {
     assert_eq!(wait(&poll, COMING), ["3w"]);
     let refused = start("127.0.0.1:1".parse().unwrap());
     poll.register(&refused, Token(4), Interest::WRITABLE, Trigger::Level).unwrap();
-    let said = wait(&poll, COMING);
-    assert!(said.len() == 1 && said[0].starts_with("4w") && said[0].ends_with('E'), "{said:?}");
+    let reported = wait(&poll, COMING);
+    assert!(
+        reported.len() == 1 && reported[0].starts_with("4w") && reported[0].ends_with('E'),
+        "{reported:?}"
+    );
     let error = refused.take_error().unwrap().unwrap();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
 }
@@ -338,10 +341,10 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
         };
         own_step(&mut peer);
         let kernels = kernels(&set);
-        let mut said = ours(&poll);
+        let mut reported = ours(&poll);
         // Where workers do it all, and the machine is busy, it takes as long as it takes.
         for _ in 0..common::settling_tries() {
-            if agrees(trigger, *now, &said, &kernels) {
+            if agrees(trigger, *now, &reported, &kernels) {
                 break;
             }
             if matches!(now, Step::FillUp | Step::PeerReadsAll) {
@@ -349,13 +352,13 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
             }
             std::thread::sleep(common::settling_time());
             match trigger {
-                Trigger::Level => said = ours(&poll),
-                Trigger::Edge => said += &ours(&poll),
+                Trigger::Level => reported = ours(&poll),
+                Trigger::Edge => reported += &ours(&poll),
             }
         }
         assert!(
-            agrees(trigger, *now, &said, &kernels),
-            "step {number} of {steps:?}, {trigger:?}: {said:?} where the kernel says {kernels:?}"
+            agrees(trigger, *now, &reported, &kernels),
+            "step {number} of {steps:?}, {trigger:?}: {reported:?} where the kernel says {kernels:?}"
         );
     }
 }

@@ -57,7 +57,7 @@ fn a_socket_that_asks_for_joined_datagrams_gets_the_buffer_as_it_was_sent() {
 }
 
 #[test]
-fn segmentation_has_bounds() {
+fn sends_beyond_the_bounds_of_segmentation_are_refused() {
     let stack = common::stack();
     let (a, b) = two(&stack);
     let send = |len: usize, size: u16| {
@@ -130,15 +130,18 @@ fn batches_arrive_in_order_for_every_destination() {
 fn every_error_is_reported_to_an_unconnected_socket_that_asked_for_errors() {
     let stack = common::stack();
     let (a, gone) = two(&stack);
-    let nobody = gone.local_addr().unwrap();
+    let unbound = gone.local_addr().unwrap();
     drop(gone);
     a.set_recv_err(true).unwrap();
-    a.send_to(b"first", nobody).unwrap();
-    assert_eq!(a.send_to(b"second", nobody).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
-    a.send_to(b"third", nobody).unwrap();
+    a.send_to(b"first", unbound).unwrap();
+    assert_eq!(a.send_to(b"second", unbound).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    a.send_to(b"third", unbound).unwrap();
     let mut buf = [0; 4];
     let first = a.recv_err(&mut buf).unwrap();
-    assert_eq!((first.what, first.dst, first.offender.ip()), (Unsent::PortUnreachable, nobody, nobody.ip()));
+    assert_eq!(
+        (first.what, first.dst, first.offender.ip()),
+        (Unsent::PortUnreachable, unbound, unbound.ip())
+    );
     assert_eq!((&buf, first.len, first.is_truncated), (b"firs", 4, true));
     assert_eq!(first.errno, rustix::io::Errno::CONNREFUSED.raw_os_error());
     assert!(a.recv_err(&mut buf).is_some());

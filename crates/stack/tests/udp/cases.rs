@@ -162,13 +162,13 @@ fn a_bound_socket_keeps_its_port_through_a_disconnect<N: Net>(net: &N, story: &m
 }
 
 /// A port without a socket.
-fn nobody<N: Net>(net: &N) -> std::net::SocketAddr {
+fn unbound<N: Net>(net: &N) -> std::net::SocketAddr {
     net.at("127.0.0.1:0").local()
 }
 
 fn a_connected_socket_gets_one_error_for_a_closed_port<N: Net>(net: &N, story: &mut Story) {
     let a = net.at("127.0.0.1:0");
-    a.connect(nobody(net)).unwrap();
+    a.connect(unbound(net)).unwrap();
     story.note("a sends", a.send(b"x"));
     story.note("a is ready", Ok(a.ready()));
     story.note("a sends", a.send(b"x"));
@@ -199,7 +199,7 @@ fn the_pending_error_is_reported_before_the_data<N: Net>(net: &N, story: &mut St
 
 fn an_unconnected_socket_gets_no_error_for_a_closed_port<N: Net>(net: &N, story: &mut Story) {
     let a = net.at("127.0.0.1:0");
-    let to = nobody(net);
+    let to = unbound(net);
     for _ in 0..2 {
         story.note("a sends", a.send_to(b"x", to));
     }

@@ -104,7 +104,7 @@ fn joins_and_leaves_that_cannot_be<N: Net>(net: &N, story: &mut Story) {
 
 /// Linux's loopback has no route for groups of IPv6.
 #[test]
-fn groups_of_ipv6_on_the_loopback() {
+fn an_ipv6_group_on_the_loopback_reaches_only_members() {
     let (net, group) = (Ours::new(), ip("ff05::1:7"));
     let (one, a) = (net.at("[::]:0"), net.at("[::1]:0"));
     a.set_multicast_if_lo(true);

@@ -180,7 +180,7 @@ impl Provider for Kernel {
         for message in control.drain() {
             match message {
                 RecvAncillaryMessage::ScmRights(files) => rights.extend(files.map(Handle::File)),
-                RecvAncillaryMessage::ScmCredentials(from) => credentials = Some(told(from)),
+                RecvAncillaryMessage::ScmCredentials(from) => credentials = Some(credentials_of(from)),
                 _ => {}
             }
         }
@@ -260,7 +260,7 @@ impl Provider for Kernel {
     }
 
     fn peer_credentials(&self, socket: &OwnedFd) -> Answer<Credentials> {
-        Ok(told(sockopt::socket_peercred(socket)?))
+        Ok(credentials_of(sockopt::socket_peercred(socket)?))
     }
 }
 
@@ -279,7 +279,7 @@ fn descriptor<'a>(carried: &Carried<'a, OwnedFd>) -> BorrowedFd<'a> {
     }
 }
 
-fn told(from: rustix::net::UCred) -> Credentials {
+fn credentials_of(from: rustix::net::UCred) -> Credentials {
     Credentials { pid: from.pid.as_raw_nonzero().get(), uid: from.uid.as_raw(), gid: from.gid.as_raw() }
 }
 

@@ -221,7 +221,7 @@ impl Provider for Ours {
             control_truncated: got.flags.contains(MsgFlags::CTRUNC),
             end_of_record: got.flags.contains(MsgFlags::EOR),
             from: Some(name(&got.addr)),
-            credentials: ancillary.credentials().filter(|_| room.credentials).map(told),
+            credentials: ancillary.credentials().filter(|_| room.credentials).map(credentials_of),
             rights: ancillary.take_rights().into_iter().map(handle).collect(),
         })
     }
@@ -287,7 +287,7 @@ impl Provider for Ours {
     }
 
     fn peer_credentials(&self, socket: &Socket) -> Answer<Credentials> {
-        on_data!(socket, any => any.peer_cred()).map(told)
+        on_data!(socket, any => any.peer_cred()).map(credentials_of)
     }
 }
 
@@ -352,6 +352,6 @@ fn handle(right: Right) -> Handle<Socket> {
     })
 }
 
-fn told(from: UCred) -> Credentials {
+fn credentials_of(from: UCred) -> Credentials {
     Credentials { pid: from.pid, uid: from.uid, gid: from.gid }
 }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::provider::{
     Answer, Carried, Direction, Flags, Handle, Kind, Name, Outgoing, Provider, Refusal, Room, Side,
 };
-use crate::words::{Verbatim, bits, errno_name, options, shown, spelled, told, whose, wishes};
+use crate::words::{Verbatim, bits, described, errno_name, options, shown, spelled, whose, wishes};
 
 /// One run of a case on one provider.
 pub struct Run<P: Provider> {
@@ -113,9 +113,9 @@ impl<P: Provider> Run<P> {
     }
 
     fn keep<T: Debug>(&mut self, call: String, made: Answer<(T, P::Socket)>, name: &str) {
-        let answer = made.map(|(told, socket)| {
+        let answer = made.map(|(described, socket)| {
             self.put(name, socket);
-            told
+            described
         });
         self.answered(call, answer);
     }
@@ -252,14 +252,14 @@ impl<P: Provider> Run<P> {
         let Some(socket) = self.sockets.get(name) else { return self.note(&call, "no such socket") };
         let answer = self.provider.receive(socket, room);
         let answer = answer.map(|incoming| {
-            let told = told(&incoming);
+            let described = described(&incoming);
             for (handle, name) in incoming.rights.into_iter().zip(names) {
                 match handle {
                     Handle::Socket(socket) => self.put(name, socket),
                     Handle::File(file) => self.keep_file(name, file),
                 }
             }
-            told
+            described
         });
         self.answered(call, answer.map(Verbatim));
     }
@@ -440,7 +440,7 @@ pub fn sends<P: Provider>(provider: &P, socket: &P::Socket, data: &[u8]) -> Answ
 /// Receives, in the shape of a blocked call.
 pub fn receives<P: Provider>(provider: &P, socket: &P::Socket, room: usize, flags: Flags) -> Answer<String> {
     let room = Room { data: room, flags, ..NOTHING_BUT_DATA };
-    provider.receive(socket, room).map(|incoming| told(&incoming))
+    provider.receive(socket, room).map(|incoming| described(&incoming))
 }
 
 fn carried<'a, S>(

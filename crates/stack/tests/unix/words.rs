@@ -34,7 +34,7 @@ pub fn errno_name(number: i32) -> String {
     }
 }
 
-pub fn told<S>(incoming: &Incoming<S>) -> String {
+pub fn described<S>(incoming: &Incoming<S>) -> String {
     let mut text = shown(&incoming.data);
     let mut add = |part: &str| write!(text, ", {part}").expect("a String takes everything");
     if incoming.len != incoming.data.len() {

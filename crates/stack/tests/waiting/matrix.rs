@@ -189,7 +189,7 @@ pub fn check(cases: &[Case]) {
         for kind in case.kinds {
             let (name, kind, make) = (case.name, *kind, case.make);
             let _named = Named(name, kind);
-            in_time(move || told(name, kind, make()));
+            in_time(move || one_case(name, kind, make()));
         }
     }
 }
@@ -205,7 +205,7 @@ impl Drop for Named {
     }
 }
 
-fn told(name: &str, kind: Kind, setting: Setting) {
+fn one_case(name: &str, kind: Kind, setting: Setting) {
     let Setting { subject, end, _kept } = setting;
     match kind {
         Kind::Thread => threads(name, 1, &*subject, end),
@@ -220,12 +220,12 @@ fn told(name: &str, kind: Kind, setting: Setting) {
 /// Blocked threads. They are asleep, or at least waiting for something, when the wait is ended.
 fn threads(name: &str, count: usize, subject: &dyn Subject, end: Box<dyn FnOnce()>) {
     std::thread::scope(|scope| {
-        let (tell, ids) = std::sync::mpsc::channel();
+        let (send_id, ids) = std::sync::mpsc::channel();
         let waiting: Vec<_> = (0..count)
             .map(|_| {
-                let tell = tell.clone();
+                let send_id = send_id.clone();
                 scope.spawn(move || {
-                    tell.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
+                    send_id.send(rustix::thread::gettid().as_raw_nonzero()).unwrap();
                     subject.block();
                 })
             })

@@ -116,14 +116,14 @@ impl<T> Limit<T> {
         self.cores.iter_mut().for_each(|core| core.queue.retain(|waiter| waiter.id != id));
     }
 
-    /// Gives every token that is free to the next one, which `tell` notifies.
-    pub fn fill(&mut self, now: u64, mut tell: impl FnMut(T)) {
+    /// Gives every token that is free to the next one, which `notify` notifies.
+    pub fn fill(&mut self, now: u64, mut notify: impl FnMut(T)) {
         for index in 0..self.cores.len() {
             while self.cores[index].held.len() < self.per_core
                 && let Some(next) = self.next(index)
             {
                 self.cores[index].held.push(Held { id: next.id, since: now });
-                tell(next.waiter);
+                notify(next.waiter);
             }
         }
     }
@@ -193,9 +193,9 @@ mod tests {
     use super::*;
 
     fn filled(limit: &mut Limit<char>, now: u64) -> String {
-        let mut told = String::new();
-        limit.fill(now, |waiter| told.push(waiter));
-        told
+        let mut notified = String::new();
+        limit.fill(now, |waiter| notified.push(waiter));
+        notified
     }
 
     /// With these waiting for readers on CPU 4 and CPU 9, in this order.

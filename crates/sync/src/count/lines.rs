@@ -9,7 +9,7 @@
 //! Memory that is freed and used anew keeps its lines' history, as the caches do.
 //!
 //! An entry is one word: a write swaps it, and the old word names the writer before; a read adds a mark. A read that marks an
-//! entry just swapped marks the wrong line, and one transfer is missed. Tests: at the end, `tests/count.rs`.
+//! entry just swapped marks the wrong line, and one transfer is missed. Tests: at the end, `apps/bench-counted/tests/words.rs`.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -4,7 +4,7 @@
 //! Places are never taken out. Beyond [`SITES_MAX`] all share the last entry. The counts are written by all threads,
 //! which is slow and only done where a line has just come over from another core, which is slow already.
 //!
-//! Does not depend on cache lines. Tests: `tests/count.rs`.
+//! Does not depend on cache lines. Tests: `apps/bench-counted/tests/words.rs`.
 
 use core::panic::Location;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -8,7 +8,7 @@
 //!
 //! Does not depend on any protocol, or on the use of the reports. Invariants: a type has the size and alignment
 //! of the machine's, so the layout of structures is that of a normal build; an operation has the effect of the
-//! machine's. Tests: `facade.rs`, `tests/count.rs`, and all tests of the crates above, which run with the
+//! machine's. Tests: `facade.rs`, `apps/bench-counted/tests/words.rs`, and all tests of the crates above, which run with the
 //! feature as without.
 
 mod arc;

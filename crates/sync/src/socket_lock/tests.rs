@@ -234,7 +234,7 @@ fn a_holder_that_yields_admits_a_sleeper() {
 
 /// Four threads bring items to one lock, which a fifth one reads: each is run once, each thread's in its order.
 #[test]
-fn many_threads_bring_items() {
+fn items_of_many_threads_run_once_under_the_lock() {
     let lock = Arc::new(SocketLock::<Vec<(usize, usize)>, (usize, usize)>::new(Vec::new()));
     let count = if cfg!(miri) { 20 } else { 5_000 };
     let threads: Vec<_> = (0..4)
@@ -280,7 +280,7 @@ fn many_threads_bring_items() {
 }
 
 #[test]
-fn it_adds_24_bytes() {
+fn a_socket_lock_adds_24_bytes() {
     assert_eq!(size_of::<SocketLock<u64, Arc<()>>>(), 32);
     assert_eq!(size_of::<Locked<'_, u64, Arc<()>>>(), 8);
 }

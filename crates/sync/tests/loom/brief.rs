@@ -15,7 +15,7 @@ fn add_one(mutex: &BriefMutex<usize>) {
 }
 
 #[test]
-fn two_threads_that_lock_twice() {
+fn two_threads_that_lock_twice_exclude_each_other() {
     check_bounded(|| {
         let mutex = Arc::new(BriefMutex::new(0));
         let other = mutex.clone();
@@ -43,7 +43,7 @@ fn two_threads_that_lock_once_in_every_interleaving() {
 }
 
 #[test]
-fn an_owner_and_two_sleepers() {
+fn an_owner_wakes_two_sleepers_one_after_the_other() {
     check_bounded(|| {
         let mutex = Arc::new(BriefMutex::new(0));
         let threads: Vec<_> = (0..2)

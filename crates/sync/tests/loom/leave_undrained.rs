@@ -23,7 +23,7 @@ type Item = (usize, usize, usize);
 struct Shared {
     squeue: Squeue<Item>,
     ran: Guarded<Vec<Item>>,
-    told: RunQueue<()>,
+    scheduled: RunQueue<()>,
 }
 
 /// The connection that a thread serves.
@@ -64,7 +64,7 @@ impl Shared {
     fn new() -> Arc<Self> {
         let squeue = Squeue::new();
         let ran = Guarded::new(Vec::new());
-        Arc::new(Self { squeue, ran, told: RunQueue::new() })
+        Arc::new(Self { squeue, ran, scheduled: RunQueue::new() })
     }
 
     fn leave(&self, inside: Inside<'_, Item>, connection: usize, elide: bool) {
@@ -72,7 +72,7 @@ impl Shared {
         match inside.leave_undrained(&mut one, elide, 2).outcome {
             Outcome::Left => {}
             Outcome::HandOffNeeded => {
-                self.told.push(());
+                self.scheduled.push(());
             }
         }
     }
@@ -97,7 +97,7 @@ impl Shared {
 
     /// A worker's turn.
     fn work(&self) {
-        for () in self.told.take_all() {
+        for () in self.scheduled.take_all() {
             if let Some(inside) = self.squeue.resume() {
                 let outcome =
                     inside.drain(usize::MAX, |inside, item| self.ran.with(inside, |ran| ran.push(item)));
@@ -175,7 +175,7 @@ struct World {
     home: AtomicUsize,
     /// The connection's state, which loom watches: only a thread inside its home may touch it.
     state: UnsafeCell<usize>,
-    told: RunQueue<usize>,
+    scheduled: RunQueue<usize>,
     /// Whether elision asks for the home.
     asks: bool,
     is_misplaced: std::sync::Arc<PlainBool>,
@@ -222,7 +222,7 @@ impl World {
     fn leave(&self, inside: Inside<'_, usize>, place: usize) {
         let mut mover = Mover { world: self, place };
         if inside.leave_undrained(&mut mover, true, 1).outcome == Outcome::HandOffNeeded {
-            self.told.push(place);
+            self.scheduled.push(place);
         }
     }
 
@@ -251,7 +251,7 @@ impl World {
 
     /// One run of a worker: it forwards moved items after leaving.
     fn work(&self) {
-        while let Some(place) = self.told.take_all().next() {
+        while let Some(place) = self.scheduled.take_all().next() {
             let mut moved = Vec::new();
             if let Some(inside) = self.places[place].resume() {
                 let run = |_: &mut Inside<'_, usize>, item| {
@@ -270,7 +270,7 @@ fn move_against_elision(asks: bool, is_misplaced: std::sync::Arc<PlainBool>) {
         places: [Squeue::new(), Squeue::new()],
         home: AtomicUsize::new(0),
         state: UnsafeCell::new(0),
-        told: RunQueue::new(),
+        scheduled: RunQueue::new(),
         asks,
         is_misplaced,
     });

@@ -7,7 +7,7 @@ use sockeye_sync::facade::Arc;
 use crate::{check, check_bounded};
 
 #[test]
-fn a_reader_sees_the_words_of_one_store_and_what_was_stored_before_it_began() {
+fn a_reader_sees_the_words_of_one_store_and_all_writes_before_it() {
     check(|| {
         let cell = Arc::new(SeqCell::new([1, 1]));
         let writer = {

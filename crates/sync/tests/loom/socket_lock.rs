@@ -47,21 +47,21 @@ fn bring(lock: &Lock, item: Item) {
 
 /// The condition that a worker sleeps for.
 #[derive(Default)]
-struct Told {
-    is_told: Mutex<bool>,
+struct Signal {
+    is_set: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Told {
+impl Signal {
     fn wait(&self) {
-        let mut is_told = self.is_told.lock().unwrap();
-        while !*is_told {
-            is_told = self.changed.wait(is_told).unwrap();
+        let mut is_set = self.is_set.lock().unwrap();
+        while !*is_set {
+            is_set = self.changed.wait(is_set).unwrap();
         }
     }
 
-    fn tell(&self) {
-        *self.is_told.lock().unwrap() = true;
+    fn set(&self) {
+        *self.is_set.lock().unwrap() = true;
         self.changed.notify_one();
     }
 }
@@ -192,17 +192,17 @@ fn a_worker_takes_over_items_that_a_runner_leaves() {
     check_three(|| {
         let lock = new();
         let works = lock.clone();
-        let is_told = Arc::new(Told::default());
-        let told = is_told.clone();
+        let is_set = Arc::new(Signal::default());
+        let signal = is_set.clone();
         let worker = thread::spawn(move || {
-            told.wait();
+            signal.wait();
             works.take_over().into_iter().for_each(run);
         });
         let brings = lock.clone();
         let brings = thread::spawn(move || bring(&brings, (1, 0)));
         let Turn::Mine(mut locked, item) = lock.try_run((0, 0)) else {
             // The other is the runner, or about to be: nothing is handed off.
-            is_told.tell();
+            is_set.set();
             worker.join().unwrap();
             brings.join().unwrap();
             lock.look().into_iter().for_each(run);
@@ -214,7 +214,7 @@ fn a_worker_takes_over_items_that_a_runner_leaves() {
         let next = locked.pop();
         locked.extend(next);
         assert_eq!(locked.leave(), Some(HandedOff));
-        is_told.tell();
+        is_set.set();
         worker.join().unwrap();
         brings.join().unwrap();
         let locked = lock.try_enter().unwrap();

@@ -113,7 +113,7 @@ fn three_producers_run_every_item_once() {
 }
 
 /// Runs its own item, and hands off at once when leaving fails; the worker is notified afterwards.
-fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
+fn no_drain(connection: &Connection, scheduled: &RunQueue<()>, item: Item) {
     match connection.squeue.enter(item) {
         Entry::Queued => {}
         Entry::Poisoned(_) => panic!("no thread panicked"),
@@ -121,15 +121,15 @@ fn no_drain(connection: &Connection, told: &RunQueue<()>, item: Item) {
             connection.record(&mut inside, item);
             let outcome = inside.drain(0, |_inside, _item| panic!("the bound is 0"));
             if outcome == Outcome::HandOffNeeded {
-                told.push(());
+                scheduled.push(());
             }
         }
     }
 }
 
 /// One run of a worker: resumes once for each notification.
-fn work(connection: &Connection, told: &RunQueue<()>) {
-    for () in told.take_all() {
+fn work(connection: &Connection, scheduled: &RunQueue<()>) {
+    for () in scheduled.take_all() {
         connection.resume();
     }
 }
@@ -138,16 +138,16 @@ fn work(connection: &Connection, told: &RunQueue<()>) {
 fn items_left_without_a_drain_reach_the_worker() {
     check(|| {
         let connection = Connection::new();
-        let told = Arc::new(RunQueue::new());
-        let other = (connection.clone(), told.clone());
+        let scheduled = Arc::new(RunQueue::new());
+        let other = (connection.clone(), scheduled.clone());
         let thread = thread::spawn(move || {
             (0..2).for_each(|n| no_drain(&other.0, &other.1, (1, n)));
         });
-        no_drain(&connection, &told, (0, 0));
-        work(&connection, &told);
+        no_drain(&connection, &scheduled, (0, 0));
+        work(&connection, &scheduled);
         thread.join().unwrap();
         // The worker checks once more because a notification may arrive after its first check.
-        work(&connection, &told);
+        work(&connection, &scheduled);
         let ran = connection.finish();
         assert_eq!(ran.len(), 3);
         assert!(ran.iter().filter(|item| item.0 == 1).map(|item| item.1).eq(0..2));

@@ -89,7 +89,7 @@ impl Socket {
         let mut so = self.so.lock();
         so.bytes += used;
         if so.reserved.give_back(reservation, used as usize) {
-            self.tell(&mut so, &mut owed);
+            self.notify(&mut so, &mut owed);
         }
         drop(so);
         owed.into_iter().for_each(Waker::wake);
@@ -101,7 +101,7 @@ impl Socket {
         let mut so = self.so.lock();
         so.bytes = 0;
         if so.space() > 0 {
-            self.tell(&mut so, &mut owed);
+            self.notify(&mut so, &mut owed);
         }
         drop(so);
         owed.into_iter().for_each(Waker::wake);
@@ -111,13 +111,13 @@ impl Socket {
     fn open(&self) {
         *self.elsewhere.lock() = true;
         let mut owed: Vec<Waker> = Vec::new();
-        self.tell(&mut self.so.lock(), &mut owed);
+        self.notify(&mut self.so.lock(), &mut owed);
         owed.into_iter().for_each(Waker::wake);
     }
 
-    fn tell(&self, so: &mut So, owed: &mut Vec<Waker>) {
+    fn notify(&self, so: &mut So, owed: &mut Vec<Waker>) {
         so.list.mark(WRITE, owed);
-        let _nobody = self.threads.notify();
+        let _no_thread = self.threads.notify();
     }
 }
 

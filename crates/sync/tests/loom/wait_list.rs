@@ -202,12 +202,12 @@ fn a_late_cancellation_does_not_affect_a_later_task() {
         let socket = Socket::new();
         let ((_parker, waker), mut key) = (Parker::new(), None);
         assert!(socket.poll(&mut key, &waker).is_pending());
-        let (told, late) = (socket.clone(), socket.clone());
-        let told = thread::spawn(move || told.append());
+        let (appended, late) = (socket.clone(), socket.clone());
+        let appended = thread::spawn(move || appended.append());
         let late = thread::spawn(move || late.readable());
         // Its place may have been given up by the notify, and the list have other tasks.
         socket.give_up(key);
-        told.join().unwrap();
+        appended.join().unwrap();
         late.join().unwrap();
     });
 }
@@ -254,8 +254,8 @@ fn a_poller_that_leaves_gets_no_later_notification() {
         let writer = thread::spawn(move || other.append());
         let gone = socket.buffer.lock().list.remove_poller(|_| true);
         assert!(gone.is_some());
-        let told = *marks.0.lock().unwrap();
+        let appended = *marks.0.lock().unwrap();
         writer.join().unwrap();
-        assert_eq!(*marks.0.lock().unwrap(), told);
+        assert_eq!(*marks.0.lock().unwrap(), appended);
     });
 }

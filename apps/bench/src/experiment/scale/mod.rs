@@ -286,7 +286,7 @@ pub mod tests {
     }
 
     #[test]
-    fn more_cores_are_fitted() {
+    fn measurements_of_more_cores_are_fitted() {
         let want = Usl { lambda: 100.0, rho: 0.0, sigma: 0.05, kappa: 0.001 };
         let at = |cores: usize| lane("sync", &[want.throughput(cores as f64); 3], &[]);
         let lanes = steps(8).into_iter().map(|cores| (cores, at(cores))).collect::<Vec<_>>();
@@ -316,7 +316,7 @@ pub mod tests {
     }
 
     #[test]
-    fn one_core_is_one_core_for_all_threads_of_the_work() {
+    fn all_threads_of_the_work_run_on_the_chosen_core() {
         let core = usable_cores().unwrap()[0];
         let outcome = on_cores(&[core], || {
             let inside = thread::spawn(usable_cores).join().unwrap().unwrap();

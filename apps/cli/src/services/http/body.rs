@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_the_part_that_was_asked_for_in_pieces() {
+    fn a_body_is_the_requested_part_in_pieces() {
         let bytes: Vec<u8> = (0..CHUNK + 10_000).map(|at| (at % 251) as u8).collect();
         for range in [0..bytes.len(), 5..6, 10_000..bytes.len(), 7..7] {
             let body = FileBody::new(file(&bytes), range.start as u64, range.len() as u64);

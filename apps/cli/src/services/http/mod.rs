@@ -79,7 +79,7 @@ async fn answer(request: Request<Incoming>, root: Root) -> Result<Response<Body>
         Method::GET => false,
         Method::HEAD => true,
         _ => {
-            let mut response = told(StatusCode::METHOD_NOT_ALLOWED);
+            let mut response = with_status(StatusCode::METHOD_NOT_ALLOWED);
             response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return Ok(response);
         }
@@ -108,7 +108,7 @@ fn of_file(file: std::fs::File, len: u64, path: &str, headers: &HeaderMap) -> Re
         Part::Whole => (StatusCode::OK, 0, len),
         Part::Some(range) => (StatusCode::PARTIAL_CONTENT, range.start, range.end - range.start),
         Part::None => {
-            let mut response = told(StatusCode::RANGE_NOT_SATISFIABLE);
+            let mut response = with_status(StatusCode::RANGE_NOT_SATISFIABLE);
             insert(&mut response, CONTENT_RANGE, &format!("bytes */{len}"));
             return response;
         }
@@ -132,7 +132,7 @@ fn of_directory(listing: &Listing, path: &str, headers: &HeaderMap) -> Response<
 }
 
 fn refused(refusal: &Refusal, path: &str) -> Response<Body> {
-    told(match refusal {
+    with_status(match refusal {
         Refusal::Malformed => StatusCode::BAD_REQUEST,
         Refusal::Missing => StatusCode::NOT_FOUND,
         Refusal::Forbidden => StatusCode::FORBIDDEN,
@@ -144,7 +144,7 @@ fn refused(refusal: &Refusal, path: &str) -> Response<Body> {
 }
 
 /// A status alone, in words.
-fn told(status: StatusCode) -> Response<Body> {
+fn with_status(status: StatusCode) -> Response<Body> {
     text(status, "text/plain; charset=utf-8", format!("{status}\n"))
 }
 

@@ -75,13 +75,13 @@ impl Root {
     /// # Errors
     /// The system's, with the path; so too if the kernel cannot keep paths below a directory (before Linux 5.6).
     pub fn open(path: &Path) -> io::Result<Self> {
-        let told = |errno: Errno| {
+        let explained = |errno: Errno| {
             let error = io::Error::from(errno);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         };
         let fd = openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-        let root = Self { path: path.to_owned(), fd: Arc::new(fd.map_err(told)?) };
-        root.open_below(b".").map_err(told)?;
+        let root = Self { path: path.to_owned(), fd: Arc::new(fd.map_err(explained)?) };
+        root.open_below(b".").map_err(explained)?;
         Ok(root)
     }
 

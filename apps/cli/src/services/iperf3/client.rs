@@ -216,8 +216,8 @@ async fn refusal(control: &mut TcpStream, state: State) -> io::Error {
             // Its own number of the error, and the system's.
             let own = answered(control.read_i32()).await.unwrap_or_default();
             let system = answered(control.read_i32()).await.unwrap_or_default();
-            let told = io::Error::from_raw_os_error(system);
-            io::Error::other(format!("the server has failed by its error {own} ({told})"))
+            let cause = io::Error::from_raw_os_error(system);
+            io::Error::other(format!("the server has failed by its error {own} ({cause})"))
         }
         State::TestStart
         | State::TestRunning

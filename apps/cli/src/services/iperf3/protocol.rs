@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn parameters_out_of_bounds_are_refused_with_the_bounds() {
-        for (text, told) in [
+        for (text, expected) in [
             (r#"{"len":0}"#, "1 to 1048576"),
             (r#"{"len":1048577}"#, "1 to 1048576"),
             (r#"{"udp":true,"len":15}"#, "16 to 65507"),
@@ -385,7 +385,7 @@ mod tests {
             ("{", "EOF"),
         ] {
             let error = read(read_params(&mut framed(text).as_slice())).unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
         let long = [0xff, 0xff, 0xff, 0xff];
         assert!(read(read_json::<Params>(&mut long.as_slice())).is_err());

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_have_three_significant_digits() {
         assert_eq!([1.234e6, 12.34e6, 123.4e6].map(mbit), ["1.23", "12.3", "123"]);
     }
 }

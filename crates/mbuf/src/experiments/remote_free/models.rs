@@ -180,7 +180,7 @@ fn nothing_stays_on_the_list_of_a_connection_that_is_closed() {
 
 /// The last reference to the places goes with their content.
 #[test]
-fn what_is_on_a_list_goes_with_it() {
+fn a_dropped_list_frees_its_clusters() {
     for is_list in [true, false] {
         check(move || {
             let (pool, lists) = (large(), Lists::new());
@@ -220,7 +220,7 @@ fn a_kick_that_panics_loses_nothing() {
 }
 
 #[test]
-fn an_announcement_that_panics_takes_back_what_was_put() {
+fn an_announcement_that_panics_takes_its_clusters_back() {
     check(|| {
         let (pool, lists) = (large(), Lists::new());
         let [one, other] = [(); 2].map(|()| pool.alloc(100).expect("far from the cap"));

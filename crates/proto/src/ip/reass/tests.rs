@@ -49,9 +49,9 @@ fn a_fragment_that_does_not_fit_drops_the_datagram_and_its_later_fragments() {
         assert_eq!(outcomes, [None, Some(why)], "{fragments:?}");
         assert_eq!(refusal(give(&mut table, key(1, 1), 0, true, 8)), Some(Refused::Dead));
         assert_eq!((table.cost(), table.len()), (0, 1));
-        let mut told = 0;
-        assert_eq!(table.expire(Instant::ZERO + TIME_V4, |_| told += 1), 0);
-        assert_eq!((told, table.len(), table.next_deadline()), (0, 0, None));
+        let mut expired = 0;
+        assert_eq!(table.expire(Instant::ZERO + TIME_V4, |_| expired += 1), 0);
+        assert_eq!((expired, table.len(), table.next_deadline()), (0, 0, None));
     }
 }
 
@@ -88,10 +88,10 @@ fn a_timeout_reports_the_first_fragment_if_it_arrived() {
     let mut table = Table::default();
     give(&mut table, key(1, 1), 0, true, 8);
     give(&mut table, key(1, 2), 8, true, 8);
-    let mut told = Vec::new();
+    let mut expired = Vec::new();
     assert_eq!(table.expire(Instant::from_micros(29_999_999), |_| panic!("early")), 0);
-    assert_eq!(table.expire(Instant::from_micros(30_000_000), |first| told.push(first)), 2);
-    assert_eq!(told, [(7, vec![0; 8])]);
+    assert_eq!(table.expire(Instant::from_micros(30_000_000), |first| expired.push(first)), 2);
+    assert_eq!(expired, [(7, vec![0; 8])]);
     assert_eq!((table.len(), table.cost()), (0, 0));
 }
 
@@ -222,7 +222,7 @@ impl Model {
 proptest! {
     /// A few datagrams at once, with fragments that fit, repeat, overlap and have wrong fields.
     #[test]
-    fn agrees_with_a_model(
+    fn reassembly_agrees_with_a_model(
         fragments in prop::collection::vec((0u32..3, 0u16..8, 1usize..4, any::<bool>(), 0usize..8), 1..60),
     ) {
         let mut table = Table::default();
@@ -298,7 +298,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     /// Sources that hold little and much, until the table is full of datagrams, of bytes, or of both.
     #[test]
-    fn evictions_follow_the_rule(
+    fn evictions_follow_the_documented_order(
         filled in 0u32..1100,
         fragments in prop::collection::vec((0u32..40, 0u32..40, 0usize..3), 1..400),
         large in 1usize..120_000,

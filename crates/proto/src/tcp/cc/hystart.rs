@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_of_half_the_least_round_trip_ends_it_and_one_with_a_pause_does_not() {
+    fn a_train_of_half_the_least_round_trip_ends_slow_start_and_one_with_a_pause_does_not() {
         for (rtt_us, count, gap_us, growth) in [
             (200_000, 50, 2_000, Growth::Full),
             (200_000, 52, 2_000, Growth::Over),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_grows_by_an_eighth_ends_it_after_five_conservative_rounds() {
+    fn a_round_trip_that_grows_by_an_eighth_ends_slow_start_after_five_conservative_rounds() {
         let mut hystart = HyStart::new();
         assert_eq!(round(&mut hystart, 80_000), Growth::Full);
         assert_eq!(round(&mut hystart, 89_999), Growth::Full, "just under an eighth");

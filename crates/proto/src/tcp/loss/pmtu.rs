@@ -124,8 +124,8 @@ impl<P: Payload> Pcb<P> {
         if !in_flight || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
             return false;
         }
-        let told = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
-        let size = self.payload_of(told);
+        let reported = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
+        let size = self.payload_of(reported);
         let probe = self.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()?.probe);
         if size >= self.mss {
             // It may be the probe that was too big: then the search is as good as over.

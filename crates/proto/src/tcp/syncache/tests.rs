@@ -96,7 +96,7 @@ fn an_entry_is_96_bytes_with_an_ipv6_key() {
 }
 
 #[test]
-fn a_handshake_with_every_option() {
+fn a_handshake_agrees_on_every_option() {
     let mut cache = Cache::new(4, HASH_KEY);
     let syn_ack = cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, at(10)).unwrap();
     let expected = Header {
@@ -207,7 +207,7 @@ fn ecn_is_agreed_to_once_and_given_up_with_the_first_repetition() {
 }
 
 #[test]
-fn the_same_syn_again_gets_the_same_answer_and_spoils_the_measurement() {
+fn a_repeated_syn_gets_the_same_answer_and_no_round_trip_sample() {
     let mut cache = cache_with_one(at(0));
     let other = InitialNumbers { iss: ISS + 999, ts_offset: 1 };
     let mut again = syn();
@@ -255,7 +255,7 @@ fn only_an_exact_reset_ends_a_handshake() {
 }
 
 #[test]
-fn segments_that_do_not_complete_the_handshake() {
+fn invalid_segments_do_not_complete_the_handshake() {
     let old = Options { timestamps: Some(Timestamps { val: 89, ecr: 0 }), ..Options::default() };
     let reset = |ack| AckOutcome::Reject(reset_at(ack));
     // (segment, payload length, outcome; `None` stands for a challenge)
@@ -305,7 +305,7 @@ fn challenges_of_one_entry_are_bounded() {
 }
 
 #[test]
-fn a_handshake_that_found_the_accept_queue_full_is_asked_again() {
+fn a_handshake_refused_by_a_full_accept_queue_is_repeated_and_completes() {
     let mut cache = cache_with_one(at(0));
     assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(1))).is_some());
     assert_eq!(cache.len(), 1);

@@ -208,19 +208,20 @@ fn a_reset_carries_timestamps_once_they_were_agreed_on() {
     t.peer_ts = t.peer_ts.map(|ts| super::super::segment::Timestamps { val: ts.val + 30, ..ts });
     let _ = t.input(t.seg(ACK), &[]);
     let expected = Some((t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap()), 130));
-    let told = |reset: super::super::segment::Header| reset.options.timestamps.map(|ts| (ts.val, ts.ecr));
+    let timestamps_of =
+        |reset: super::super::segment::Header| reset.options.timestamps.map(|ts| (ts.val, ts.ecr));
     let mut closed = Script::established(&s);
     assert_eq!(closed.pcb.close(0, closed.now), None);
     let answer = closed.input(closed.seg(ACK), b"too late").reply.expect("a reset");
-    assert!(answer.flags.has(RST) && told(answer).is_some());
-    assert_eq!(told(t.pcb.abort().expect("a reset")), expected);
+    assert!(answer.flags.has(RST) && timestamps_of(answer).is_some());
+    assert_eq!(timestamps_of(t.pcb.abort().expect("a reset")), expected);
     // Offered is not agreed on.
     let mut opening = Script::connect(&s);
     let _ = opening.output();
     let strange = opening.raw(5000, ISS + 9, ACK);
     let reset = opening.input(strange, &[]).reply.expect("a reset");
-    assert_eq!(told(reset), None);
-    assert_eq!(Script::established(&plain()).pcb.abort().and_then(told), None);
+    assert_eq!(timestamps_of(reset), None);
+    assert_eq!(Script::established(&plain()).pcb.abort().and_then(timestamps_of), None);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn absurd_settings_neither_panic_nor_stall() {
 }
 
 #[test]
-fn no_time_wait_at_all_is_possible() {
+fn a_time_wait_of_zero_closes_at_once() {
     let s = Settings { time_wait: Duration::ZERO, ..Settings::default() };
     let mut w = World::established(1, s.clone(), s, Link::CLEAN);
     w.ends[0].to_write = pattern(10, 1);

@@ -99,7 +99,7 @@ fn the_user_timeout_can_be_set_and_removed_while_data_waits() {
     assert!(end_of(&mut t, secs(200)).is_some());
 }
 
-fn told(t: &mut Script, timeout: Duration) {
+fn announce(t: &mut Script, timeout: Duration) {
     let options = Options { user_timeout: Some(UserTimeout::new(timeout)), ..Options::default() };
     let header = Header { options, ..t.seg(ACK) };
     let _ = t.input(header, b"x");
@@ -110,41 +110,42 @@ fn the_peers_value_is_used_within_limits_if_the_application_set_none() {
     let option = Settings { user_timeout_option: true, ..plain() };
     for (wish, granted) in [(secs(300), secs(300)), (secs(1), LIMIT_MIN), (secs(9_000_000), LIMIT_MAX)] {
         let mut t = Script::established(&option);
-        told(&mut t, wish);
+        announce(&mut t, wish);
         assert_eq!(t.pcb.user_timeout(), Some(granted));
         t.pcb.set_user_timeout(secs(7));
-        told(&mut t, wish);
+        announce(&mut t, wish);
         assert_eq!(t.pcb.user_timeout(), Some(secs(7)), "the application's value takes precedence");
     }
     let mut deaf = Script::established(&plain());
-    told(&mut deaf, secs(300));
+    announce(&mut deaf, secs(300));
     assert_eq!(deaf.pcb.user_timeout(), None);
 }
 
 #[test]
 fn a_timeout_that_was_set_is_announced_once_beside_the_syn_and_once_after() {
     let option = Settings { user_timeout_option: true, ..with(secs(90)) };
-    let said = |s: &super::super::events::Transmit| s.header().options.user_timeout.map(UserTimeout::timeout);
+    let announced =
+        |s: &super::super::events::Transmit| s.header().options.user_timeout.map(UserTimeout::timeout);
     let mut t = Script::connect(&option);
     let syn = t.output();
-    assert_eq!((syn[0].header().flags, said(&syn[0])), (SYN, Some(secs(90))));
+    assert_eq!((syn[0].header().flags, announced(&syn[0])), (SYN, Some(secs(90))));
     let mut t = Script::established(&option);
     t.snd = 3000;
     let sent = t.output();
-    assert!(sent.iter().all(|s| s.len < 1000 || said(s).is_none()), "a full segment has no room for it");
+    assert!(sent.iter().all(|s| s.len < 1000 || announced(s).is_none()), "a full segment has no room for it");
     let _ = t.input(t.seg(ACK), &[0; 2000]);
-    assert_eq!(t.output().iter().filter_map(said).collect::<Vec<_>>(), [secs(90)]);
+    assert_eq!(t.output().iter().filter_map(announced).collect::<Vec<_>>(), [secs(90)]);
     let _ = t.input(t.seg(ACK), &[0; 2000]);
-    assert_eq!(t.output().iter().filter_map(said).count(), 0);
+    assert_eq!(t.output().iter().filter_map(announced).count(), 0);
     t.pcb.set_user_timeout(secs(40));
     let _ = t.input(t.seg(ACK), &[0; 2000]);
-    assert_eq!(t.output().iter().filter_map(said).collect::<Vec<_>>(), [secs(40)]);
+    assert_eq!(t.output().iter().filter_map(announced).collect::<Vec<_>>(), [secs(40)]);
 }
 
 #[test]
 fn the_option_is_in_seconds_and_from_nine_hours_on_in_minutes() {
-    for (time, said) in [(ms(1), secs(1)), (secs(1), secs(1)), (secs(32_767), secs(32_767))] {
-        assert_eq!(UserTimeout::new(time).timeout(), said);
+    for (time, announced) in [(ms(1), secs(1)), (secs(1), secs(1)), (secs(32_767), secs(32_767))] {
+        assert_eq!(UserTimeout::new(time).timeout(), announced);
     }
     assert_eq!(UserTimeout::new(secs(32_768)).timeout(), secs(547 * 60));
     assert_eq!(UserTimeout::new(secs(u64::MAX)).timeout(), secs(32_767 * 60));

@@ -98,7 +98,7 @@ fn nothing_but_the_repeated_fin_restarts_the_timer() {
 }
 
 #[test]
-fn a_reset_does_not_assassinate() {
+fn a_reset_does_not_end_time_wait() {
     let mut tw = record(false);
     for flags in [Flags::RST, Flags::RST.with(Flags::ACK), Flags::RST.with(Flags::SYN)] {
         let hdr = segment(flags, 0, None);

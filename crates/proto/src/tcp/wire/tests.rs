@@ -306,9 +306,9 @@ proptest! {
             header.flags = header.flags.without(Flags::BAD_OPTION);
             // Parsed options can be emitted again, except the user timeout where padding takes its room.
             let again = segment(&header, ChecksumOut::Omit, b"");
-            let mut said = parse(&again, ChecksumIn::Trusted).unwrap().1;
-            said.options.user_timeout = header.options.user_timeout;
-            prop_assert_eq!(said, header);
+            let mut parsed = parse(&again, ChecksumIn::Trusted).unwrap().1;
+            parsed.options.user_timeout = header.options.user_timeout;
+            prop_assert_eq!(parsed, header);
         }
     }
 

@@ -84,16 +84,16 @@ pub(crate) struct Waiters<'a> {
 }
 
 /// The leader's record of where it sleeps, which dropping this clears.
-struct Said<'a>(&'a PlaceCell);
+struct AtDevice<'a>(&'a PlaceCell);
 
-impl<'a> Said<'a> {
+impl<'a> AtDevice<'a> {
     /// `None` if another of the same waiters sleeps in an interface.
     fn at(leader_at: &'a PlaceCell, at: Place) -> Option<Self> {
         leader_at.try_take(at).then_some(Self(leader_at))
     }
 }
 
-impl Drop for Said<'_> {
+impl Drop for AtDevice<'_> {
     fn drop(&mut self) {
         self.0.clear();
     }
@@ -114,7 +114,7 @@ pub(crate) fn wait<T: Transport>(core: &T, wait: &Wait<'_>) -> Option<Woken> {
     let queue = busy::polled_queue(core, wait.at)?;
     let netif = core.netifs.netif(wait.at.netif)?;
     let leader = queue.leader.try_lead(wait.waiters.queue)?;
-    let _said = Said::at(wait.waiters.leader_at, wait.at)?;
+    let _at_device = AtDevice::at(wait.waiters.leader_at, wait.at)?;
     core.input.count(count::LEADS, 1);
     loop {
         if !leader.begin(wait.ticket) {

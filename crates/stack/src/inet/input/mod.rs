@@ -97,8 +97,8 @@ impl Input {
         let mut deaf = Vec::new();
         for (id, netif) in core.netifs.each() {
             // All of its queues, whichever panics.
-            let told = (0..netif.queue_count()).filter(|queue| netif.interrupt(core, *queue)).count();
-            deaf.extend((told < netif.queue_count()).then_some(id));
+            let interrupted = (0..netif.queue_count()).filter(|queue| netif.interrupt(core, *queue)).count();
+            deaf.extend((interrupted < netif.queue_count()).then_some(id));
         }
         self.queues.wake_all();
         deaf

@@ -213,8 +213,8 @@ fn refused(
     let (why, total) = count::of_ip(&error);
     core.input.count(why, 1);
     core.ip.count(IN_HDR_ERRORS);
-    let told = problem(&error).and_then(|problem| Some((reported(core, from, link, frame)?, problem)));
-    match told {
+    let answer = problem(&error).and_then(|problem| Some((reported(core, from, link, frame)?, problem)));
+    match answer {
         // Of an option whose last bit says so, only senders to one host get an error (RFC 8200 section 4.2).
         Some((received, problem)) if received.cast == Cast::Unicast || is_for_all(&error) => {
             core.input.count(total, 1);

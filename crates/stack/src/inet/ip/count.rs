@@ -2,7 +2,7 @@
 //!
 //! Sharded by thread like the stack's other counters. TCP segments that come whole are counted with their frames
 //! (`input/count.rs`) and not here, so that their way stays as short as it is. `docs/reference/counters.md`
-//! explains the counters. Tests: `tests/ip.rs`.
+//! explains the counters. Tests: `tests/ip/`.
 
 /// How many there are.
 pub(crate) const COUNT: usize = 49;

@@ -172,14 +172,14 @@ fn arm(core: &Core, held: &mut Held) {
 /// The wheel's call: datagrams whose time is over are dropped, and their senders told (RFC 792, RFC 4443 section 3.3).
 pub(crate) fn on_timer(cx: &mut Context<'_>) {
     let core = cx.core;
-    let mut told = Vec::new();
+    let mut firsts = Vec::new();
     let expired = {
         let mut held = core.ip.fragments.0.lock();
         held.is_armed = false;
         let next = held.reass.next_key();
         let expired = panics::catch(PanicSource::Protocol, "the timer of reassembly", || {
             failpoints::hit(Point::ReassemblyTimer, 0);
-            held.reass.expire(cx.now, |first| told.push(first))
+            held.reass.expire(cx.now, |first| firsts.push(first))
         });
         if let (Err(_), Some(next)) = (&expired, &next) {
             held.reass.forget(next);
@@ -192,7 +192,7 @@ pub(crate) fn on_timer(cx: &mut Context<'_>) {
     };
     core.ip.count_many(count::REASM_TIMEOUT, expired);
     core.ip.count_many(count::REASM_FAILS, expired);
-    for (mut first, payload) in told {
+    for (mut first, payload) in firsts {
         first.payload = payload;
         icmp::error(cx, &first, Error::ReassemblyTimeExceeded);
     }

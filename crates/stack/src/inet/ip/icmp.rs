@@ -4,7 +4,7 @@
 //! section 3.2.2, RFC 4443 section 2.4 (e)): never for an error, for a packet sent to more than one host, for a source that is
 //! not one, nor for a fragment but the first. Errors are limited for each interface and each destination
 //! (`sockeye_proto::icmp::limit`). Answers to echo requests are not, as on Linux: each is as long as its request, and with few
-//! cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip.rs`.
+//! cores the queue is full. Does not depend on sockets. Its mutex, the limits', is a leaf. Tests: `tests/ip/`.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -75,9 +75,9 @@ impl PathMtus {
     /// A report that was believed says that the path to `dst` takes packets of `mtu` bytes; 0 if it does not say, then
     /// `sent` is the length of the packet that was too big. True if that is news.
     pub fn learn(&self, key: &HashKey, dst: IpAddr, mtu: u32, sent: u32, now: Instant) -> bool {
-        let told = if mtu == 0 { plateau_below(sent) } else { mtu };
+        let reported = if mtu == 0 { plateau_below(sent) } else { mtu };
         let floor = if dst.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 };
-        let mtu = told.max(u32::from(floor));
+        let mtu = reported.max(u32::from(floor));
         let [high, low] = words(dst);
         let set = self.set(key, dst);
         let changing = self.changing.lock();

@@ -2,7 +2,7 @@
 //!
 //! Its payload lies in packet memory of our own, its headers beside it: both are needed again when an ICMP error
 //! quotes it. It does not depend on any protocol. Invariants: the addresses are of one family; the payload is as
-//! long as the headers say, without padding. Tests: `tests/ip.rs`.
+//! long as the headers say, without padding. Tests: `tests/ip/`.
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;

@@ -102,14 +102,14 @@ fn on_advert(work: &mut Work<'_, '_>, advert: &NeighborAdvert) {
         }
         return;
     }
-    let said = Advert {
+    let claim = Advert {
         lladdr: advert.lladdr,
         solicited: advert.solicited,
         overrides: advert.overrides,
         router: Some(advert.router),
     };
     let now = work.now();
-    let learned = work.state.cache.on_advert(&addr, &said, now);
+    let learned = work.state.cache.on_advert(&addr, &claim, now);
     if work.state.cache.entry(&addr).is_some() {
         work.release(addr, learned.ready);
     }

@@ -198,7 +198,7 @@ pub(crate) struct Work<'a, 's> {
 pub(super) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHERTYPE_IPV6: u16 = 0x86dd;
 pub(super) const ETHERTYPE_ARP: u16 = 0x0806;
-/// All stations.
+/// All hosts on the link.
 pub(super) const BROADCAST: LinkAddr = [0xff; 6];
 
 impl Work<'_, '_> {

@@ -281,7 +281,7 @@ impl<'s> Context<'s> {
         departures::ring(self);
         self.core.workers.tell_driver(self.core);
         fire_all(self.core, &mut self.outbox.wakes);
-        self.tell();
+        self.wake_all();
     }
 
     /// Asks the wheel for the calls that were noted. False if connections had to end: a connection without its timer could wait

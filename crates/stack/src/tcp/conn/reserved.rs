@@ -22,11 +22,11 @@ pub(super) fn give_back<'c>(
     (reservation, copied): (Reservation, usize),
 ) -> Locked<'c> {
     let is_short = so.snd.reserved.give_back(reservation, copied);
-    if is_short && so.snd.is_writable() { tell(core, conn, so) } else { so }
+    if is_short && so.snd.is_writable() { notify(core, conn, so) } else { so }
 }
 
 #[cold]
-fn tell<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: Locked<'c>) -> Locked<'c> {
+fn notify<'c>(core: &Core, conn: &'c Arc<Conn>, mut so: Locked<'c>) -> Locked<'c> {
     Context::run(core, |cx| {
         let _or_ended = contain::guarded(cx, conn, &mut so, "write", |cx, _, conn, so| {
             engine::wake_writers(cx, conn, so);

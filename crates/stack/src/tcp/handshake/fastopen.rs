@@ -1,6 +1,6 @@
 //! TCP Fast Open's memory (RFC 7413): a client's cookies, a server's keys, and how many a listener lets in unproven.
 //!
-//! The protocol is `proto/src/tcp/fast_open.rs`; the callers are `tcp/socket.rs` (a connect), `passive.rs` (a
+//! The protocol is `proto/src/tcp/fast_open.rs`; the callers are `tcp/socket/fastopen.rs` (a connect), `passive.rs` (a
 //! SYN) and `conn/engine.rs` (the end of a handshake).
 //!
 //! * A *server's* cookie is a keyed hash of both addresses, so the server remembers no client. The key is one of a row made from

@@ -118,7 +118,7 @@ impl UnixDatagram {
     /// As for [`crate::unix::UnixDatagram::recv_from`].
     pub async fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let sock = &self.inner.sock;
-        op(sock, Want::Read, || or_end(sock, self.inner.recv_from(buf), nobody)).await
+        op(sock, Want::Read, || or_end(sock, self.inner.recv_from(buf), end)).await
     }
 
     /// [`recv_from`](Self::recv_from) as a poll function, as [`poll_recv`](Self::poll_recv).
@@ -132,7 +132,7 @@ impl UnixDatagram {
     ) -> Poll<io::Result<SocketAddr>> {
         let room = buf.initialize_unfilled();
         let sock = &self.inner.sock;
-        let attempt = || or_end(sock, self.inner.recv_from(room), nobody);
+        let attempt = || or_end(sock, self.inner.recv_from(room), end);
         let (len, from) = ready!(poll_op(sock, Want::Read, cx, attempt))?;
         buf.advance(len);
         Poll::Ready(Ok(from))
@@ -202,6 +202,6 @@ impl UnixDatagram {
 }
 
 /// The result of a receive when nothing more comes.
-fn nobody() -> (usize, SocketAddr) {
+fn end() -> (usize, SocketAddr) {
     (0, SocketAddr(None))
 }

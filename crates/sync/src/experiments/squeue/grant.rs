@@ -89,7 +89,7 @@ impl<T> Squeue<T> {
 
     fn await_verdict(&self, grant: &Grant<T>) -> Result<Inside<'_, T>, Poisoned> {
         loop {
-            // Acquire: with the release in `tell`.
+            // Acquire: with the release in `notify`.
             match grant.state.load(Ordering::Acquire) {
                 WAITING => thread::park(),
                 GRANTED => break,
@@ -109,7 +109,7 @@ impl<T> Squeue<T> {
 ///
 /// # Safety
 /// The caller owns `node`, which carries a waiter, and the list `others`, and gives up both.
-pub(super) unsafe fn tell<T>(node: *mut Node<Load<T>>, verdict: Verdict, others: *mut Node<Load<T>>) {
+pub(super) unsafe fn notify<T>(node: *mut Node<Load<T>>, verdict: Verdict, others: *mut Node<Load<T>>) {
     // SAFETY: the caller owns the node.
     let waiter = match unsafe { Node::unbox(node) } {
         Load::Waiter(waiter) => waiter,

@@ -11,7 +11,7 @@
 use core::mem::ManuallyDrop;
 use core::ptr;
 
-use super::grant::{Verdict, tell};
+use super::grant::{Verdict, notify};
 use super::word::Word;
 use super::{Load, Squeue, SqueueId};
 use crate::facade::Ordering;
@@ -168,7 +168,7 @@ impl<'p, T> Inside<'p, T> {
         // SAFETY: the waiters are ours.
         let others = unsafe { Node::next(first) };
         // SAFETY: as above; the notified one takes over `others`.
-        unsafe { tell(first, Verdict::Granted, others) };
+        unsafe { notify(first, Verdict::Granted, others) };
     }
 
     /// The first node of the taken list, after a look at the queue if that is empty.
@@ -271,7 +271,7 @@ unsafe fn refuse<T>(mut node: *mut Node<Load<T>>) {
         // SAFETY: as above.
         if matches!(unsafe { Node::load(node) }, Load::Waiter(_)) {
             // SAFETY: as above.
-            unsafe { tell(node, Verdict::Poisoned, ptr::null_mut()) };
+            unsafe { notify(node, Verdict::Poisoned, ptr::null_mut()) };
         } else {
             // SAFETY: as above, and the node is out of the list.
             drop(unsafe { Node::unbox(node) });

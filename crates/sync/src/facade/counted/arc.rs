@@ -5,7 +5,7 @@
 //! name of the value's type, since the place where a value is dropped is not known to its `drop`.
 //!
 //! Does not depend on the counted types. Invariant: the effect of the machine's, and a report. Unlike the
-//! machine's it is no receiver of methods (`self: &Arc<Self>`). Tests: `tests/count.rs`.
+//! machine's it is no receiver of methods (`self: &Arc<Self>`). Tests: `apps/bench-counted/tests/words.rs`.
 
 use core::mem::MaybeUninit;
 use core::ops::Deref;

@@ -1,7 +1,7 @@
 //! Atomic words whose accesses are reported.
 //!
 //! Does not depend on the meaning of the words. Invariant: one report and one operation of the machine per
-//! call. Tests: `tests/count.rs`.
+//! call. Tests: `apps/bench-counted/tests/words.rs`.
 
 use core::sync::atomic;
 pub use core::sync::atomic::{Ordering, fence};

@@ -1,7 +1,7 @@
 //! Cells whose accesses are reported.
 //!
 //! The content of a cell counts as one line, the first: which of its lines are touched is not seen from here. Does
-//! not depend on which thread may open a cell. Tests: `tests/count.rs`.
+//! not depend on which thread may open a cell. Tests: `apps/bench-counted/tests/words.rs`.
 
 use core::cell;
 use std::sync;

@@ -1,7 +1,7 @@
 //! Locks whose words and contents are reported.
 //!
 //! A lock's word is written on the way in and on the way out, and once more by a thread that had to wait. The
-//! guarded value counts as one line, the first. Does not depend on its type. Tests: `tests/count.rs`.
+//! guarded value counts as one line, the first. Does not depend on its type. Tests: `apps/bench-counted/tests/words.rs`.
 
 use core::fmt;
 use core::mem::ManuallyDrop;

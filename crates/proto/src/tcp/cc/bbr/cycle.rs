@@ -63,7 +63,7 @@ impl State {
 
 /// BBR.ack_phase: the phase of sending that current acknowledgments reflect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Told {
+enum AckPhase {
     /// Of nothing special.
     Nothing,
     /// A probe has begun; they reflect the time before it.
@@ -78,7 +78,7 @@ enum Told {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cycle {
     pub state: State,
-    told: Told,
+    ack_phase: AckPhase,
     /// All that was delivered by now, and by when the round is over.
     pub delivered: u64,
     round_ends: u64,
@@ -112,7 +112,7 @@ impl Cycle {
     pub fn new(seed: u32) -> Self {
         Self {
             state: State::Startup,
-            told: Told::Nothing,
+            ack_phase: AckPhase::Nothing,
             delivered: 0,
             round_ends: 0,
             round_start: false,
@@ -169,7 +169,7 @@ impl Cycle {
             (self.state, self.full_bw_reached) = (State::Startup, false);
             self.reset_full_bw(before.full_bw);
         } else if left_probe {
-            (self.state, self.told, self.samples_probe) = (State::Up, Told::Starting, true);
+            (self.state, self.ack_phase, self.samples_probe) = (State::Up, AckPhase::Starting, true);
             self.reset_full_bw(before.full_bw);
         }
     }
@@ -266,7 +266,7 @@ impl Bbr {
         if is_time {
             self.bounds.reset_shortterm();
             (self.cycle.growth_rounds, self.cycle.credit) = (0, 0);
-            self.cycle.told = Told::Nothing;
+            self.cycle.ack_phase = AckPhase::Nothing;
             self.cycle.start_round();
             self.cycle.state = State::Refill;
         }
@@ -275,7 +275,7 @@ impl Bbr {
 
     fn start_up(&mut self, ack: &Ack) {
         self.cycle.samples_probe = true;
-        self.cycle.told = Told::Starting;
+        self.cycle.ack_phase = AckPhase::Starting;
         self.cycle.start_round();
         self.cycle.reset_full_bw(ack.rate.map_or(0, |rate| rate_of(&rate)));
         self.cycle.since = ack.now;
@@ -291,7 +291,7 @@ impl Bbr {
         self.cycle.rounds_since_probe = self.cycle.random(2);
         self.cycle.wait_us = PROBE_WAIT_MIN_US + self.cycle.random(PROBE_WAIT_RANDOM_US);
         self.cycle.since = now;
-        self.cycle.told = Told::Stopping;
+        self.cycle.ack_phase = AckPhase::Stopping;
         self.cycle.start_round();
         self.cycle.state = State::Down;
     }
@@ -313,11 +313,11 @@ impl Bbr {
     /// BBRAdaptLongTermModel.
     fn adapt_longterm(&mut self, ack: &Ack) {
         if self.cycle.round_start {
-            match self.cycle.told {
-                Told::Nothing | Told::Probe => {}
-                Told::Starting => self.cycle.told = Told::Probe,
-                Told::Stopping => {
-                    (self.cycle.told, self.cycle.samples_probe) = (Told::Nothing, false);
+            match self.cycle.ack_phase {
+                AckPhase::Nothing | AckPhase::Probe => {}
+                AckPhase::Starting => self.cycle.ack_phase = AckPhase::Probe,
+                AckPhase::Stopping => {
+                    (self.cycle.ack_phase, self.cycle.samples_probe) = (AckPhase::Nothing, false);
                     if self.cycle.state.is_probe_bw() && ack.rate.is_some_and(|rate| !rate.app_limited) {
                         self.max_bw.advance();
                     }
@@ -396,7 +396,7 @@ impl Bbr {
             self.save_cwnd();
             self.cycle.state = State::ProbeRtt;
             self.cycle.probe_rtt_done_at = None;
-            self.cycle.told = Told::Stopping;
+            self.cycle.ack_phase = AckPhase::Stopping;
             self.cycle.start_round();
         }
         if self.cycle.state != State::ProbeRtt {

@@ -267,7 +267,7 @@ fn a_timeout_leaves_one_segment_and_the_end_of_recovery_restores_the_window() {
 }
 
 #[test]
-fn a_mistake_is_undone() {
+fn an_undo_restores_the_state_and_bounds_of_bbr() {
     let mut path = path();
     path.run_into(State::Up);
     let before = path.bbr.clone();

@@ -175,7 +175,7 @@ fn before_the_first_loss_the_window_grows_by_a_twentieth_a_round_trip_and_then_b
 }
 
 #[test]
-fn on_a_short_path_it_grows_as_reno_would() {
+fn on_a_short_path_cubic_grows_as_fast_as_reno() {
     let mut cc = Cubic::new(20 * MSS);
     congest(&mut cc, 20 * MSS, Cause::Loss);
     // Ten round trips of a millisecond each: 9/17 of a segment in each.

@@ -191,19 +191,19 @@ fn apply(records: &mut Records, model: &mut Vec<Byte>, una: &mut u32, op: &Op, n
             let len = len.min(model.len() as u32);
             let news = model.drain(..len as usize).filter(|b| b.0 != Fate::Sacked).count() as u32;
             *una += len;
-            let mut told = 0;
-            records.ack(seq(*una), |r| told += r.len());
-            assert_eq!(told, news);
+            let mut reported = 0;
+            records.ack(seq(*una), |r| reported += r.len());
+            assert_eq!(reported, news);
         }
         Op::Sack(from, len) => {
             let (from, to) = ((*una + from).min(end), (*una + from + len).min(end));
-            let mut told = 0;
+            let mut reported = 0;
             if from < to {
-                records.sack(seq(from), seq(to), |r| told += r.len());
+                records.sack(seq(from), seq(to), |r| reported += r.len());
             }
             let part = &mut model[(from - *una) as usize..(to - *una) as usize];
             let news = part.iter().filter(|b| b.0 != Fate::Sacked).count() as u32;
-            assert_eq!(told, news);
+            assert_eq!(reported, news);
             part.fill(Byte(Fate::Sacked));
         }
         Op::Detect(back) => {

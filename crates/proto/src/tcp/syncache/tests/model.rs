@@ -69,7 +69,7 @@ impl Model {
 
 proptest! {
     #[test]
-    fn agrees_with_a_plain_model(steps in prop::collection::vec(any_step(), 0..120)) {
+    fn the_syncache_agrees_with_a_plain_model(steps in prop::collection::vec(any_step(), 0..120)) {
         let mut cache = Cache::new(8, HASH_KEY);
         let mut model = Model::default();
         let mut now = 0;

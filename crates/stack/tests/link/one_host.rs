@@ -1,4 +1,4 @@
-//! What one hostile station on a link can do to others: it answers for many addresses, and honest stations keep working.
+//! One hostile host on a link answers for many addresses: honest hosts keep working.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::lab::{ARP, IPV4, Lab, frame, mac};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_station_that_answers_for_a_thousand_addresses_blocks_no_new_neighbor() {
+fn a_host_that_answers_for_a_thousand_addresses_blocks_no_new_neighbor() {
     let mut lab = Lab::new(&[&["10.0.0.1/16"], &["10.0.0.2/16"], &["10.0.0.3/16"]]);
     lab.pass(SECOND * 15);
     let (mut client, mut server) = lab.connected("10.0.0.2:80");
