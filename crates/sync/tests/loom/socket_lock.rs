@@ -192,17 +192,17 @@ fn a_worker_takes_over_items_that_a_runner_leaves() {
     check_three(|| {
         let lock = new();
         let works = lock.clone();
-        let is_set = Arc::new(Signal::default());
-        let signal = is_set.clone();
+        let signal = Arc::new(Signal::default());
+        let awaited = signal.clone();
         let worker = thread::spawn(move || {
-            signal.wait();
+            awaited.wait();
             works.take_over().into_iter().for_each(run);
         });
         let brings = lock.clone();
         let brings = thread::spawn(move || bring(&brings, (1, 0)));
         let Turn::Mine(mut locked, item) = lock.try_run((0, 0)) else {
             // The other is the runner, or about to be: nothing is handed off.
-            is_set.set();
+            signal.set();
             worker.join().unwrap();
             brings.join().unwrap();
             lock.look().into_iter().for_each(run);
@@ -214,7 +214,7 @@ fn a_worker_takes_over_items_that_a_runner_leaves() {
         let next = locked.pop();
         locked.extend(next);
         assert_eq!(locked.leave(), Some(HandedOff));
-        is_set.set();
+        signal.set();
         worker.join().unwrap();
         brings.join().unwrap();
         let locked = lock.try_enter().unwrap();
