@@ -102,8 +102,8 @@ impl RemoteLists {
             && self.listed.swap(ACTIVE, Ordering::Relaxed) == UNLISTED
     }
 
-    /// The sweep's visit. True if the entry stays; if not, the lists are to be emptied.
-    pub fn visit(&self) -> bool {
+    /// One step of the sweep. True if the entry stays; if not, the lists are to be emptied.
+    pub fn sweep(&self) -> bool {
         if self.listed.compare_exchange(ACTIVE, IDLE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             return true;
         }

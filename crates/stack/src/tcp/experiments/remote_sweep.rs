@@ -117,7 +117,7 @@ impl RemoteSweep {
                 return false;
             };
             let Some(both) = of(&conn) else { return false };
-            let stays = both.visit();
+            let stays = both.sweep();
             if !stays && !both.take_all().is_empty() {
                 core.count(counter::RX_FREE_FLUSHES);
             }
