@@ -236,10 +236,13 @@ async fn readable_and_writable_wait_for_their_readiness() {
     let _guard = watchdog("readable_and_writable_wait_for_their_readiness");
     let (mut client, mut server) = pair(&common::stack()).await;
     timeout(LONG, client.writable()).await.unwrap().unwrap();
+    // Until a read has found nothing, an accepted stream is assumed readable.
+    assert_eq!(server.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     timeout(SHORT, server.readable()).await.unwrap_err();
     client.write_all(b"x").await.unwrap();
     timeout(LONG, server.readable()).await.unwrap().unwrap();
     server.read_exact(&mut [0]).await.unwrap();
+    assert_eq!(server.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     timeout(SHORT, server.readable()).await.unwrap_err();
 }
 

@@ -76,7 +76,7 @@ impl TcpListener {
         panics::call(core, "accept", || {
             let conn = listener.pop_oldest()?.ok_or(rustix::io::Errno::AGAIN)?;
             let (stream, addr) = self.inner.adopt(core, listener, conn);
-            Ok((TcpStream::from_std(stream)?, addr))
+            Ok((TcpStream::accepted(stream)?, addr))
         })
     }
 }

@@ -3,7 +3,7 @@
 //! A type has a field `inner`, the socket of the blocking kind; an expression finds the list that its tasks wait on. Does not depend on
 //! how data moves. Tests: `tests/tokio_ready.rs`.
 
-/// Readiness: methods of every socket that sends and receives; it has a field `assumed_room`. Tasks wait on `$socket`.
+/// Readiness: methods of every socket that sends and receives; it has a field `assumed`. Tasks wait on `$socket`.
 macro_rules! ready_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
         impl $type {
@@ -19,16 +19,17 @@ macro_rules! ready_methods {
                 interest: ::tokio::io::Interest,
             ) -> std::io::Result<::tokio::io::Ready> {
                 let $this = self;
-                $crate::tokio::ready::ready($socket, &self.assumed_room, interest).await
+                $crate::tokio::ready::ready($socket, &self.assumed, interest).await
             }
 
-            /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled.
+            /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled. On a stream that was accepted, and
+            /// after a read that got something, it returns at once: the next read says whether there is more.
             ///
             /// # Errors
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
             pub async fn readable(&self) -> std::io::Result<()> {
                 let $this = self;
-                $crate::tokio::wait::until($socket, $crate::rt::tasks::Want::Read).await
+                $crate::tokio::ready::readable($socket, &self.assumed).await
             }
 
             /// Waits until a send would not block. Any number of tasks may wait. May be cancelled. After an attempt that has sent something,
@@ -38,7 +39,7 @@ macro_rules! ready_methods {
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
             pub async fn writable(&self) -> std::io::Result<()> {
                 let $this = self;
-                $crate::tokio::ready::writable($socket, &self.assumed_room).await
+                $crate::tokio::ready::writable($socket, &self.assumed).await
             }
 
             /// Calls `f`, an operation that does not block, if the socket is ready for some of `interest`.
@@ -51,7 +52,7 @@ macro_rules! ready_methods {
                 f: impl FnOnce() -> std::io::Result<R>,
             ) -> std::io::Result<R> {
                 let $this = self;
-                $crate::tokio::ready::try_io($socket, &self.assumed_room, interest, f)
+                $crate::tokio::ready::try_io($socket, &self.assumed, interest, f)
             }
 
             /// Calls `f`, an operation that does not block, when the socket is ready for some of `interest`, and once more at
@@ -86,7 +87,7 @@ macro_rules! stream_methods {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 let $this = self;
-                $crate::tokio::wait::poll_until($socket, $crate::rt::tasks::Want::Read, cx)
+                $crate::tokio::ready::poll_readable($socket, &self.assumed, cx)
             }
 
             /// [`writable`](Self::writable) as a poll function. Of several tasks that call it, or write, the last is woken.
@@ -98,7 +99,7 @@ macro_rules! stream_methods {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 let $this = self;
-                $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
+                $crate::tokio::ready::poll_writable($socket, &self.assumed, cx)
             }
 
             /// Reads the bytes that are there. Never blocks. 0 at the end of the stream, or for an empty
@@ -107,7 +108,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// `WouldBlock` if nothing is there.
             pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
-                std::io::Read::read(&mut &self.inner, buf)
+                self.assumed.received(std::io::Read::read(&mut &self.inner, buf))
             }
 
             /// [`try_read`](Self::try_read) into several buffers, one after the other.
@@ -115,7 +116,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// As for [`try_read`](Self::try_read).
             pub fn try_read_vectored(&self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
-                std::io::Read::read_vectored(&mut &self.inner, bufs)
+                self.assumed.received(std::io::Read::read_vectored(&mut &self.inner, bufs))
             }
 
             /// [`try_read`](Self::try_read) into a buffer that is advanced by as much.
@@ -124,7 +125,7 @@ macro_rules! stream_methods {
             /// As for [`try_read`](Self::try_read).
             pub fn try_read_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
                 let room = buf.chunk_mut().len();
-                self.recv_pieces(room, |piece| buf.put_slice(piece))
+                self.assumed.received(self.recv_pieces(room, |piece| buf.put_slice(piece)))
             }
 
             /// Writes as much as fits. Never blocks.
@@ -132,7 +133,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// `WouldBlock` if nothing fits.
             pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
-                self.assumed_room.note(std::io::Write::write(&mut &self.inner, buf))
+                self.assumed.sent(std::io::Write::write(&mut &self.inner, buf))
             }
 
             /// [`try_write`](Self::try_write) from several buffers, one after the other.
@@ -140,7 +141,7 @@ macro_rules! stream_methods {
             /// # Errors
             /// As for [`try_write`](Self::try_write).
             pub fn try_write_vectored(&self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
-                self.assumed_room.note(std::io::Write::write_vectored(&mut &self.inner, bufs))
+                self.assumed.sent(std::io::Write::write_vectored(&mut &self.inner, bufs))
             }
 
             /// Copies received bytes without taking them, once there are any. May be cancelled.
@@ -205,7 +206,7 @@ macro_rules! datagram_methods {
                 cx: &mut std::task::Context<'_>,
             ) -> std::task::Poll<std::io::Result<()>> {
                 let $this = self;
-                $crate::tokio::ready::poll_writable($socket, &self.assumed_room, cx)
+                $crate::tokio::ready::poll_writable($socket, &self.assumed, cx)
             }
 
             /// [`recv`](Self::recv) into a buffer that is advanced by as much; bytes that its next piece has no room for are

@@ -1,6 +1,6 @@
 //! Readiness in `tokio`'s words, for all kinds of sockets: `ready`, `try_io` and `async_io`.
 //!
-//! Readiness is that of the socket when it is asked for, from its buffers, but for [`AssumedRoom`]: no attempt has to clear it. An attempt of
+//! Readiness is that of the socket when it is asked for, from its buffers, but for [`Assumed`]: no attempt has to clear it. An attempt of
 //! [`async_io`] that would block although the socket is ready, as of an application that wants more bytes than are there, waits for the next
 //! change, as in `tokio`: its task is on the list first, and then it is made once more.
 //!
@@ -31,52 +31,105 @@ pub(super) trait Readiness: Waitable {
     fn readiness(&self) -> io::Result<poll::Ready>;
 }
 
-/// Whether the last attempt to send that does not wait has sent something.
+/// The outcome of the last attempts, by which the next wait for the same is over at once, whether the socket is ready or not, as in `tokio`.
 ///
-/// The next wait for room is then over at once, whether there is room or not, as in `tokio`: a program may send until an attempt would
-/// block and wait before each. A wait that is over so takes nothing of the task's budget, as in `tokio`.
+/// A program may make attempts until one would block and wait before each. A wait that is over so takes nothing of the task's budget, as in
+/// `tokio`.
 #[derive(Debug, Default)]
-pub(super) struct AssumedRoom(AtomicBool);
+pub(super) struct Assumed {
+    /// The last read got bytes or the end of the stream. Only streams set it.
+    data: Flag,
+    /// The last attempt to send that does not wait has sent something.
+    room: Flag,
+}
 
-impl AssumedRoom {
-    /// Remembers how an attempt to send has ended.
-    pub fn note<R>(&self, done: io::Result<R>) -> io::Result<R> {
-        let is_sent = done.is_ok();
-        // Relaxed: a hint of one task, for itself. Most attempts find it unchanged.
-        if self.0.load(Ordering::Relaxed) != is_sent {
-            self.0.store(is_sent, Ordering::Relaxed);
-        }
+impl Assumed {
+    /// That of a stream that was accepted: many peers send at once, so that the first wait is over without a look.
+    pub fn of_accepted() -> Self {
+        Self { data: Flag(AtomicBool::new(true)), room: Flag::default() }
+    }
+
+    /// Remembers how an attempt to receive has ended.
+    pub fn received<R>(&self, done: io::Result<R>) -> io::Result<R> {
+        self.data.set(done.is_ok());
         done
     }
 
-    /// Whether a wait is over by it, which uses it up.
+    /// Remembers how a poll of a receive has ended.
+    pub fn polled<R>(&self, done: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
+        self.data.set(matches!(done, Poll::Ready(Ok(_))));
+        done
+    }
+
+    /// Remembers how an attempt to send has ended.
+    pub fn sent<R>(&self, done: io::Result<R>) -> io::Result<R> {
+        self.room.set(done.is_ok());
+        done
+    }
+
+    /// The parts of `interest` for which a wait is over without a look. This uses them up.
+    fn take(&self, interest: Interest) -> Ready {
+        let readable = interest.is_readable() && self.data.take();
+        let writable = interest.is_writable() && self.room.take();
+        let when = |is_over, ready| if is_over { ready } else { Ready::EMPTY };
+        when(readable, Ready::READABLE) | when(writable, Ready::WRITABLE)
+    }
+}
+
+/// Relaxed throughout: one task's findings, for itself.
+#[derive(Debug, Default)]
+struct Flag(AtomicBool);
+
+impl Flag {
+    /// Most attempts end as the one before: then the line is not written.
+    fn set(&self, to: bool) {
+        if self.0.load(Ordering::Relaxed) != to {
+            self.0.store(to, Ordering::Relaxed);
+        }
+    }
+
     fn take(&self) -> bool {
         self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
     }
 }
 
+/// Waits until a receive would not block.
+pub(super) async fn readable<S: Waitable>(socket: &S, assumed: &Assumed) -> io::Result<()> {
+    if assumed.data.take() { Ok(()) } else { until(socket, Want::Read).await }
+}
+
+/// [`readable`] as a poll function.
+pub(super) fn poll_readable<S: Waitable>(
+    socket: &S,
+    assumed: &Assumed,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    if assumed.data.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Read, cx) }
+}
+
 /// Waits until a send would not block.
-pub(super) async fn writable<S: Waitable>(socket: &S, assumed_room: &AssumedRoom) -> io::Result<()> {
-    if assumed_room.take() { Ok(()) } else { until(socket, Want::Write).await }
+pub(super) async fn writable<S: Waitable>(socket: &S, assumed: &Assumed) -> io::Result<()> {
+    if assumed.room.take() { Ok(()) } else { until(socket, Want::Write).await }
 }
 
 /// [`writable`] as a poll function.
 pub(super) fn poll_writable<S: Waitable>(
     socket: &S,
-    assumed_room: &AssumedRoom,
+    assumed: &Assumed,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
-    if assumed_room.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
+    if assumed.room.take() { Poll::Ready(Ok(())) } else { poll_until(socket, Want::Write, cx) }
 }
 
 /// Waits until the socket is ready for some of `interest`, and returns the readiness.
 pub(super) async fn ready<S: Readiness>(
     socket: &S,
-    assumed_room: &AssumedRoom,
+    assumed: &Assumed,
     interest: Interest,
 ) -> io::Result<Ready> {
-    if interest.is_writable() && assumed_room.take() {
-        return Ok(Ready::WRITABLE | reported(socket.readiness()?, interest));
+    let over = assumed.take(interest);
+    if !over.is_empty() {
+        return Ok(over | reported(socket.readiness()?, interest));
     }
     let mut waits = waits(socket, interest);
     cooperative(|cx| {
@@ -100,12 +153,18 @@ pub(super) async fn ready<S: Readiness>(
 /// Makes an attempt if the socket is ready for some of `interest`.
 pub(super) fn try_io<S: Waitable, R>(
     socket: &S,
-    assumed_room: &AssumedRoom,
+    assumed: &Assumed,
     interest: Interest,
     attempt: impl FnOnce() -> io::Result<R>,
 ) -> io::Result<R> {
-    let done = attempt_if_ready(socket, interest, attempt);
-    if interest.is_writable() { assumed_room.note(done) } else { done }
+    let mut done = attempt_if_ready(socket, interest, attempt);
+    if interest.is_readable() {
+        done = assumed.received(done);
+    }
+    if interest.is_writable() {
+        done = assumed.sent(done);
+    }
+    done
 }
 
 fn attempt_if_ready<R>(

@@ -10,7 +10,7 @@ use ::tokio::io::ReadBuf;
 use super::addr::{ToSocketAddrs, no_address, resolve};
 use super::halves::{async_read, async_write};
 use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std};
-use super::ready::AssumedRoom;
+use super::ready::Assumed;
 use super::wait::{op, poll_op, until};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -21,7 +21,7 @@ use crate::tcp::socket::{MbufChain, TcpSocket};
 #[derive(Debug)]
 pub struct TcpStream {
     inner: crate::tcp::socket::TcpStream,
-    assumed_room: AssumedRoom,
+    assumed: Assumed,
 }
 
 impl TcpStream {
@@ -54,7 +54,7 @@ impl TcpStream {
         let inner = socket.start(addr)?;
         until(&inner, Want::Connect).await?;
         user::connected(inner.conn()?)?;
-        Ok(Self { inner, assumed_room: AssumedRoom::default() })
+        Ok(Self { inner, assumed: Assumed::default() })
     }
 
     /// Wraps a stream of the blocking kind, which from now on does not block.
@@ -63,7 +63,11 @@ impl TcpStream {
     /// None; the signature is that of `tokio`.
     pub fn from_std(inner: crate::tcp::socket::TcpStream) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
-        Ok(Self { inner, assumed_room: AssumedRoom::default() })
+        Ok(Self { inner, assumed: Assumed::default() })
+    }
+
+    pub(super) fn accepted(inner: crate::tcp::socket::TcpStream) -> io::Result<Self> {
+        Ok(Self { assumed: Assumed::of_accepted(), ..Self::from_std(inner)? })
     }
 
     /// The stream of the blocking kind inside. It stays non-blocking until told otherwise.
@@ -118,7 +122,7 @@ impl TcpStream {
     ) -> Poll<io::Result<()>> {
         let (filled, room) = (buf.filled().len(), buf.remaining());
         let receive = || self.recv_pieces(room, |piece| buf.put_slice(piece));
-        let received = ready!(poll_op(&self.inner, Want::Read, cx, receive));
+        let received = ready!(self.assumed.polled(poll_op(&self.inner, Want::Read, cx, receive)));
         if received.is_err() {
             buf.set_filled(filled);
         }

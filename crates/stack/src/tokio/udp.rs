@@ -13,7 +13,7 @@ use ::tokio::io::ReadBuf;
 
 use super::addr::{ToSocketAddrs, each, no_address, resolve};
 use super::methods::{datagram_methods, ready_methods, try_from_std};
-use super::ready::AssumedRoom;
+use super::ready::Assumed;
 use super::wait::{op, poll_op, try_later};
 use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
@@ -30,7 +30,7 @@ use crate::udp::naming::Handle;
 #[derive(Debug)]
 pub struct UdpSocket {
     pub(super) inner: crate::udp::UdpSocket,
-    assumed_room: AssumedRoom,
+    assumed: Assumed,
 }
 
 impl UdpSocket {
@@ -57,7 +57,7 @@ impl UdpSocket {
     /// None; the signature is that of `tokio`.
     pub fn from_std(inner: crate::udp::UdpSocket) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
-        Ok(Self { inner, assumed_room: AssumedRoom::default() })
+        Ok(Self { inner, assumed: Assumed::default() })
     }
 
     /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
@@ -186,7 +186,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::send`].
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.assumed_room.note(self.inner.send(buf))
+        self.assumed.sent(self.inner.send(buf))
     }
 
     /// Sends to `addr`, if there is memory.
@@ -194,7 +194,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::send_to`].
     pub fn try_send_to(&self, buf: &[u8], addr: SocketAddr) -> io::Result<usize> {
-        self.assumed_room.note(self.inner.send_to(buf, addr))
+        self.assumed.sent(self.inner.send_to(buf, addr))
     }
 
     /// Receives a datagram if there is one.

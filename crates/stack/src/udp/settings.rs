@@ -217,8 +217,7 @@ impl UdpSocket {
         Ok(load_timeout(&self.options()?.snd_timeout))
     }
 
-    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB. Unlike Linux it is not
-    /// doubled.
+    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB.
     pub fn set_recv_buffer_size(&self, bytes: usize) {
         let bytes = bytes.clamp(BUFFER_MIN as usize, BUFFER_MAX as usize);
         if let Ok(handle) = self.handle.open() {
@@ -226,9 +225,9 @@ impl UdpSocket {
         }
     }
 
-    /// The value set.
+    /// The SO_RCVBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)). 0 in a forked child.
     pub fn recv_buffer_size(&self) -> usize {
-        self.handle.open().map_or(0, |handle| handle.pcb.receive.so.lock().rcvbuf)
+        self.handle.open().map_or(0, |handle| 2 * handle.pcb.receive.so.lock().rcvbuf)
     }
 
     /// IP_MULTICAST_IF by address: datagrams to groups leave by the interface that has `addr`; the wildcard: by the

@@ -142,8 +142,7 @@ macro_rules! socket_methods {
                 Ok(self.sock.open()?.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
             }
 
-            /// SO_SNDBUF: bytes sent by this socket that may wait unread. Limited to 2 KiB to 64 MiB (and not
-            /// doubled, as Linux does for its overhead).
+            /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB.
             ///
             /// # Errors
             /// None today.
@@ -152,12 +151,12 @@ macro_rules! socket_methods {
                 Ok(())
             }
 
-            /// The SO_SNDBUF setting, bytes.
+            /// The SO_SNDBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)).
             ///
             /// # Errors
             /// None today.
             pub fn send_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.open()?.pcb.options.sndbuf.load(sockeye_sync::facade::Ordering::Relaxed)
+                Ok(2 * self.sock.open()?.pcb.options.sndbuf.load(sockeye_sync::facade::Ordering::Relaxed)
                     as usize)
             }
 
@@ -171,12 +170,12 @@ macro_rules! socket_methods {
                 Ok(())
             }
 
-            /// The SO_RCVBUF setting, bytes.
+            /// The SO_RCVBUF setting: twice the bytes that were set, as Linux returns it (socket(7)).
             ///
             /// # Errors
             /// None today.
             pub fn recv_buffer_size(&self) -> std::io::Result<usize> {
-                Ok(self.sock.open()?.pcb.options.rcvbuf.load(sockeye_sync::facade::Ordering::Relaxed)
+                Ok(2 * self.sock.open()?.pcb.options.rcvbuf.load(sockeye_sync::facade::Ordering::Relaxed)
                     as usize)
             }
 

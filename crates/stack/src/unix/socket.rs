@@ -101,10 +101,4 @@ impl UnixSocket {
         listen::require(sock, Kind::Datagram)?;
         Ok(UnixDatagram { sock: Held::of(sock.clone()) })
     }
-
-    /// Refuses another socket than one of streams.
-    #[cfg(feature = "tokio")]
-    pub(crate) fn require_stream(&self) -> io::Result<()> {
-        Ok(listen::require(self.sock.open()?, Kind::Stream)?)
-    }
 }

@@ -49,14 +49,14 @@ impl TcpSocket {
         linger_of(self.settings.linger_ms)
     }
 
-    /// The SO_SNDBUF setting, bytes.
+    /// The SO_SNDBUF setting: twice the bytes of payload that it allows, as Linux returns it (socket(7)).
     pub fn send_buffer_size(&self) -> usize {
-        self.settings.sndbuf as usize
+        2 * self.settings.sndbuf as usize
     }
 
-    /// The SO_RCVBUF setting, bytes.
+    /// The SO_RCVBUF setting: twice the bytes of payload that it allows, as Linux returns it (socket(7)).
     pub fn recv_buffer_size(&self) -> usize {
-        self.settings.rcvbuf as usize
+        2 * self.settings.rcvbuf as usize
     }
 
     /// The IP_TOS, or IPV6_TCLASS, setting.

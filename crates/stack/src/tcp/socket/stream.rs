@@ -290,12 +290,12 @@ impl TcpStream {
         })
     }
 
-    /// The SO_SNDBUF setting, bytes.
+    /// The SO_SNDBUF setting: twice the bytes of payload that it allows, as Linux returns it (socket(7)).
     ///
     /// # Errors
     /// None today.
     pub fn send_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn()?.so.lock().snd.hiwat as usize)
+        Ok(2 * self.conn()?.so.lock().snd.hiwat as usize)
     }
 
     /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
@@ -314,12 +314,12 @@ impl TcpStream {
         Ok(())
     }
 
-    /// The SO_RCVBUF setting, bytes.
+    /// The SO_RCVBUF setting: twice the bytes of payload that it allows, as Linux returns it (socket(7)).
     ///
     /// # Errors
     /// None today.
     pub fn recv_buffer_size(&self) -> io::Result<usize> {
-        Ok(self.conn()?.so.lock().rcv.hiwat as usize)
+        Ok(2 * self.conn()?.so.lock().rcv.hiwat as usize)
     }
 
     /// SO_ERROR: takes the pending error, if there is one.

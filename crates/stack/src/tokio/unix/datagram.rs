@@ -12,17 +12,17 @@ use super::{address, data_wrapper_methods, op, op_listed, or_end, poll_op, poll_
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::methods::datagram_methods;
-use crate::tokio::ready::AssumedRoom;
+use crate::tokio::ready::Assumed;
 use crate::unix::SocketAddr;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.
 #[derive(Debug)]
 pub struct UnixDatagram {
     inner: crate::unix::UnixDatagram,
-    pub(super) assumed_room: AssumedRoom,
+    pub(super) assumed: Assumed,
 }
 
-wrapper_methods!(UnixDatagram, assumed_room);
+wrapper_methods!(UnixDatagram, assumed);
 data_wrapper_methods!(UnixDatagram);
 datagram_methods!(UnixDatagram, SocketAddr, |socket| &socket.inner.sock);
 
@@ -165,7 +165,7 @@ impl UnixDatagram {
     /// # Errors
     /// `WouldBlock` if there is none; else as for [`send`](Self::send).
     pub fn try_send(&self, buf: &[u8]) -> io::Result<usize> {
-        self.assumed_room.note(self.inner.send(buf))
+        self.assumed.sent(self.inner.send(buf))
     }
 
     /// Sends to the socket of this pathname if there is room. Never blocks.
@@ -173,7 +173,7 @@ impl UnixDatagram {
     /// # Errors
     /// `WouldBlock` if there is none; else as for [`send_to`](Self::send_to).
     pub fn try_send_to<P: AsRef<Path>>(&self, buf: &[u8], path: P) -> io::Result<usize> {
-        self.assumed_room.note(self.inner.send_to_addr(buf, &address(path)?))
+        self.assumed.sent(self.inner.send_to_addr(buf, &address(path)?))
     }
 
     /// Receives a datagram if there is one. Never blocks.

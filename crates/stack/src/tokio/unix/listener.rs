@@ -11,6 +11,7 @@ use super::{UnixSeqpacket, UnixStream, address, wrapper_methods};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
+use crate::tokio::ready::Assumed;
 use crate::unix::SocketAddr;
 use crate::unix::listen;
 use crate::unix::sock::Sock;
@@ -71,7 +72,8 @@ macro_rules! listener {
 
             fn accepted(sock: Sock) -> io::Result<($accepted, SocketAddr)> {
                 let addr = sock.peer_addr()?;
-                let accepted = $accepted::from_std(crate::unix::$accepted { sock: Held::of(sock) })?;
+                let mut accepted = $accepted::from_std(crate::unix::$accepted { sock: Held::of(sock) })?;
+                accepted.assumed = Assumed::of_accepted();
                 Ok((accepted, addr))
             }
         }

@@ -8,17 +8,17 @@ use std::path::Path;
 use super::{address, connected, data_wrapper_methods, op, wrapper_methods};
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::tokio::ready::AssumedRoom;
+use crate::tokio::ready::Assumed;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A sequenced-packet socket, with the methods of `tokio`'s datagram socket.
 #[derive(Debug)]
 pub struct UnixSeqpacket {
     inner: crate::unix::UnixSeqpacket,
-    pub(super) assumed_room: AssumedRoom,
+    pub(super) assumed: Assumed,
 }
 
-wrapper_methods!(UnixSeqpacket, assumed_room);
+wrapper_methods!(UnixSeqpacket, assumed);
 data_wrapper_methods!(UnixSeqpacket);
 
 impl UnixSeqpacket {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{UnixDatagram, UnixListener, UnixStream, address, connected};
 use crate::rt::handle::Stack;
+use crate::unix::pcb::Kind;
 
 /// A socket that is not connected and does not listen yet, in the shape of `tokio::net::UnixSocket`.
 #[derive(Debug)]
@@ -51,26 +52,40 @@ impl UnixSocket {
     /// Listens, with room for one connection more than `backlog` (at most 4096). Never waits.
     ///
     /// # Errors
-    /// EOPNOTSUPP for a datagram socket; as for [`crate::unix::UnixSocket::listen`].
+    /// `Other` for a datagram socket, as in `tokio`; as for [`crate::unix::UnixSocket::listen`].
     pub fn listen(self, backlog: u32) -> io::Result<UnixListener> {
+        self.require(Kind::Stream, "listen")?;
         UnixListener::from_std(self.inner.listen(usize::try_from(backlog).unwrap_or(usize::MAX))?)
     }
 
     /// Connects to the listener of this pathname; waits while its backlog is full.
     ///
     /// # Errors
-    /// EOPNOTSUPP for a datagram socket; as for [`crate::unix::UnixSocket::connect`].
+    /// `Other` for a datagram socket, as in `tokio`; as for [`crate::unix::UnixSocket::connect`].
     pub async fn connect(self, path: impl AsRef<Path>) -> io::Result<UnixStream> {
+        self.require(Kind::Stream, "connect")?;
         let addr = address(path)?;
-        self.inner.require_stream()?;
         UnixStream::from_std(crate::unix::UnixStream { sock: connected(&self.inner, &addr).await? })
     }
 
     /// The datagram socket that it is.
     ///
     /// # Errors
-    /// EOPNOTSUPP for a stream socket.
+    /// `Other` for a stream socket, as in `tokio`.
     pub fn datagram(self) -> io::Result<UnixDatagram> {
+        self.require(Kind::Datagram, "datagram")?;
         UnixDatagram::from_std(self.inner.datagram()?)
+    }
+
+    /// Refuses a call on a socket of another kind than its own.
+    fn require(&self, kind: Kind, call: &str) -> io::Result<()> {
+        match self.inner.sock.open()?.pcb.kind {
+            own if own == kind => Ok(()),
+            Kind::Stream => Err(io::Error::other(format!("{call} cannot be called on a stream socket"))),
+            Kind::Datagram => Err(io::Error::other(format!("{call} cannot be called on a datagram socket"))),
+            Kind::Seqpacket => {
+                Err(io::Error::other(format!("{call} cannot be called on a seqpacket socket")))
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
 use crate::tokio::methods::stream_methods;
-use crate::tokio::ready::AssumedRoom;
+use crate::tokio::ready::Assumed;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// Most bytes that [`UnixStream::try_read_buf`] gives at once: they pass through memory on the stack.
@@ -24,10 +24,10 @@ const PIECE_MAX: usize = 8 << 10;
 #[derive(Debug)]
 pub struct UnixStream {
     inner: crate::unix::UnixStream,
-    pub(super) assumed_room: AssumedRoom,
+    pub(super) assumed: Assumed,
 }
 
-wrapper_methods!(UnixStream, assumed_room);
+wrapper_methods!(UnixStream, assumed);
 data_wrapper_methods!(UnixStream);
 stream_methods!(UnixStream, |stream| &stream.inner.sock);
 
@@ -73,7 +73,9 @@ impl UnixStream {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let unfilled = buf.initialize_unfilled();
-        poll_op(&self.inner.sock, Want::Read, cx, || self.try_read(unfilled))
+        let read = || io::Read::read(&mut &self.inner, unfilled);
+        self.assumed
+            .polled(poll_op(&self.inner.sock, Want::Read, cx, read))
             .map(|done| done.map(|bytes| buf.advance(bytes)))
     }
 
