@@ -1,16 +1,15 @@
 //! A connection's figures as names and values.
 //!
-//! The names are those of `sockeye::TcpInfo`, `Info`, `Carried` and `Limiting`, with the unit behind where there is one.
+//! The names are those of `sockeye::TcpInfo`, `Carried`, `Bottleneck` and `RunningTimer`, with the unit behind where there is one.
 //! Unknown values are `null`. Does not depend on how they are shown. Tests: `tests/diag.rs`.
 
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use sockeye::{CaState, Carried, CongestionControl, Limit, Limiting, TcpInfo};
+use sockeye::{Bottleneck, CaState, Carried, CongestionControl, Limit, RunningTimer, TcpInfo, TimerKind};
 
 /// Protocol state.
 pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
-    let more = &info.more;
     let mut fields = object(json!({
         "congestion_control": match info.congestion_control {
             CongestionControl::NewReno => "newreno",
@@ -20,18 +19,18 @@ pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
         "timestamps": info.timestamps,
         "sack": info.sack,
         "ecn": info.ecn,
-        "snd_wscale": more.wscale.map(|(snd, _)| snd),
-        "rcv_wscale": more.wscale.map(|(_, rcv)| rcv),
+        "snd_wscale": info.wscale.map(|(snd, _)| snd),
+        "rcv_wscale": info.wscale.map(|(_, rcv)| rcv),
         "rto_us": micros(info.rto),
-        "backoff": more.backoff,
+        "backoff": info.backoff,
         "rtt_us": info.srtt.map(micros),
-        "rttvar_us": info.srtt.map(|_| micros(more.rttvar)),
+        "rttvar_us": info.srtt.map(|_| micros(info.rttvar)),
         "min_rtt_us": info.min_rtt.map(micros),
-        "ato_us": micros(more.ato),
+        "ato_us": micros(info.ato),
         "snd_mss": info.snd_mss,
-        "rcv_mss": more.rcv_mss,
-        "advmss": more.advmss,
-        "pmtu": more.pmtu,
+        "rcv_mss": info.rcv_mss,
+        "advmss": info.advmss,
+        "pmtu": info.pmtu,
         "cwnd": info.cwnd,
         "ssthresh": info.ssthresh,
         "in_flight": info.in_flight,
@@ -43,7 +42,7 @@ pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
         "rexmt_bytes": info.rexmt_bytes,
     }));
     fields.extend(object(json!({
-        "ca_state": match more.ca_state {
+        "ca_state": match info.ca_state {
             CaState::Open => "open",
             CaState::Disorder => "disorder",
             CaState::Recovery => "recovery",
@@ -54,15 +53,15 @@ pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
         "rexmt_rto": info.rexmt_rto,
         "dsack_count": info.dsack_count,
         "mark_count": info.mark_count,
-        "pacing_rate": more.pacing_rate.map(std::num::NonZeroU64::get),
-        "last_data_sent_us": micros(more.last_data_sent),
-        "last_data_recv_us": more.last_data_recv.map(micros),
-        "last_ack_recv_us": micros(more.last_ack_recv),
-        "rcv_rtt_us": more.rcv_rtt.map(micros),
-        "rcv_space": more.rcv_space,
-        "rcv_ssthresh": more.rcv_ssthresh,
+        "pacing_rate": info.pacing_rate.map(std::num::NonZeroU64::get),
+        "last_data_sent_us": micros(info.last_data_sent),
+        "last_data_recv_us": info.last_data_recv.map(micros),
+        "last_ack_recv_us": micros(info.last_ack_recv),
+        "rcv_rtt_us": info.rcv_rtt.map(micros),
+        "rcv_space": info.rcv_space,
+        "rcv_ssthresh": info.rcv_ssthresh,
     })));
-    fields.extend(more.carried.as_ref().map(carried).unwrap_or_default());
+    fields.extend(info.carried.as_ref().map(carried).unwrap_or_default());
     fields
 }
 
@@ -84,23 +83,37 @@ fn carried(carried: &Carried) -> Map<String, Value> {
 }
 
 /// The limit of a connection.
-pub fn limiting(limiting: &Limiting) -> Map<String, Value> {
+pub fn bottleneck(limits: &Bottleneck) -> Map<String, Value> {
     object(json!({
-        "by": limiting.by.map(|by| match by {
+        "by": limits.by.map(|by| match by {
             Limit::Application => "application",
             Limit::ReceiveWindow => "receive_window",
             Limit::CongestionWindow => "congestion_window",
             Limit::SendBuffer => "send_buffer",
             Limit::Path => "path",
         }),
-        "not_sent": limiting.not_sent,
-        "in_flight": limiting.in_flight,
-        "cwnd": limiting.cwnd,
-        "ssthresh": limiting.ssthresh,
-        "snd_wnd": limiting.snd_wnd,
-        "sndbuf": limiting.sndbuf,
-        "buffered": limiting.buffered,
-        "snd_mss": limiting.snd_mss,
+        "not_sent": limits.not_sent,
+        "in_flight": limits.in_flight,
+        "cwnd": limits.cwnd,
+        "ssthresh": limits.ssthresh,
+        "snd_wnd": limits.snd_wnd,
+        "sndbuf": limits.sndbuf,
+        "buffered": limits.buffered,
+        "snd_mss": limits.snd_mss,
+    }))
+}
+
+/// A timer that runs.
+pub fn timer(timer: &RunningTimer) -> Map<String, Value> {
+    object(json!({
+        "kind": match timer.kind {
+            TimerKind::Rexmt => "on",
+            TimerKind::Persist => "persist",
+            TimerKind::Keepalive => "keepalive",
+            TimerKind::TimeWait => "timewait",
+        },
+        "left_us": micros(timer.left),
+        "expiries": timer.expiries,
     }))
 }
 

@@ -66,13 +66,25 @@ pub struct Socket {
     pub serial: u64,
     /// Whether an application still holds it.
     pub is_held: bool,
+    /// See [`SocketInfo::recv_buffer`].
+    #[serde(default)]
+    pub recv_buffer: usize,
+    /// See [`SocketInfo::send_buffer`].
+    #[serde(default)]
+    pub send_buffer: usize,
+    /// See [`SocketInfo::drops`].
+    #[serde(default)]
+    pub drops: u32,
+    /// The timer that runs: `kind` as `ss -o` names it, `left_us` and `expiries`, if one does.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub timer: serde_json::Map<String, serde_json::Value>,
     /// Protocol state by the names of [`sockeye::TcpInfo`], if it could be seen.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub tcp: serde_json::Map<String, serde_json::Value>,
-    /// Its limit and the figures behind that, by the names of [`sockeye::Limiting`]; likewise. `by` is none while there is
-    /// nothing to send.
+    /// Its limit and the figures behind that, by the names of [`sockeye::Bottleneck`]; likewise. `by` is none while there
+    /// is nothing to send.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub limiting: serde_json::Map<String, serde_json::Value>,
+    pub bottleneck: serde_json::Map<String, serde_json::Value>,
 }
 
 /// One UNIX-domain socket.
@@ -140,7 +152,11 @@ impl Socket {
             serial: socket.serial,
             is_held: socket.is_held,
             tcp: socket.tcp.as_ref().map(fields::tcp).unwrap_or_default(),
-            limiting: socket.limiting.as_ref().map(fields::limiting).unwrap_or_default(),
+            recv_buffer: socket.recv_buffer,
+            send_buffer: socket.send_buffer,
+            drops: socket.drops,
+            timer: socket.timer.as_ref().map(fields::timer).unwrap_or_default(),
+            bottleneck: socket.bottleneck.as_ref().map(fields::bottleneck).unwrap_or_default(),
         }
     }
 }

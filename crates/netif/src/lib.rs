@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 use sockeye_mbuf::Pool;
 
 pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
-pub use channel::{Channel, ChannelConfig, ChannelPort, Incoming, SendError, channel};
+pub use channel::{Channel, ChannelConfig, ChannelPort, FrameBytes, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
 pub use waking::Waking;

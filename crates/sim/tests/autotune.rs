@@ -65,8 +65,8 @@ async fn course(client: &Host, server: &Host, reader: Reader, until: Duration) -
             }
         }
         let sender = stream.get_ref();
-        let carried = sender.info().unwrap().more.carried.unwrap();
-        (sender.send_buffer_size().unwrap() / 2, sender.limit().unwrap().by, carried)
+        let carried = sender.info().unwrap().carried.unwrap();
+        (sender.send_buffer_size().unwrap() / 2, sender.bottleneck().unwrap().by, carried)
     });
     let (sndbuf, limit, carried) = sent.await.unwrap();
     let (rate, rcvbuf) = received.await.unwrap();

@@ -8,7 +8,7 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::thread;
 
-use sockeye::netif::{ChannelConfig, ChannelPort, Incoming, channel};
+use sockeye::netif::{ChannelConfig, ChannelPort, FrameBytes, channel};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 
 /// Bytes that the client sends, and gets back.
@@ -45,7 +45,7 @@ fn tunnel(from: &ChannelPort, to: &ChannelPort) -> u64 {
     while let Some(frame) = from.recv(None) {
         bytes.resize(frame.len(), 0);
         frame.copy_to(&mut bytes);
-        if to.send(Incoming::from(&bytes[..]), None).is_err() {
+        if to.send(FrameBytes::from(&bytes[..]), None).is_err() {
             break;
         }
         frames += 1;

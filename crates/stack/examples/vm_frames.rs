@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use sockeye::netif::{
-    ChannelConfig, ChannelPort, Incoming, MacAddr, Medium, Prefix, SendError, TxFrame, channel,
+    ChannelConfig, ChannelPort, FrameBytes, MacAddr, Medium, Prefix, SendError, TxFrame, channel,
 };
 use sockeye::{Config, Stack, TcpListener, TcpSocket};
 
@@ -47,7 +47,7 @@ impl Nic {
         while let Some(frame) = self.held.take().or_else(|| self.port.try_recv()) {
             let bytes = &mut bytes[..frame.len()];
             frame.copy_to(bytes);
-            match to.try_send(Incoming::from(&*bytes)) {
+            match to.try_send(FrameBytes::from(&*bytes)) {
                 Ok(()) => count += 1,
                 Err(SendError::Full) => {
                     self.held = Some(frame);

@@ -55,13 +55,11 @@ pub use rt::handle::Stack;
 pub use rt::panics::{PanicReport, PanicSource};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
-pub use sockeye_proto::tcp::info::{CaState, Carried, Info};
+pub use sockeye_proto::tcp::info::{CaState, Carried, RunningTimer, TcpInfo, TimerKind};
 pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
 pub use tcp::handshake::admission::{Syn, SynHook};
-pub use tcp::socket::{
-    Incoming, Limiting, MbufChain, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream,
-};
+pub use tcp::socket::{Bottleneck, Incoming, MbufChain, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};

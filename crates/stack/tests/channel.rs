@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Random, counter, eventually, hash_of, receive_chunked, send_chunked};
 use sockeye::netif::{
-    ChannelConfig, ChannelPort, Checksum, Incoming, MacAddr, Medium, Netif, SendError, TxFrame, channel,
+    ChannelConfig, ChannelPort, Checksum, FrameBytes, MacAddr, Medium, Netif, SendError, TxFrame, channel,
 };
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 
@@ -33,7 +33,7 @@ fn stacks(config: &ChannelConfig) -> ([Stack; 2], [Vec<ChannelPort>; 2]) {
 fn carry(frame: &TxFrame, to: &ChannelPort) {
     let mut bytes = vec![0; frame.len()];
     assert_eq!(frame.copy_to(&mut bytes), bytes.len());
-    let incoming = Incoming { bytes: &bytes, checksum: frame.checksum, gso_size: frame.gso_size };
+    let incoming = FrameBytes { bytes: &bytes, checksum: frame.checksum, gso_size: frame.gso_size };
     // At the end the other stack may already have ended.
     let sent = to.send(incoming, None);
     assert!(matches!(sent, Ok(()) | Err(SendError::Detached)), "{sent:?}");
@@ -115,8 +115,8 @@ fn a_full_queue_into_the_stack_holds_senders_back_and_loses_nothing() {
     stack.poll(Duration::ZERO);
     assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     assert_eq!(port.poll_send(&mut cx, frame), Poll::Ready(Ok(())));
-    assert_eq!(port.try_send_batch(&[Incoming::from(frame); 5]), Ok(2));
-    assert_eq!(port.try_send_batch(&[Incoming::from(frame); 5]), Err(SendError::Full));
+    assert_eq!(port.try_send_batch(&[FrameBytes::from(frame); 5]), Ok(2));
+    assert_eq!(port.try_send_batch(&[FrameBytes::from(frame); 5]), Err(SendError::Full));
     std::thread::scope(|scope| {
         scope.spawn(|| assert_eq!(port.send(frame, None), Ok(())));
         eventually("the sender gets in", || {

@@ -72,7 +72,7 @@ impl Sender {
 
     /// The time with something to send, the part of it limited by the peer's window, and the part limited by the send buffer.
     fn times(&self) -> [Duration; 3] {
-        let carried = self.stream.info().unwrap().more.carried.unwrap();
+        let carried = self.stream.info().unwrap().carried.unwrap();
         [carried.busy_time, carried.rwnd_limited, carried.sndbuf_limited]
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::watchdog;
 use rustix::event::{PollFd, PollFlags, Timespec};
-use sockeye::netif::{ChannelConfig, ChannelPort, Incoming, channel};
+use sockeye::netif::{ChannelConfig, ChannelPort, FrameBytes, channel};
 use sockeye::poll::{Event, Events, Interest, Poll, Token, Trigger};
 use sockeye::{Config, Stack, TcpConfig, TcpSocket, TcpStream};
 
@@ -96,7 +96,7 @@ fn carry(from: &ChannelPort, to: &ChannelPort) -> usize {
     while let Some(frame) = from.try_recv() {
         let mut bytes = vec![0; frame.len()];
         frame.copy_to(&mut bytes);
-        to.try_send(Incoming::from(&bytes[..])).unwrap();
+        to.try_send(FrameBytes::from(&bytes[..])).unwrap();
         count += 1;
     }
     count

@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use common::counter;
-use sockeye::netif::{ChannelConfig, ChannelPort, Incoming, SendError, TxFrame, channel};
+use sockeye::netif::{ChannelConfig, ChannelPort, FrameBytes, SendError, TxFrame, channel};
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream, UdpBuilder};
 
 const MS: Duration = Duration::from_millis(1);
@@ -175,7 +175,7 @@ fn bytes(frame: &TxFrame) -> Vec<u8> {
 }
 
 fn give(to: &ChannelPort, frame: &TxFrame) -> Result<(), SendError> {
-    to.try_send(Incoming { bytes: &bytes(frame), checksum: frame.checksum, gso_size: frame.gso_size })
+    to.try_send(FrameBytes { bytes: &bytes(frame), checksum: frame.checksum, gso_size: frame.gso_size })
 }
 
 #[test]

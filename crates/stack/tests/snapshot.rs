@@ -4,8 +4,9 @@ mod common;
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use sockeye::{SocketInfo, SocketKind, Stack, TcpListener, TcpStream};
+use sockeye::{SocketInfo, SocketKind, Stack, TcpListener, TcpStream, TimerKind, UdpSocket};
 
 fn only(stack: &Stack, kind: SocketKind) -> Vec<SocketInfo> {
     let mut sockets = stack.sockets(true);
@@ -44,6 +45,21 @@ fn every_socket_is_listed_with_its_queues_and_state() {
 }
 
 #[test]
+fn buffers_are_listed_with_their_bounds() {
+    let stack = common::stack_with(|c| c.workers = 0);
+    let listener = common::listener(&stack);
+    let client = TcpStream::connect_on(&stack, listener.local_addr().unwrap()).unwrap();
+    let socket = UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap();
+    let (tcp, udp) = (only(&stack, SocketKind::Tcp), only(&stack, SocketKind::Udp));
+    let ours = tcp.iter().find(|one| one.local == client.local_addr().unwrap()).unwrap();
+    // Getters of options return twice the bytes, as Linux.
+    assert_eq!(2 * ours.send_buffer, client.send_buffer_size().unwrap());
+    assert_eq!(2 * ours.recv_buffer, client.recv_buffer_size().unwrap());
+    assert_eq!((2 * udp[0].recv_buffer, udp[0].send_buffer, udp[0].drops), (socket.recv_buffer_size(), 0, 0));
+    assert!(udp[0].timer.is_none() && only(&stack, SocketKind::TcpListener)[0].recv_buffer == 0);
+}
+
+#[test]
 fn a_connection_in_time_wait_is_listed() {
     let stack = common::stack_with(|c| c.workers = 0);
     let listener = common::listener(&stack);
@@ -55,4 +71,7 @@ fn a_connection_in_time_wait_is_listed() {
     let [rest] = &only(&stack, SocketKind::TcpTimeWait)[..] else { panic!("one name at rest") };
     assert_eq!((rest.state, rest.local, rest.remote), ("TIME-WAIT", from, Some(at)));
     assert!(!rest.is_held && rest.tcp.is_none());
+    let timer = rest.timer.unwrap();
+    assert_eq!(timer.kind, TimerKind::TimeWait);
+    assert!(timer.left > Duration::ZERO);
 }

@@ -6,7 +6,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::time::Duration;
 
 use common::{Random, counter, watchdog};
-use sockeye::netif::{ChannelConfig, ChannelPort, Checksum, Incoming, MacAddr, Medium, SendError, channel};
+use sockeye::netif::{ChannelConfig, ChannelPort, Checksum, FrameBytes, MacAddr, Medium, SendError, channel};
 use sockeye::{Config, RecvMeta, SendMeta, Stack, UdpSocket};
 
 /// A stack without threads, a socket of it, and the port of its interface.
@@ -50,8 +50,8 @@ struct Frame {
 }
 
 impl Frame {
-    fn incoming(&self) -> Incoming<'_> {
-        Incoming { bytes: &self.bytes, checksum: self.checksum, gso_size: self.gso_size }
+    fn incoming(&self) -> FrameBytes<'_> {
+        FrameBytes { bytes: &self.bytes, checksum: self.checksum, gso_size: self.gso_size }
     }
 }
 

@@ -141,7 +141,7 @@ fn of_tcp(world: &World) {
     refused(stream.available());
     refused(stream.unacknowledged());
     refused(stream.info());
-    refused(stream.limit());
+    refused(stream.bottleneck());
     refused(stream.set_nodelay(true));
     refused(stream.nodelay());
     refused(stream.set_keepalive(true));

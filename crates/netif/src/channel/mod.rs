@@ -57,7 +57,7 @@ pub struct ChannelConfig {
     pub segment_max: u32,
     /// The same for datagrams of UDP (towards a guest of virtio: `VIRTIO_NET_F_GUEST_USO4` and `6`, from it `HOST_USO`):
     /// a send of a socket with a segment size leaves as one frame of up to so many bytes, as in
-    /// [`Netif::udp_segment_max`], and frames of up to so many come in with [`Incoming::gso_size`]. `mtu` to 65,535.
+    /// [`Netif::udp_segment_max`], and frames of up to so many come in with [`FrameBytes::gso_size`]. `mtu` to 65,535.
     /// Needs `offload`. Default 0: a frame for each datagram.
     pub udp_segment_max: u32,
 }
@@ -98,7 +98,7 @@ pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)
 
 /// A frame for the stack.
 #[derive(Clone, Copy, Debug)]
-pub struct Incoming<'a> {
+pub struct FrameBytes<'a> {
     /// All of it, from the first byte on.
     pub bytes: &'a [u8],
     /// Whether its TCP or UDP checksum is known to be right. From bytes alone: it is not.
@@ -109,7 +109,7 @@ pub struct Incoming<'a> {
     pub gso_size: u16,
 }
 
-impl<'a> From<&'a [u8]> for Incoming<'a> {
+impl<'a> From<&'a [u8]> for FrameBytes<'a> {
     fn from(bytes: &'a [u8]) -> Self {
         Self { bytes, checksum: Checksum::Software, gso_size: 0 }
     }
@@ -182,7 +182,7 @@ impl ChannelPort {
     ///
     /// # Errors
     /// See [`SendError`]; `Full` if it has to be tried again.
-    pub fn try_send<'a>(&self, frame: impl Into<Incoming<'a>>) -> Result<(), SendError> {
+    pub fn try_send<'a>(&self, frame: impl Into<FrameBytes<'a>>) -> Result<(), SendError> {
         let shared = self.shared()?;
         let arrived = shared.in_memory(frame.into())?;
         shared.pairs[self.queue].inward.push(arrived).map_err(|refused| match refused {
@@ -196,7 +196,7 @@ impl ChannelPort {
     ///
     /// # Errors
     /// That of the first frame, if it was not taken.
-    pub fn try_send_batch(&self, frames: &[Incoming<'_>]) -> Result<usize, SendError> {
+    pub fn try_send_batch(&self, frames: &[FrameBytes<'_>]) -> Result<usize, SendError> {
         let shared = self.shared()?;
         let mut arrived = Vec::with_capacity(frames.len());
         for frame in frames {
@@ -219,7 +219,7 @@ impl ChannelPort {
     /// See [`SendError`]; never `Full`.
     pub fn send<'a>(
         &self,
-        frame: impl Into<Incoming<'a>>,
+        frame: impl Into<FrameBytes<'a>>,
         timeout: Option<Duration>,
     ) -> Result<(), SendError> {
         let frame = frame.into();
@@ -240,7 +240,7 @@ impl ChannelPort {
     pub fn poll_send<'a>(
         &self,
         cx: &mut task::Context<'_>,
-        frame: impl Into<Incoming<'a>>,
+        frame: impl Into<FrameBytes<'a>>,
     ) -> Poll<Result<(), SendError>> {
         let frame = frame.into();
         let inward = &self.shared()?.pairs[self.queue].inward;
@@ -316,7 +316,7 @@ impl ChannelPort {
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 
 impl Shared {
-    fn in_memory(&self, frame: Incoming<'_>) -> Result<Arrived, SendError> {
+    fn in_memory(&self, frame: FrameBytes<'_>) -> Result<Arrived, SendError> {
         let pool = self.pool.get().ok_or(SendError::Detached)?;
         let is_joined_of_long = u32::from(frame.gso_size) > self.config.mtu;
         if frame.bytes.is_empty() || frame.bytes.len() > self.frame_max() || is_joined_of_long {

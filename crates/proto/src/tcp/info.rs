@@ -1,4 +1,4 @@
-//! A connection seen from outside: the parts of Linux's `TCP_INFO` for which there is no other query.
+//! A connection seen from outside, as Linux's `TCP_INFO` shows it.
 //!
 //! A snapshot by value; taking it changes nothing. Counts that cost something while a connection runs are there only
 //! over an interface (`meter.rs`). It does not depend on sockets. Tests: `tests/info.rs`.
@@ -8,10 +8,12 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-use super::cc::{CongestionControl, Phase};
+use super::cc::{Algorithm, CongestionControl, Phase};
+use super::loss::Loss;
+use super::meter::Meter;
 use super::pcb::Pcb;
 use super::segment::Payload;
-use super::timers::NEVER;
+use super::timers::{Keepalive, NEVER};
 
 /// Where loss recovery stands (`tcpi_ca_state`). Linux's CWR is open here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,9 +28,64 @@ pub enum CaState {
     Loss,
 }
 
-/// See the module's head. Sizes are bytes.
+/// The state of a connection at one moment. Sizes are bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Info {
+pub struct TcpInfo {
+    /// The state's name in RFC 9293 section 3.3.2.
+    pub state: &'static str,
+    /// Payload of a full segment to the peer (`tcpi_snd_mss`).
+    pub snd_mss: u32,
+    /// The smoothed round-trip time (`tcpi_rtt`); `None` before the first measurement.
+    pub srtt: Option<Duration>,
+    /// The retransmission timeout, back-off included (`tcpi_rto`).
+    pub rto: Duration,
+    /// The congestion window (`tcpi_snd_cwnd`, there in segments).
+    pub cwnd: u32,
+    /// The slow start threshold (`tcpi_snd_ssthresh`, there in segments).
+    pub ssthresh: u32,
+    /// Sent and not acknowledged, FIN and SYN counted as one each (`tcpi_unacked`, there in segments).
+    pub in_flight: u32,
+    /// The window that the peer offers (`tcpi_snd_wnd`).
+    pub snd_wnd: u32,
+    /// The window that we offered last, as far as it is not used up (`tcpi_rcv_wnd`).
+    pub rcv_wnd: u32,
+    /// Written and not sent yet (`tcpi_notsent_bytes`).
+    pub not_sent: u32,
+    /// Segments sent again in fast recovery; shorter ones than the MSS count as one.
+    pub rexmt_fast: u32,
+    /// Segments sent again as tail loss probes.
+    pub rexmt_probe: u32,
+    /// Segments sent again after the retransmission timer had expired.
+    pub rexmt_rto: u32,
+    /// Bytes sent again (`tcpi_bytes_retrans`).
+    pub rexmt_bytes: u64,
+    /// Recoveries and timeouts that turned out to be needless, and were undone.
+    pub undo_count: u32,
+    /// The algorithm that the path got (`TCP_CONGESTION`).
+    pub congestion_control: Algorithm,
+    /// Both ends agreed to ECN (`TCPI_OPT_ECN`).
+    pub ecn: bool,
+    /// Marks of the network that the peer echoed and for which the window was reduced.
+    pub mark_count: u32,
+    /// Duplicates that the peer reported (`tcpi_dsack_dups`).
+    pub dsack_count: u32,
+    /// Segments sent again in smaller ones, because the path does not take larger.
+    pub rexmt_mtu: u32,
+    /// Bytes that the peer holds behind holes (`tcpi_sacked`, there in segments).
+    pub sacked: u32,
+    /// Bytes believed lost and not sent again yet (`tcpi_lost`, there in segments).
+    pub lost: u32,
+    /// Bytes that have reached the peer, as far as it was recorded: not on loopback (`tcpi_delivered`, there in
+    /// segments).
+    pub delivered_bytes: u64,
+    /// The path was seen to reorder segments (`tcpi_reord_seen`, there a count).
+    pub reordering_seen: bool,
+    /// The least round trip of the last minutes (`tcpi_min_rtt`); `None` if unknown.
+    pub min_rtt: Option<Duration>,
+    /// Timestamps are on (`TCPI_OPT_TIMESTAMPS`).
+    pub timestamps: bool,
+    /// Both ends use SACK (`TCPI_OPT_SACK`).
+    pub sack: bool,
     /// Where loss recovery stands (`tcpi_ca_state`).
     pub ca_state: CaState,
     /// Expiries of the retransmission timer since something was last acknowledged (`tcpi_retransmits`).
@@ -70,6 +127,30 @@ pub struct Info {
     pub carried: Option<Carried>,
 }
 
+/// A timer that runs, as `ss -o` shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunningTimer {
+    /// Its purpose.
+    pub kind: TimerKind,
+    /// Until it expires; zero if it is overdue.
+    pub left: Duration,
+    /// How often it has expired, or a probe was sent, since the peer last answered.
+    pub expiries: u8,
+}
+
+/// The purpose of a timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerKind {
+    /// Retransmission, or a probe for the loss of the last segments.
+    Rexmt,
+    /// A probe of the window that the peer has closed.
+    Persist,
+    /// A probe whether a silent peer is still there.
+    Keepalive,
+    /// The end of FIN-WAIT-2 or TIME-WAIT.
+    TimeWait,
+}
+
 /// Traffic, and how long each limit held it back. Since the connection began.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
@@ -97,13 +178,10 @@ pub struct Carried {
     pub sndbuf_limited: Duration,
 }
 
-impl<P: Payload> Pcb<P> {
-    /// A look from outside.
-    pub fn info(&self, now: Instant) -> Info {
-        let now = now.max(self.clock);
-        let expiries = self.rexmt_count;
-        let meter = self.meter.as_deref();
-        let carried = meter.map(|meter| (meter, meter.times(now))).map(|(meter, times)| Carried {
+impl Carried {
+    fn of(meter: &Meter, now: Instant) -> Self {
+        let times = meter.times(now);
+        Self {
             segs_out: meter.segs_out,
             segs_in: meter.segs_in,
             data_segs_out: meter.data_segs_out,
@@ -115,9 +193,46 @@ impl<P: Payload> Pcb<P> {
             busy_time: Duration::from_micros(times.busy_us),
             rwnd_limited: Duration::from_micros(times.rwnd_limited_us),
             sndbuf_limited: Duration::from_micros(times.sndbuf_limited_us),
-        });
+        }
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// A look from outside, with so many bytes in the send buffer.
+    pub fn info(&self, buffered: u32, now: Instant) -> TcpInfo {
+        let now = now.max(self.clock);
+        let (expiries, in_flight) = (self.rexmt_count, self.snd_max.since(self.snd_una));
+        let meter = self.meter.as_deref();
         let tune = meter.and_then(|meter| meter.tune.as_ref());
-        Info {
+        let loss = self.loss_stats();
+        TcpInfo {
+            state: self.state.name(),
+            snd_mss: u32::from(self.mss),
+            srtt: self.srtt(),
+            rto: self.rto(),
+            cwnd: self.cwnd(),
+            ssthresh: self.ssthresh(),
+            in_flight,
+            snd_wnd: self.snd_wnd,
+            rcv_wnd: self.rcv_adv.since(self.rcv_nxt),
+            not_sent: buffered.saturating_sub(in_flight),
+            rexmt_fast: loss.rexmt_fast,
+            rexmt_probe: loss.rexmt_probe,
+            rexmt_rto: loss.rexmt_rto,
+            rexmt_bytes: loss.rexmt_bytes,
+            undo_count: loss.undo_count,
+            congestion_control: self.congestion_control(),
+            ecn: self.ecn(),
+            mark_count: loss.mark_count,
+            dsack_count: loss.dsack_count,
+            rexmt_mtu: loss.rexmt_mtu,
+            sacked: loss.sacked_bytes,
+            lost: loss.lost_bytes,
+            delivered_bytes: loss.delivered_bytes,
+            reordering_seen: loss.reordering_seen,
+            min_rtt: (loss.min_rtt_us != 0).then(|| Duration::from_micros(u64::from(loss.min_rtt_us))),
+            timestamps: self.timestamps(),
+            sack: self.sack_permitted(),
             ca_state: self.ca_state(),
             retransmits: if self.persist { 0 } else { expiries },
             probes: if self.persist { expiries } else { 0 },
@@ -136,8 +251,24 @@ impl<P: Payload> Pcb<P> {
             rcv_space: tune.map_or(0, |tune| tune.space()),
             retrans: self.loss.as_deref().map_or(0, |loss| loss.records.repeated()),
             pacing_rate: self.cc.pacing_rate(),
-            carried,
+            carried: meter.map(|meter| Carried::of(meter, now)),
         }
+    }
+
+    /// The timer that `ss -o` would show: retransmission or persist before the others.
+    pub fn running_timer(&self, now: Instant) -> Option<RunningTimer> {
+        let probe_at = self.loss.as_deref().map_or(NEVER, Loss::rexmt_deadline);
+        let rexmt_at = self.rexmt_at.min(probe_at);
+        let is_persist = self.persist || (self.snd_wnd == 0 && self.snd_max == self.snd_una);
+        let keep_probes = self.keepalive.as_deref().map_or(0, Keepalive::probe_count);
+        let (kind, at, expiries) = match () {
+            () if self.two_msl_at != NEVER => (TimerKind::TimeWait, self.two_msl_at, 0),
+            () if rexmt_at != NEVER && is_persist => (TimerKind::Persist, rexmt_at, self.rexmt_count),
+            () if rexmt_at != NEVER => (TimerKind::Rexmt, rexmt_at, self.rexmt_count),
+            () if self.keep_at != NEVER => (TimerKind::Keepalive, self.keep_at, keep_probes),
+            () => return None,
+        };
+        Some(RunningTimer { kind, left: at.since(now.max(self.clock)), expiries })
     }
 
     fn ca_state(&self) -> CaState {

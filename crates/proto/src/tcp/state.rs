@@ -43,6 +43,22 @@ impl State {
         Self::Closed,
     ];
 
+    /// The name in RFC 9293 section 3.3.2.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SynSent => "SYN-SENT",
+            Self::SynReceived => "SYN-RECEIVED",
+            Self::Established => "ESTABLISHED",
+            Self::CloseWait => "CLOSE-WAIT",
+            Self::FinWait1 => "FIN-WAIT-1",
+            Self::FinWait2 => "FIN-WAIT-2",
+            Self::Closing => "CLOSING",
+            Self::LastAck => "LAST-ACK",
+            Self::TimeWait => "TIME-WAIT",
+            Self::Closed => "CLOSED",
+        }
+    }
+
     /// True while the application may append to `so_snd`.
     #[inline]
     pub const fn can_send(self) -> bool {

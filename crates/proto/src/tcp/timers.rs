@@ -40,6 +40,11 @@ impl Keepalive {
     pub fn settings(&self) -> KeepaliveSettings {
         self.settings
     }
+
+    /// Probes sent since the peer was last heard.
+    pub fn probe_count(&self) -> u8 {
+        self.probe_count
+    }
 }
 
 impl<P: Payload> Pcb<P> {

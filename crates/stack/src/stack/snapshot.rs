@@ -6,6 +6,8 @@
 
 use std::net::SocketAddr;
 
+use sockeye_proto::tcp::info::{RunningTimer, TcpInfo, TimerKind};
+use sockeye_proto::time::Instant;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::Core;
@@ -16,8 +18,8 @@ use crate::inet::link::count as link;
 use crate::rt::counter;
 use crate::rt::handle::Stack;
 use crate::tcp::conn::Conn;
-use crate::tcp::socket::stream::state_name;
-use crate::tcp::socket::{Limiting, TcpInfo};
+use crate::tcp::socket::{Bottleneck, info};
+use crate::tcp::tables::demux::Resting;
 use crate::udp;
 
 /// Kind of a socket.
@@ -54,10 +56,18 @@ pub struct SocketInfo {
     pub serial: u64,
     /// Whether an application still holds it.
     pub is_held: bool,
+    /// Most bytes that the receive buffer takes now; 0 for a socket that has none.
+    pub recv_buffer: usize,
+    /// Most bytes that the send buffer takes now, likewise.
+    pub send_buffer: usize,
+    /// Datagrams that were dropped because the receive buffer was full, modulo 2^32; 0 for TCP.
+    pub drops: u32,
+    /// The timer that runs, if one does: of a connection, or of TIME-WAIT.
+    pub timer: Option<RunningTimer>,
     /// Its protocol state, if that was asked for and could be seen.
     pub tcp: Option<TcpInfo>,
     /// Its limit, likewise.
-    pub limiting: Option<Limiting>,
+    pub bottleneck: Option<Bottleneck>,
 }
 
 /// All sockets.
@@ -67,12 +77,10 @@ pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
     let mut conns = Vec::new();
     core.demux.each_shard(|shard| {
         conns.extend(shard.conns().cloned());
-        list.extend(
-            shard.resting().map(|resting| named(SocketKind::TcpTimeWait, "TIME-WAIT", resting.tuple)),
-        );
+        list.extend(shard.resting().map(|record| resting(record, core.clock.now())));
         // Goes through all of them; none is dropped.
         shard.half_open.retain(|tuple, _| {
-            list.push(named(SocketKind::TcpHalfOpen, "SYN-RECEIVED", *tuple));
+            list.push(of_tuple(SocketKind::TcpHalfOpen, "SYN-RECEIVED", *tuple));
             true
         });
     });
@@ -83,18 +91,15 @@ pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
 
 fn datagrams(pcb: &udp::pcb::Pcb) -> SocketInfo {
     let name = pcb.name.load();
+    let state = if name.remote.is_some() { "ESTABLISHED" } else { "CLOSED" };
+    let remote = name.remote.map(|remote| remote.to_socket_addr(pcb.is_v6));
     let so = pcb.receive.so.lock();
     SocketInfo {
-        kind: SocketKind::Udp,
-        state: if name.remote.is_some() { "ESTABLISHED" } else { "CLOSED" },
-        local: name.local.to_socket_addr(pcb.is_v6),
-        remote: name.remote.map(|remote| remote.to_socket_addr(pcb.is_v6)),
         recv_queue: so.queue.iter().map(|datagram| datagram.payload.len()).sum(),
-        send_queue: 0,
-        serial: 0,
+        recv_buffer: so.rcvbuf,
+        drops: so.drops,
         is_held: true,
-        tcp: None,
-        limiting: None,
+        ..named(SocketKind::Udp, state, name.local.to_socket_addr(pcb.is_v6), remote)
     }
 }
 
@@ -111,52 +116,68 @@ impl Stack {
 
 fn listening(listener: &crate::tcp::handshake::listen::Listener) -> SocketInfo {
     let (recv_queue, send_queue) = listener.depth();
+    let local = listener.local.to_socket_addr(listener.is_v6);
     SocketInfo {
-        kind: SocketKind::TcpListener,
-        state: "LISTEN",
-        local: listener.local.to_socket_addr(listener.is_v6),
-        remote: None,
         recv_queue,
         send_queue,
-        serial: 0,
         is_held: true,
-        tcp: None,
-        limiting: None,
+        ..named(SocketKind::TcpListener, "LISTEN", local, None)
     }
 }
 
-/// The data that a name alone gives.
-fn named(kind: SocketKind, state: &'static str, tuple: FourTuple) -> SocketInfo {
+fn resting(resting: &Resting, now: Instant) -> SocketInfo {
+    let left = resting.record.deadline().since(now);
+    SocketInfo {
+        timer: Some(RunningTimer { kind: TimerKind::TimeWait, left, expiries: 0 }),
+        ..of_tuple(SocketKind::TcpTimeWait, "TIME-WAIT", resting.tuple)
+    }
+}
+
+/// The data of a connection without a socket.
+fn of_tuple(kind: SocketKind, state: &'static str, tuple: FourTuple) -> SocketInfo {
+    named(kind, state, tuple.local.to_socket_addr(false), Some(tuple.remote.to_socket_addr(false)))
+}
+
+/// The data that names alone give.
+fn named(kind: SocketKind, state: &'static str, local: SocketAddr, remote: Option<SocketAddr>) -> SocketInfo {
     SocketInfo {
         kind,
         state,
-        local: tuple.local.to_socket_addr(false),
-        remote: Some(tuple.remote.to_socket_addr(false)),
+        local,
+        remote,
         recv_queue: 0,
         send_queue: 0,
         serial: 0,
         is_held: false,
+        recv_buffer: 0,
+        send_buffer: 0,
+        drops: 0,
+        timer: None,
         tcp: None,
-        limiting: None,
+        bottleneck: None,
     }
 }
 
 fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
     let is_v6 = conn.options.is_v6;
-    let (recv_queue, send_queue) = {
+    let remote = conn.tuple.remote.to_socket_addr(is_v6);
+    let local = conn.tuple.local.to_socket_addr(is_v6);
+    let bare = {
         let so = conn.so.lock();
-        (so.rcv.chain.len(), so.snd.chain.len())
+        SocketInfo {
+            recv_queue: so.rcv.chain.len(),
+            send_queue: so.snd.chain.len(),
+            recv_buffer: so.rcv.hiwat as usize,
+            send_buffer: so.snd.hiwat as usize,
+            timer: so.pcb.running_timer(core.clock.now()),
+            ..named(SocketKind::Tcp, conn.state().name(), local, Some(remote))
+        }
     };
     SocketInfo {
-        kind: SocketKind::Tcp,
-        state: state_name(conn.state()),
-        local: conn.tuple.local.to_socket_addr(is_v6),
-        remote: Some(conn.tuple.remote.to_socket_addr(is_v6)),
-        recv_queue,
-        send_queue,
         serial: conn.serial,
         is_held: conn.users.load(Ordering::Relaxed) > 0,
-        tcp: if details { TcpInfo::of(core, conn).ok() } else { None },
-        limiting: if details { Limiting::of(conn).ok() } else { None },
+        tcp: if details { info::of(core, conn).ok() } else { None },
+        bottleneck: if details { Bottleneck::of(conn).ok() } else { None },
+        ..bare
     }
 }

@@ -9,6 +9,9 @@
 //! → bind table → copies of the table of sockets → a receiver's `so` → inbox of a `Poll`; the host's groups → the
 //! same copies. Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
 
+// First, because the documentation shows methods in the order of modules.
+mod socket;
+
 mod builder;
 pub(crate) mod count;
 pub(crate) mod deliver;
@@ -27,7 +30,6 @@ pub(crate) mod recv;
 pub(crate) mod route;
 mod send;
 mod settings;
-mod socket;
 pub(crate) mod table;
 
 pub use builder::UdpBuilder;

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use sockeye::netif::{
-    ChannelConfig, ChannelPort, Checksum, Incoming, LinkOptions, MacAddr, Medium, TxFrame, channel,
+    ChannelConfig, ChannelPort, Checksum, FrameBytes, LinkOptions, MacAddr, Medium, TxFrame, channel,
 };
 use sockeye::{Config, SendMeta, Stack, TcpConfig, TcpListener, TcpSocket, TcpStream, UdpBuilder, UdpSocket};
 use sockeye_proto::ip::{self, HeaderChecksum};
@@ -219,7 +219,7 @@ impl Hostile {
         match &self.end {
             End::Port(port) => port.give(frame),
             End::Channel(port, _) => {
-                let bytes = Incoming { bytes: &frame, checksum: Checksum::Device, gso_size: 0 };
+                let bytes = FrameBytes { bytes: &frame, checksum: Checksum::Device, gso_size: 0 };
                 // One that is full, or that takes no frame without bytes, has lost it.
                 let _ = port.try_send(bytes);
             }

@@ -119,6 +119,11 @@ impl Loss {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())
     }
 
+    /// The earliest of the timers that send something again.
+    pub(super) fn rexmt_deadline(&self) -> Instant {
+        self.reorder_at.min(self.probe_at)
+    }
+
     /// True if new data has to wait for repetitions, or for the pace.
     pub(super) fn holds_new_data(&self) -> bool {
         self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())

@@ -149,7 +149,7 @@ fn call(t: &mut Script, rng: &mut Rng) {
             let _ = t.pcb.wanted_rcv_hiwat(rng.below(100_000) as u32, echo, t.now);
         }
         5 => t.space = rng.below(1 << 20) as u32,
-        6 => drop((t.pcb.info(t.now), t.pcb.wanted_snd_hiwat(), t.pcb.snd_due_at())),
+        6 => drop((t.pcb.info(0, t.now), t.pcb.wanted_snd_hiwat(), t.pcb.snd_due_at())),
         _ => t.pcb.on_emptied(),
     }
 }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::super::info::CaState;
+use super::super::info::{CaState, TimerKind};
 use super::super::meter::{Limit, Tally};
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
@@ -41,14 +41,30 @@ fn each_kind_of_limit_is_counted_apart() {
     let _ = t.input(header, &[]);
     let _ = t.output();
     assert_eq!(t.pcb.limit(false), Limit::Path, "the window is limited by a loss");
-    let info = t.pcb.info(t.now);
+    let info = t.pcb.info(0, t.now);
     assert_eq!((info.ca_state, info.retrans), (CaState::Recovery, MSS));
+}
+
+#[test]
+fn the_timer_that_runs_is_the_one_that_would_send() {
+    let mut t = script();
+    assert_eq!(t.pcb.running_timer(t.now), None);
+    let _ = t.write(MSS);
+    let timer = t.pcb.running_timer(t.now).unwrap();
+    assert_eq!((timer.kind, timer.expiries), (TimerKind::Rexmt, 0));
+    assert!(timer.left > Duration::ZERO && timer.left <= t.pcb.rto(), "{timer:?}");
+    let _ = t.input(t.ack_of(MSS, 0), &[]);
+    assert_eq!(t.pcb.running_timer(t.now), None, "nothing is left to send");
+    let _ = t.write(MSS);
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().kind, TimerKind::Persist);
+    let late = t.now + Duration::from_secs(3600);
+    assert_eq!(t.pcb.running_timer(late).unwrap().left, Duration::ZERO);
 }
 
 #[test]
 fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
     let mut t = script();
-    assert!(t.pcb.info(t.now).carried.is_none());
+    assert!(t.pcb.info(0, t.now).carried.is_none());
     let _ = t.write(2 * MSS);
     out(&mut t, 2 * MSS, false);
     t.now = t.now + ms(30);
@@ -59,7 +75,7 @@ fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
     t.pcb.meter_time(true, t.now);
     t.now = t.now + ms(100);
     out(&mut t, 0, false);
-    let info = t.pcb.info(t.now);
+    let info = t.pcb.info(0, t.now);
     let carried = info.carried.unwrap();
     assert_eq!((carried.segs_out, carried.data_segs_out, carried.bytes_sent), (2, 1, u64::from(2 * MSS)));
     assert_eq!((carried.segs_in, carried.data_segs_in, carried.bytes_received), (1, 1, 500));
@@ -81,14 +97,14 @@ fn time_behind_a_shut_window_and_behind_a_full_buffer_is_counted_apart() {
     let waited = ms(150);
     t.now = t.now + waited;
     out(&mut t, 0, false);
-    let carried = t.pcb.info(t.now).carried.unwrap();
+    let carried = t.pcb.info(0, t.now).carried.unwrap();
     assert_eq!((carried.sndbuf_limited, carried.rwnd_limited), (ms(20), waited));
     assert_eq!(carried.busy_time, Duration::from_millis(170));
 }
 
 /// Busy, held back by the window, by the buffer: milliseconds.
 fn times(t: &Script) -> [u128; 3] {
-    let carried = t.pcb.info(t.now).carried.unwrap();
+    let carried = t.pcb.info(0, t.now).carried.unwrap();
     [carried.busy_time, carried.rwnd_limited, carried.sndbuf_limited].map(|time| time.as_millis())
 }
 

@@ -51,7 +51,7 @@ pub use admit::RpFilter;
 pub use route::{Address, AddressState, Route, RouteKind};
 pub use sockeye_netif::{
     CaptureConfig, CaptureCounts, CaptureHandle, Captured, Channel, ChannelConfig, ChannelPort, Checksum,
-    HEAD_MAX, Incoming, LINK_HEADER_LEN, MacAddr, Medium, Netif, NotAPrefix, Prefix, RxFrame, SendError,
+    FrameBytes, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, Netif, NotAPrefix, Prefix, RxFrame, SendError,
     Sent, TxFrame, Waited, Waking, WireConfig, WireEnd, capture, channel, pcapng, wire,
 };
 pub use table::NetifId;

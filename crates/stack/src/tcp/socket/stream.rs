@@ -348,7 +348,7 @@ impl TcpStream {
 
     /// The state of RFC 9293 section 3.3.2, by its name there.
     pub fn state_name(&self) -> &'static str {
-        state_name(self.conn().map_or(State::Closed, |conn| conn.state()))
+        self.conn().map_or(State::Closed, |conn| conn.state()).name()
     }
 
     /// The connection's stack.
@@ -461,22 +461,6 @@ impl sealed::Source for TcpStream {
 /// An address of an end of a connection, as applications see it.
 fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
     scope::shown(&core.netifs, end, conn.options.is_v6, conn.tuple.local.addr)
-}
-
-/// RFC 9293's name of a state.
-pub(crate) fn state_name(state: State) -> &'static str {
-    match state {
-        State::Closed => "CLOSED",
-        State::SynSent => "SYN-SENT",
-        State::SynReceived => "SYN-RECEIVED",
-        State::Established => "ESTABLISHED",
-        State::FinWait1 => "FIN-WAIT-1",
-        State::FinWait2 => "FIN-WAIT-2",
-        State::CloseWait => "CLOSE-WAIT",
-        State::Closing => "CLOSING",
-        State::LastAck => "LAST-ACK",
-        State::TimeWait => "TIME-WAIT",
-    }
 }
 
 /// SO_LINGER in milliseconds.
