@@ -94,13 +94,7 @@ impl Filter {
     /// # Errors
     /// A message that names the word and a correct form.
     pub fn read(words: &[String]) -> Result<Self, String> {
-        let text = words
-            .join(" ")
-            .replace('(', " ( ")
-            .replace(')', " ) ")
-            .replace('!', " ! ")
-            .replace(" ! =", " !=");
-        let mut words = Words { words: text.split_whitespace().map(str::to_lowercase).collect(), next: 0 };
+        let mut words = Words { words: split(&words.join(" ").to_lowercase()), next: 0 };
         let states = words.states()?;
         let test = if words.peek().is_some() { Some(words.expression(0)?) } else { None };
         match words.peek() {
@@ -205,6 +199,46 @@ impl Host {
     }
 }
 
+/// The words of an expression. Operators and parentheses need no space around them.
+fn split(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut last = ' ';
+    for c in text.chars() {
+        let is_operator = |c: char| "=!<>&|".contains(c);
+        let joins = match c {
+            ' ' | '\t' | '(' | ')' => false,
+            '=' => "=!<>".contains(last),
+            '&' | '|' => c == last,
+            '!' | '<' | '>' => false,
+            _ => !is_operator(last) && !" ()\t".contains(last),
+        };
+        match words.last_mut().filter(|_| joins) {
+            Some(word) => word.push(c),
+            None if c.is_whitespace() => {}
+            None => words.push(c.to_string()),
+        }
+        last = c;
+    }
+    words
+}
+
+/// The number of a port, or of the service that services(5) gives it.
+fn port_of(word: &str) -> Option<u16> {
+    let name = word.strip_prefix(':').unwrap_or(word);
+    name.parse().ok().or_else(|| named_port(&std::fs::read_to_string(SERVICES).ok()?, name))
+}
+
+fn named_port(services: &str, name: &str) -> Option<u16> {
+    services.lines().find_map(|line| {
+        let mut words = line.split('#').next()?.split_whitespace();
+        let (first, port) = (words.next()?, words.next()?.split('/').next()?);
+        (first == name || words.any(|alias| alias == name)).then(|| port.parse().ok())?
+    })
+}
+
+/// Names of services, a line for each: name, port/protocol, aliases.
+const SERVICES: &str = "/etc/services";
+
 /// Words that are read one after the other.
 struct Words {
     words: Vec<String>,
@@ -302,8 +336,9 @@ impl Words {
                 let op = Op::read(&op)
                     .ok_or_else(|| format!("{op:?} is no operator: write =, !=, <, <=, > or >="))?;
                 let port = self.take("a port")?;
-                let number = port.strip_prefix(':').unwrap_or(&port).parse();
-                let port = number.map_err(|_| format!("{port:?} is no port: write a number, as in :80"))?;
+                let port = port_of(&port).ok_or_else(|| {
+                    format!("{port:?} is no port: write a number, as in :80, or a service of {SERVICES}")
+                })?;
                 Ok(Test::Port { is_remote, op, port })
             }
             "dst" | "src" => {
@@ -359,10 +394,19 @@ mod tests {
             ("not ( sport = :80 )", [false, true, false]),
             ("! sport = :80 and dport = :50000", [false, true, false]),
             ("state established sport = :443", [false, true, false]),
+            ("(sport=:80||sport==443)&&dport!=:0", [true, true, false]),
+            ("!(sport>=:443)", [true, false, true]),
         ] {
             let filter = read(text).unwrap();
             assert_eq!([&conn, &other, &listener].map(|socket| filter.matches(socket)), wanted, "{text}");
         }
+    }
+
+    #[test]
+    fn ports_have_the_names_of_services() {
+        let services = "# a comment\nhttp\t80/tcp\twww  # WorldWideWeb\nssh 22/tcp\n";
+        let ports = ["http", "www", "ssh", "worldwideweb", "#"].map(|name| named_port(services, name));
+        assert_eq!(ports, [Some(80), Some(80), Some(22), None, None]);
     }
 
     #[test]
@@ -388,7 +432,7 @@ mod tests {
             ("state open", "\"open\" is no state: write one of established"),
             ("state", "the name of a state is missing"),
             ("dport :80", "\":80\" is no operator"),
-            ("dport = :http", "\":http\" is no port: write a number"),
+            ("dport = :nosuch", "\":nosuch\" is no port: write a number"),
             ("dport = :65536", "is no port"),
             ("dst here", "\"here\" is no address"),
             ("dst 10.0.0.0/33", "is no address"),

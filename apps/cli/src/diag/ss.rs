@@ -60,6 +60,14 @@ pub struct SsArgs {
     #[arg(short, long)]
     info: bool,
 
+    /// Show the timer that runs: its name, the time until it expires, and how often it has expired since the last answer
+    #[arg(short, long)]
+    options: bool,
+
+    /// Show bytes in the receive (r) and send (w) buffer, their bounds (rb, tb), and datagrams dropped for want of space (d)
+    #[arg(short, long)]
+    memory: bool,
+
     /// Print one JSON object a line for each stack, with all fields
     #[arg(long)]
     json: bool,
@@ -162,7 +170,7 @@ fn summary(report: &Report, out: &mut impl Write) -> io::Result<()> {
 
 fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<()> {
     let heads = ["Netid", "State", "Recv-Q", "Send-Q", "Local Address:Port", "Peer Address:Port", "Id"];
-    row(out, heads.map(str::to_owned), "Stack")?;
+    row(out, &heads.map(str::to_owned), "Stack")?;
     for report in reports {
         for socket in &report.sockets {
             let remote = socket.remote.map_or_else(|| "*:*".to_owned(), |remote| remote.to_string());
@@ -177,13 +185,18 @@ fn table(args: &SsArgs, reports: &[Report], out: &mut impl Write) -> io::Result<
                 remote,
                 id,
             ];
-            row(out, cells, &super::title(report))?;
-            if args.info && !socket.tcp.is_empty() {
-                writeln!(out, "\t {}", details(&socket.tcp))?;
+            let timer = Some(timer(&socket.timer)).filter(|text| args.options && !text.is_empty());
+            let end = [Some(super::title(report)), timer].into_iter().flatten().collect::<Vec<_>>().join(" ");
+            row(out, &cells, &end)?;
+            let memory = args.memory.then(|| memory(socket));
+            let info = (args.info && !socket.tcp.is_empty()).then(|| details(&socket.tcp));
+            let more: Vec<String> = memory.into_iter().chain(info).collect();
+            if !more.is_empty() {
+                writeln!(out, "\t {}", more.join(" "))?;
             }
         }
         for socket in &report.unix {
-            row(out, unix_cells(socket), &super::title(report))?;
+            row(out, &unix_cells(socket), &super::title(report))?;
         }
     }
     Ok(())
@@ -204,10 +217,37 @@ fn unix_cells(socket: &UnixSocket) -> [String; 7] {
 
 fn row(
     out: &mut impl Write,
-    [netid, state, recv, send, local, remote, id]: [String; 7],
+    [netid, state, recv, send, local, remote, id]: &[String; 7],
     stack: &str,
 ) -> io::Result<()> {
     writeln!(out, "{netid:<6}{state:<12}{recv:<10}{send:<10}{local:<28}{remote:<28}{id:<8}{stack}")
+}
+
+/// The timer that runs, as `ss -o` shows it; empty if none does.
+fn timer(timer: &Map<String, Value>) -> String {
+    let number = |name: &str| timer.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let kind = timer.get("kind").and_then(Value::as_str);
+    kind.map_or_else(String::new, |kind| {
+        format!("timer:({kind},{},{})", left(number("left_us").div_ceil(1000)), number("expiries"))
+    })
+}
+
+/// A time until something, as precise as anyone wants to know it.
+fn left(ms: u64) -> String {
+    match (ms / 60_000, ms / 1000 % 60) {
+        (0, 0) => format!("{ms}ms"),
+        (0, secs @ 1..10) => format!("{secs}.{:03}sec", ms % 1000),
+        (0, secs) => format!("{secs}sec"),
+        (mins @ 1..10, secs @ 1..) => format!("{mins}min{secs}sec"),
+        (mins, _) => format!("{mins}min"),
+    }
+}
+
+/// The bytes in the buffers and their bounds, in the words of `ss -m`.
+fn memory(socket: &Socket) -> String {
+    // The queues of a listener are counts of connections.
+    let (recv, send) = if socket.state == "LISTEN" { (0, 0) } else { (socket.recv_queue, socket.send_queue) };
+    format!("skmem:(r{recv},rb{},w{send},tb{},d{})", socket.recv_buffer, socket.send_buffer, socket.drops)
 }
 
 /// TCP's data, in the words and the order of `ss -ti`. Unknown and zero values are left out, as there.
@@ -397,6 +437,30 @@ mod tests {
             "ts sack cubic wscale:7,10 rto:201.5 rtt:0.04/0.02 mss:1448 cwnd:10 bytes_retrans:5 pacing_rate:8000bps \
              unacked:2"
         );
+    }
+
+    #[test]
+    fn timers_and_buffers_are_shown_when_they_are_asked_for() {
+        let conn = socket(serde_json::json!({
+            "timer": { "kind": "on", "left_us": 199_500, "expiries": 2 }, "recv_buffer": 100, "send_buffer": 200,
+        }));
+        let quiet = socket(serde_json::json!({ "protocol": "udp", "state": "UNCONN", "drops": 3 }));
+        let report = [Report { sockets: vec![conn, quiet], ..Report::default() }];
+        let shown = |args: SsArgs| {
+            let mut out = Vec::new();
+            table(&args, &report, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let text = shown(SsArgs { options: true, memory: true, ..SsArgs::default() });
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[1].ends_with("timer:(on,200ms,2)") && !lines[3].contains("timer"), "{text}");
+        assert_eq!(lines[2], "\t skmem:(r1,rb100,w2,tb200,d0)");
+        assert_eq!(lines[4], "\t skmem:(r1,rb0,w2,tb0,d3)");
+        assert!(
+            !shown(SsArgs::default()).contains("timer:") && shown(SsArgs::default()).lines().count() == 3
+        );
+        let times = [0, 999, 1500, 59_000, 62_000, 120_000, 7_200_000].map(left);
+        assert_eq!(times, ["0ms", "999ms", "1.500sec", "59sec", "1min2sec", "2min", "120min"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `sockeye why`: one sentence about the limit of a connection now.
+//! `sockeye why`: one sentence about the limit of a connection now, and one about received bytes that nobody has read.
 //!
 //! Does not depend on how a stack decides; it says what the stack decided, with the figures that it decided by. Tests:
 //! below.
@@ -20,7 +20,7 @@ pub struct WhyArgs {
     conn: Which,
 
     /// The other end, as ADDR:PORT
-    #[arg(value_name = "PEER")]
+    #[arg(value_name = "PEER", value_parser = end)]
     peer: Option<SocketAddr>,
 }
 
@@ -42,6 +42,10 @@ impl FromStr for Which {
         let named = named.or_else(|| text.parse().ok().map(Which::End));
         named.ok_or_else(|| "give an address and port, as 10.9.0.2:80, a port, or #ID".to_owned())
     }
+}
+
+fn end(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "give an address and port, as 10.9.0.1:40000 or [fd09::1]:40000".to_owned())
 }
 
 impl WhyArgs {
@@ -85,9 +89,33 @@ pub fn why(args: &WhyArgs) -> io::Result<ExitCode> {
     Ok(code)
 }
 
-/// The limit of the connection, as the stack has it.
+/// The limits of the connection in both directions, as the stack has them.
 fn sentence(socket: &Socket) -> String {
-    let figures = &socket.limiting;
+    let sending = sending(socket);
+    match receiving(socket) {
+        Some(receiving) => format!("{sending} Receiving: {receiving}"),
+        None => sending,
+    }
+}
+
+/// The bytes that have arrived and wait to be read; none if there are none.
+fn receiving(socket: &Socket) -> Option<String> {
+    let (waiting, bound) = (socket.recv_queue as u64, socket.recv_buffer as u64);
+    if waiting == 0 {
+        return None;
+    }
+    let window = bytes(figure(&socket.tcp, "rcv_wnd"));
+    let so_much = format!("{} of a buffer of {} wait to be read", bytes(waiting), bytes(bound));
+    Some(if 2 * waiting >= bound {
+        format!("{so_much}: the application is slow, and the peer may send only {window} more.")
+    } else {
+        format!("{so_much}, and the peer may send {window} more.")
+    })
+}
+
+/// The limit of sending.
+fn sending(socket: &Socket) -> String {
+    let figures = &socket.bottleneck;
     if figures.is_empty() {
         return format!("it is in state {} and sends nothing any more.", socket.state);
     }
@@ -157,7 +185,8 @@ fn threshold(figures: &Map<String, Value>) -> String {
 /// A size in the unit that makes it readable.
 fn bytes(size: u64) -> String {
     let units = [(1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.iter().find(|(unit, _)| size >= 10 * unit) {
+    match units.iter().find(|(unit, _)| size >= *unit) {
+        Some((unit, name)) if size < 100 * unit => format!("{:.1} {name}", size as f64 / *unit as f64),
         Some((unit, name)) => format!("{} {name}", size / unit),
         None => format!("{size} bytes"),
     }
@@ -172,7 +201,7 @@ mod tests {
             "protocol": "tcp", "state": "ESTAB", "local": "10.9.0.2:80", "remote": "10.9.0.1:40000", "recv_queue": 0,
             "send_queue": 0, "serial": 7, "is_held": true,
             "tcp": { "rtt_us": 1500, "rexmt_bytes": 20_480 },
-            "limiting": { "by": by, "cwnd": 14_480, "ssthresh": 1_073_741_824, "in_flight": 9000, "snd_wnd": 65_536,
+            "bottleneck": { "by": by, "cwnd": 14_480, "ssthresh": 1_073_741_824, "in_flight": 9000, "snd_wnd": 65_536,
                 "not_sent": 20_971_520, "sndbuf": 262_144, "buffered": 262_144 },
         }))
         .unwrap()
@@ -181,20 +210,41 @@ mod tests {
     #[test]
     fn each_limit_has_a_sentence_with_its_figures() {
         for (by, expected) in [
-            ("application", "9000 bytes are on their way with room for 64 KiB"),
-            ("receive_window", "the peer takes 64 KiB and 9000 bytes are on their way, while 20 MiB wait"),
-            ("congestion_window", "9000 bytes of its 14 KiB are on their way and 20 MiB wait"),
+            ("application", "8.8 KiB are on their way with room for 64.0 KiB"),
+            ("receive_window", "the peer takes 64.0 KiB and 8.8 KiB are on their way, while 20.0 MiB wait"),
+            ("congestion_window", "8.8 KiB of its 14.1 KiB are on their way and 20.0 MiB wait"),
             ("send_buffer", "all 256 KiB of its 256 KiB"),
-            ("path", "a congestion window of 14 KiB"),
+            ("path", "a congestion window of 14.1 KiB"),
         ] {
             let explained = sentence(&socket(by.into()));
             assert!(
                 explained.contains(expected)
-                    && explained.ends_with("(Round trip 1.500 ms, 20 KiB sent again so far.)"),
+                    && explained.ends_with("(Round trip 1.500 ms, 20.0 KiB sent again so far.)"),
                 "{explained}"
             );
         }
         assert!(sentence(&socket(Value::Null)).starts_with("nothing"));
+    }
+
+    #[test]
+    fn what_waits_to_be_read_is_told_and_blamed_on_the_application_from_half_a_buffer_on() {
+        let of = |recv_queue, recv_buffer, rcv_wnd: u64| {
+            let mut socket = socket(Value::Null);
+            (socket.recv_queue, socket.recv_buffer) = (recv_queue, recv_buffer);
+            socket.tcp.insert("rcv_wnd".into(), rcv_wnd.into());
+            sentence(&socket)
+        };
+        let slow = of(3_000_000, 3_145_728, 0);
+        let told = "2.9 MiB of a buffer of 3.0 MiB wait to be read: the application is slow, and the peer may send only 0 bytes more.";
+        assert!(slow.ends_with(&format!("Receiving: {told}")) && slow.starts_with("nothing"), "{slow}");
+        let busy = of(20_000, 131_072, 65_536);
+        assert!(
+            busy.ends_with(
+                "19.5 KiB of a buffer of 128 KiB wait to be read, and the peer may send 64.0 KiB more."
+            ),
+            "{busy}"
+        );
+        assert!(!of(0, 131_072, 65_536).contains("Receiving"));
     }
 
     #[test]
