@@ -11,7 +11,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches, Parser};
 use sockeye_bench::experiment::counting::{CountArgs, answer};
 use sockeye_shared::end::exit_code;
 
@@ -24,10 +24,11 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let answered = answer(&cli.lane).map(|line| {
         println!("{line}");
         ExitCode::SUCCESS
     });
-    exit_code(Cli::command(), answered)
+    exit_code(Cli::command(), &matches, answered)
 }

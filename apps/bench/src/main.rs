@@ -11,7 +11,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use sockeye_bench::workloads::{mem, rr};
 use sockeye_bench::{BenchArgs, bench};
 use sockeye_shared::end::{CommandError, exit_code};
@@ -51,7 +51,9 @@ enum Helper {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let done = match cli.helper {
         None => bench(&cli.args),
         Some(Helper::RrServer(args)) => helped(rr::remote::serve(&args)),
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         Some(Helper::Completions(args)) => helped(manual::completions(&args, Cli::command())),
         Some(Helper::Man(args)) => helped(manual::man(&args, Cli::command())),
     };
-    exit_code(Cli::command(), done)
+    exit_code(Cli::command(), &matches, done)
 }
 
 fn helped(done: io::Result<()>) -> Result<ExitCode, CommandError> {

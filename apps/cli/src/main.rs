@@ -11,7 +11,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use sockeye_shared::end::{CommandError, exit_code};
 use sockeye_shared::manual::{self, CompletionsArgs, ManArgs};
 
@@ -67,7 +67,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let matches = Cli::command().get_matches();
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
+    let done = match cli.command {
         Command::Bench(args) => bench::bench(&args),
         Command::Sim(args) => sim::sim(&args).map_err(CommandError::Io),
         Command::Tun(args) => tun::tun(&args),
@@ -78,7 +81,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => written(manual::completions(&args, Cli::command())),
         Command::Man(args) => written(man(&args)),
     };
-    exit_code(Cli::command(), done)
+    exit_code(Cli::command(), &matches, done)
 }
 
 /// The pages of this program, and into a directory that of the measuring program too, if it is there.

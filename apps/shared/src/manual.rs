@@ -15,6 +15,8 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use crate::file;
+
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub struct CompletionsArgs {
@@ -52,7 +54,7 @@ pub fn man(args: &ManArgs, command: Command) -> io::Result<()> {
     command.build();
     match &args.dir {
         Some(dir) => {
-            fs::create_dir_all(dir)?;
+            fs::create_dir_all(dir).map_err(|error| file::at(dir, error))?;
             write_pages(dir, &command)
         }
         None => io::stdout().write_all(&page(&Man::new(command))?),
@@ -66,8 +68,7 @@ fn write_pages(dir: &Path, command: &Command) -> io::Result<()> {
     }
     let man = Man::new(command.clone());
     let path = dir.join(man.get_filename());
-    fs::write(&path, page(&man)?)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+    file::write(&path, page(&man)?)
 }
 
 /// A page in roff. The text behind the options begins with the examples, so it is a section of that name.

@@ -512,3 +512,14 @@ fn a_gateway_forwards_no_packet_to_the_host_itself() {
     // Addresses that the stack passes and the list refuses: 6to4, Teredo, NAT64, ISATAP and site-local addresses.
     assert!(list.refused().len() >= 10, "{:?}", list.refused());
 }
+
+#[test]
+fn a_sandbox_without_rights_names_them_and_a_remedy() {
+    let refused = sandbox::needs(std::io::Error::from(ErrorKind::PermissionDenied));
+    assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+    assert!(
+        refused.to_string().contains("CAP_NET_ADMIN") && refused.to_string().contains("sudo"),
+        "{refused}"
+    );
+    assert_eq!(sandbox::needs(ErrorKind::NotFound.into()).to_string(), "entity not found");
+}

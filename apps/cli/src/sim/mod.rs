@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use args::{On, SimArgs};
 use clap::{Args, Subcommand};
+use sockeye_shared::file;
 
 /// Arguments of `sockeye sim`.
 #[derive(Args, Clone, Debug)]
@@ -55,15 +56,17 @@ fn in_real_time(args: &SimArgs) -> io::Result<ExitCode> {
 }
 
 fn simulated(args: &SimArgs) -> io::Result<ExitCode> {
-    let outcome = transfer::run(args)?;
-    if let Some(path) = &args.chart {
-        std::fs::write(path, chart::page(args, &outcome))?;
-    }
+    let (outcome, recorded) = transfer::run(args)?;
     let mut out = io::stdout().lock();
     if args.json {
         report::json(args, &outcome, &mut out)?;
     } else {
         report::text(args, &outcome, &mut out)?;
+    }
+    // The figures are out before anything can fail for a file.
+    recorded?;
+    if let Some(path) = &args.chart {
+        file::write(path, chart::page(args, &outcome))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sockeye::{Config, EcnMode, TcpConfig, TcpInfo};
+use sockeye_shared::file;
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{
     Capture, Host, HostConfig, LinkConfig, LinkStats, Net, Retransmission, Sim, Traffic, time,
@@ -65,8 +66,8 @@ const SLACK: Duration = Duration::from_secs(600);
 /// Runs everything that `args` ask for.
 ///
 /// # Errors
-/// If the settings are refused or the capture cannot be written.
-pub fn run(args: &SimArgs) -> io::Result<Outcome> {
+/// If the settings are refused. That the capture cannot be written is the second value: it takes nothing from the first.
+pub fn run(args: &SimArgs) -> io::Result<(Outcome, io::Result<()>)> {
     let capture = if args.pcap.is_some() { Capture::All } else { Capture::Off };
     let lasts = Duration::from_secs(u64::from(args.seconds));
     let args = args.clone();
@@ -74,7 +75,7 @@ pub fn run(args: &SimArgs) -> io::Result<Outcome> {
     sim.run(|net| async move { transfers(&net, &args, lasts).await })
 }
 
-async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<Outcome> {
+async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<(Outcome, io::Result<()>)> {
     let (sender, receiver) = (net.host_with("sender", host(args))?, net.host_with("receiver", host(args))?);
     let link = net.link(&sender, &receiver, link(args));
     let addr = receiver.at(PORT);
@@ -107,22 +108,24 @@ async fn transfers(net: &Net, args: &SimArgs, lasts: Duration) -> io::Result<Out
             });
         }
     }
-    if let Some(path) = &args.pcap {
-        net.save_pcap(path)?;
-    }
+    let recorded = args
+        .pcap
+        .as_deref()
+        .map_or(Ok(()), |path| net.save_pcap(path).map_err(|error| file::at(path, error)));
     let result = |(stream, samples): (&Rc<TcpStream>, Vec<Sample>)| {
         let from = stream.local_addr()?;
         let traffic = net.flow(from, addr).unwrap_or_default();
         Ok(Stream { received: read_of(stream), traffic, from, info: stream.get_ref().info()?, samples })
     };
-    Ok(Outcome {
+    let outcome = Outcome {
         streams: senders.iter().zip(samples).map(result).collect::<io::Result<_>>()?,
         traffic: net.traffic(),
         there: link.there().stats(),
         back: link.back().stats(),
         retransmissions: net.retransmissions(),
         events: net.events(),
-    })
+    };
+    Ok((outcome, recorded))
 }
 
 fn host(args: &SimArgs) -> HostConfig {

@@ -6,7 +6,7 @@
 //! Tests: `tests/cli/tun.rs`.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
 use sockeye::Stack;
@@ -14,6 +14,7 @@ use sockeye::netif::{AddressState, CaptureConfig, CaptureHandle, LinkOptions, ca
 use sockeye_diag::Published;
 use sockeye_drivers::Tun;
 use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::file;
 use tokio::time::{Instant, sleep};
 
 use super::args::{DeviceArgs, Plan};
@@ -45,6 +46,10 @@ impl Running {
     }
 
     fn new(plan: &Plan) -> io::Result<Self> {
+        let addrs = plan.addrs.iter().chain(&plan.kernel).map(|prefix| prefix.addr());
+        for addr in addrs {
+            refuse_in_use(addr)?;
+        }
         let tun = Tun::open(&plan.device)?;
         for peer in &plan.kernel {
             tun.link().add_addr(*peer)?;
@@ -54,7 +59,8 @@ impl Running {
         let capture = match &plan.capture {
             Some(config) => {
                 let config = CaptureConfig { name: tun.link().name().to_owned(), ..config.clone() };
-                let (captured, handle) = capture(tun.clone(), &config)?;
+                let (captured, handle) =
+                    capture(tun.clone(), &config).map_err(|error| file::at(&config.path, error))?;
                 stack.attach_with(captured, &plan.addrs, &options)?;
                 Some(handle)
             }
@@ -86,5 +92,44 @@ impl Running {
         capture.flush();
         let counts = capture.counts();
         Some(format!("recorded {} frames, {} found no room", counts.recorded, counts.lost))
+    }
+}
+
+/// Refuses an address that the kernel has already, on this device's side or as another's: of two devices with the same network, the
+/// kernel would send to the first only.
+fn refuse_in_use(addr: IpAddr) -> io::Result<()> {
+    if !is_kernels(addr) {
+        return Ok(());
+    }
+    let message = format!(
+        "{addr} is in use: this machine has it on another device, perhaps that of another `sockeye tun` (`ip addr` shows all); \
+         give another network with --addr, or another address of the kernel's side with --peer-addr"
+    );
+    Err(io::Error::new(io::ErrorKind::AddrInUse, message))
+}
+
+/// Whether an address is one of the kernel's own. A socket can be bound to no other, unless the kernel was told to allow it.
+fn is_kernels(addr: IpAddr) -> bool {
+    let setting = match addr {
+        IpAddr::V4(_) => "/proc/sys/net/ipv4/ip_nonlocal_bind",
+        IpAddr::V6(_) => "/proc/sys/net/ipv6/ip_nonlocal_bind",
+    };
+    let any_address = std::fs::read_to_string(setting).is_ok_and(|text| text.trim() != "0");
+    !any_address && UdpSocket::bind((addr, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_the_kernel_has_is_refused_with_a_remedy_and_no_other_is() {
+        let error = refuse_in_use(IpAddr::from([127, 0, 0, 1])).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(
+            error.to_string().contains("127.0.0.1 is in use") && error.to_string().contains("--peer-addr")
+        );
+        // TEST-NET-1 (RFC 5737) belongs to nobody.
+        assert!(refuse_in_use(IpAddr::from([192, 0, 2, 77])).is_ok());
     }
 }

@@ -74,6 +74,17 @@ fn a_chart_is_a_page_of_its_own_and_a_capture_is_pcapng() {
 }
 
 #[test]
+fn figures_survive_files_that_cannot_be_written_and_the_error_names_them() {
+    for flag in ["--chart", "--pcap"] {
+        let output = run(sockeye(&format!("sim --seconds 1 --rate 1mbit {flag} /nonexistent/folder/file")));
+        assert_eq!(output.status.code(), Some(1), "{flag}");
+        assert!(stdout(&output).contains("goodput"), "{flag}: {}", stdout(&output));
+        let text = stderr(&output);
+        assert!(text.contains("/nonexistent/folder/file: No such file"), "{flag}: {text}");
+    }
+}
+
+#[test]
 fn invalid_quantities_are_refused_with_an_example() {
     for (line, part) in [
         ("sim --rtt 100", "100ms"),

@@ -41,6 +41,9 @@ fn a_device_answers_serves_is_listed_and_is_removed_after_a_signal() {
 
     let listening = stdout(&tun.look("ss -l"));
     assert!(listening.contains("10.9.0.2:19") && listening.contains("udp") && !listening.contains("ESTAB"));
+    let buffers = stdout(&tun.look("ss -tm"));
+    assert!(buffers.contains("skmem:(r0,rb") && !buffers.contains("rtt:"), "{buffers}");
+    assert!(stdout(&tun.look("ss -to sport = :echo")).contains("ESTAB"));
     let shown = stdout(&tun.look("ss -ti"));
     assert!(shown.contains("ESTAB") && shown.contains("rtt:") && shown.contains("bytes_acked:"), "{shown}");
     let json: Value = serde_json::from_slice(&tun.look("ss -t --json").stdout).unwrap();
@@ -61,6 +64,19 @@ fn a_device_answers_serves_is_listed_and_is_removed_after_a_signal() {
     assert!(text.contains("frames"), "{text}");
     assert!(!tun.devices().contains("sock0"));
     assert!(fs::read_dir(&tun.folder).unwrap().next().is_none(), "it is still shown");
+}
+
+#[test]
+fn a_second_stack_with_the_same_addresses_is_refused_with_a_remedy() {
+    let Some(tun) = Tun::start("--addr 10.9.0.2/24 --serve discard") else { return };
+    let mut second = sockeye("tun --addr 10.9.0.3/24 --seconds 1");
+    let output = tun.namespace.run(|| second.output()).unwrap().unwrap();
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("10.9.0.1 is in use") && text.contains("--peer-addr"), "{text}");
+    let mut same_name = sockeye("tun --addr 10.8.0.2/24 --name sock0 --seconds 1");
+    let text = stderr(&tun.namespace.run(|| same_name.output()).unwrap().unwrap());
+    assert!(text.contains("sock0: another program has the device of this name open"), "{text}");
 }
 
 #[test]

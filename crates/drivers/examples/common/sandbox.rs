@@ -21,7 +21,7 @@ const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 /// A namespace in which every packet to elsewhere goes into the device.
 pub fn sandbox() -> io::Result<(Namespace, Tun)> {
-    let namespace = Namespace::new()?;
+    let namespace = Namespace::new().map_err(needs)?;
     let tun = namespace.run(|| -> io::Result<Tun> {
         let tun = Tun::open(&TunConfig::default())?;
         for prefix in prefixes(INSIDE)? {
@@ -33,6 +33,15 @@ pub fn sandbox() -> io::Result<(Namespace, Tun)> {
         add_route(&namespace, tun.link(), network)?;
     }
     Ok((namespace, tun))
+}
+
+/// A refusal with what would help; any other error as it is.
+pub fn needs(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
+        return error;
+    }
+    let message = "a network namespace and a TUN device need root, or CAP_SYS_ADMIN and CAP_NET_ADMIN: start this program with sudo";
+    io::Error::new(error.kind(), message)
 }
 
 /// Gives the stack the device, and has it take in packets to every host.

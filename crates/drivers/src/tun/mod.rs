@@ -157,8 +157,8 @@ impl Tun {
     /// Opens a device, and brings it up. It has no address on the kernel's side then; see [`Tun::link`].
     ///
     /// # Errors
-    /// `InvalidInput` for a field out of its bounds; `PermissionDenied`, with a remedy in the text, without the right
-    /// to make devices; the system's, among them `ResourceBusy` for a device that another program has open.
+    /// `InvalidInput` for a field out of its bounds; `PermissionDenied` without the right to make devices (a program that shall not have
+    /// it can [`adopt`](Self::adopt) a descriptor); the system's, among them `ResourceBusy` for a device that another program has open.
     pub fn open(config: &TunConfig) -> io::Result<Self> {
         check_queues(config.queues)?;
         config.mtu.map_or(Ok(()), check_mtu)?;
@@ -401,6 +401,12 @@ fn attach(fd: impl AsFd, name: &str, flags: i32) -> io::Result<String> {
             Some(Errno::INVAL) => invalid(format!(
                 "{name}: there is a device of this name that is of another kind or has one queue only"
             )),
+            Some(Errno::BUSY) => io::Error::new(
+                error.kind(),
+                format!("{name}: another program has the device of this name open"),
+            ),
+            // The name is a pattern, or the kernel chooses one.
+            _ if name.is_empty() || name.contains('%') => forbidden("cannot make a device", error),
             _ => forbidden(name, error),
         }
     })?;
@@ -412,8 +418,7 @@ fn forbidden(what: &str, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied {
         return error;
     }
-    let message =
-        format!("{what}: permission denied: run as root or give CAP_NET_ADMIN, or adopt a descriptor");
+    let message = format!("{what}: permission denied: run as root or with CAP_NET_ADMIN");
     io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
 

@@ -15,7 +15,6 @@ mod report;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -24,6 +23,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use sockeye_shared::file;
 use sockeye_sim::Capture;
 use sockeye_sim::emulate::Emulator;
 
@@ -97,7 +97,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(60);
 /// devices cannot be made, with the required rights.
 pub fn run(args: &SimArgs) -> io::Result<Measured> {
     refuse(args)?;
-    let record = args.pcap.as_ref().map(File::create).transpose()?;
+    let record = args.pcap.as_deref().map(file::create).transpose()?;
     let hosts = [host::new(args.buffer_bytes())?, host::new(args.buffer_bytes())?];
     let run = Run::default();
     thread::scope(|scope| {

@@ -20,8 +20,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use sockeye_shared::parse;
 use sockeye_shared::progress::Progress;
+use sockeye_shared::{file, parse};
 
 use super::args::On;
 use super::kernel;
@@ -91,13 +91,14 @@ pub fn matrix(args: &MatrixArgs) -> io::Result<ExitCode> {
         results.extend(read(file)?);
     }
     let table = report::Table::new(&results);
+    // The results are shown first: they do not depend on whether a file can be written.
+    io::stdout().lock().write_all(table.summary().as_bytes())?;
     if let Some(path) = &args.markdown {
-        fs::write(path, table.markdown())?;
+        file::write(path, table.markdown())?;
     }
     if let Some(path) = &args.html {
-        fs::write(path, table.page())?;
+        file::write(path, table.page())?;
     }
-    io::stdout().lock().write_all(table.summary().as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,7 +128,7 @@ fn cells(args: &MatrixArgs) -> Vec<Cell> {
 }
 
 fn read(path: &Path) -> io::Result<Vec<Result>> {
-    let lines = BufReader::new(File::open(path).map_err(|error| about(path, error))?).lines();
+    let lines = BufReader::new(File::open(path).map_err(|error| file::at(path, error))?).lines();
     let mut results = Vec::new();
     for line in lines {
         let line = line?;
@@ -139,13 +140,9 @@ fn read(path: &Path) -> io::Result<Vec<Result>> {
     Ok(results)
 }
 
-fn about(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
 fn run(args: &MatrixArgs, missing: &[Cell]) -> io::Result<()> {
     let mut file =
-        File::options().create(true).append(true).open(&args.out).map_err(|e| about(&args.out, e))?;
+        File::options().create(true).append(true).open(&args.out).map_err(|e| file::at(&args.out, e))?;
     // The next line must not become part of an incomplete one.
     if file.metadata()?.len() > 0 && !fs::read(&args.out)?.ends_with(b"\n") {
         file.write_all(b"\n")?;
@@ -187,7 +184,7 @@ fn run_cell(cell: &Cell) -> io::Result<Result> {
     let (args, cell) = (cell.args(), cell.clone());
     match cell.on {
         On::Sockeye => {
-            let outcome = transfer::run(&args)?;
+            let (outcome, _) = transfer::run(&args)?;
             let traffic = outcome.traffic;
             Ok(Result {
                 cell,
