@@ -19,6 +19,7 @@ use sockeye_shared::parse;
 
 use crate::against::round_count;
 use crate::experiment::table::EXPERIMENTS;
+use crate::page;
 use crate::pin::{Pin, usable_cores};
 use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, apps, bytes, default_acceptors, default_set};
 use crate::provider::Side;
@@ -141,9 +142,14 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
 
-    /// Write an HTML page with charts, tables and predictions (experiments)
-    #[arg(long, value_name = "FILE.html")]
+    /// Write an HTML page with charts and tables, of experiments also with predictions; or a picture of the ratios alone, if the name
+    /// ends with .svg (workloads, experiments)
+    #[arg(long, value_name = "FILE.html|FILE.svg", conflicts_with = "against")]
     pub report: Option<PathBuf>,
+
+    /// Show the project's goals, and whether each was reached
+    #[arg(long)]
+    pub goals: bool,
 }
 
 /// A device between the kernel and a stack.
@@ -272,6 +278,10 @@ impl BenchArgs {
                 return Ok(None);
             }
         };
+        if self.report.as_deref().is_some_and(page::is_picture) {
+            let message = "--report: a picture shows the ratios of workloads; for experiments give a name that ends with .html";
+            return Err(UsageError(message.to_owned()));
+        }
         let (name, takes) = match target {
             Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
             Target::All => ("all", &[][..]),
@@ -336,6 +346,11 @@ impl BenchArgs {
     /// The first of them.
     pub fn check_plain(&self, name: &str) -> Result<(), UsageError> {
         self.check_experiment_flags()?;
+        if self.report.is_some() {
+            return Err(UsageError(format!(
+                "--report: there is no page of {name}; leave it out, or take --json"
+            )));
+        }
         let shaped = self.shape_flags().into_iter().find(|(_, given, _)| *given).map(|(flag, ..)| flag);
         match shaped.or((self.on != On::Both).then_some("--on")) {
             Some(flag) => Err(UsageError(format!("{flag} does not belong to {name}; leave it out"))),
@@ -344,11 +359,7 @@ impl BenchArgs {
     }
 
     fn check_experiment_flags(&self) -> Result<(), UsageError> {
-        let flags = [
-            ("--variants", !self.variants.is_empty()),
-            ("--set", !self.set.is_empty()),
-            ("--report", self.report.is_some()),
-        ];
+        let flags = [("--variants", !self.variants.is_empty()), ("--set", !self.set.is_empty())];
         match flags.iter().find(|(_, given)| *given) {
             Some((flag, _)) => {
                 let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();

@@ -25,6 +25,7 @@ pub mod experiment;
 mod hostile;
 mod machine;
 pub mod meter;
+mod page;
 mod pin;
 mod plan;
 mod process;
@@ -69,7 +70,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     let plan = args.plan().map_err(CommandError::Usage)?;
     plan.prepare()?;
     let machine = machine::Machine::read()?;
-    let mut report = report::Report::new(machine, args.json, args.out.as_deref())?;
+    let mut report = report::Report::new(machine, args)?;
     report.begin(&plan)?;
     let progress = Progress::of(plan.samples(), plan.cases.len());
     let mut failed = false;

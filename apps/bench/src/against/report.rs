@@ -15,6 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sockeye_shared::file;
 
 use super::build::Build;
 use super::rounds::{Course, OTHER, THIS, geometric_mean, spelled};
@@ -34,7 +35,7 @@ impl Report {
     /// To standard output, and to `file` if given.
     pub fn new(json: bool, file: Option<&Path>, builds: &[Build; 2]) -> io::Result<Self> {
         let names = [builds[THIS].name.clone(), builds[OTHER].name.clone()];
-        Ok(Self { json, file: file.map(File::create).transpose()?, names })
+        Ok(Self { json, file: file.map(file::create).transpose()?, names })
     }
 
     /// Prints the rows to be measured, the machine, and the estimated time.

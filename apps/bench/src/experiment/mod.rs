@@ -8,13 +8,14 @@
 //!
 //! Tests: in the modules; `tests/bench` for the whole. `docs/experiments.md` describes each experiment.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::Value;
 use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::file;
 use sockeye_shared::progress::Progress;
 
 use crate::args::{BenchArgs, Target};
@@ -43,7 +44,7 @@ mod unix;
 mod wake;
 
 use counting::Counting;
-use model::{KERNEL, Lane};
+use model::{Goal, KERNEL, Lane};
 use plan::Plan;
 use run::{LaneResult, Outcome};
 use scale::Prediction;
@@ -59,6 +60,11 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
+    /// The goals that are shown.
+    pub fn goals(&self) -> &[Goal] {
+        if self.part.shows_goals { &self.row.goals } else { &[] }
+    }
+
     /// The pairs that are compared: each other setting with the first, and each setting with the kernel.
     pub fn compared(&self) -> Vec<(&LaneResult, &LaneResult)> {
         let settings = || self.outcome.lanes.iter().filter(|lane| lane.lane != Lane::Kernel);
@@ -78,7 +84,7 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
     let plan = Plan::of(args, target).map_err(CommandError::Usage)?;
     let machine = Machine::read()?;
     let stored = stored(args, target, &machine);
-    let mut out = Output { json: args.json, file: stored.as_deref().map(File::create).transpose()? };
+    let mut out = Output { json: args.json, file: stored.as_deref().map(file::create).transpose()? };
     out.say(&text::header(&machine, &plan))?;
     let counting = counting()?;
     let mut measured = Vec::new();
@@ -92,8 +98,8 @@ pub fn bench(args: &BenchArgs, target: Target) -> Result<ExitCode, CommandError>
         out.say(&format!("\nstored in {}\n", path.display()))?;
     }
     if let Some(path) = &args.report {
-        let page = html::page(&machine, &plan, &measured, &predictions, &command_line());
-        fs::write(path, page)?;
+        let page = html::page(&machine, &plan, &measured, &predictions, &report::command_line());
+        file::write(path, page)?;
     }
     let failed = measured.iter().any(|one| !one.outcome.failures.is_empty())
         || predictions.iter().any(|one| !one.failures.is_empty());
@@ -173,12 +179,6 @@ fn predict<'a>(
     progress.end();
     out.say(&text::assumptions())?;
     Ok(predictions)
-}
-
-/// The words of the command line, the program by its name alone.
-fn command_line() -> String {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    format!("sockeye bench {}", words.join(" "))
 }
 
 /// Where results go: standard output, and a file of JSON lines if one was asked for.

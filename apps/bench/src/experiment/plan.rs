@@ -42,6 +42,8 @@ pub struct Part {
     pub lanes: Vec<Lane>,
     /// The experiments that it runs.
     pub rows: Vec<Row>,
+    /// Goals are shown. They are always in JSON.
+    pub shows_goals: bool,
 }
 
 impl Part {
@@ -82,7 +84,7 @@ impl Plan {
             .into_iter()
             .map(|experiment| {
                 let lanes = lanes(experiment, &args.variants, args.on)?;
-                Ok(Part { experiment, lanes, rows: (experiment.rows)(&asked)? })
+                Ok(Part { experiment, lanes, rows: (experiment.rows)(&asked)?, shows_goals: args.goals })
             })
             .collect::<Result<_, UsageError>>()?;
         let (samples, seconds) = if args.quick { QUICK } else { FULL };

@@ -17,7 +17,7 @@ use crate::experiment::goals::verdict;
 use crate::experiment::model::{Figure, KERNEL, Line};
 use crate::experiment::plan::Plan;
 use crate::experiment::run::{LaneResult, Outcome};
-use crate::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
+use crate::experiment::scale::{ASSUMPTIONS, CORES, Curve, Prediction};
 use crate::machine::Machine;
 use crate::stats::ministat::{self, Difference, general};
 
@@ -61,7 +61,7 @@ pub fn row(one: &Measured<'_>) -> String {
     text += &differences(&one.outcome);
     text += &counters(one);
     text += &figure(experiment.figure);
-    for goal in &one.row.goals {
+    for goal in one.goals() {
         let found = verdict(goal, experiment, &one.outcome);
         text += &format!("goal: {} {}\n", found.text, found.word());
     }
@@ -76,7 +76,7 @@ pub fn footer(measured: &[Measured<'_>]) -> String {
     let verdicts: Vec<Option<bool>> = measured
         .iter()
         .flat_map(|one| {
-            one.row.goals.iter().map(|goal| verdict(goal, one.part.experiment, &one.outcome).reached)
+            one.goals().iter().map(|goal| verdict(goal, one.part.experiment, &one.outcome).reached)
         })
         .collect();
     let judged = verdicts.iter().flatten().count();
@@ -95,8 +95,8 @@ pub fn prediction(of: &Prediction<'_>) -> String {
         return text + "  nothing to predict from: this needs two cores\n";
     }
     let mut line = |name: &str, values: &mut dyn Iterator<Item = String>| {
-        text += &format!("  {name:<36}");
-        values.for_each(|value| text += &format!(" {value:>15}"));
+        text += &format!("  {name:<42}");
+        values.for_each(|value| text += &format!(" {value:>19}"));
         text.push('\n');
     };
     line("", &mut of.curves.iter().map(|curve| curve.lane.name().to_owned()));
@@ -105,7 +105,7 @@ pub fn prediction(of: &Prediction<'_>) -> String {
         line(name, &mut of.curves.iter().map(figure));
     }
     for cores in CORES.into_iter().skip(1) {
-        let predicted = |curve: &Curve| general(curve.usl.throughput(cores as f64));
+        let predicted = |curve: &Curve| predicted(curve, cores, general);
         line(&format!("predicted, {cores} cores"), &mut of.curves.iter().map(predicted));
     }
     for (name, values) in parameters(of) {
@@ -119,12 +119,25 @@ pub fn prediction(of: &Prediction<'_>) -> String {
     if held.iter().all(Vec::is_empty) {
         text += NOT_HELD;
     }
+    if CORES.into_iter().any(|cores| of.curves.iter().any(|curve| curve.range(cores).is_none())) {
+        text += &format!("  {UNTOLD}: cannot be told from this run\n");
+    }
     for failure in &of.failures {
         text += &format!("  {} failed: {}\n", failure.lane.name(), failure.error);
     }
     text
 }
 
+/// The range that is predicted for so many cores, or that it cannot be told.
+pub fn predicted(curve: &Curve, cores: usize, shown: impl Fn(f64) -> String) -> String {
+    match curve.range(cores) {
+        Some((low, high)) => format!("{}-{}", shown(low), shown(high)),
+        None => UNTOLD.to_owned(),
+    }
+}
+
+/// Stands where a prediction would.
+const UNTOLD: &str = "?";
 /// Of a machine with two cores.
 const NOT_HELD: &str = "  not checked: the curve goes through both figures of this machine, so nothing here can contradict it; \
                         bench scale on a machine with more cores can\n";
@@ -148,19 +161,14 @@ pub fn parameters(of: &Prediction<'_>) -> Vec<(String, Vec<String>)> {
     let ns = |seconds: f64| seconds * 1e9;
     let mut parameters = vec![
         ("operation on 1 core, ns of CPU".to_owned(), each(&|curve| Some(ns(curve.operation)))),
-        ("of these serial, ns".to_owned(), each(&|curve| Some(ns(curve.serial())))),
-        ("hand-offs per operation, own lines".to_owned(), each(&|curve| Some(curve.handoffs?.paired))),
-        ("hand-offs per operation, shared locks".to_owned(), each(&|curve| Some(curve.handoffs?.shared))),
-        ("one hand-off here, ns".to_owned(), each(&|_| of.handoff.map(ns))),
-        ("of that paid, share".to_owned(), each(&|curve| curve.paid(of.handoff))),
-        ("rho".to_owned(), each(&|curve| Some(curve.usl.rho))),
-        ("sigma".to_owned(), each(&|curve| Some(curve.usl.sigma))),
-        ("kappa".to_owned(), each(&|curve| Some(curve.usl.kappa))),
-        ("most throughput at cores".to_owned(), each(&|curve| curve.usl.peak().map(f64::from))),
+        ("of these one core at a time, ns".to_owned(), each(&|curve| Some(ns(curve.serial())))),
         (
-            format!("Amdahl at {CORES_MAX} cores"),
-            each(&|curve| Some(curve.usl.amdahl().throughput(CORES_MAX as f64))),
+            "moves of words between cores, an operation".to_owned(),
+            each(&|curve| Some(curve.handoffs?.paired)),
         ),
+        ("moves of words that all share".to_owned(), each(&|curve| Some(curve.handoffs?.shared))),
+        ("one move here, ns".to_owned(), each(&|_| of.handoff.map(ns))),
+        ("most throughput at cores".to_owned(), each(&|curve| curve.usl.peak().map(f64::from))),
     ];
     let points = of.curves.first().map_or(0, |curve| curve.points.len());
     for index in 1..points {
@@ -275,7 +283,8 @@ mod tests {
     use crate::experiment::scale::usl::Usl;
 
     fn plan() -> Plan {
-        Plan::of(&BenchArgs { quick: true, ..BenchArgs::default() }, Target::Experiment(0)).unwrap()
+        Plan::of(&BenchArgs { quick: true, goals: true, ..BenchArgs::default() }, Target::Experiment(0))
+            .unwrap()
     }
 
     #[test]
@@ -319,7 +328,8 @@ mod tests {
             handoffs: None,
             usl,
             early: None,
-            band: None,
+            band: (usl, usl),
+            is_superlinear: false,
         };
         let mut of = Prediction {
             experiment: part.experiment,
@@ -332,8 +342,9 @@ mod tests {
         for part in [
             "PREDICTED",
             "predicted, 128 cores",
-            "sigma",
-            "0.250",
+            "one core at a time, ns",
+            " 250\n",
+            "390.84-390.84",
             "check: predicted / measured at 2",
             "not checked",
         ] {

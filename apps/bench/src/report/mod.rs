@@ -1,7 +1,7 @@
 //! Results as people and programs read them.
 //!
 //! Purpose: one destination for outcomes: a table or JSON lines on standard output, and JSON lines in a
-//! file besides if asked for.
+//! file and a page besides if asked for.
 //!
 //! Does not depend on how anything was measured.
 //!
@@ -12,13 +12,18 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::PathBuf;
 
+use sockeye_shared::file;
+
+use crate::args::BenchArgs;
 use crate::machine::Machine;
+use crate::page::is_picture;
 use crate::plan::{Case, Plan};
-use crate::run::Outcome;
+use crate::run::{Failure, Outcome};
 
 mod json;
+mod page;
 mod table;
 
 pub use json::experiment_lines;
@@ -29,26 +34,51 @@ pub struct Report {
     machine: Machine,
     json: bool,
     table: table::Table,
+    shows_goals: bool,
     file: Option<File>,
+    page: Option<Page>,
+}
+
+/// A page, or a picture if its name ends with `.svg`, that is written at the end.
+struct Page {
+    path: PathBuf,
+    method: String,
+    rows: Vec<page::Row>,
 }
 
 impl Report {
-    /// To standard output, and to `file` if given.
-    pub fn new(machine: Machine, json: bool, file: Option<&Path>) -> io::Result<Self> {
-        let file = file.map(File::create).transpose()?;
-        let table = table::Table::under(machine.load);
-        Ok(Self { machine, json, table, file })
+    /// To standard output, and to the files that the command line names.
+    ///
+    /// # Errors
+    /// One of them cannot be made.
+    pub fn new(machine: Machine, args: &BenchArgs) -> io::Result<Self> {
+        let table = table::Table::under(machine.load, args.goals);
+        // Made now: after the measurements it would be too late to learn that this cannot be done.
+        args.report.as_deref().map(file::create).transpose()?;
+        let page = args.report.clone().map(|path| Page { path, method: String::new(), rows: Vec::new() });
+        Ok(Self {
+            machine,
+            json: args.json,
+            table,
+            shows_goals: args.goals,
+            file: args.out.as_deref().map(file::create).transpose()?,
+            page,
+        })
     }
 
     /// Prints the cases to be measured, and the machine.
     pub fn begin(&mut self, plan: &Plan) -> io::Result<()> {
-        let header = table::header(&self.machine, plan);
+        let method = table::method(plan);
+        let header = format!("{}\n{method}", self.machine);
+        if let Some(page) = &mut self.page {
+            page.method = method;
+        }
         if self.json {
             eprint!("{header}");
             return Ok(());
         }
         let mut stdout = io::stdout().lock();
-        write!(stdout, "{header}\n{}", table::heading())?;
+        write!(stdout, "{header}\n{}", table::heading(self.shows_goals))?;
         stdout.flush()
     }
 
@@ -58,22 +88,45 @@ impl Report {
         if let Some(file) = &mut self.file {
             file.write_all(lines.as_bytes())?;
         }
+        let cells = self.table.cells(case, outcome);
         let mut stdout = io::stdout().lock();
         if self.json {
             stdout.write_all(lines.as_bytes())?;
         } else {
-            stdout.write_all(self.table.row(case, outcome).as_bytes())?;
+            stdout.write_all(table::Table::row(case, outcome, &cells).as_bytes())?;
         }
-        stdout.flush()
+        stdout.flush()?;
+        if let Some(page) = &mut self.page {
+            let (workload, label) = (case.workload.name().as_str(), case.label());
+            let failed = |failure: &Failure| {
+                format!("{workload} ({label}) on {} failed: {}", failure.side.name(), failure.error)
+            };
+            let failures = outcome.failures.iter().map(failed).collect();
+            let ratio = outcome.ratio.filter(|_| case.workload.higher_is_better());
+            page.rows.push(page::Row { workload, case: label.clone(), cells, ratio, failures });
+        }
+        Ok(())
     }
 
-    /// The notes for the table as a whole.
+    /// After the last case.
     pub fn end(&mut self) -> io::Result<()> {
-        if self.json {
-            return Ok(());
+        if !self.json {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(self.table.footer().as_bytes())?;
+            stdout.flush()?;
         }
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(self.table.footer().as_bytes())?;
-        stdout.flush()
+        let Some(Page { path, method, rows }) = &self.page else { return Ok(()) };
+        let text = if is_picture(path) {
+            page::picture(rows)
+        } else {
+            page::page(&self.machine, method, rows, &command_line())
+        };
+        file::write(path, text)
     }
+}
+
+/// How this program was started.
+pub fn command_line() -> String {
+    let words = std::env::args().skip(1).collect::<Vec<_>>();
+    format!("sockeye bench {}", words.join(" "))
 }

@@ -9,7 +9,6 @@
 
 use std::fmt::Write;
 
-use crate::machine::Machine;
 use crate::plan::{Case, Goal, Plan};
 use crate::provider::Side;
 use crate::run::{Outcome, SideResult};
@@ -17,9 +16,9 @@ use crate::stats::Ratio;
 use crate::workloads::{Workload, stream};
 
 /// The machine and the method, each line ended.
-pub fn header(machine: &Machine, plan: &Plan) -> String {
+pub fn method(plan: &Plan) -> String {
     let sides: Vec<&str> = plan.sides.iter().map(|side| side.name()).collect();
-    let mut text = format!("{machine}\n");
+    let mut text = String::new();
     let (least, most) = plan
         .cases
         .iter()
@@ -46,12 +45,20 @@ pub fn header(machine: &Machine, plan: &Plan) -> String {
 }
 
 /// The names of the columns, and a line below.
-pub fn heading() -> String {
+pub fn heading(goals: bool) -> String {
     let heading = format!(
         "{:<8} {:<38} {:>20} {:>20} {:>7} {:<15} {:>11}  {}",
-        "workload", "case", "sockeye", "kernel", "ratio", "95 %", "cores", "goal"
+        "workload",
+        "case",
+        "sockeye",
+        "kernel",
+        "ratio",
+        "95 %",
+        "cores",
+        if goals { "goal" } else { "" }
     );
-    let rule = "-".repeat(heading.len() + GOAL_WIDTH);
+    let heading = heading.trim_end();
+    let rule = "-".repeat(heading.len() + if goals { GOAL_WIDTH } else { 0 });
     format!("{heading}\n{rule}\n")
 }
 
@@ -65,6 +72,26 @@ pub struct Table {
     undecided: usize,
     /// Threads that other programs had runnable when the run began.
     load: Option<f64>,
+    /// Whether goals are shown and counted.
+    shows_goals: bool,
+}
+
+/// The cells of a row, as text. A cell without a value is empty.
+pub struct Cells {
+    /// Sockeye's median, in the workload's unit.
+    pub ours: String,
+    /// The kernel's.
+    pub theirs: String,
+    /// Of the medians.
+    pub ratio: String,
+    /// Of the ratio.
+    pub interval: String,
+    /// Used by each side.
+    pub cores: String,
+    /// The goal and whether it was reached.
+    pub goal: String,
+    /// Both medians in a second unit.
+    pub more: Option<(String, String)>,
 }
 
 /// Whether a goal was reached.
@@ -90,12 +117,12 @@ impl Verdict {
 
 impl Table {
     /// An empty table of a machine with this load, which an undecided goal names.
-    pub fn under(load: Option<f64>) -> Self {
-        Self { load, ..Self::default() }
+    pub fn under(load: Option<f64>, shows_goals: bool) -> Self {
+        Self { load, shows_goals, ..Self::default() }
     }
 
-    /// One case, with a line below for each side that failed and for a second unit.
-    pub fn row(&mut self, case: &Case, outcome: &Outcome) -> String {
+    /// The cells of a case.
+    pub fn cells(&mut self, case: &Case, outcome: &Outcome) -> Cells {
         let (ours, theirs) = (outcome.of(Side::Sockeye), outcome.of(Side::Kernel));
         if let (Workload::Stream(spec), Some(ours)) = (&case.workload, ours)
             && !spec.counts_writes()
@@ -108,21 +135,35 @@ impl Table {
             None => "-".to_owned(),
         };
         let (ratio, interval) = ratio_cells(outcome.ratio);
-        let cores = format!("{} / {}", cores(ours), cores(theirs));
+        let more = match &case.workload {
+            Workload::Stream(spec) if spec.counts_writes() => {
+                Some((in_gbit(spec, ours), in_gbit(spec, theirs)))
+            }
+            _ => None,
+        };
+        Cells {
+            ours: cell(Side::Sockeye, ours),
+            theirs: cell(Side::Kernel, theirs),
+            ratio,
+            interval,
+            cores: format!("{} / {}", cores(ours), cores(theirs)),
+            goal: self.goal(case, outcome),
+            more,
+        }
+    }
+
+    /// A case as text, with a line below for each side that failed and for a second unit.
+    pub fn row(case: &Case, outcome: &Outcome, cells: &Cells) -> String {
+        let Cells { ours, theirs, ratio, interval, cores, goal, more } = cells;
         let mut text = format!(
-            "{:<8} {:<38} {:>20} {:>20} {ratio:>7} {interval:<15} {cores:>11}  {}",
+            "{:<8} {:<38} {ours:>20} {theirs:>20} {ratio:>7} {interval:<15} {cores:>11}  {goal}",
             case.workload.name().as_str(),
             case.label(),
-            cell(Side::Sockeye, ours),
-            cell(Side::Kernel, theirs),
-            self.goal(case, outcome),
         );
         text.truncate(text.trim_end().len());
         text.push('\n');
-        if let Workload::Stream(spec) = &case.workload
-            && spec.counts_writes()
-        {
-            push(&mut text, format_args!("{}\n", in_gbit(spec, ours, theirs)));
+        if let Some((ours, theirs)) = more {
+            push(&mut text, format_args!("{:<8} {:<38} {ours:>20} {theirs:>20}\n", "", ""));
         }
         for failure in &outcome.failures {
             let (side, error) = (failure.side.name(), &failure.error);
@@ -142,7 +183,7 @@ impl Table {
     }
 
     fn goal(&mut self, case: &Case, outcome: &Outcome) -> String {
-        let Some(goal) = case.goal else {
+        let Some(goal) = case.goal.filter(|_| self.shows_goals) else {
             return String::new();
         };
         let ours = outcome.of(Side::Sockeye).map(|result| result.summary.median);
@@ -192,13 +233,10 @@ fn ratio_cells(ratio: Option<Ratio>) -> (String, String) {
     }
 }
 
-fn in_gbit(spec: &stream::Spec, ours: Option<&SideResult>, theirs: Option<&SideResult>) -> String {
-    let cell = |result: Option<&SideResult>| {
-        result.map_or("-".to_owned(), |result| {
-            format!("{:.3} Gbit/s", result.summary.median * spec.size as f64 * 8.0 / 1e9)
-        })
-    };
-    format!("{:<8} {:<38} {:>20} {:>20}", "", "", cell(ours), cell(theirs))
+fn in_gbit(spec: &stream::Spec, result: Option<&SideResult>) -> String {
+    result.map_or("-".to_owned(), |result| {
+        format!("{:.3} Gbit/s", result.summary.median * spec.size as f64 * 8.0 / 1e9)
+    })
 }
 
 fn cores(result: Option<&SideResult>) -> String {
@@ -268,11 +306,24 @@ mod tests {
         }
     }
 
+    fn shown(table: &mut Table, case: &Case, outcome: &Outcome) -> String {
+        Table::row(case, outcome, &table.cells(case, outcome))
+    }
+
+    #[test]
+    fn goals_are_shown_and_counted_only_if_they_are_asked_for() {
+        let mut table = Table::under(None, false);
+        let case = &default_set(Some(Name::Stream), Effort::QUICK)[0];
+        let row = shown(&mut table, case, &both(100.0, 50.0));
+        assert!(row.trim_end().ends_with("1.25 / 1.25") && table.footer().is_empty(), "{row}");
+        assert!(heading(true).contains("goal") && !heading(false).contains("goal"));
+    }
+
     #[test]
     fn a_row_shows_values_ratio_cores_and_goal() {
-        let mut table = Table::default();
+        let mut table = Table::under(None, true);
         let case = &default_set(Some(Name::Stream), Effort::QUICK)[0];
-        let row = table.row(case, &both(100.0, 50.0));
+        let row = shown(&mut table, case, &both(100.0, 50.0));
         for part in [
             "stream",
             "1 conn, 64K writes",
@@ -284,19 +335,19 @@ mod tests {
         ] {
             assert!(row.contains(part), "{part} is not in {row}");
         }
-        assert!(table.row(case, &both(60.0, 50.0)).contains("MISSED"));
+        assert!(shown(&mut table, case, &both(60.0, 50.0)).contains("MISSED"));
         assert_eq!(table.footer(), "goals reached: 1 of 2\n");
     }
 
     #[test]
     fn a_goal_inside_the_interval_is_undecided() {
-        let mut table = Table::under(Some(3.2));
+        let mut table = Table::under(Some(3.2), true);
         let case = &default_set(Some(Name::Stream), Effort::QUICK)[0];
         let mut outcome = both(100.0, 50.0);
         outcome.ratio = Some(Ratio { ratio: 2.0, interval: Some((1.2, 2.4)) });
-        assert!(table.row(case, &outcome).contains(">= 1.5x undecided (load 3.2)"));
+        assert!(shown(&mut table, case, &outcome).contains(">= 1.5x undecided (load 3.2)"));
         outcome.ratio = Some(Ratio { ratio: 1.3, interval: Some((1.2, 1.4)) });
-        assert!(table.row(case, &outcome).contains(">= 1.5x MISSED"));
+        assert!(shown(&mut table, case, &outcome).contains(">= 1.5x MISSED"));
         assert_eq!(table.footer(), "goals reached: 0 of 2, undecided: 1\n");
     }
 
@@ -308,17 +359,17 @@ mod tests {
 
     #[test]
     fn a_share_goal_is_compared_with_the_row_that_it_names() {
-        let mut table = Table::default();
+        let mut table = Table::under(None, true);
         let [base, many] = ["32 conns, 64K writes", "96 conns, 64K writes"].map(stream_case);
-        table.row(&base, &both(100.0, 50.0));
-        assert!(table.row(&many, &both(79.0, 50.0)).contains("is 0.79 MISSED"));
-        assert!(table.row(&many, &both(81.0, 50.0)).contains("is 0.81 reached"));
+        shown(&mut table, &base, &both(100.0, 50.0));
+        assert!(shown(&mut table, &many, &both(79.0, 50.0)).contains("is 0.79 MISSED"));
+        assert!(shown(&mut table, &many, &both(81.0, 50.0)).contains("is 0.81 reached"));
     }
 
     #[test]
     fn small_writes_are_given_in_bits_too() {
         let case = stream_case("1 conn, 128 B writes");
-        let row = Table::default().row(&case, &both(2e6, 1e6));
+        let row = shown(&mut Table::default(), &case, &both(2e6, 1e6));
         assert!(row.contains("2,000,000 writes/s") && row.contains("2.048 Gbit/s"), "{row}");
     }
 
@@ -330,16 +381,16 @@ mod tests {
             ratio: None,
             failures: vec![Failure { side: Side::Sockeye, error: io::Error::other("no ports") }],
         };
-        let row = Table::default().row(case, &outcome);
+        let row = shown(&mut Table::default(), case, &outcome);
         assert!(row.contains("sockeye failed: no ports") && row.contains("30,000 conns/s"));
     }
 
     #[test]
     fn rows_fit_their_columns() {
-        let width = heading().lines().next().unwrap().find("goal").unwrap();
-        let mut table = Table::default();
+        let width = heading(true).lines().next().unwrap().find("goal").unwrap();
+        let mut table = Table::under(None, true);
         for case in default_set(None, Effort::QUICK) {
-            let row = table.row(&case, &both(123_456.0, 12_345.0));
+            let row = shown(&mut table, &case, &both(123_456.0, 12_345.0));
             let goal = row.lines().next().unwrap().find("= ").unwrap() - 1;
             assert_eq!(goal, width, "{row}");
         }

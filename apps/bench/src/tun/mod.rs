@@ -214,7 +214,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     let programs = args.peers.as_ref().map_or(Ok(Vec::new()), peers::programs)?;
     let open = |own: Own| own.open(args.mtu.unwrap_or_default(), args.spin_us);
     let own = chosen(&args.far, Own::ALL).map(open).collect::<io::Result<Vec<End>>>()?;
-    let mut out = table::Output::new(args.json, args.out.as_deref())?;
+    let mut out = table::Output::new(args)?;
     out.begin(&machine, samples, seconds)?;
     let mut failed = false;
     for work in chosen(&args.work, Work::ALL) {

@@ -9,11 +9,12 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 
 use serde_json::{Value, json};
+use sockeye_shared::file;
 
 use super::{Goal, Row};
+use crate::args::BenchArgs;
 use crate::machine::Machine;
 use crate::stats::Ratio;
 
@@ -21,11 +22,13 @@ use crate::stats::Ratio;
 pub struct Output {
     json: bool,
     file: Option<File>,
+    shows_goals: bool,
 }
 
 impl Output {
-    pub fn new(json: bool, file: Option<&Path>) -> io::Result<Self> {
-        Ok(Self { json, file: file.map(File::create).transpose()? })
+    pub fn new(args: &BenchArgs) -> io::Result<Self> {
+        let file = args.out.as_deref().map(file::create).transpose()?;
+        Ok(Self { json: args.json, file, shows_goals: args.goals })
     }
 
     /// The kinds of work to be measured, and the machine.
@@ -37,8 +40,15 @@ impl Output {
         push(
             &mut text,
             format_args!(
-                "\n{:<16} {:<10}{:>6} {:>12} {:>6} {:>10}  {:<24}goal\n",
-                "far end does", "far end", "MTU", "", "cores", "by core", "sockeye / it"
+                "\n{:<16} {:<10}{:>6} {:>12} {:>6} {:>10}  {:<24}{}\n",
+                "far end does",
+                "far end",
+                "MTU",
+                "",
+                "cores",
+                "by core",
+                "sockeye / it",
+                if self.shows_goals { "goal" } else { "" }
             ),
         );
         if self.json {
@@ -54,7 +64,7 @@ impl Output {
         if let Some(file) = &mut self.file {
             file.write_all(line.as_bytes())?;
         }
-        flushed(&if self.json { line } else { text(row) })
+        flushed(&if self.json { line } else { text(row, self.shows_goals) })
     }
 }
 
@@ -65,7 +75,7 @@ fn flushed(text: &str) -> io::Result<()> {
 }
 
 /// A line for each end.
-fn text(row: &Row) -> String {
+fn text(row: &Row, shows_goals: bool) -> String {
     let mut text = String::new();
     for (far, about) in row.ends.iter().zip(&row.about) {
         if let Some(about) = about {
@@ -82,7 +92,8 @@ fn text(row: &Row) -> String {
         let cores = row.cores(index).unwrap_or(f64::NAN);
         let by_core = row.by_core(index).map_or_else(String::new, figure);
         let ratio = row.ratio(index);
-        let (shown, goal) = (ratio.map(shown), far.goal(row.work).map(|goal| verdict(goal, ratio)));
+        let (shown, goal) =
+            (ratio.map(shown), far.goal(row.work).filter(|_| shows_goals).map(|goal| verdict(goal, ratio)));
         let mut line = String::new();
         push(
             &mut line,
@@ -172,7 +183,7 @@ mod tests {
     #[test]
     fn each_end_has_a_line_with_its_ratio_and_goal_and_json_has_every_sample() {
         let found = row(Work::Receive, [51.0, 60.0, 40.0, 17.0]);
-        let text = text(&found);
+        let text = text(&found, true);
         let (peers, lines) = text.split_once('\n').unwrap();
         assert_eq!(peers, "gvisor: a stack");
         let lines: Vec<&str> = lines.lines().collect();
@@ -194,13 +205,13 @@ mod tests {
 
     #[test]
     fn goals_are_missed_below_their_value_and_open_if_an_end_failed() {
-        let text_of = |work, values| text(&row(work, values));
+        let text_of = |work, values| text(&row(work, values), true);
         assert!(text_of(Work::Send, [44.0, 60.0, 40.0, 30.0]).contains(">= 0.75 MISSED"));
         assert!(text_of(Work::Send, [45.0, 60.0, 40.0, 30.0]).contains(">= 0.75 reached"));
         assert!(text_of(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]).contains("aim 4 reached"));
         let mut short = row(Work::Rr, [2000.0, 2000.0, 1.0, 500.0]);
         short.samples[3].clear();
-        let text = text(&short);
+        let text = text(&short, true);
         assert!(
             text.contains("failed") && text.ends_with(">= 2 not measured, aim 4 not measured\n"),
             "{text}"

@@ -9,13 +9,13 @@
 mod ends;
 mod shapes;
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
 use sockeye_shared::end::CommandError;
+use sockeye_shared::file;
 
 use super::args::BenchArgs;
 use super::machine::Machine;
@@ -62,7 +62,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
         warm_up: Duration::from_secs_f64(seconds * WARM_UP_SHARE),
         timed: Duration::from_secs_f64(seconds),
     };
-    let mut file = args.out.as_deref().map(File::create).transpose()?;
+    let mut file = args.out.as_deref().map(file::create).transpose()?;
     let machine = Machine::read()?;
     let heading = format!(
         "{machine}\nmethod: {samples} interleaved samples of {seconds} s each; what was received counts; medians; ratio of \

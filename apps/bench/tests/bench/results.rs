@@ -55,6 +55,40 @@ fn every_workload_gives_results_of_both_sides_and_their_ratio() {
 }
 
 #[test]
+fn a_report_is_the_table_as_a_page_or_its_ratios_as_a_picture() {
+    let path = |name: &str| std::env::temp_dir().join(format!("sockeye-bench-{}-{name}", std::process::id()));
+    let report = |path: &std::path::Path, more: &str| {
+        let line = format!("rr --pin same --samples 3 --seconds 0.02 {more} --report {}", path.display());
+        let output = run(bench(&line));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = std::fs::read_to_string(path).unwrap();
+        std::fs::remove_file(path).unwrap();
+        (stdout(&output), text)
+    };
+    let (table, page) = report(&path("table.html"), "");
+    assert!(table.contains("1 conn, same core") && page.contains("1 conn, same core"), "{table}{page}");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("<svg") && !page.contains(">goal<"));
+    let document = roxmltree::Document::parse(page.split_once('\n').unwrap().1).unwrap();
+    assert_eq!(document.descendants().filter(|node| node.tag_name().name() == "circle").count(), 1);
+    let (_, picture) = report(&path("ratios.svg"), "--goals");
+    assert!(
+        roxmltree::Document::parse(&picture)
+            .unwrap()
+            .root_element()
+            .has_tag_name(("http://www.w3.org/2000/svg", "svg"))
+    );
+    let output = run(bench("rr --pin same --report /nonexistent/folder/page.html"));
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(stderr(&output).contains("/nonexistent/folder/page.html: No such file"));
+}
+
+#[test]
+fn goals_are_shown_if_they_are_asked_for() {
+    let table = |more: &str| stdout(&run(bench(&format!("one-way --samples 1 --seconds 0.02 {more}"))));
+    assert!(!table("").contains("goal") && table("--goals").contains("goals reached: "));
+}
+
+#[test]
 fn idle_has_results_and_no_ratio() {
     let lines = json("idle --connections 20 --samples 1 --json");
     assert_eq!(lines.len(), 2);

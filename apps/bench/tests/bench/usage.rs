@@ -11,6 +11,9 @@ fn a_wrong_command_line_is_explained_on_stderr_and_exits_with_2() {
         ("stream --clients 3", &["--clients", "stream", "crr"]),
         ("--touch", &["--touch", "sockeye bench mem"]),
         ("rr --connections 5 --size 1M", &["--size", "1M", "4K"]),
+        ("udp --report page.html", &["--report", "udp", "--json"]),
+        ("rcvd --report page.svg", &["--report", ".html"]),
+        ("rr --against x --report page.html", &["--against", "--report"]),
     ] {
         let output = run(bench(line));
         assert_eq!(output.status.code(), Some(2), "{line}");

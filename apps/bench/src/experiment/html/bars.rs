@@ -8,8 +8,9 @@
 //!
 //! Tests: below.
 
-use crate::experiment::html::style::colour;
-use crate::experiment::html::{Name, escape};
+use crate::experiment::html::Name;
+use crate::page::escape;
+use crate::page::style::colour;
 use crate::stats::ministat::{Moments, general};
 
 /// One bar.

@@ -10,11 +10,12 @@
 //!
 //! Tests: below.
 
+use crate::experiment::html::Name;
 use crate::experiment::html::bars::short;
-use crate::experiment::html::style::{colour, dashes};
-use crate::experiment::html::{Name, escape};
 use crate::experiment::scale::CORES;
 use crate::experiment::scale::usl::Usl;
+use crate::page::escape;
+use crate::page::style::{colour, dashes};
 
 /// One lane's.
 pub struct Line<'a> {
@@ -23,7 +24,9 @@ pub struct Line<'a> {
     /// The curve.
     pub usl: Usl,
     /// The worst and the best of it.
-    pub band: Option<(Usl, Usl)>,
+    pub band: (Usl, Usl),
+    /// The largest number of cores for which it can be told; `None` for none.
+    pub told: Option<usize>,
     /// Measurements: cores and throughput.
     pub dots: Vec<(f64, f64)>,
 }
@@ -64,10 +67,9 @@ struct Frame {
 impl Frame {
     fn around(lines: &[Line<'_>]) -> Option<Self> {
         let all = |line: &Line<'_>| -> Vec<f64> {
-            let curves = [Some(line.usl), line.band.map(|band| band.0), line.band.map(|band| band.1)];
-            let at = |usl: Usl| CORES.map(|cores| usl.throughput(cores as f64));
+            let at = |usl: Usl| points().map(move |cores| usl.throughput(cores));
             let dots = line.dots.iter().map(|dot| dot.1);
-            curves.into_iter().flatten().flat_map(at).chain(dots).collect()
+            [line.usl, line.band.0, line.band.1].into_iter().flat_map(at).chain(dots).collect()
         };
         let values: Vec<f64> = lines.iter().flat_map(all).filter(|value| *value > 0.0).collect();
         let low = values.iter().copied().reduce(f64::min)?;
@@ -134,7 +136,7 @@ impl Frame {
     }
 
     fn band(&self, line: &Line<'_>) -> String {
-        let Some((worst, best)) = line.band else { return String::new() };
+        let (worst, best) = line.band;
         let there = points().map(|cores| (cores, best));
         let back = points().collect::<Vec<_>>().into_iter().rev().map(|cores| (cores, worst));
         let all: Vec<String> = there.chain(back).map(|(cores, usl)| self.point(cores, usl)).collect();
@@ -143,7 +145,8 @@ impl Frame {
     }
 
     fn curve(&self, line: &Line<'_>) -> String {
-        let all: Vec<String> = points().map(|cores| self.point(cores, line.usl)).collect();
+        let told = points().take_while(|cores| line.told.is_some_and(|most| *cores <= most as f64 + 0.01));
+        let all: Vec<String> = told.map(|cores| self.point(cores, line.usl)).collect();
         let colour = colour(line.name.setting);
         let mut text = format!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\" stroke-dasharray=\"{}\"/>\n",
@@ -195,7 +198,7 @@ mod tests {
             let usl = Usl { lambda, rho: 0.1, sigma, kappa };
             let worse = Usl { lambda: lambda / 2.0, ..usl };
             let dots = vec![(1.0, lambda), (2.0, lambda * 1.5)];
-            let line = Line { name: &name, usl, band: Some((worse, usl)), dots };
+            let line = Line { name: &name, usl, band: (worse, usl), told: Some(128), dots };
             let frame = Frame::around(std::slice::from_ref(&line)).unwrap();
             for cores in points() {
                 for value in [usl.throughput(cores), worse.throughput(cores)] {

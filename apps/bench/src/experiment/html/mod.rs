@@ -5,7 +5,7 @@
 //!
 //! Does not depend on how anything was measured.
 //!
-//! Invariants: the page is well-formed XML too; all text goes through [`escape`]. Tables that are wider than the screen scroll
+//! Invariants: the page is well-formed XML too; all text goes through [`escape`](crate::page::escape). Tables that are wider than the screen scroll
 //! by themselves, the page does not.
 //!
 //! Tests: below.
@@ -22,12 +22,12 @@ use crate::experiment::run::LaneResult;
 use crate::experiment::scale::Prediction;
 use crate::experiment::text::{pairs, places};
 use crate::machine::Machine;
+use crate::page::{END, begin, escape};
 use crate::stats::ministat::{Difference, general};
 
 mod bars;
 mod curves;
 mod prediction;
-mod style;
 
 /// Name of a lane, and its setting.
 pub struct Name {
@@ -61,11 +61,7 @@ pub fn page(
     predictions: &[Prediction<'_>],
     command: &str,
 ) -> String {
-    let mut text = String::from(HEAD);
-    push(&mut text, format_args!("<style>{}</style>\n</head>\n<body>\n", style::CSS));
-    text += "<h1>Sockeye: experiments</h1>\n";
-    push(&mut text, format_args!("<pre>{}</pre>\n", escape(&machine.to_string())));
-    push(&mut text, format_args!("<p>Command:</p>\n<pre>{}</pre>\n", escape(command)));
+    let mut text = begin("Sockeye: experiments", machine, command);
     push(
         &mut text,
         format_args!(
@@ -75,6 +71,7 @@ pub fn page(
             plan.timing.timed.as_secs_f64()
         ),
     );
+    text += &words();
     text += &contents(plan);
     for part in &plan.parts {
         let experiment = part.experiment;
@@ -96,8 +93,39 @@ pub fn page(
             text += &prediction::section(one);
         }
     }
-    text + "</body>\n</html>\n"
+    text + END
 }
+
+fn words() -> String {
+    let mut text = "<details><summary>Words on this page</summary>\n<dl>\n".to_owned();
+    for (word, meaning) in WORDS {
+        push(&mut text, format_args!("<dt>{word}</dt><dd class=\"soft\">{}</dd>\n", escape(meaning)));
+    }
+    text + "</dl></details>\n"
+}
+
+/// Words that a reader who does not know the stack's inside has to look up.
+const WORDS: &[(&str, &str)] = &[
+    (
+        "setting",
+        "one form of the technique that the experiment compares, on the same stack; the first one is the oldest",
+    ),
+    (
+        "operation",
+        "what the row counts: a write, a request with its response, a packet, or a connection; its counters say which",
+    ),
+    (
+        "95 % interval",
+        "where the true average lies in 19 of 20 such runs; two settings whose difference is proven do not share it",
+    ),
+    (
+        "hand-off",
+        "a core writes a word of memory that another core wrote before, so the word has to move between them; counted in a run of its own",
+    ),
+    ("squeue", "a queue of work for several connections, whose work one thread at a time does"),
+    ("grain", "which connections share a lock or a squeue: each its own, those of a core, or all"),
+    ("cores used", "CPU time of all threads over the time that passed"),
+];
 
 fn contents(plan: &Plan) -> String {
     let mut text = "<nav aria-label=\"Experiments\"><ul>\n".to_owned();
@@ -158,11 +186,11 @@ fn row(one: &Measured<'_>) -> String {
 }
 
 fn goals(one: &Measured<'_>) -> String {
-    if one.row.goals.is_empty() {
+    if one.goals().is_empty() {
         return String::new();
     }
     let mut text = "<ul class=\"goals\">\n".to_owned();
-    for goal in &one.row.goals {
+    for goal in one.goals() {
         let found = verdict(goal, one.part.experiment, &one.outcome);
         let class = match found.reached {
             Some(true) => "reached",
@@ -223,7 +251,7 @@ fn counters(one: &Measured<'_>) -> String {
     }
     let heads: String = lanes.iter().map(|lane| format!("<th>{}</th>", escape(lane.lane.name()))).collect();
     let mut text = format!(
-        "<details open=\"open\"><summary>Counters; an operation is a {}</summary>\n\
+        "<details><summary>Counters; an operation is a {}</summary>\n\
          <div class=\"scroll\"><table><thead><tr><th>counter</th>{heads}</tr></thead><tbody>\n",
         escape(one.row.operation)
     );
@@ -260,35 +288,10 @@ fn cells(name: &str, values: impl Iterator<Item = String>) -> String {
     format!("<tr><td{class}>{}</td>{values}</tr>\n", escape(name.trim()))
 }
 
-/// Text as it may stand in an element or an attribute.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            c if c.is_control() && c != '\n' => escaped.push(' '),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     // Writing into a String cannot fail.
     let _ = text.write_fmt(arguments);
 }
-
-const HEAD: &str = "<!DOCTYPE html>
-<html lang=\"en\">
-<head>
-<meta charset=\"utf-8\"/>
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>
-<meta name=\"color-scheme\" content=\"light dark\"/>
-<title>Sockeye: experiments</title>
-";
 
 #[cfg(test)]
 mod tests;

@@ -9,9 +9,10 @@
 
 use crate::experiment::html::bars::short;
 use crate::experiment::html::curves::{Line, curves};
-use crate::experiment::html::{Name, cells, escape, push};
+use crate::experiment::html::{Name, cells, push};
 use crate::experiment::scale::{ASSUMPTIONS, CORES, CORES_MAX, Curve, Prediction};
-use crate::experiment::text::{measured_on, parameters};
+use crate::experiment::text::{measured_on, parameters, predicted};
+use crate::page::escape;
 
 /// The section.
 pub fn section(of: &Prediction<'_>) -> String {
@@ -19,7 +20,7 @@ pub fn section(of: &Prediction<'_>) -> String {
     if of.curves.is_empty() {
         return text + "<p class=\"soft\">Nothing to predict from: this needs two cores.</p>\n";
     }
-    text += "<p class=\"warning\">Predicted, not measured. Dots are what was measured here.</p>\n";
+    text += "<p class=\"warning\">Predicted, not measured. Dots are what was measured here; a line ends where this run cannot tell how it goes on.</p>\n";
     let names: Vec<Name> = of.curves.iter().map(|curve| Name::of(&curve.lane, of.experiment)).collect();
     let lines: Vec<Line<'_>> = of
         .curves
@@ -29,6 +30,7 @@ pub fn section(of: &Prediction<'_>) -> String {
             name,
             usl: curve.usl,
             band: curve.band,
+            told: CORES.into_iter().take_while(|cores| curve.range(*cores).is_some()).last(),
             dots: curve.points.iter().map(|&(cores, value)| (cores as f64, value)).collect(),
         })
         .collect();
@@ -57,11 +59,11 @@ fn table(of: &Prediction<'_>) -> String {
         text += &cells(name, of.curves.iter().map(figure));
     }
     for cores in CORES.into_iter().skip(1) {
-        let predicted = |curve: &Curve| short(curve.usl.throughput(cores as f64));
+        let predicted = |curve: &Curve| predicted(curve, cores, short);
         text += &cells(&format!("predicted, {cores} cores"), of.curves.iter().map(predicted));
     }
     for (name, value) in parameters(of) {
         text += &cells(&name, value.into_iter());
     }
-    text + "</tbody></table></div>\n"
+    text + "</tbody></table></div>\n<p class=\"soft\">A question mark: it cannot be told from this run.</p>\n"
 }

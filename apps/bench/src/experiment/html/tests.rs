@@ -40,7 +40,8 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
         handoffs: None,
         usl,
         early: None,
-        band: Some((Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl })),
+        band: (Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl }),
+        is_superlinear: false,
     };
     let row = &part.rows[0];
     let curves = part.lanes_of(row).iter().map(curve).collect();
@@ -102,8 +103,10 @@ fn the_page_shows_experiments_machine_command_documents_and_assumptions() {
         "sockeye bench all --quick",
         "machine:",
         "Predicted, not measured",
-        "pessimistic",
+        "whole loss",
+        "cannot be told from this run",
         "prefers-color-scheme",
+        "Words on this page",
     ] {
         assert!(page.contains(part), "{part}");
     }

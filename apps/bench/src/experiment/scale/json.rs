@@ -21,19 +21,18 @@ pub fn object(of: &Prediction<'_>, machine: &Machine) -> Value {
         "params": of.row.params,
         "unit": of.row.unit,
         "handoff_ns": of.handoff.map(nanos),
-        "curves": of.curves.iter().map(|curve| curve_object(curve, of.handoff)).collect::<Vec<_>>(),
+        "curves": of.curves.iter().map(curve_object).collect::<Vec<_>>(),
         "failures": of.failures.iter().map(|failure| format!("{}: {}", failure.lane.name(), failure.error)).collect::<Vec<_>>(),
     })
 }
 
-fn curve_object(curve: &Curve, handoff: Option<f64>) -> Value {
+fn curve_object(curve: &Curve) -> Value {
     let measured = |&(cores, value): &(usize, f64)| json!({"cores": cores, "throughput": value});
     let predicted = |cores: usize| {
         let at = |usl: &super::usl::Usl| usl.throughput(cores as f64);
-        let ends = curve.band.as_ref();
         json!({
-            "cores": cores, "throughput": at(&curve.usl),
-            "low": ends.map(|(low, _)| at(low)), "high": ends.map(|(_, high)| at(high)),
+            "cores": cores, "throughput": at(&curve.usl), "low": at(&curve.band.0), "high": at(&curve.band.1),
+            "can_be_told": curve.range(cores).is_some(),
         })
     };
     let held = curve.held().map(|(cores, ratio)| json!({"cores": cores, "predicted_over_measured": ratio}));
@@ -44,7 +43,6 @@ fn curve_object(curve: &Curve, handoff: Option<f64>) -> Value {
         "serial_ns": nanos(curve.serial()),
         "handoffs_paired": curve.handoffs.map(|handoffs| handoffs.paired),
         "handoffs_shared": curve.handoffs.map(|handoffs| handoffs.shared),
-        "handoffs_paid": curve.paid(handoff),
         "lambda": curve.usl.lambda,
         "rho": curve.usl.rho,
         "sigma": curve.usl.sigma,
@@ -65,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_curve_has_its_measurements_and_the_prediction_of_its_first_two_figures() {
-        let object = curve_object(&on_eight_cores(), None);
+        let object = curve_object(&on_eight_cores());
         let of = |name: &str| object[name].as_array().unwrap().len();
         assert_eq!((of("measured"), of("predicted"), of("from_two_cores")), (4, CORES.len(), 2));
         assert_eq!(object["from_two_cores"][1]["cores"], 8);

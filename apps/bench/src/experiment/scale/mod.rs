@@ -60,8 +60,12 @@ pub struct Curve {
     pub usl: Usl,
     /// The prediction that the first two figures alone give, where there are more of them.
     pub early: Option<Usl>,
-    /// The same with the first and the last throughput at the ends of their 95 % intervals: the worst and the best of it.
-    pub band: Option<(Usl, Usl)>,
+    /// The worst and the best reading of the measurements: the first and the last throughput at the ends of their 95 % intervals, and
+    /// all of the loss serial or nothing of it, where no counter gives its share.
+    pub band: (Usl, Usl),
+    /// All cores together did more than as many times one core, which no curve of this kind does: the figure of one core is that of
+    /// another situation.
+    pub is_superlinear: bool,
 }
 
 /// Hand-offs per operation.
@@ -84,12 +88,11 @@ impl Handoffs {
 }
 
 impl Curve {
-    /// The share of a hand-off's time that operations pay here, if known; `None` if none was counted.
-    pub fn paid(&self, handoff: Option<f64>) -> Option<f64> {
-        let (rho, kappa) =
-            Costs { handoffs: Some(self.handoffs?), seconds: Some(handoff?) }.of(self.operation);
-        let (known, found) = (rho + kappa, self.usl.rho + self.usl.kappa);
-        (known > 0.0).then(|| found / known)
+    /// The least and the most that is predicted for so many cores, or `None` if this run cannot tell.
+    pub fn range(&self, cores: usize) -> Option<(f64, f64)> {
+        let at = |usl: &Usl| usl.throughput(cores as f64);
+        let (low, high) = (at(&self.band.0), at(&self.band.1));
+        (!self.is_superlinear && high <= TOLD_MAX * low).then_some((low, high))
     }
 
     /// Seconds of an operation that only one core at a time can do.
@@ -110,11 +113,10 @@ impl Curve {
         larger.map(|(usl, &(cores, measured))| (cores, usl.throughput(cores as f64) / measured))
     }
 
-    /// From a lane's results on one core and on more; `None` if they give no curve.
+    /// From a lane's results on one core and on more; `None` if they give no curve, or have no interval.
     fn of(results: &[(usize, &LaneResult)], costs: Costs) -> Option<Self> {
-        let (&(_, one), &(_, all)) = (results.first()?, results.last()?);
+        let (&(_, one), &(last, all)) = (results.first()?, results.last()?);
         let operation = one.cpu? * one.seconds / one.operations;
-        let (rho, kappa) = costs.of(operation);
         // The time of other programs is subtracted; idle time is kept, as threads may have waited for one another.
         let had = |cores: usize, lane: &LaneResult| {
             let all = cores as f64;
@@ -122,21 +124,26 @@ impl Curve {
         };
         let points: Vec<(usize, f64)> =
             results.iter().map(|&(cores, lane)| (cores, lane.moments.average / had(cores, lane))).collect();
-        let through = |points: &[(usize, f64)]| match points {
-            [(_, one), (cores, all)] => Usl::through(*one, *all, *cores, rho, kappa),
+        let through = |points: &[(usize, f64)], serial: f64| match points {
+            [(_, one), (cores, all)] => Usl::through(*one, *all, *cores, serial),
             many => Usl::fit(&many.iter().map(|(cores, x)| (*cores as f64, *x)).collect::<Vec<_>>()),
         };
-        let usl = through(&points)?;
-        let early = (points.len() > 2).then(|| through(&points[..2])).flatten();
-        let at = |first: f64, last: f64| {
+        let serial = costs.serial(operation);
+        let usl = through(&points, serial.expected)?;
+        let early = (points.len() > 2).then(|| through(&points[..2], serial.expected)).flatten();
+        let errors = (one.moments.error_95()?, all.moments.error_95()?);
+        let moved = |first: f64, last: f64| {
             let mut points = points.clone();
             let end = points.len() - 1;
-            points[0].1 += first * one.moments.error_95()?;
-            points[end].1 += last * all.moments.error_95()?;
-            through(&points)
+            points[0].1 += first * errors.0;
+            points[end].1 += last * errors.1;
+            points
         };
-        let band = at(1.0, -1.0).zip(at(-1.0, 1.0));
-        Some(Self { lane: one.lane.clone(), points, operation, handoffs: costs.handoffs, usl, early, band })
+        let (worst, best) = (moved(1.0, -1.0), moved(-1.0, 1.0));
+        let is_superlinear = worst[worst.len() - 1].1 > last as f64 * worst[0].1;
+        let band = (through(&worst, serial.most)?, through(&best, serial.least)?);
+        let (lane, handoffs) = (one.lane.clone(), costs.handoffs);
+        Some(Self { lane, points, operation, handoffs, usl, early, band, is_superlinear })
     }
 }
 
@@ -147,15 +154,28 @@ struct Costs {
     seconds: Option<f64>,
 }
 
+/// The share of an operation that only one core at a time can do.
+#[derive(Clone, Copy)]
+struct Serial {
+    least: f64,
+    expected: f64,
+    most: f64,
+}
+
 impl Costs {
-    /// ρ and κ of operations that take this many seconds; 0 where hand-offs were not counted.
-    fn of(self, operation: f64) -> (f64, f64) {
+    /// For operations of so many seconds. While a word that all connections use moves between cores, it serves none of them.
+    /// Its holders may keep it for longer: then all that is lost may be serial. Where none is shared, nothing is. Where
+    /// nothing was counted, it may be anything.
+    fn serial(self, operation: f64) -> Serial {
         match (self.handoffs, self.seconds) {
-            (Some(Handoffs { paired, shared }), Some(seconds)) if operation > 0.0 => {
-                // On two cores a thread's neighbour is on the other one half of the time, and N(N-1) is 2.
-                (paired * seconds / operation, shared * seconds / operation / 4.0)
+            (Some(Handoffs { shared, .. }), Some(seconds)) if operation > 0.0 => {
+                let counted = shared * seconds / operation;
+                let most = if counted > 0.0 { f64::INFINITY } else { 0.0 };
+                Serial { least: counted, expected: counted, most }
             }
-            (Some(_) | None, Some(_) | None) => (0.0, 0.0),
+            (Some(_) | None, Some(_) | None) => {
+                Serial { least: 0.0, expected: f64::INFINITY, most: f64::INFINITY }
+            }
         }
     }
 }
@@ -220,6 +240,9 @@ fn on_cores(cores: &[usize], work: impl FnOnce() -> Outcome + Send) -> io::Resul
 /// Less of the cores than this, and it was not the work that was measured.
 const SHARE_MIN: f64 = 0.1;
 
+/// A range that ends at more than this times its beginning says nothing.
+const TOLD_MAX: f64 = 2.0;
+
 /// For how many cores a prediction is drawn.
 pub const CORES: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// The last of them.
@@ -229,12 +252,15 @@ pub const CORES_MAX: usize = 128;
 pub const ASSUMPTIONS: &[&str] = &[
     "A prediction, not a measurement: this machine has only the cores named in its header.",
     "There is enough independent work for every core, and no limit of memory bandwidth, sockets (NUMA) or hyper-threads.",
-    "One core and all cores here are measured; what other programs took of them meanwhile is taken out. On two cores, whatever they lose against twice one core, and hand-offs do not explain, is serial (sigma) and stays that share of \
-     an operation; as part of it is memory bandwidth and the scheduler's doing here, this is the pessimistic reading. On more cores all parameters are fitted to powers of two of them.",
-    "A hand-off costs at most what two threads measured here that write one word in turn, and all of them together no more than \
-     two cores lose. Those of a connection's own lines are paid by operations whose ends run on different cores (rho); those \
-     of a lock that the whole stack shares cost more with each core that wants it (kappa).",
-    "Where hand-offs were not counted rho and kappa are 0: the curve is Amdahl's.",
+    "One core and all cores here are measured; what other programs took of them meanwhile is taken out. A second core brings less than \
+     the first. How much of this loss is serial, so that it grows with every further core, is counted: moves of words that all connections \
+     write, times what a move costs here. The rest of the loss is paid once, by operations whose two ends run on different cores.",
+    "The range has the measurements at the ends of their 95 % intervals. If connections share a lock, its lower end takes the whole loss for \
+     serial, since holders keep a lock for longer than it takes to move.",
+    "The kernel's shared words are not counted. Its range goes from none of the loss serial to all of it.",
+    "On more than two cores the loss is fitted to the measurements on powers of two of them.",
+    "Where the upper end is more than twice the lower one, or all cores did more than as many times one core, nothing can be told from this \
+     run.",
 ];
 
 #[cfg(test)]
@@ -251,7 +277,7 @@ pub mod tests {
         assert!(curve.checks().all(|(_, check)| (check - 1.0).abs() < 1e-9));
         // 1.5 cores for 2 s and 10 operations.
         assert!((curve.operation - 0.3).abs() < 1e-12 && (curve.serial() - 0.25 * 0.3).abs() < 1e-9);
-        let (worst, best) = curve.band.unwrap();
+        let (worst, best) = curve.band;
         assert!(worst.throughput(64.0) < curve.usl.throughput(64.0));
         assert!(best.throughput(64.0) > curve.usl.throughput(64.0));
         assert!(Curve::of(&[(1, &one)], costs).is_none());
@@ -303,16 +329,36 @@ pub mod tests {
     }
 
     #[test]
-    fn hand_offs_account_for_their_part_of_the_loss() {
+    fn what_is_serial_is_counted() {
         let (one, all) = (lane("sync", &[100.0; 3], &[]), lane("sync", &[160.0; 3], &[]));
-        let handoffs = Some(Handoffs { paired: 2.0, shared: 2.0 });
-        let seconds = Some(0.015);
-        let curve = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs, seconds }).unwrap();
-        assert!((curve.usl.rho - 0.1).abs() < 1e-9 && (curve.usl.kappa - 0.025).abs() < 1e-9, "{curve:?}");
-        assert!((curve.usl.sigma - 0.15).abs() < 1e-9, "{curve:?}");
-        assert_eq!(curve.paid(seconds), Some(1.0));
-        let dear = Curve::of(&[(1, &one), (2, &all)], Costs { handoffs, seconds: Some(0.15) }).unwrap();
-        assert!((dear.paid(Some(0.15)).unwrap() - 0.25).abs() < 1e-9 && dear.usl.sigma == 0.0, "{dear:?}");
+        let of = |shared: f64| {
+            let costs = Costs { handoffs: Some(Handoffs { paired: 2.0, shared }), seconds: Some(0.015) };
+            Curve::of(&[(1, &one), (2, &all)], costs).unwrap()
+        };
+        // An operation takes 0.3 s.
+        let curve = of(2.0);
+        assert!((curve.usl.sigma - 0.1).abs() < 1e-9 && (curve.usl.rho - 0.3).abs() < 1e-9, "{curve:?}");
+        assert!((curve.serial() - 0.03).abs() < 1e-9);
+        // The loss is a quarter of an operation; all of it is serial at worst.
+        assert!((curve.band.0.sigma - 0.25).abs() < 1e-9 && (curve.band.1.sigma - 0.1).abs() < 1e-9);
+        assert!(curve.range(4).is_some() && curve.range(128).is_none(), "{curve:?}");
+        let free = of(0.0);
+        assert_eq!((free.usl.sigma, free.band.0.sigma), (0.0, 0.0));
+        let (low, high) = free.range(128).unwrap();
+        assert!(low <= free.usl.throughput(128.0) && free.usl.throughput(128.0) <= high);
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_not() {
+        let costs = Costs { handoffs: None, seconds: Some(1e-7) };
+        let curve = |one: &[f64], all: &[f64]| {
+            Curve::of(&[(1, &lane("sync", one, &[])), (2, &lane("sync", all, &[]))], costs)
+        };
+        let uncounted = curve(&[99.0, 100.0, 101.0], &[159.0, 160.0, 161.0]).unwrap();
+        assert!(uncounted.range(2).is_some() && uncounted.range(128).is_none());
+        let superlinear = curve(&[99.0, 100.0, 101.0], &[259.0, 260.0, 261.0]).unwrap();
+        assert!(superlinear.is_superlinear && superlinear.range(2).is_none());
+        assert!(curve(&[100.0], &[160.0]).is_none(), "one sample has no interval");
     }
 
     #[test]

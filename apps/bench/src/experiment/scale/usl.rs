@@ -39,24 +39,18 @@ impl Usl {
         (best < PEAK_MAX).then_some(best)
     }
 
-    /// The same curve without the cost of pairs: Amdahl's.
-    pub fn amdahl(&self) -> Self {
-        Self { kappa: 0.0, ..*self }
-    }
-
-    /// Fits the throughput of one and of `cores` cores. `rho` and `kappa` are upper bounds of known costs: if they explain more
-    /// than the loss, both are reduced by the same factor; the unexplained rest is serial. `None` without a positive
-    /// throughput or a second core.
-    pub fn through(one: f64, many: f64, cores: usize, rho: f64, kappa: f64) -> Option<Self> {
+    /// Passes through the throughput of one and of `cores` cores. Of the share of an operation that is lost between them, `serial` for
+    /// each further core is serial, as far as so much is lost at all; the rest is paid once, by operations whose ends run on
+    /// different cores. `None` without a positive throughput or a second core.
+    pub fn through(one: f64, many: f64, cores: usize, serial: f64) -> Option<Self> {
         if !(one > 0.0 && many > 0.0 && cores > 1) {
             return None;
         }
         let n = cores as f64;
         let lost = (n * one / many - 1.0).max(0.0);
-        let known = rho * (1.0 - 1.0 / n) + kappa * n * (n - 1.0);
-        let paid = if known > lost { lost / known } else { 1.0 };
-        let sigma = ((lost - known).max(0.0) / (n - 1.0)).min(1.0);
-        Some(Self { lambda: one, rho: rho * paid, sigma, kappa: kappa * paid })
+        let sigma = serial.min(lost / (n - 1.0)).min(1.0);
+        let rho = (lost - sigma * (n - 1.0)) / (1.0 - 1.0 / n);
+        Some(Self { lambda: one, rho, sigma, kappa: 0.0 })
     }
 
     /// The curve with ρ = 0 that fits these pairs of cores and throughput best, by least squares of N/X; parameters that
@@ -184,31 +178,26 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_of_two_cores_is_serial_except_for_known_costs() {
-        let amdahl = Usl::through(100.0, 160.0, 2, 0.0, 0.0).unwrap();
-        assert!(close(amdahl.sigma, 0.25) && close(amdahl.throughput(2.0), 160.0));
+    fn the_loss_is_serial_as_far_as_it_is_known_to_be_and_the_rest_is_paid_once() {
+        let amdahl = Usl::through(100.0, 160.0, 2, f64::INFINITY).unwrap();
+        assert!(close(amdahl.sigma, 0.25) && amdahl.rho == 0.0 && close(amdahl.throughput(2.0), 160.0));
         assert!(amdahl.throughput(1e9) < 400.0 + 1e-3);
-        let known = Usl::through(100.0, 160.0, 2, 0.1, 0.05).unwrap();
-        assert!(close(known.sigma, 0.1) && close(known.throughput(2.0), 160.0), "{known:?}");
-        assert!(close(known.throughput(1.0), 100.0));
-        assert_eq!(Usl::through(100.0, 160.0, 1, 0.0, 0.0), None);
-        assert_eq!(Usl::through(0.0, 160.0, 2, 0.0, 0.0), None);
-    }
-
-    #[test]
-    fn known_costs_explain_at_most_the_loss() {
-        // A quarter was lost, and three quarters are explained: a third of that is paid.
-        let found = Usl::through(100.0, 160.0, 2, 0.5, 0.25).unwrap();
-        assert!(close(found.rho, 0.5 / 3.0) && close(found.kappa, 0.25 / 3.0) && found.sigma == 0.0);
-        assert!(close(found.throughput(2.0), 160.0));
-        let more = Usl::through(100.0, 210.0, 2, 0.5, 0.25).unwrap();
-        assert_eq!((more.rho, more.sigma, more.kappa), (0.0, 0.0, 0.0));
+        let counted = Usl::through(100.0, 160.0, 2, 0.1).unwrap();
+        assert!(close(counted.sigma, 0.1) && close(counted.rho, 0.3), "{counted:?}");
+        assert!(close(counted.throughput(2.0), 160.0) && close(counted.throughput(1.0), 100.0));
+        assert!(counted.throughput(128.0) > amdahl.throughput(128.0));
+        // No more is serial than was lost.
+        assert!(close(Usl::through(100.0, 160.0, 2, 0.5).unwrap().sigma, 0.25));
+        let more = Usl::through(100.0, 210.0, 2, 0.5).unwrap();
+        assert_eq!((more.rho, more.sigma), (0.0, 0.0));
+        assert_eq!(Usl::through(100.0, 160.0, 1, 0.0), None);
+        assert_eq!(Usl::through(0.0, 160.0, 2, 0.0), None);
     }
 
     #[test]
     fn the_peak_is_where_the_curve_turns() {
         let curve = Usl { lambda: 1.0, rho: 0.0, sigma: 0.1, kappa: 0.001 };
         assert_eq!(curve.peak(), Some(30));
-        assert_eq!(Usl { rho: 1.0, ..curve.amdahl() }.peak(), None);
+        assert_eq!(Usl { rho: 1.0, kappa: 0.0, ..curve }.peak(), None);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! Does not depend on the content.
 //!
-//! Tests: `mod.rs`, on the page as a whole; looked at in a browser, light, dark and 390 pixels wide.
+//! Tests: those of the pages; looked at in a browser, light, dark and 390 pixels wide.
 
 /// The style sheet.
 pub const CSS: &str = "\
@@ -57,7 +57,7 @@ svg .axis { stroke: var(--rule); stroke-width: 1; }
 font-size: .8rem; }
 .reached { color: var(--good); } .missed { color: var(--bad); } .open { color: var(--soft); }
 ul.goals { list-style: none; padding: 0; margin: .5rem 0; } ul.goals li { margin: .2rem 0; }
-details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
+dl { margin: .5rem 0; } dt { font-weight: 600; } dd { margin: 0 0 .3rem 1.2rem; } details { margin: .5rem 0; } summary { cursor: pointer; color: var(--soft); }
 .warning { border-left: 4px solid var(--lane3); padding: .1rem .8rem; background: var(--panel); }
 ";
 
