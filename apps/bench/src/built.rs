@@ -50,7 +50,7 @@ impl Built {
     /// Builds the program of a checkout in a target folder; cargo shows how far it is.
     pub fn build(&self, cargo: &OsString, manifest: &Path, target: &Path, lock: Lock) -> io::Result<()> {
         let mut command = Command::new(cargo);
-        command.args(["build", "--release", "--manifest-path"]).arg(manifest);
+        command.args(["build", "--release", "--manifest-path"]).arg(manifest).envs(PROFILE);
         match lock {
             Lock::Kept => drop(command.arg("--locked")),
             Lock::Adapted => {}
@@ -89,6 +89,11 @@ impl Built {
     }
 }
 
+/// The `release` profile of this checkout as cargo takes it from the environment: for a checkout that has another, so that
+/// two builds differ by their source only (ADR 72).
+pub const PROFILE: [(&str, &str); 2] =
+    [("CARGO_PROFILE_RELEASE_LTO", "false"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
+
 /// Where this package was built from.
 pub const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -103,6 +108,22 @@ mod tests {
         let error = http::APPS.find(Path::new("/nonexistent/release/sockeye-bench")).unwrap_err().to_string();
         let part = "--manifest-path apps/bench-apps/Cargo.toml --target-dir /nonexistent/apps`";
         assert!(error.contains(part), "{error}");
+    }
+
+    #[test]
+    fn other_checkouts_are_built_with_the_profile_of_this_one() {
+        let bench = Path::new(SOURCES);
+        let manifests = [http::APPS, counting::COUNTED].map(|built| built.manifest(bench));
+        for manifest in manifests.into_iter().chain([bench.join("../../Cargo.toml")]) {
+            let text = std::fs::read_to_string(&manifest).unwrap();
+            let (_, release) = text.split_once("[profile.release]\n").unwrap();
+            let release = release.split("\n[").next().unwrap();
+            for (name, value) in PROFILE {
+                let key = name.trim_start_matches("CARGO_PROFILE_RELEASE_").to_lowercase().replace('_', "-");
+                let line = format!("{key} = {value}");
+                assert!(release.lines().any(|found| found == line), "{line}: {}", manifest.display());
+            }
+        }
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub fn man(dir: &Path) -> io::Result<()> {
 fn build(cargo: &OsString, package: &Path, here: &Path) -> io::Result<()> {
     let Some((target, profile)) = target_and_profile(here) else { return Ok(()) };
     let mut command = Command::new(cargo);
-    command.args(["build", "--package", PACKAGE, "--profile", &profile, "--manifest-path"]);
+    // Not `--package`: with the same packages selected as in `cargo run`, the same features are chosen, and nothing is built twice.
+    command.args(["build", "--bin", PROGRAM, "--profile", &profile, "--manifest-path"]);
     command.arg(package.join("../../Cargo.toml")).arg("--target-dir").arg(target);
     if command.status()?.success() {
         return Ok(());

@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use sockeye_shared::progress::Activity;
 
 use super::cannot;
-use crate::built::Lock;
+use crate::built::{Lock, PROFILE};
 use crate::workloads::http;
 
 /// The programs built.
@@ -49,7 +49,8 @@ pub fn build(named: &str, takes_apps: bool) -> io::Result<Built> {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository.join("target"), |dir| repository.join(dir));
     let cache = target.join(FOLDER);
-    let kept = cache.join(&id);
+    // Not by the number alone: older builds with that name have another profile (ADR 72).
+    let kept = cache.join(format!("{id}-16-units"));
     let apps = kept.join(http::APPS.program);
     if let Some(program) = program_in(&kept)
         && (!takes_apps || apps.is_file())
@@ -134,6 +135,8 @@ impl<'a> Worktree<'a> {
             "--color",
             "never",
         ]);
+        // As this build was optimised, whatever profile the revision has.
+        cargo.envs(PROFILE);
         cargo.arg("--target-dir").arg(target).current_dir(self.path);
         run(cargo, name)?;
         fs::copy(target.join("release").join(program), new.join(program))?;
