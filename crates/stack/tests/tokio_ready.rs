@@ -251,6 +251,33 @@ async fn datagrams_are_received_into_growing_buffers_with_their_sender() {
 }
 
 #[tokio::test]
+async fn a_buffer_with_little_room_gets_the_beginning_of_a_datagram_and_keeps_its_own_bytes() {
+    let _guard =
+        watchdog("a_buffer_with_little_room_gets_the_beginning_of_a_datagram_and_keeps_its_own_bytes");
+    let stack = common::stack();
+    let long: Vec<u8> = (0..40_000u32).map(|i| i as u8).collect();
+    let udp = UdpSocket::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+    udp.connect(udp.local_addr().unwrap()).await.unwrap();
+    let (near, far) = UnixDatagram::pair_on(&stack).unwrap();
+    for room in [1, 300, 30_000, 40_000] {
+        let mut buf = Vec::from(*b"own");
+        buf.reserve_exact(room);
+        // The allocator may give more.
+        let room = (buf.capacity() - buf.len()).min(long.len());
+        udp.send(&long).await.unwrap();
+        assert_eq!(timeout(LONG, udp.recv_buf(&mut buf)).await.unwrap().unwrap(), room);
+        assert!(buf[..3] == *b"own" && buf[3..] == long[..room]);
+        buf.truncate(3);
+        near.send(&long).await.unwrap();
+        assert_eq!(timeout(LONG, far.recv_buf(&mut buf)).await.unwrap().unwrap(), room);
+        assert!(buf[..3] == *b"own" && buf[3..] == long[..room]);
+    }
+    assert_eq!(far.try_recv_buf(&mut Vec::with_capacity(9)).unwrap_err().kind(), ErrorKind::WouldBlock);
+    far.shutdown(std::net::Shutdown::Read).unwrap();
+    assert_eq!(timeout(LONG, far.recv_buf(&mut Vec::with_capacity(9))).await.unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
 async fn paths_that_begin_with_a_nul_are_abstract_names() {
     let _guard = watchdog("paths_that_begin_with_a_nul_are_abstract_names");
     let name = SocketAddr::from_abstract_name("sockeye tokio_ready").unwrap();

@@ -179,9 +179,9 @@ macro_rules! stream_methods {
 }
 pub(super) use stream_methods;
 
-/// Methods of datagram sockets: readiness as poll functions, and receives into buffers that grow.
+/// Methods of datagram sockets: readiness as poll functions, and receives into buffers that grow. A task receives by `$receive`.
 macro_rules! datagram_methods {
-    ($type:ident, $addr:ty, |$this:ident| $socket:expr) => {
+    ($type:ident, $addr:ty, $receive:ident, |$this:ident| $socket:expr) => {
         impl $type {
             /// [`readable`](Self::readable) as a poll function. Of several tasks that call it, or another poll function that
             /// receives, the last is woken.
@@ -215,10 +215,7 @@ macro_rules! datagram_methods {
             /// # Errors
             /// As for [`recv`](Self::recv).
             pub async fn recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
-                let mut bytes = $crate::tokio::ready::room_of(buf);
-                let len = self.recv(&mut bytes).await?;
-                buf.put(bytes.get(..len).unwrap_or_default());
-                Ok(len)
+                Ok(self.recv_buf_from(buf).await?.0)
             }
 
             /// [`recv_from`](Self::recv_from) into a buffer, as [`recv_buf`](Self::recv_buf).
@@ -229,10 +226,10 @@ macro_rules! datagram_methods {
                 &self,
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
-                let mut bytes = $crate::tokio::ready::room_of(buf);
-                let (len, from) = self.recv_from(&mut bytes).await?;
-                buf.put(bytes.get(..len).unwrap_or_default());
-                Ok((len, from))
+                let $this = self;
+                let room = buf.chunk_mut().len();
+                let attempt = || self.$receive(room, |piece| buf.put_slice(piece));
+                $crate::tokio::wait::op($socket, $crate::rt::tasks::Want::Read, attempt).await
             }
 
             /// [`try_recv`](Self::try_recv) into a buffer, as [`recv_buf`](Self::recv_buf).
@@ -240,10 +237,7 @@ macro_rules! datagram_methods {
             /// # Errors
             /// As for [`try_recv`](Self::try_recv).
             pub fn try_recv_buf<B: bytes::BufMut>(&self, buf: &mut B) -> std::io::Result<usize> {
-                let mut bytes = $crate::tokio::ready::room_of(buf);
-                let len = self.try_recv(&mut bytes)?;
-                buf.put(bytes.get(..len).unwrap_or_default());
-                Ok(len)
+                Ok(self.try_recv_buf_from(buf)?.0)
             }
 
             /// [`try_recv_from`](Self::try_recv_from) into a buffer, as [`recv_buf`](Self::recv_buf).
@@ -254,10 +248,8 @@ macro_rules! datagram_methods {
                 &self,
                 buf: &mut B,
             ) -> std::io::Result<(usize, $addr)> {
-                let mut bytes = $crate::tokio::ready::room_of(buf);
-                let (len, from) = self.try_recv_from(&mut bytes)?;
-                buf.put(bytes.get(..len).unwrap_or_default());
-                Ok((len, from))
+                let room = buf.chunk_mut().len();
+                self.recv_pieces(room, |piece| buf.put_slice(piece))
             }
         }
     };

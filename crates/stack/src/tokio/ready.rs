@@ -10,7 +10,6 @@ use std::io;
 use std::task::{Context, Poll};
 
 use ::tokio::io::{Interest, Ready};
-use bytes::BufMut;
 use smallvec::SmallVec;
 use sockeye_sync::coop::cooperative;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
@@ -201,14 +200,6 @@ pub(super) async fn async_io<S: Waitable, R>(
         }
     })
     .await
-}
-
-/// Longest datagram, bytes.
-const DATAGRAM_MAX: usize = 64 << 10;
-
-/// Memory for a datagram that is appended to `buf` afterwards, whose own room is not initialized.
-pub(super) fn room_of(buf: &mut impl BufMut) -> Vec<u8> {
-    vec![0; buf.chunk_mut().len().min(DATAGRAM_MAX)]
 }
 
 /// Events that a task with this interest waits for, and the readiness that it then returns.

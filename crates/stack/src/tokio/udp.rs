@@ -25,6 +25,7 @@ use crate::udp::Outgoing;
 use crate::udp::RecvMeta;
 use crate::udp::SendMeta;
 use crate::udp::naming::Handle;
+use crate::udp::recv;
 
 /// A UDP socket in the shape of `tokio::net::UdpSocket`. See the module's documentation.
 #[derive(Debug)]
@@ -213,6 +214,12 @@ impl UdpSocket {
         self.inner.recv_from(buf)
     }
 
+    /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which `put` gets piece by piece.
+    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        let meta = recv::recv_pieces(self.handle().open()?, room, put)?;
+        Ok((meta.len, meta.from))
+    }
+
     pub(super) fn handle(&self) -> &Held<Arc<Handle>> {
         &self.inner.handle
     }
@@ -229,5 +236,5 @@ impl UdpSocket {
 }
 
 ready_methods!(UdpSocket, |socket| socket.handle());
-datagram_methods!(UdpSocket, SocketAddr, |socket| socket.handle());
+datagram_methods!(UdpSocket, SocketAddr, recv_pieces, |socket| socket.handle());
 try_from_std!(UdpSocket, crate::udp::UdpSocket);

@@ -30,7 +30,28 @@ pub(crate) fn recv(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvM
     panics::call_or_errno(handle.core(), "receive", || {
         let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
         failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
-        Ok(hand_out(handle, &datagram, bufs))
+        Ok(hand_out(handle, &datagram, |payload| fill(payload, bufs)))
+    })
+}
+
+/// [`recv`] of at most `room` bytes, which `put` gets piece by piece.
+#[cfg(feature = "tokio")]
+pub(crate) fn recv_pieces(
+    handle: &Handle,
+    room: usize,
+    mut put: impl FnMut(&[u8]),
+) -> Result<RecvMeta, Errno> {
+    panics::call_or_errno(handle.core(), "receive", || {
+        let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
+        Ok(hand_out(handle, &datagram, |payload| {
+            let mut left = room;
+            for piece in payload {
+                let part = &piece[..piece.len().min(left)];
+                put(part);
+                left -= part.len();
+            }
+            room - left
+        }))
     })
 }
 
@@ -75,7 +96,7 @@ fn recv_several(
         };
         blocks = false;
         for (datagram, (buf, meta)) in taken.iter().zip(&mut places) {
-            *meta = hand_out(handle, datagram, buf);
+            *meta = hand_out(handle, datagram, |payload| fill(payload, buf));
         }
         done += taken.len();
     }
@@ -135,10 +156,10 @@ fn await_some<R>(
     }
 }
 
-/// Copies a datagram that was taken out, and counts it.
+/// Copies a datagram that was taken out by `copy`, which returns the number of bytes, and counts it.
 #[inline]
-fn hand_out(handle: &Handle, datagram: &Datagram, bufs: &mut [IoSliceMut<'_>]) -> RecvMeta {
-    let len = fill(&datagram.payload, bufs);
+fn hand_out(handle: &Handle, datagram: &Datagram, copy: impl FnOnce(&Chain) -> usize) -> RecvMeta {
+    let len = copy(&datagram.payload);
     let meta = meta(&handle.pcb, datagram, len);
     if handle.pcb.protocol == Protocol::Udp {
         super::shared(handle.core()).count(count::IN_DATAGRAMS, meta.segment_count() as u64);

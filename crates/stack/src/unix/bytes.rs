@@ -83,7 +83,7 @@ impl Bytes {
     /// Takes `bytes` bytes (there are as many) out into `sink`. Data that is too long to copy under a mutex
     /// comes back as a chain, to be given to [`Sink::put_chain`] after unlocking.
     #[inline]
-    pub fn take(&mut self, mut bytes: usize, sink: &mut Sink<'_, '_>) -> Option<Chain> {
+    pub fn take(&mut self, mut bytes: usize, sink: &mut impl Sink) -> Option<Chain> {
         let start = usize::from(self.start);
         let small = self.small_len().min(bytes);
         if small > 0 {
@@ -118,7 +118,7 @@ impl Bytes {
     }
 
     /// Copies `bytes` bytes from `offset` on into `sink`, and keeps them.
-    pub fn peek(&self, offset: usize, bytes: usize, sink: &mut Sink<'_, '_>) {
+    pub fn peek(&self, offset: usize, bytes: usize, sink: &mut impl Sink) {
         let small = &self.small[usize::from(self.start)..usize::from(self.end)];
         let from_small = small.get(offset..).unwrap_or_default();
         let from_small = &from_small[..from_small.len().min(bytes)];
@@ -142,48 +142,22 @@ impl Bytes {
     }
 }
 
-/// The caller's buffers, filled one after the other.
-pub(crate) struct Sink<'a, 'b> {
-    bufs: &'a mut [IoSliceMut<'b>],
-    index: usize,
-    offset: usize,
-}
-
-impl<'a, 'b> Sink<'a, 'b> {
-    pub fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
-        Self { bufs, index: 0, offset: 0 }
-    }
-
-    /// Bytes that all buffers together take.
-    pub fn capacity(&self) -> usize {
-        self.bufs.iter().map(|b| b.len()).fold(0, usize::saturating_add)
-    }
+/// Where received bytes go.
+pub(crate) trait Sink {
+    /// Bytes that there is room for.
+    fn capacity(&self) -> usize;
 
     /// Copies `bytes`; the part that does not fit is left out.
-    #[inline]
-    pub fn put(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty()
-            && let Some(buf) = self.bufs.get_mut(self.index)
-        {
-            let room = &mut buf[self.offset..];
-            let count = room.len().min(bytes.len());
-            room[..count].copy_from_slice(&bytes[..count]);
-            bytes = &bytes[count..];
-            self.offset += count;
-            if count == room.len() {
-                self.index += 1;
-                self.offset = 0;
-            }
-        }
-    }
+    fn put(&mut self, bytes: &[u8]);
 
-    /// Copies a whole chain, and drops it.
-    pub fn put_chain(&mut self, chain: &Chain) {
+    /// Copies a whole chain.
+    fn put_chain(&mut self, chain: &Chain) {
         for piece in chain {
             self.put(piece);
         }
     }
 
+    /// Copies `bytes` bytes of the chain, after the first `skip`.
     fn copy_from(&mut self, chain: &Chain, mut skip: usize, mut bytes: usize) {
         for piece in chain {
             if bytes == 0 {
@@ -202,6 +176,61 @@ impl<'a, 'b> Sink<'a, 'b> {
     }
 }
 
+/// The caller's buffers, filled one after the other.
+pub(crate) struct Scatter<'a, 'b> {
+    bufs: &'a mut [IoSliceMut<'b>],
+    index: usize,
+    offset: usize,
+}
+
+impl<'a, 'b> Scatter<'a, 'b> {
+    pub fn new(bufs: &'a mut [IoSliceMut<'b>]) -> Self {
+        Self { bufs, index: 0, offset: 0 }
+    }
+}
+
+impl Sink for Scatter<'_, '_> {
+    fn capacity(&self) -> usize {
+        self.bufs.iter().map(|b| b.len()).fold(0, usize::saturating_add)
+    }
+
+    #[inline]
+    fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty()
+            && let Some(buf) = self.bufs.get_mut(self.index)
+        {
+            let room = &mut buf[self.offset..];
+            let count = room.len().min(bytes.len());
+            room[..count].copy_from_slice(&bytes[..count]);
+            bytes = &bytes[count..];
+            self.offset += count;
+            if count == room.len() {
+                self.index += 1;
+                self.offset = 0;
+            }
+        }
+    }
+}
+
+/// A function that is called with the bytes piece by piece, of which there is room for `room`: a task's buffer is appended to, and need not
+/// be initialized before.
+#[cfg(feature = "tokio")]
+pub(crate) struct Pieces<F> {
+    pub room: usize,
+    pub put: F,
+}
+
+#[cfg(feature = "tokio")]
+impl<F: FnMut(&[u8])> Sink for Pieces<F> {
+    fn capacity(&self) -> usize {
+        self.room
+    }
+
+    fn put(&mut self, bytes: &[u8]) {
+        (self.put)(bytes);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +238,7 @@ mod tests {
 
     fn taken(bytes: &mut Bytes, count: usize, pieces: &mut [&mut [u8]]) {
         let mut bufs: Vec<_> = pieces.iter_mut().map(|p| IoSliceMut::new(p)).collect();
-        let mut sink = Sink::new(&mut bufs);
+        let mut sink = Scatter::new(&mut bufs);
         if let Some(rest) = bytes.take(count, &mut sink) {
             sink.put_chain(&rest);
         }
@@ -229,7 +258,7 @@ mod tests {
             let (mut first, mut second) = (vec![0; out / 3], vec![0; out - out / 3]);
             let skipped = out / 2;
             let mut seen = vec![0; out - skipped];
-            bytes.peek(skipped, out - skipped, &mut Sink::new(&mut [IoSliceMut::new(&mut seen)]));
+            bytes.peek(skipped, out - skipped, &mut Scatter::new(&mut [IoSliceMut::new(&mut seen)]));
             taken(&mut bytes, out, &mut [&mut first, &mut second]);
             let expected: Vec<u8> = model.drain(..out).collect();
             assert_eq!([first, second].concat(), expected);

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
-use super::bytes::Sink;
+#[cfg(feature = "tokio")]
+use super::bytes::Pieces;
+use super::bytes::Scatter;
 use super::common::{bind_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::recv::Received;
@@ -193,11 +195,18 @@ impl UnixDatagram {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv_record(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv_record(self.sock.open()?, Scatter::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 
+    /// [`recv_from`](Self::recv_from) of at most `room` bytes, which `put` gets piece by piece.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        let received = recv::recv_record(self.sock.open()?, Pieces { room, put }, None, MsgFlags::NONE)?;
+        Ok((received.bytes, SocketAddr(received.sender)))
+    }
+
     fn receive(&self, bufs: &mut [IoSliceMut<'_>], flags: MsgFlags) -> io::Result<Received> {
-        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, flags)?)
+        Ok(recv::recv_record(self.sock.open()?, Scatter::new(bufs), None, flags)?)
     }
 }

@@ -13,7 +13,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::addr::Name;
 use super::ancillary::{MsgFlags, RecvAncillary, UCred};
-use super::bytes::{COPY_LOCKED_MAX, Sink};
+use super::bytes::{COPY_LOCKED_MAX, Scatter, Sink};
 use super::contain;
 use super::locking::{Chosen, Locking};
 use super::pcb::{Kind, Pcb, So};
@@ -151,13 +151,13 @@ fn read_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         return Ok(taken);
     }
     let bufs = &mut [std::io::IoSliceMut::new(buf)];
-    recv(sock, Sink::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
+    recv(sock, Scatter::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
 }
 
 /// recvmsg(2) on a stream.
 pub(crate) fn recv(
     sock: &Sock,
-    sink: Sink<'_, '_>,
+    sink: impl Sink,
     ancillary: Option<&mut RecvAncillary>,
     flags: MsgFlags,
 ) -> Result<Received, Errno> {
@@ -166,7 +166,7 @@ pub(crate) fn recv(
 
 fn recv_now(
     sock: &Sock,
-    mut sink: Sink<'_, '_>,
+    mut sink: impl Sink,
     ancillary: Option<&mut RecvAncillary>,
     flags: MsgFlags,
 ) -> Result<Received, Errno> {
@@ -218,7 +218,7 @@ fn recv_now(
 fn take_stream(
     pcb: &Pcb,
     so: &mut So,
-    sink: &mut Sink<'_, '_>,
+    sink: &mut impl Sink,
     request: &Request<'_>,
     done: usize,
     part: &mut Part,
@@ -316,7 +316,7 @@ fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
         Some(taken) => Ok(taken),
         None => {
             let bufs = &mut [std::io::IoSliceMut::new(buf)];
-            recv_record(sock, Sink::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
+            recv_record(sock, Scatter::new(bufs), None, MsgFlags::NONE).map(|received| received.bytes)
         }
     }
 }
@@ -324,7 +324,7 @@ fn recv_bytes_now(sock: &Sock, buf: &mut [u8]) -> Result<usize, Errno> {
 /// recvmsg(2) on a datagram or packet socket: one record.
 pub(crate) fn recv_record(
     sock: &Sock,
-    sink: Sink<'_, '_>,
+    sink: impl Sink,
     ancillary: Option<&mut RecvAncillary>,
     flags: MsgFlags,
 ) -> Result<Received, Errno> {
@@ -333,7 +333,7 @@ pub(crate) fn recv_record(
 
 fn recv_record_now(
     sock: &Sock,
-    mut sink: Sink<'_, '_>,
+    mut sink: impl Sink,
     ancillary: Option<&mut RecvAncillary>,
     flags: MsgFlags,
 ) -> Result<Received, Errno> {
@@ -379,7 +379,7 @@ fn recv_record_now(
 fn take_record(
     pcb: &Pcb,
     so: &mut So,
-    sink: &mut Sink<'_, '_>,
+    sink: &mut impl Sink,
     request: &Request<'_>,
     wakes: &mut Wakes<'_>,
     part: &mut Part,

@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
-use super::bytes::Sink;
+use super::bytes::Scatter;
 use super::common::{connect_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
@@ -56,7 +56,7 @@ impl UnixSeqpacket {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn recv_vectored(&self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, MsgFlags::NONE)?.bytes)
+        Ok(recv::recv_record(self.sock.open()?, Scatter::new(bufs), None, MsgFlags::NONE)?.bytes)
     }
 
     /// Copies the next packet without taking it.
@@ -65,7 +65,7 @@ impl UnixSeqpacket {
     /// As for [`recv`](Self::recv).
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         let bufs = &mut [IoSliceMut::new(buf)];
-        Ok(recv::recv_record(self.sock.open()?, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+        Ok(recv::recv_record(self.sock.open()?, Scatter::new(bufs), None, MsgFlags::PEEK)?.bytes)
     }
 
     /// sendmsg(2): a packet, with rights or credentials. `to` is not looked at, as on Linux. `ancillary` is
@@ -94,7 +94,7 @@ impl UnixSeqpacket {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv_record(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv_record(self.sock.open()?, Scatter::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 }

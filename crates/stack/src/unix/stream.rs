@@ -8,7 +8,9 @@ use rustix::io::Errno;
 
 use super::addr::SocketAddr;
 use super::ancillary::{MsgFlags, RecvAncillary, RecvMsg, SendAncillary};
-use super::bytes::Sink;
+#[cfg(feature = "tokio")]
+use super::bytes::Pieces;
+use super::bytes::{Scatter, Sink as _};
 use super::common::{connect_methods, data_methods, socket_methods};
 use super::pcb::Kind;
 use super::sock::Sock;
@@ -34,7 +36,16 @@ impl UnixStream {
     /// As for a read.
     pub fn peek(&self, buf: &mut [u8]) -> io::Result<usize> {
         let bufs = &mut [IoSliceMut::new(buf)];
-        Ok(recv::recv(self.sock.open()?, Sink::new(bufs), None, MsgFlags::PEEK)?.bytes)
+        Ok(recv::recv(self.sock.open()?, Scatter::new(bufs), None, MsgFlags::PEEK)?.bytes)
+    }
+
+    /// A read of at most `room` bytes, which `put` gets piece by piece.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+        if room == 0 {
+            return Ok(0);
+        }
+        Ok(recv::recv(self.sock.open()?, Pieces { room, put }, None, MsgFlags::NONE)?.bytes)
     }
 
     /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how
@@ -67,7 +78,7 @@ impl UnixStream {
         ancillary: &mut RecvAncillary,
         flags: MsgFlags,
     ) -> io::Result<RecvMsg> {
-        let received = recv::recv(self.sock.open()?, Sink::new(bufs), Some(ancillary), flags)?;
+        let received = recv::recv(self.sock.open()?, Scatter::new(bufs), Some(ancillary), flags)?;
         Ok(RecvMsg { bytes: received.bytes, flags: received.flags, addr: SocketAddr(received.sender) })
     }
 }
@@ -78,7 +89,7 @@ impl Read for &UnixStream {
         Ok(recv::read(self.sock.open()?, buf)?)
     }
     fn read_vectored(&mut self, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let sink = Sink::new(bufs);
+        let sink = Scatter::new(bufs);
         if sink.capacity() == 0 {
             return Ok(0);
         }

@@ -24,7 +24,7 @@ pub struct UnixDatagram {
 
 wrapper_methods!(UnixDatagram, assumed);
 data_wrapper_methods!(UnixDatagram);
-datagram_methods!(UnixDatagram, SocketAddr, |socket| &socket.inner.sock);
+datagram_methods!(UnixDatagram, SocketAddr, recv_pieces_for_task, |socket| &socket.inner.sock);
 
 impl UnixDatagram {
     /// A socket of the current stack ([`Stack::current`]), bound to this pathname.
@@ -190,6 +190,15 @@ impl UnixDatagram {
     /// `WouldBlock` if there is none.
     pub fn try_recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.inner.recv_from(buf)
+    }
+
+    /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which `put` gets piece by piece.
+    fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        self.inner.recv_pieces(room, put)
+    }
+
+    fn recv_pieces_for_task(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
+        or_end(&self.inner.sock, self.recv_pieces(room, put), end)
     }
 
     /// Closes one direction or both.

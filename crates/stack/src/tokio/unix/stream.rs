@@ -17,9 +17,6 @@ use crate::tokio::methods::stream_methods;
 use crate::tokio::ready::Assumed;
 use crate::unix::{SocketAddr, UnixSocket};
 
-/// Most bytes that [`UnixStream::try_read_buf`] gives at once: they pass through memory on the stack.
-const PIECE_MAX: usize = 8 << 10;
-
 /// A stream socket in the shape of `tokio::net::UnixStream`.
 #[derive(Debug)]
 pub struct UnixStream {
@@ -59,12 +56,8 @@ impl UnixStream {
         Self::from_std(crate::unix::UnixStream { sock: connected(&socket, addr).await? })
     }
 
-    /// Receives at most `room` bytes, and no more than [`PIECE_MAX`], which `put` gets.
-    pub(super) fn recv_pieces(&self, room: usize, mut put: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut piece = [0; PIECE_MAX];
-        let len = self.try_read(&mut piece[..room.min(PIECE_MAX)])?;
-        put(&piece[..len]);
-        Ok(len)
+    pub(super) fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<usize> {
+        self.inner.recv_pieces(room, put)
     }
 
     pub(super) fn poll_read_shared(
