@@ -1,4 +1,5 @@
-//! Words that do not belong in the repository: unfinished work, one machine's paths, registry hosts.
+//! Words that do not belong in the repository: unfinished work, one machine's paths, registry hosts, names of our own for
+//! things that the field has a word for.
 //!
 //! Does not depend on the meaning of a file. The words are put together from halves, so that this file does
 //! not find itself. Tests: at the end, and `tests/house.rs`.
@@ -28,12 +29,23 @@ const HOSTS: [&str; 9] = [
 /// Written by cargo, which names the registry in it.
 const LOCK_FILE: &str = "Cargo.lock";
 
+/// Names that were replaced, and the field's words.
+const REPLACED: [(&str, &str); 6] = [
+    (concat!("peri", "meter"), "socket lock, or squeue if several connections share it"),
+    (concat!("look", "out"), "leader"),
+    (concat!("hand", "out"), "per-core accept queue"),
+    (concat!("roll", "up"), "deferred output"),
+    (concat!("she", "lf"), "remote-free list"),
+    (concat!("rou", "sing"), "waking"),
+];
+
 /// Checks one file.
 pub fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     if source.is_product() {
         findings.extend(unfinished(source));
     }
+    findings.extend(replaced(source));
     for (line, text) in source.lines() {
         if let Some(path) = PATHS.iter().find(|path| has_path(text, path)) {
             let message =
@@ -45,6 +57,22 @@ pub fn check(source: &Source) -> Vec<Finding> {
         {
             let message = format!("names the registry host {host}: name the package alone");
             findings.push(Finding::new(&source.path, line, "registry-host", message));
+        }
+    }
+    findings
+}
+
+/// Replaced names. Decision records and the changelog use the names of their time.
+fn replaced(source: &Source) -> Vec<Finding> {
+    let is_dated = source.path.starts_with("docs/adr/") || source.path == "CHANGELOG.md";
+    if is_dated || !(source.is_rust() || source.path.ends_with(".md")) {
+        return Vec::new();
+    }
+    let mut findings = Vec::new();
+    for (line, text) in source.lines() {
+        let words = text.split(|c: char| !c.is_alphabetic()).map(str::to_lowercase);
+        for (old, new) in words.filter_map(|word| REPLACED.iter().find(|(old, _)| *old == word)) {
+            findings.push(Finding::new(&source.path, line, "replaced-name", format!("{old}: say {new}")));
         }
     }
     findings
@@ -93,6 +121,16 @@ mod tests {
             assert_eq!(found("crates/a/src/b.rs", &format!("// {mark} later")), ["unfinished"]);
         }
         assert_eq!(found("crates/a/src/b.rs", "// a todo list in prose\nfn todo() {}"), [""; 0]);
+    }
+
+    #[test]
+    fn a_replaced_name_is_found_except_in_records_of_their_time() {
+        for (old, _) in REPLACED {
+            let text = format!("// the_{old} of it");
+            assert_eq!(found("crates/a/src/b.rs", &text), ["replaced-name"]);
+            assert_eq!(found("docs/adr/0001-a.md", &text), [""; 0]);
+            assert_eq!(found("a.md", &format!("{old}s")), [""; 0]);
+        }
     }
 
     #[test]
