@@ -88,6 +88,7 @@ impl FreeList {
     }
 
     /// Puts all of `other` at the front.
+    #[cfg(feature = "experiments")]
     pub(crate) fn append(&mut self, other: FreeList) {
         let Some(tail) = NonNull::new(other.tail) else { return };
         // SAFETY: `other` owned the cluster, so the header is valid.
@@ -146,7 +147,8 @@ impl Freed {
         }
     }
 
-    /// Takes over all of `other`.
+    /// Takes over all of `other`. Only with the feature `experiments`, as the lists that need it.
+    #[cfg(feature = "experiments")]
     pub fn append(&mut self, mut other: Freed) {
         self.list.append(std::mem::replace(&mut other.list, FreeList::new()));
     }

@@ -18,46 +18,51 @@ pub const LISTEN_OVERFLOWS: usize = 12;
 pub const TIME_WAIT_OVERFLOW: usize = 13;
 pub const SEGMENTS_LOST: usize = 14;
 pub const MEMORY_WAITS: usize = 15;
-pub const RX_FREE_KICKS: usize = 16;
-pub const RX_FREE_FLUSHES: usize = 17;
 /// A receive that took bytes counts once under one of these three.
-pub const RCVD_SENT: usize = 18;
-pub const RCVD_COALESCED: usize = 19;
-pub const RCVD_SKIPPED: usize = 20;
-pub const RCVD_SLEEPS: usize = 21;
-pub const WINDOW_UPDATES: usize = 22;
-pub const WORKER_WAKES: usize = 23;
+pub const RCVD_SENT: usize = 16;
+pub const RCVD_COALESCED: usize = 17;
+pub const RCVD_SKIPPED: usize = 18;
+pub const RCVD_SLEEPS: usize = 19;
+pub const WINDOW_UPDATES: usize = 20;
+pub const WORKER_WAKES: usize = 21;
 /// The first of seven: nothing queued, own at depth 1 to 3, another's at depth 1 to 3.
-pub const LEFT: usize = 24;
+pub const LEFT: usize = 22;
 /// As [`LEFT`].
-pub const LEFT_CONNECT: usize = 31;
-pub const UNIX_GLOBAL_LOCKS: usize = 38;
-pub const UNIX_PCB_LOCKS: usize = 39;
-pub const UNIX_PAIR_SLOW_PATHS: usize = 40;
-pub const UNIX_BUSY_WAITS: usize = 41;
-pub const SYNCOOKIES_SENT: usize = 42;
-pub const SYNCOOKIES_RECV: usize = 43;
-pub const SYNCOOKIES_FAILED: usize = 44;
-pub const FASTOPEN_ACTIVE: usize = 45;
-pub const FASTOPEN_ACTIVE_FAIL: usize = 46;
-pub const FASTOPEN_PASSIVE: usize = 47;
-pub const FASTOPEN_PASSIVE_FAIL: usize = 48;
-pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 49;
-pub const FASTOPEN_COOKIE_REQD: usize = 50;
-pub const FASTOPEN_BLACKHOLE: usize = 51;
+pub const LEFT_CONNECT: usize = 29;
+pub const UNIX_GLOBAL_LOCKS: usize = 36;
+pub const UNIX_PCB_LOCKS: usize = 37;
+pub const UNIX_PAIR_SLOW_PATHS: usize = 38;
+pub const UNIX_BUSY_WAITS: usize = 39;
+pub const SYNCOOKIES_SENT: usize = 40;
+pub const SYNCOOKIES_RECV: usize = 41;
+pub const SYNCOOKIES_FAILED: usize = 42;
+pub const FASTOPEN_ACTIVE: usize = 43;
+pub const FASTOPEN_ACTIVE_FAIL: usize = 44;
+pub const FASTOPEN_PASSIVE: usize = 45;
+pub const FASTOPEN_PASSIVE_FAIL: usize = 46;
+pub const FASTOPEN_LISTEN_OVERFLOWS: usize = 47;
+pub const FASTOPEN_COOKIE_REQD: usize = 48;
+pub const FASTOPEN_BLACKHOLE: usize = 49;
 /// Queues behind holes that were dropped at the memory cap.
-pub const OFO_PRUNED: usize = 52;
+pub const OFO_PRUNED: usize = 50;
 /// Run tokens that writers have waited for.
-pub const WRITERS_ADMITTED: usize = 53;
+pub const WRITERS_ADMITTED: usize = 51;
 /// Panics of wakers, hooks and interfaces that were caught.
-pub const PANICS_FOREIGN: usize = 54;
+pub const PANICS_FOREIGN: usize = 52;
 /// Panics of protocol code that were caught.
-pub const PANICS_PROTOCOL: usize = 55;
+pub const PANICS_PROTOCOL: usize = 53;
 /// Small writes that were held back: see `tcp/conn/cork.rs`.
-pub const CORKED: usize = 56;
+pub const CORKED: usize = 54;
 /// Of [`WORKER_WAKES`], those for one item alone, of the connection that was left.
-pub const WORKER_WAKES_NEEDLESS: usize = 57;
+pub const WORKER_WAKES_NEEDLESS: usize = 55;
+/// The last two count remote-free lists, which only stacks with the feature `experiments` have.
+#[cfg(feature = "experiments")]
+pub const RX_FREE_KICKS: usize = 56;
+#[cfg(feature = "experiments")]
+pub const RX_FREE_FLUSHES: usize = 57;
 pub const COUNT: usize = 58;
+/// Counters that `Stack::counters` shows.
+pub const SHOWN_COUNT: usize = if cfg!(feature = "experiments") { COUNT } else { COUNT - 2 };
 
 pub const NAMES: [&str; COUNT] = [
     "segments_in",
@@ -76,8 +81,6 @@ pub const NAMES: [&str; COUNT] = [
     "time_wait_overflows",
     "segments_lost",
     "memory_waits",
-    "rx_free_kicks",
-    "rx_free_flushes",
     "rcvd_sent",
     "rcvd_coalesced",
     "rcvd_skipped",
@@ -118,6 +121,8 @@ pub const NAMES: [&str; COUNT] = [
     "panics_protocol",
     "writes_corked",
     "worker_wakes_needless",
+    "rx_free_kicks",
+    "rx_free_flushes",
 ];
 
 /// Their names in the kernel's MIB, where it has the same (RFC 4022, and Linux's TcpExt).

@@ -137,7 +137,11 @@ impl Env {
 
     /// Names and counts.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        counter::NAMES.iter().enumerate().map(|(index, name)| (*name, self.counters.sum(index)))
+        counter::NAMES
+            .iter()
+            .take(counter::SHOWN_COUNT)
+            .enumerate()
+            .map(|(index, name)| (*name, self.counters.sum(index)))
     }
 
     /// The key of values that others must not predict: sequence numbers, cookies.
