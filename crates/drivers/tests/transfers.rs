@@ -152,7 +152,7 @@ fn a_waiting_caller_takes_frames_itself_and_the_input_thread_takes_them_otherwis
         // No thread waits now, and the input thread may still defer.
         other.write_all(&[round]).unwrap();
         let mut byte = [u8::MAX];
-        eventually("a frame for which nobody waits arrives", || idle.read(&mut byte).is_ok());
+        eventually("a frame without a waiter arrives", || idle.read(&mut byte).is_ok());
         assert_eq!(byte, [round]);
     }
     drop(waiting);

@@ -36,7 +36,7 @@ enum To {
     /// TCP is dropped, datagrams are taken in, and no error is sent.
     Many,
     /// It is dropped.
-    Nobody,
+    NoHost,
 }
 
 /// Our addresses on the interface where packets arrive, and on another.
@@ -50,71 +50,71 @@ const MACS: [MacAddr; 3] =
 /// that accepts packets to us, and on one that accepts packets to any host.
 const TABLE: [(&str, bool, To, To); 55] = [
     // Hosts: on the link, elsewhere, on our other link, and of the link only.
-    ("10.9.0.2", true, To::Nobody, To::Host),
-    ("192.0.2.9", true, To::Nobody, To::Host),
-    ("10.77.0.9", true, To::Nobody, To::Host),
-    ("169.254.7.7", true, To::Nobody, To::Nobody),
-    ("fd09::2", true, To::Nobody, To::Host),
-    ("2001:db8::9", true, To::Nobody, To::Host),
-    ("fd77::9", true, To::Nobody, To::Host),
-    ("fe80::9", true, To::Nobody, To::Nobody),
+    ("10.9.0.2", true, To::NoHost, To::Host),
+    ("192.0.2.9", true, To::NoHost, To::Host),
+    ("10.77.0.9", true, To::NoHost, To::Host),
+    ("169.254.7.7", true, To::NoHost, To::NoHost),
+    ("fd09::2", true, To::NoHost, To::Host),
+    ("2001:db8::9", true, To::NoHost, To::Host),
+    ("fd77::9", true, To::NoHost, To::Host),
+    ("fe80::9", true, To::NoHost, To::NoHost),
     // IPv6 has neither broadcast nor network addresses.
-    ("fd09::", true, To::Nobody, To::Host),
-    ("fd09::ffff:ffff:ffff:ffff", true, To::Nobody, To::Host),
+    ("fd09::", true, To::NoHost, To::Host),
+    ("fd09::ffff:ffff:ffff:ffff", true, To::NoHost, To::Host),
     // Our own: of this interface, of another, and of another link.
     ("10.9.0.1", false, To::Host, To::Host),
     ("10.77.0.1", false, To::Host, To::Host),
     ("fd09::1", false, To::Host, To::Host),
     ("fd77::1", false, To::Host, To::Host),
     ("fe80::a", false, To::Host, To::Host),
-    ("fe80::b", false, To::Nobody, To::Nobody),
+    ("fe80::b", false, To::NoHost, To::NoHost),
     // Unspecified, and "this network".
-    ("0.0.0.0", false, To::Nobody, To::Nobody),
-    ("::", false, To::Nobody, To::Nobody),
-    ("0.0.0.1", false, To::Nobody, To::Nobody),
-    ("0.1.2.3", false, To::Nobody, To::Nobody),
-    ("0.255.255.255", false, To::Nobody, To::Nobody),
+    ("0.0.0.0", false, To::NoHost, To::NoHost),
+    ("::", false, To::NoHost, To::NoHost),
+    ("0.0.0.1", false, To::NoHost, To::NoHost),
+    ("0.1.2.3", false, To::NoHost, To::NoHost),
+    ("0.255.255.255", false, To::NoHost, To::NoHost),
     // Loopback.
-    ("127.0.0.0", false, To::Nobody, To::Nobody),
-    ("127.0.0.1", false, To::Nobody, To::Nobody),
-    ("127.255.255.255", false, To::Nobody, To::Nobody),
-    ("::1", false, To::Nobody, To::Nobody),
+    ("127.0.0.0", false, To::NoHost, To::NoHost),
+    ("127.0.0.1", false, To::NoHost, To::NoHost),
+    ("127.255.255.255", false, To::NoHost, To::NoHost),
+    ("::1", false, To::NoHost, To::NoHost),
     // IPv4 in IPv6's clothes, mapped and compatible.
-    ("::ffff:127.0.0.1", false, To::Nobody, To::Nobody),
-    ("::ffff:10.9.0.1", false, To::Nobody, To::Nobody),
-    ("::ffff:10.9.0.2", false, To::Nobody, To::Nobody),
-    ("::ffff:192.0.2.9", false, To::Nobody, To::Nobody),
-    ("::ffff:0.0.0.0", false, To::Nobody, To::Nobody),
-    ("::ffff:255.255.255.255", false, To::Nobody, To::Nobody),
-    ("::127.0.0.1", false, To::Nobody, To::Nobody),
-    ("::10.9.0.1", false, To::Nobody, To::Nobody),
-    ("::192.0.2.9", false, To::Nobody, To::Nobody),
-    ("::2", false, To::Nobody, To::Nobody),
+    ("::ffff:127.0.0.1", false, To::NoHost, To::NoHost),
+    ("::ffff:10.9.0.1", false, To::NoHost, To::NoHost),
+    ("::ffff:10.9.0.2", false, To::NoHost, To::NoHost),
+    ("::ffff:192.0.2.9", false, To::NoHost, To::NoHost),
+    ("::ffff:0.0.0.0", false, To::NoHost, To::NoHost),
+    ("::ffff:255.255.255.255", false, To::NoHost, To::NoHost),
+    ("::127.0.0.1", false, To::NoHost, To::NoHost),
+    ("::10.9.0.1", false, To::NoHost, To::NoHost),
+    ("::192.0.2.9", false, To::NoHost, To::NoHost),
+    ("::2", false, To::NoHost, To::NoHost),
     // Groups: that of all hosts, some that no socket has joined, and those that never leave an interface.
     ("224.0.0.1", false, To::Many, To::Many),
-    ("224.0.0.9", false, To::Nobody, To::Nobody),
-    ("239.255.255.255", false, To::Nobody, To::Nobody),
+    ("224.0.0.9", false, To::NoHost, To::NoHost),
+    ("239.255.255.255", false, To::NoHost, To::NoHost),
     ("ff02::1", false, To::Many, To::Many),
-    ("ff02::77", false, To::Nobody, To::Nobody),
-    ("ff0e::77", false, To::Nobody, To::Nobody),
-    ("ff01::1", false, To::Nobody, To::Nobody),
-    ("ff00::1", false, To::Nobody, To::Nobody),
+    ("ff02::77", false, To::NoHost, To::NoHost),
+    ("ff0e::77", false, To::NoHost, To::NoHost),
+    ("ff01::1", false, To::NoHost, To::NoHost),
+    ("ff00::1", false, To::NoHost, To::NoHost),
     // Reserved.
-    ("240.0.0.0", false, To::Nobody, To::Nobody),
-    ("240.0.0.1", false, To::Nobody, To::Nobody),
-    ("255.255.255.254", false, To::Nobody, To::Nobody),
+    ("240.0.0.0", false, To::NoHost, To::NoHost),
+    ("240.0.0.1", false, To::NoHost, To::NoHost),
+    ("255.255.255.254", false, To::NoHost, To::NoHost),
     // Broadcast: limited, of this network, and of the other interface's.
     ("255.255.255.255", false, To::Many, To::Many),
     ("10.9.0.255", false, To::Many, To::Many),
-    ("10.77.0.255", false, To::Nobody, To::Nobody),
+    ("10.77.0.255", false, To::NoHost, To::NoHost),
     // Network addresses: of this network, and of the other interface's.
-    ("10.9.0.0", false, To::Nobody, To::Nobody),
-    ("10.77.0.0", false, To::Nobody, To::Nobody),
+    ("10.9.0.0", false, To::NoHost, To::NoHost),
+    ("10.77.0.0", false, To::NoHost, To::NoHost),
     // Beside those that mean something else.
-    ("1.0.0.0", true, To::Nobody, To::Host),
-    ("223.255.255.255", true, To::Nobody, To::Host),
-    ("::1:0:0:0", true, To::Nobody, To::Host),
-    ("::fffe:127.0.0.1", true, To::Nobody, To::Host),
+    ("1.0.0.0", true, To::NoHost, To::Host),
+    ("223.255.255.255", true, To::NoHost, To::Host),
+    ("::1:0:0:0", true, To::NoHost, To::Host),
+    ("::fffe:127.0.0.1", true, To::NoHost, To::Host),
 ];
 
 /// A stack with two interfaces, with a listener and a receiver for everything that is taken in.
@@ -268,7 +268,7 @@ fn packets_to_addresses_of_no_host_are_neither_answered_nor_delivered() {
             let found: Vec<_> = packets(addresses).iter().map(|packet| testbed.give(packet)).collect();
             let taken: Vec<_> = found.iter().map(|found| *found != (0, 0)).collect();
             let expected = match if kind == Wire { wire } else { any } {
-                To::Nobody => taken == [false; 5],
+                To::NoHost => taken == [false; 5],
                 To::Host => taken == [true; 5] || is_ethernet && taken.contains(&true),
                 // A question to many is answered in IPv6 only (RFC 4443 section 4.2).
                 To::Many => {

@@ -185,7 +185,7 @@ fn half_open_connections_of_forged_sources_leave_cookies_to_others() {
 #[test]
 fn a_full_accept_queue_affects_only_its_own_listener() {
     let mut beside = Beside::new();
-    let _nobody_accepts = listen(&beside, 81);
+    let _unaccepted = listen(&beside, 81);
     for number in 0..300u16 {
         let ports = Ports { src: 2000 + number, dst: 81 };
         let answers = beside.hostile(&syn(inwards(Family::V4), ports, 7));

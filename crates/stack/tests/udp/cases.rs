@@ -90,7 +90,7 @@ fn a_connected_socket_receives_only_from_its_peer<N: Net>(net: &N, story: &mut S
     for (name, socket) in [("a", &a), ("b", &b), ("c", &c)] {
         story.name(name, socket);
     }
-    story.note("a sends to nobody", a.send(b"?"));
+    story.note("a sends to an unbound port", a.send(b"?"));
     story.note("a connects", a.connect(b.local()));
     story.note("a sends", a.send(b"hello"));
     story.recv("b", &b, 8);

@@ -95,7 +95,7 @@ mod tests {
         *replies.counts.lock() = Counts { asked: u32::MAX, given: u32::MAX };
         let request = replies.ask();
         assert!(replies.ticket(request).is_some());
-        let _nobody_sleeps = replies.reply();
+        let _no_sleeper = replies.reply();
         assert!(replies.ticket(request).is_none());
     }
 }
