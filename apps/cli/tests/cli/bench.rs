@@ -90,7 +90,7 @@ fn under_cargo_the_program_is_built_first_with_the_same_profile() {
         assert_eq!((output.status.code(), stdout(&output).trim()), (Some(0), "started with idle;"));
         let target = folder.0.parent().unwrap().to_str().unwrap();
         let text = stderr(&output);
-        let parts = [flag, "build --package sockeye-bench", "/checkout/apps/cli/../../Cargo.toml", target];
+        let parts = [flag, "build --bin sockeye-bench", "/checkout/apps/cli/../../Cargo.toml", target];
         assert!(parts.iter().all(|part| text.contains(part)), "{text}");
     }
 }
