@@ -13,7 +13,7 @@
 //!
 //! # Without threads
 //! The driver, which calls `Stack::poll`, learns from the result when to call again, and may be doing something else when an application's call
-//! makes that too late. `sleeps_until` is then the last time that it got ([`Workers::told`] writes it, and looks at the queue *afterwards*). A
+//! makes that too late. `sleeps_until` is then the last time that it got ([`Workers::schedule`] writes it, and looks at the queue *afterwards*). A
 //! thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the same mutex *afterwards*, and sets it to 0.
 //! So of the two that come together one sees the other, and the driver's hook ([`Workers::set_driver`]) is owed one call for each answer that
 //! was overtaken.
