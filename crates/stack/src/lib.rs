@@ -53,6 +53,7 @@ pub use icmp::{EchoError, EchoReply, IcmpSocket};
 pub use inet::ip::output::MtuDiscover;
 pub use rt::handle::Stack;
 pub use rt::panics::{PanicReport, PanicSource};
+pub use rt::resolve::{Resolve, Resolving, ToSocketAddrs};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
 pub use sockeye_proto::tcp::info::{CaState, Carried, RunningTimer, TcpInfo, TimerKind};

@@ -35,6 +35,7 @@ use crate::rt::env::Env;
 use crate::rt::fork;
 use crate::rt::handle::{Layer, Stack};
 use crate::rt::panics::{self, PanicReport, PanicSource};
+use crate::rt::resolve::Resolve;
 use crate::tcp;
 use crate::udp;
 use crate::unix;
@@ -172,6 +173,17 @@ impl Stack {
     pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
         if let Ok(core) = self.core::<Core>() {
             core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::rt::panics::Hook>));
+        }
+    }
+
+    /// Has `resolver` resolve the names of hosts in all calls on this stack, of the blocking kind and of tokio's, or with `None` the machine's resolver,
+    /// as at first: see [`Resolve`] for what it is asked and how. Calls that are asking another one go on with it.
+    ///
+    /// The machine's resolver, that of `std`, blocks. In a task on a runtime of `tokio` it is asked on one of the runtime's threads for blocking work.
+    pub fn set_resolver(&self, resolver: Option<Box<dyn Resolve>>) {
+        match self.core::<Core>() {
+            Ok(core) => core.resolver.set(resolver),
+            Err(_lost) => panics::discard(resolver),
         }
     }
 

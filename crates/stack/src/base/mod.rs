@@ -4,4 +4,5 @@ pub(crate) mod addr;
 pub(crate) mod bind;
 pub(crate) mod clock;
 pub(crate) mod entropy;
+pub(crate) mod names;
 pub(crate) mod payload;

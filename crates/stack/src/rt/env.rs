@@ -20,6 +20,7 @@ use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::fork::Home;
 use crate::rt::memory::{MemoryWaiters, Pruner};
 use crate::rt::panics::Panics;
+use crate::rt::resolve::Resolver;
 use crate::rt::workers::Workers;
 
 /// See the module's head.
@@ -40,6 +41,8 @@ pub(crate) struct Env {
     pub workers: Workers,
     /// The application's hook for panics.
     pub panics: Panics,
+    /// The resolver of names.
+    pub resolver: Resolver,
     counters: Counters<{ counter::COUNT }>,
     /// The CPU to take every thread for, where the run may not depend on that.
     pinned: Option<u32>,
@@ -80,6 +83,7 @@ impl Env {
             discipline: Chosen::of_stack(&config),
             workers: Workers::new(config.workers, clock.now()),
             panics: Panics::default(),
+            resolver: Resolver::default(),
             counters: Counters::new(),
             pinned: is_pinned.then_some(0),
             above: OnceLock::new(),

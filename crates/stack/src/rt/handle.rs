@@ -118,6 +118,7 @@ impl Drop for End {
         // Values that the application has set are dropped with the stack, each by itself: one may panic.
         env.workers.set_driver(env, None);
         env.panics.set_hook(None);
+        env.resolver.set(None);
     }
 }
 

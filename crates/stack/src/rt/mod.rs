@@ -11,6 +11,7 @@
 //! | [`memory`] | threads and tasks that wait for packet memory |
 //! | [`discipline`] | the parts that settings measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
+//! | [`resolve`] | the resolver of names |
 //! | [`fork`] | the state of a child of fork(2) |
 //! | [`failpoints`] | panics on purpose, for tests |
 
@@ -30,6 +31,7 @@ pub(crate) mod handle;
 pub(crate) mod memory;
 pub(crate) mod panics;
 pub mod poll;
+pub(crate) mod resolve;
 #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
 pub(crate) mod tasks;
 pub(crate) mod threads;

@@ -33,7 +33,7 @@ use crate::rt::handle::Whole;
 pub enum PanicSource {
     /// The waker of a task, while it was called, cloned or dropped.
     Waker,
-    /// A hook or filter of the application: of SYNs, of a driver, of a capture.
+    /// A hook or filter of the application: of SYNs, of a driver, of a capture; its resolver of names.
     Hook,
     /// An interface ([`Netif`](crate::netif::Netif)) or the code that it calls.
     Netif,

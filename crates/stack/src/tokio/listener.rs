@@ -33,7 +33,7 @@ impl TcpListener {
     /// # Errors
     /// As for [`crate::TcpListener::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(each(addr, |addr| crate::tcp::socket::TcpListener::bind_on(stack, addr)).await?)
+        Self::from_std(each(stack, addr, |addr| crate::tcp::socket::TcpListener::bind_on(stack, addr)).await?)
     }
 
     /// Wraps a listener of the blocking kind, which from now on does not block.

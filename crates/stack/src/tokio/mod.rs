@@ -31,7 +31,7 @@ pub mod tcp {
     pub use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 }
 
-pub use addr::{ToSocketAddrs, lookup_host};
+pub use addr::{ToSocketAddrs, lookup_host, lookup_host_on};
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use ::tokio::io::ReadBuf;
 
-use super::addr::{ToSocketAddrs, no_address, resolve};
+use super::addr::{ToSocketAddrs, resolve};
 use super::halves::{async_read, async_write};
 use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std};
 use super::ready::Assumed;
 use super::wait::{op, poll_op, until};
+use crate::base::names;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tcp::conn::user;
@@ -39,8 +40,8 @@ impl TcpStream {
     /// # Errors
     /// As for [`crate::TcpStream::connect`].
     pub async fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        let mut last = no_address();
-        for addr in resolve(addr).await? {
+        let mut last = names::no_address();
+        for addr in resolve(stack, addr).await? {
             match Self::connect_with(TcpSocket::for_addr(stack, addr), addr).await {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
@@ -49,7 +50,7 @@ impl TcpStream {
         Err(last)
     }
 
-    pub(super) async fn connect_with(mut socket: TcpSocket, addr: SocketAddr) -> io::Result<Self> {
+    pub(in crate::tokio) async fn connect_with(mut socket: TcpSocket, addr: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
         until(&inner, Want::Connect).await?;

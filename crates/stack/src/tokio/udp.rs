@@ -11,13 +11,14 @@ use std::task::{Context, Poll, ready};
 
 use ::tokio::io::ReadBuf;
 
-use super::addr::{ToSocketAddrs, each, no_address, resolve};
+use super::addr::{ToSocketAddrs, each, resolve};
 use super::methods::{datagram_methods, ready_methods, try_from_std};
 use super::ready::Assumed;
 use super::wait::{op, poll_op, try_later};
 use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
 
+use crate::base::names;
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -49,7 +50,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::bind`].
     pub async fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        Self::from_std(each(addr, |addr| crate::udp::UdpSocket::bind_on(stack, addr)).await?)
+        Self::from_std(each(stack, addr, |addr| crate::udp::UdpSocket::bind_on(stack, addr)).await?)
     }
 
     /// Wraps a socket of the blocking kind, which from now on does not block.
@@ -79,7 +80,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::connect`].
     pub async fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        each(addr, |addr| self.inner.connect(addr)).await
+        each(self.inner.stack(), addr, |addr| self.inner.connect(addr)).await
     }
 
     /// Sends to the peer.
@@ -100,7 +101,7 @@ impl UdpSocket {
     /// # Errors
     /// As for [`crate::UdpSocket::send_to`].
     pub async fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let addr = resolve(addr).await?.next().ok_or_else(no_address)?;
+        let addr = *resolve(self.inner.stack(), addr).await?.first().ok_or_else(names::no_address)?;
         poll_fn(|cx| self.poll_send_to(cx, buf, addr)).await
     }
 

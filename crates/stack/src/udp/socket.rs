@@ -4,7 +4,7 @@
 //! `tests/udp/`.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -16,10 +16,12 @@ use super::methods::handle_methods;
 use super::naming::Handle;
 use super::recv;
 use super::send::Sending;
+use crate::base::names;
 use crate::inet::Core;
 use crate::inet::netif::scope;
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
+use crate::rt::resolve::{self, ToSocketAddrs};
 
 /// A UDP socket, in the shape of `std::net::UdpSocket`.
 ///
@@ -43,10 +45,10 @@ pub struct UdpSocket {
 
 impl UdpSocket {
     /// A socket of the current stack ([`Stack::current`]), bound to `addr`: to the first address that works, if it
-    /// names several. Name resolution, if there is a name, blocks.
+    /// names several. **Blocks** while a name is resolved.
     ///
     /// # Errors
-    /// As for [`UdpBuilder::bind`].
+    /// As for [`UdpBuilder::bind`], and [`ToSocketAddrs`].
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         Self::bind_on(&Stack::current(), addr)
     }
@@ -56,17 +58,17 @@ impl UdpSocket {
     /// # Errors
     /// As for [`UdpBuilder::bind`].
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        each(addr, |addr| UdpBuilder::for_addr(stack, addr).bind(addr))
+        resolve::each(stack, &addr, |addr| UdpBuilder::for_addr(stack, addr).bind(addr))
     }
 
-    /// Sends to `addr`, and receives from it only, from now on; the first address that works, if it names several. Never
-    /// blocks. Connecting again changes the peer, and keeps the local address.
+    /// Sends to `addr`, and receives from it only, from now on; the first address that works, if it names several.
+    /// Blocks only while a name is resolved. Connecting again changes the peer, and keeps the local address.
     ///
     /// # Errors
     /// `NetworkUnreachable`; `PermissionDenied` (a broadcast address without [`set_broadcast`](Self::set_broadcast));
     /// `AddrNotAvailable` (no port is free).
     pub fn connect<A: ToSocketAddrs>(&self, addr: A) -> io::Result<()> {
-        each(addr, |addr| self.handle.open()?.connect(addr))
+        resolve::each(self.handle.stack(), &addr, |addr| self.handle.open()?.connect(addr))
     }
 
     /// connect(2) with AF_UNSPEC: receives from any sender again. A port that the stack has chosen is given
@@ -86,12 +88,12 @@ impl UdpSocket {
         self.send_msg(&[IoSlice::new(buf)], &SendMeta::default())
     }
 
-    /// Sends to `addr`, to the first one if it names several.
+    /// Sends to `addr`, to the first one if it names several. A name is resolved for each datagram, which blocks.
     ///
     /// # Errors
     /// As for [`send`](Self::send); `NetworkUnreachable`, `InvalidInput` (port 0), `PermissionDenied` (broadcast).
     pub fn send_to<A: ToSocketAddrs>(&self, buf: &[u8], addr: A) -> io::Result<usize> {
-        let Some(addr) = addr.to_socket_addrs()?.next() else { return Err(no_address()) };
+        let addr = *resolve::resolve(self.handle.stack(), &addr)?.first().ok_or_else(names::no_address)?;
         self.send_msg(&[IoSlice::new(buf)], &SendMeta::to(addr))
     }
 
@@ -232,20 +234,4 @@ impl std::fmt::Debug for UdpSocket {
             .field("nonblocking", &is_nonblocking)
             .finish_non_exhaustive()
     }
-}
-
-/// Calls `f` with each address until one works.
-fn each<A: ToSocketAddrs, R>(addrs: A, mut f: impl FnMut(SocketAddr) -> io::Result<R>) -> io::Result<R> {
-    let mut last = no_address();
-    for addr in addrs.to_socket_addrs()? {
-        match f(addr) {
-            Ok(done) => return Ok(done),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn no_address() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "the name has no address")
 }

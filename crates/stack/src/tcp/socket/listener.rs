@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Spin, WaitQueue};
 
-use super::stream::each_address;
 use super::{TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
 use crate::inet::netif::scope;
@@ -16,6 +15,7 @@ use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::rt::poll::{Pollable, Target, sealed};
+use crate::rt::resolve::{self, ToSocketAddrs};
 use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
@@ -40,10 +40,10 @@ const BACKLOG: usize = 128;
 
 impl TcpListener {
     /// Listens on the current stack ([`Stack::current`]), with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
-    /// takes a free one.
+    /// takes a free one. **Blocks** while a name is resolved.
     ///
     /// # Errors
-    /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack).
+    /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack); those of [`ToSocketAddrs`].
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         Self::bind_on(&Stack::current(), addr)
     }
@@ -53,7 +53,7 @@ impl TcpListener {
     /// # Errors
     /// As for [`bind`](Self::bind).
     pub fn bind_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        each_address(addr, |addr| {
+        resolve::each(stack, &addr, |addr| {
             let mut socket = TcpSocket::for_addr(stack, addr);
             socket.set_reuse_address(true);
             socket.bind(addr)?;

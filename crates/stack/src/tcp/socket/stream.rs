@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
@@ -16,6 +16,7 @@ use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::poll::{Pollable, Target, sealed};
+use crate::rt::resolve::{self, ToSocketAddrs};
 use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
@@ -46,7 +47,7 @@ impl TcpStream {
     /// # Errors
     /// The last address's: `ConnectionRefused` (no listener), `TimedOut` (no answer),
     /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
-    /// (too many connections).
+    /// (too many connections). Those of [`ToSocketAddrs`].
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         Self::connect_on(&Stack::current(), addr)
     }
@@ -56,7 +57,7 @@ impl TcpStream {
     /// # Errors
     /// As for [`connect`](Self::connect).
     pub fn connect_on<A: ToSocketAddrs>(stack: &Stack, addr: A) -> io::Result<Self> {
-        each_address(addr, |addr| TcpSocket::for_addr(stack, addr).connect(addr))
+        resolve::each(stack, &addr, |addr| TcpSocket::for_addr(stack, addr).connect(addr))
     }
 
     /// Connects to one address, and gives up after `timeout`. Blocks for at most that long.
@@ -473,21 +474,6 @@ pub(super) fn linger_ms(linger: Option<Duration>) -> io::Result<u32> {
 /// SO_LINGER by its milliseconds.
 pub(super) fn linger_of(ms: u32) -> Option<Duration> {
     (ms != LINGER_OFF).then(|| Duration::from_millis(u64::from(ms)))
-}
-
-/// Tries `f` with each address until one works; the last error otherwise.
-pub(super) fn each_address<A: ToSocketAddrs, T>(
-    addr: A,
-    mut f: impl FnMut(SocketAddr) -> io::Result<T>,
-) -> io::Result<T> {
-    let mut last = None;
-    for addr in addr.to_socket_addrs()? {
-        match f(addr) {
-            Ok(done) => return Ok(done),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| invalid("the name has no address: give an IP address and port".into())))
 }
 
 pub(super) fn invalid(message: String) -> io::Error {
