@@ -21,6 +21,7 @@ mod ready;
 mod socket;
 mod split;
 mod stream;
+mod tcp_options;
 mod udp;
 mod udp_options;
 pub mod unix;

@@ -16,7 +16,7 @@ use crate::rt::handle::Stack;
 /// A TCP socket that is not connected and does not listen yet, in the shape of `tokio::net::TcpSocket`.
 #[derive(Debug)]
 pub struct TcpSocket {
-    inner: Mutex<crate::tcp::socket::TcpSocket>,
+    pub(super) inner: Mutex<crate::tcp::socket::TcpSocket>,
 }
 
 impl TcpSocket {

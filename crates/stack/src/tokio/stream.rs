@@ -21,7 +21,7 @@ use crate::tcp::socket::{MbufChain, TcpSocket};
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
 #[derive(Debug)]
 pub struct TcpStream {
-    inner: crate::tcp::socket::TcpStream,
+    pub(super) inner: crate::tcp::socket::TcpStream,
     assumed: Assumed,
 }
 

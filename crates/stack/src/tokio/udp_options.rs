@@ -161,7 +161,74 @@ impl UdpSocket {
     }
 }
 
+impl UdpSocket {
+    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn set_recv_buffer_size(&self, bytes: usize) -> io::Result<()> {
+        self.inner.set_recv_buffer_size(bytes);
+        Ok(())
+    }
+
+    /// The setting: twice the bytes that it allows, as Linux returns it (socket(7)).
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn recv_buffer_size(&self) -> io::Result<usize> {
+        Ok(self.inner.recv_buffer_size())
+    }
+}
+
 passed_methods!(UdpSocket {
+    /// IPV6_UNICAST_HOPS: see [`crate::UdpSocket::set_unicast_hops_v6`].
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    set_unicast_hops_v6(hops: u8) -> ();
+
+    /// The setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    unicast_hops_v6() -> u8;
+
+    /// IPV6_MULTICAST_HOPS: see [`crate::UdpSocket::set_multicast_hops_v6`].
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    set_multicast_hops_v6(hops: u8) -> ();
+
+    /// The setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    multicast_hops_v6() -> u8;
+
+    /// IP_MULTICAST_IF: see [`crate::UdpSocket::set_multicast_if_v4`].
+    ///
+    /// # Errors
+    /// As there.
+    set_multicast_if_v4(addr: &Ipv4Addr) -> ();
+
+    /// IPV6_MULTICAST_IF: see [`crate::UdpSocket::set_multicast_if_v6`].
+    ///
+    /// # Errors
+    /// As there.
+    set_multicast_if_v6(interface: u32) -> ();
+
+    /// IP_MULTICAST_ALL: see [`crate::UdpSocket::set_multicast_all`].
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    set_multicast_all(all: bool) -> ();
+
+    /// The setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    multicast_all() -> bool;
+
     /// The address that the socket is bound to.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `docs/reference/differences.md`, and where the source of tokio is.
+//! `docs/reference/differences.md`, and where the sources of packages are.
 //!
 //! Does not depend on the tables.
 
@@ -17,11 +17,9 @@ pub fn root() -> PathBuf {
 
 /// The first column of the table under a heading: the text between backquotes.
 pub fn table(heading: &str) -> Vec<String> {
-    let page = std::fs::read_to_string(root().join(PAGE)).expect("the page of differences");
-    let (_, section) =
-        page.split_once(heading).unwrap_or_else(|| panic!("{PAGE} has no heading {heading:?}"));
-    let rows = section.lines().skip(1).take_while(|line| !line.starts_with("## "));
-    let names = rows.filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split_once("` | "));
+    let section = section(heading);
+    let names =
+        section.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split_once("` | "));
     let named = names.map(|(name, reason)| {
         assert!(reason.trim_end_matches('|').trim().len() > 3, "{name} has no reason in {PAGE}");
         name.to_owned()
@@ -29,9 +27,23 @@ pub fn table(heading: &str) -> Vec<String> {
     named.collect()
 }
 
-/// The source of the tokio that a manifest's lock file names, in cargo's registry. `None` if cargo does not have it, which in continuous
-/// integration is a failure.
+/// The text under a heading, up to the next one.
+pub fn section(heading: &str) -> String {
+    let page = std::fs::read_to_string(root().join(PAGE)).expect("the page of differences");
+    let (_, section) =
+        page.split_once(heading).unwrap_or_else(|| panic!("{PAGE} has no heading {heading:?}"));
+    let lines: Vec<&str> = section.lines().skip(1).take_while(|line| !line.starts_with("## ")).collect();
+    lines.join("\n")
+}
+
+/// The source of tokio: see [`source_of`].
 pub fn tokio(manifest: &str) -> Option<PathBuf> {
+    source_of("tokio", manifest)
+}
+
+/// The source of the package that a manifest's lock file names, in cargo's registry. `None` if cargo does not have it, which in continuous
+/// integration is a failure.
+pub fn source_of(name: &str, manifest: &str) -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["metadata", "--format-version", "1", "--locked", "--offline", "--manifest-path", manifest]);
@@ -45,7 +57,8 @@ pub fn tokio(manifest: &str) -> Option<PathBuf> {
     }
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON");
     let packages = metadata["packages"].as_array().expect("there are packages");
-    let tokio = packages.iter().find(|package| package["name"] == "tokio" && package["source"].is_string());
-    let path = tokio.and_then(|package| package["manifest_path"].as_str()).expect("tokio is one of them");
+    let found = packages.iter().find(|package| package["name"] == name && package["source"].is_string());
+    let path = found.and_then(|package| package["manifest_path"].as_str());
+    let path = path.unwrap_or_else(|| panic!("{manifest} does not depend on {name}"));
     Some(Path::new(path).parent().expect("a manifest is in a folder").to_path_buf())
 }

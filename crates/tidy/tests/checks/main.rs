@@ -10,6 +10,7 @@
 //! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` and `sockeye-mbuf` without `experiments` |
 //! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
+//! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
 //! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
@@ -25,6 +26,7 @@
 mod child;
 mod differences;
 mod shapes;
+mod socket2;
 mod tokio_suite;
 
 use std::path::Path;

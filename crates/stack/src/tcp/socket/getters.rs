@@ -19,6 +19,16 @@ impl TcpSocket {
         self.settings.reuse_port
     }
 
+    /// Whether IPV6_V6ONLY is set.
+    pub fn only_v6(&self) -> bool {
+        self.settings.v6_only
+    }
+
+    /// The TCP_USER_TIMEOUT that was set.
+    pub fn user_timeout(&self) -> Option<Duration> {
+        Some(self.settings.user_timeout).filter(|timeout| !timeout.is_zero())
+    }
+
     /// Whether TCP_NODELAY is set.
     pub fn nodelay(&self) -> bool {
         self.settings.nodelay

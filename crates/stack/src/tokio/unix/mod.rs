@@ -120,6 +120,54 @@ macro_rules! wrapper_methods {
             pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
                 self.inner.take_error()
             }
+
+            /// SO_SNDBUF, bytes: see the blocking type.
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn set_send_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
+                self.inner.set_send_buffer_size(bytes)
+            }
+
+            /// The SO_SNDBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)).
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn send_buffer_size(&self) -> std::io::Result<usize> {
+                self.inner.send_buffer_size()
+            }
+
+            /// SO_RCVBUF, bytes: see the blocking type.
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn set_recv_buffer_size(&self, bytes: usize) -> std::io::Result<()> {
+                self.inner.set_recv_buffer_size(bytes)
+            }
+
+            /// The SO_RCVBUF setting: twice the bytes that were set, as Linux returns it (socket(7)).
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn recv_buffer_size(&self) -> std::io::Result<usize> {
+                self.inner.recv_buffer_size()
+            }
+
+            /// SO_PASSCRED: see the blocking type.
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn set_passcred(&self, passcred: bool) -> std::io::Result<()> {
+                self.inner.set_passcred(passcred)
+            }
+
+            /// Whether SO_PASSCRED is set.
+            ///
+            /// # Errors
+            /// None; the signature is that of `socket2`.
+            pub fn passcred(&self) -> std::io::Result<bool> {
+                self.inner.passcred()
+            }
         }
 
         $crate::tokio::methods::try_from_std!($type, crate::unix::$type);

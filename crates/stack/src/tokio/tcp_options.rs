@@ -1,0 +1,147 @@
+//! The options of asynchronous TCP sockets that `tokio` leaves to `socket2`, under the names of the blocking kind.
+//!
+//! Does not depend on how they work. Tests: `tests/tokio_options.rs`.
+
+use std::io;
+use std::time::Duration;
+
+use super::methods::passed_methods;
+use super::{TcpSocket, TcpStream};
+use crate::tcp::socket::TcpKeepalive;
+
+passed_methods!(TcpStream {
+    /// SO_KEEPALIVE: an idle connection is probed (RFC 9293 section 3.8.4). See [`crate::TcpStream::set_keepalive`].
+    ///
+    /// # Errors
+    /// As there.
+    set_keepalive(keepalive: bool) -> ();
+
+    /// Whether SO_KEEPALIVE is set.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpStream::keepalive`].
+    keepalive() -> bool;
+
+    /// SO_KEEPALIVE, with these times: see [`crate::TcpStream::set_tcp_keepalive`].
+    ///
+    /// # Errors
+    /// As there.
+    set_tcp_keepalive(keepalive: &TcpKeepalive) -> ();
+
+    /// TCP_KEEPIDLE.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    keepalive_time() -> Duration;
+
+    /// TCP_KEEPINTVL.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    keepalive_interval() -> Duration;
+
+    /// TCP_KEEPCNT.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    keepalive_retries() -> u32;
+
+    /// TCP_USER_TIMEOUT: see [`crate::TcpStream::set_user_timeout`].
+    ///
+    /// # Errors
+    /// As there.
+    set_user_timeout(timeout: Option<Duration>) -> ();
+
+    /// The TCP_USER_TIMEOUT that was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    user_timeout() -> Option<Duration>;
+
+    /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB: see [`crate::TcpStream::set_send_buffer_size`].
+    ///
+    /// # Errors
+    /// As there.
+    set_send_buffer_size(bytes: usize) -> ();
+
+    /// The SO_SNDBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)).
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    send_buffer_size() -> usize;
+
+    /// SO_RCVBUF, bytes, limited to 2 KiB to 64 MiB: see [`crate::TcpStream::set_recv_buffer_size`].
+    ///
+    /// # Errors
+    /// As there.
+    set_recv_buffer_size(bytes: usize) -> ();
+
+    /// The SO_RCVBUF setting: twice the bytes that it allows, as Linux returns it (socket(7)).
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    recv_buffer_size() -> usize;
+
+    /// IP_TOS, or IPV6_TCLASS: see [`crate::TcpStream::set_tos`].
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    set_tos(tos: u32) -> ();
+
+    /// The setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    tos() -> u32;
+});
+
+impl TcpSocket {
+    /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others. Set it before [`bind`](Self::bind).
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn set_only_v6(&self, only: bool) -> io::Result<()> {
+        self.inner.lock().set_only_v6(only);
+        Ok(())
+    }
+
+    /// Whether IPV6_V6ONLY is set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn only_v6(&self) -> io::Result<bool> {
+        Ok(self.inner.lock().only_v6())
+    }
+
+    /// SO_KEEPALIVE of the connection, or of a listener's connections, with these times.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a value out of bounds; nothing is changed then.
+    pub fn set_tcp_keepalive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
+        self.inner.lock().set_tcp_keepalive(keepalive)
+    }
+
+    /// TCP_USER_TIMEOUT of the connection, or of a listener's connections: see [`crate::TcpStream::set_user_timeout`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.inner.lock().set_user_timeout(timeout)
+    }
+
+    /// The TCP_USER_TIMEOUT that was set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.inner.lock().user_timeout())
+    }
+
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection, or of a listener's connections, 1 to 255.
+    ///
+    /// # Errors
+    /// EINVAL if it is out of these bounds.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.inner.lock().set_ttl(ttl)
+    }
+}
