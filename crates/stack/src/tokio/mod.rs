@@ -13,6 +13,7 @@
 //! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.
 
 mod addr;
+mod glue;
 mod halves;
 mod icmp;
 mod listener;
@@ -31,6 +32,15 @@ mod wait;
 pub mod tcp {
     pub use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 }
+
+#[cfg(feature = "axum")]
+pub use glue::axum;
+#[cfg(feature = "hickory")]
+pub use glue::hickory;
+#[cfg(feature = "hyper-util")]
+pub use glue::hyper_util;
+#[cfg(feature = "tonic")]
+pub use glue::tonic;
 
 pub use addr::{ToSocketAddrs, lookup_host, lookup_host_on};
 pub use icmp::IcmpSocket;

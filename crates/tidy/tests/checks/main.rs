@@ -16,6 +16,7 @@
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
+//! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, and tests |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
@@ -139,6 +140,12 @@ fn the_counting_build_counts_each_hand_off() {
     Child::cargo("test")
         .args(["--manifest-path", "apps/bench-counted/Cargo.toml", "--locked"])
         .run_tests("bench-counted");
+}
+
+/// A workspace of its own, so that a first build of the command compiles no HTTP library.
+#[test]
+fn other_libraries_work_on_our_sockets() {
+    Child::cargo("test").args(["--manifest-path", "apps/glue/Cargo.toml", "--locked"]).run_tests("glue");
 }
 
 /// The oldest compiler, by rustup's name.
