@@ -26,7 +26,7 @@ pub enum Operation {
 /// A packet. Its sender is a host's address, or unspecified in a probe (RFC 5227 section 1.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// What it is.
+    /// The operation.
     pub operation: Operation,
     /// The sender's link-layer address.
     pub sender_lladdr: LinkAddr,
