@@ -17,7 +17,7 @@ use sockeye::{Config, Stack, TcpListener, TcpStream};
 use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::testing::{Namespace, delete_link, veth_pair};
 use sockeye_drivers::{Adopted, Layer, Tun, TunConfig};
-use sockeye_mbuf::Chain;
+use sockeye_mbuf::{Chain, Pool, PoolConfig};
 
 #[test]
 fn a_device_matches_its_configuration_and_the_kernels_view() {
@@ -190,6 +190,49 @@ fn a_wait_ends_with_a_frame_and_permanently_with_an_interruption() {
         tun.interrupt(0);
         waiting.join().unwrap();
         tun.wait(0, Duration::ZERO);
+    });
+}
+
+#[test]
+fn a_queue_holds_no_packet_memory_while_a_thread_waits_even_if_others_take_the_frames() {
+    if skipped("memory of an idle queue") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let tun = open(&namespace, &TunConfig::default());
+    let pool = Pool::new(PoolConfig::default());
+    tun.attached(&pool);
+    let send = || {
+        let socket = UdpSocket::bind((addr(KERNEL[0]), 0)).unwrap();
+        socket.send_to(&[7; 1000], (addr(STACK[0]), 9)).unwrap();
+    };
+    // The frame alone, so that the thread that takes it does not find the queue empty.
+    let take = || {
+        let mut is_ours = false;
+        while !is_ours {
+            tun.receive(0, 1, &mut |frame| is_ours = frame.head.ends_with(&[7; 1000]));
+        }
+    };
+    namespace.run(send).unwrap();
+    take();
+    assert_ne!(pool.in_use(), 0, "the room behind a frame is for the next");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // It takes no frame itself: each time the others are faster.
+        let waiting = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                tun.wait(0, Duration::ZERO);
+            }
+        });
+        for _ in 0..20 {
+            eventually("the queue holds no memory", || pool.in_use() == 0);
+            namespace.run(send).unwrap();
+            take();
+        }
+        eventually("the queue holds no memory", || pool.in_use() == 0);
+        is_over.store(true, Ordering::Release);
+        tun.interrupt(0);
+        waiting.join().unwrap();
     });
 }
 

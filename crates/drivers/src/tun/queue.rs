@@ -14,6 +14,12 @@
 //! (`stack/src/inet/input/leader.rs`), and read by the thread that was woken, before that thread looks whether the kick
 //! was meant for it.
 //!
+//! # Why an idle queue holds no packet memory
+//! A reader keeps the room that is left in its clusters for the next frames, until it finds nothing. The thread that waits here gives that room back
+//! first. Callers may take frames meanwhile, so fast that the wait does not end; then no thread is left that would find nothing. So the wait sets
+//! `is_waited_on` before it locks the reader to give back, and a thread that receives looks at it under that lock, behind its last frame: either it sees
+//! the flag and gives back itself, or the wait has yet to lock.
+//!
 //! Tests: `tests/devices.rs`.
 
 use std::io::{self, IoSlice};
@@ -53,6 +59,8 @@ pub(super) struct Queue {
     fd: OwnedFd,
     has_header: bool,
     reader: Mutex<Reader>,
+    /// (a) A thread is in [`Queue::wait`].
+    is_waited_on: AtomicBool,
     interrupted: AtomicBool,
     interrupt: OwnedFd,
     /// Written to end the wait of a caller, which reads it.
@@ -77,6 +85,7 @@ impl Queue {
             fd,
             has_header,
             reader: Mutex::new(Reader::default()),
+            is_waited_on: AtomicBool::new(false),
             interrupted: AtomicBool::new(false),
             interrupt: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             kick: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -104,9 +113,11 @@ impl Queue {
                 Err(error) => end = self.failed(&error),
             }
         }
-        if frames == 0 {
+        // Relaxed: the lock orders it, see the module's head.
+        if frames == 0 || self.is_waited_on.load(Ordering::Relaxed) {
             reader.rest();
-        } else {
+        }
+        if frames > 0 {
             self.counters.add(count::FRAMES_IN, frames as u64);
             self.counters.add(count::BYTES_IN, bytes as u64);
         }
@@ -165,6 +176,16 @@ impl Queue {
     /// **Blocks** until there is a frame or an interruption; for the latter alone if the device `is_gone`. True if the
     /// device reports that it is in error.
     pub fn wait(&self, spin: Duration, is_gone: bool) -> bool {
+        // Relaxed, here and below: with the lock, see the module's head.
+        self.is_waited_on.store(true, Ordering::Relaxed);
+        self.reader.lock().rest();
+        let error = self.wait_at_rest(spin, is_gone);
+        self.is_waited_on.store(false, Ordering::Relaxed);
+        error
+    }
+
+    /// [`Queue::wait`], with no packet memory.
+    fn wait_at_rest(&self, spin: Duration, is_gone: bool) -> bool {
         if self.interrupted.load(Ordering::Acquire) {
             return false;
         }

@@ -7,7 +7,8 @@
 //! acknowledgments, which give memory back, are seen.
 //!
 //! It does not depend on queues, waiting or IP. Invariants: the first place has at least [`FIRST_MIN`] bytes, so
-//! that all headers lie in one piece; a reader that found nothing holds no packet memory. Tests: `tests/devices.rs`.
+//! that all headers lie in one piece; a reader that found nothing holds no packet memory, nor does that of a queue at which a thread waits
+//! (`queue.rs`). Tests: `tests/devices.rs`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -95,7 +96,7 @@ impl Reader {
         Ok(len)
     }
 
-    /// Gives back unused memory. To be called when nothing was found.
+    /// Gives back unused memory. To be called when nothing was found, or when no thread may come to find nothing.
     pub fn rest(&mut self) {
         (self.current, self.next) = (None, None);
     }
