@@ -34,7 +34,7 @@ use sockeye_drivers::testing::Namespace;
 /// Where servers are.
 const OUTSIDE: [&str; 2] = ["198.51.100.7", "2001:db8::7"];
 /// The longest wait of a read, so that a failing test ends.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct World {
     outside: Namespace,

@@ -16,7 +16,7 @@ use sockeye_drivers::TunConfig;
 /// Round trips after which a queue counts as one connection's.
 const ROUNDS: usize = 40;
 /// How long to wait for an event that a busy machine may delay.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 /// A stack whose callers sleep at once, and a listener of it.
 fn lab(v6: bool) -> (Lab, TcpListener) {

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::net::{SocketAddr, UdpSocket as KernelSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sockeye::netif::Netif;
@@ -42,20 +43,24 @@ macro_rules! datagrams {
 datagrams!(KernelSocket);
 datagrams!(UdpSocket);
 
-/// Answers each datagram with its bytes in reverse, until an empty one arrives a second time.
-fn answer(socket: &impl Datagrams) {
+/// Answers each datagram with its bytes in reverse, until it `is_over`.
+fn answer(socket: &impl Datagrams, is_over: &AtomicBool) {
     let mut buffer = vec![0; 70_000];
-    loop {
+    while !is_over.load(Ordering::Relaxed) {
         let Some((len, from)) = socket.take(&mut buffer) else { continue };
-        if buffer[..len] == *END {
-            return;
-        }
         buffer[..len].reverse();
         socket.put(&buffer[..len], from);
     }
 }
 
-const END: &[u8] = b"that was all";
+/// Ends [`answer`], also when an answer is missing.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 fn ask(socket: &impl Datagrams, to: SocketAddr) {
     let mut buffer = vec![0; 70_000];
@@ -81,7 +86,16 @@ fn ask(socket: &impl Datagrams, to: SocketAddr) {
         });
         assert!(answered, "{len} bytes to {to}: no answer");
     }
-    socket.put(END, to);
+}
+
+/// Has `socket` answer while `asks` asks.
+fn both(socket: &(impl Datagrams + Sync), asks: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| answer(socket, &is_over));
+        let _over = Over(&is_over);
+        asks();
+    });
 }
 
 #[test]
@@ -96,14 +110,8 @@ fn datagrams_of_every_size_are_echoed_in_fragments_if_needed() {
             let at = testbed.lab.kernel_addr(v6, 0);
             let theirs = testbed.lab.kernel(move || KernelSocket::bind(at).unwrap()).join().unwrap();
             let (to_us, to_them) = (ours.name(), theirs.name());
-            std::thread::scope(|scope| {
-                scope.spawn(|| answer(&ours));
-                ask(&theirs, to_us);
-            });
-            std::thread::scope(|scope| {
-                scope.spawn(|| answer(&theirs));
-                ask(&ours, to_them);
-            });
+            both(&ours, || ask(&theirs, to_us));
+            both(&theirs, || ask(&ours, to_them));
         }
         assert!(testbed.lab.count("ip_reasm_oks") >= 6, "{}", testbed.lab.count("ip_reasm_oks"));
         assert!(testbed.lab.count("ip_frag_oks") >= 6, "{}", testbed.lab.count("ip_frag_oks"));

@@ -4,7 +4,11 @@ use sockeye::TcpListener;
 use sockeye_drivers::Layer;
 
 use crate::common::{STACK, addr, skipped};
-use crate::testbed::{LAYERS, Testbed, content, program};
+use crate::testbed::{LAYERS, Testbed, content, output, program};
+
+/// Attempts of a ping. It waits for the last answer for no longer than two round trips, which is a moment only: on a busy machine
+/// an answer comes later now and then, and counts as lost.
+const PINGS: usize = 10;
 
 #[test]
 fn pings_of_every_size_are_answered() {
@@ -17,8 +21,15 @@ fn pings_of_every_size_are_answered() {
             // Both sides of one packet of 1500 bytes, and the largest.
             for size in [0, 56, 1452, 1453, 1472, 1473, 20_000, 65_507] {
                 let words = format!("ping -n -q -c 3 -i 0.01 -W 5 -s {size} {to}");
-                let Some(text) = content(&testbed.lab.namespace, &words) else { return };
-                assert!(text.contains(" 0% packet loss"), "{text}");
+                let mut text = String::new();
+                let is_answered = (0..PINGS).any(|_| {
+                    text = output(&testbed.lab.namespace, &words).unwrap_or_default();
+                    text.is_empty() || text.contains(" 0% packet loss")
+                });
+                assert!(is_answered, "{words}: {text}");
+                if text.is_empty() {
+                    return;
+                }
             }
         }
         assert!(testbed.lab.count("icmp_in_echos") >= 48);
@@ -31,13 +42,18 @@ fn a_flood_of_pings_is_answered_and_the_hop_limit_of_answers_is_whole() {
     if skipped("a flood of pings") {
         return;
     }
-    let testbed = Testbed::new(Layer::Ip);
     for to in STACK.map(addr) {
-        let Some(text) = content(&testbed.lab.namespace, &format!("ping -n -c 1 -W 5 {to}")) else { return };
-        assert!(text.contains("ttl=64"), "{text}");
-        // No more at once than one host gets answers (`ECHO_EACH_BURST` in `ip/icmp.rs`).
-        let text = content(&testbed.lab.namespace, &format!("ping -n -q -c 400 -f {to}")).unwrap_or_default();
-        assert!(text.contains("400 received"), "{text}");
+        let mut text = String::new();
+        let is_answered = (0..PINGS).any(|_| {
+            // Another stack each time: no more at once than one host gets answers (`ECHO_EACH_BURST` in `ip/icmp.rs`).
+            let testbed = Testbed::new(Layer::Ip);
+            let namespace = &testbed.lab.namespace;
+            let Some(once) = content(namespace, &format!("ping -n -c 1 -W 5 {to}")) else { return true };
+            assert!(once.contains("ttl=64"), "{once}");
+            text = output(namespace, &format!("ping -n -q -c 400 -f {to}")).unwrap_or_default();
+            text.contains("400 received")
+        });
+        assert!(is_answered, "{text}");
     }
 }
 
