@@ -15,6 +15,14 @@ use sockeye_diag::{Published, Report, publish_in, reports_in};
 
 /// Longer than any client may take, and shorter than two of them.
 const SOON: Duration = Duration::from_millis(1900);
+/// A wait that is no shorter than this hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// Tries until it succeeds once. On a busy machine an attempt may miss a time without any defect; with the defect, all of them do.
+fn once_in_ten(attempt: impl Fn() -> Result<(), String>) {
+    let failures: Vec<_> = (0..10).map_while(|_| attempt().err()).collect();
+    assert!(failures.len() < 10, "{failures:?}");
+}
 
 /// A folder that is removed at the end.
 struct Folder(PathBuf);
@@ -94,7 +102,7 @@ fn dropping_the_publisher_ends_its_thread_and_frees_the_stack_even_if_its_name_w
             drop(published);
             done.send(()).unwrap();
         });
-        is_done.recv_timeout(SOON).unwrap_or_else(|_| panic!("{what}: the drop hangs"));
+        is_done.recv_timeout(HANG).unwrap_or_else(|_| panic!("{what}: the drop hangs"));
         // The thread gives the stack back when it ends.
         assert!(gone(&port), "{what}: the stack still exists, and a thread that keeps it");
         assert_eq!(path.exists(), is_others, "{what}: the name");
@@ -104,51 +112,64 @@ fn dropping_the_publisher_ends_its_thread_and_frees_the_stack_even_if_its_name_w
 
 #[test]
 fn dropping_the_publisher_does_not_wait_for_a_stalled_client() {
-    let folder = Folder::new();
-    let (stack, _listeners) = large();
-    let published = publish_in(&folder.0, &stack, "x").unwrap();
-    let mut stalled = UnixStream::connect(&folder.sockets()[0]).unwrap();
-    stalled.read_exact(&mut [0]).unwrap();
-    let begun = Instant::now();
-    drop(published);
-    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    once_in_ten(|| {
+        let folder = Folder::new();
+        let (stack, _listeners) = large();
+        let published = publish_in(&folder.0, &stack, "x").unwrap();
+        let mut stalled = UnixStream::connect(&folder.sockets()[0]).unwrap();
+        stalled.read_exact(&mut [0]).unwrap();
+        let begun = Instant::now();
+        drop(published);
+        let took = begun.elapsed();
+        if took < Duration::from_millis(500) { Ok(()) } else { Err(format!("{took:?}")) }
+    });
 }
 
 #[test]
 fn a_client_has_one_deadline_for_its_whole_request_and_delays_no_other() {
-    let folder = Folder::new();
-    let (stack, _listeners) = large();
-    let _published = publish_in(&folder.0, &stack, "x").unwrap();
-    let path = folder.sockets().remove(0);
-    let begun = Instant::now();
-    // It reads now and then, each time before a second is over.
-    let mut slow = UnixStream::connect(&path).unwrap();
-    slow.read_exact(&mut [0]).unwrap();
-    let (reports, unreachable) = reports_in(&folder.0).unwrap();
-    assert_eq!((reports.len(), unreachable.len()), (1, 0), "{unreachable:?}");
-    assert_eq!(reports[0].sockets.len(), 5000);
-    while begun.elapsed() < Duration::from_millis(1300) {
-        let _ = slow.read(&mut [0; 64]).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let mut rest = Vec::new();
-    let _ = slow.read_to_end(&mut rest);
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    assert!(serde_json::from_slice::<Report>(&rest).is_err(), "it was cut off");
+    once_in_ten(|| {
+        let folder = Folder::new();
+        let (stack, _listeners) = large();
+        let _published = publish_in(&folder.0, &stack, "x").unwrap();
+        let path = folder.sockets().remove(0);
+        let begun = Instant::now();
+        // It reads now and then, each time before a second is over.
+        let mut slow = UnixStream::connect(&path).unwrap();
+        slow.read_exact(&mut [0]).unwrap();
+        let (reports, unreachable) = reports_in(&folder.0).unwrap();
+        if reports.iter().map(|report| report.sockets.len()).ne([5000]) || !unreachable.is_empty() {
+            return Err(format!("{} reports, {unreachable:?}", reports.len()));
+        }
+        while begun.elapsed() < Duration::from_millis(1300) {
+            let _ = slow.read(&mut [0; 64]).unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let mut rest = Vec::new();
+        let _ = slow.read_to_end(&mut rest);
+        assert!(serde_json::from_slice::<Report>(&rest).is_err(), "it was cut off");
+        let took = begun.elapsed();
+        if took < SOON { Ok(()) } else { Err(format!("{took:?}")) }
+    });
 }
 
 #[test]
 fn stalled_clients_are_bounded_and_the_next_is_served_when_they_are_disconnected() {
-    let folder = Folder::new();
-    let (stack, _listeners) = large();
-    let _published = publish_in(&folder.0, &stack, "x").unwrap();
-    let path = folder.sockets().remove(0);
-    let begun = Instant::now();
-    let _stalled: Vec<_> = (0..4).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    let mut line = String::new();
-    UnixStream::connect(&path).unwrap().read_to_string(&mut line).unwrap();
-    assert_eq!(serde_json::from_str::<Report>(&line).unwrap().sockets.len(), 5000);
-    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    once_in_ten(|| {
+        let folder = Folder::new();
+        let (stack, _listeners) = large();
+        let _published = publish_in(&folder.0, &stack, "x").unwrap();
+        let path = folder.sockets().remove(0);
+        let begun = Instant::now();
+        let _stalled: Vec<_> = (0..4).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let mut line = String::new();
+        UnixStream::connect(&path).unwrap().read_to_string(&mut line).unwrap();
+        let took = begun.elapsed();
+        match serde_json::from_str::<Report>(&line) {
+            Ok(report) if report.sockets.len() == 5000 && took < SOON => Ok(()),
+            Ok(report) => Err(format!("{} sockets, {took:?}", report.sockets.len())),
+            Err(error) => Err(format!("{error}, {took:?}")),
+        }
+    });
 }
 
 #[test]
@@ -181,8 +202,7 @@ fn a_program_that_answers_slowly_or_does_not_accept_is_abandoned_after_a_second(
     let drips = UnixListener::bind(folder.0.join("1-0.sock")).unwrap();
     let dripping = std::thread::spawn(move || {
         let (mut client, _) = drips.accept().unwrap();
-        let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(4) && client.write_all(b" ").is_ok() {
+        while client.write_all(b" ").is_ok() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -194,7 +214,7 @@ fn a_program_that_answers_slowly_or_does_not_accept_is_abandoned_after_a_second(
     let (finished, finish) = mpsc::channel();
     let at = folder.0.clone();
     std::thread::spawn(move || finished.send(reports_in(&at)));
-    let (reports, mut unreachable) = finish.recv_timeout(SOON + SOON).expect("it does not return").unwrap();
+    let (reports, mut unreachable) = finish.recv_timeout(HANG).expect("it does not return").unwrap();
     unreachable.sort_by(|a, b| a.path.cmp(&b.path));
     let kinds: Vec<_> = unreachable.iter().map(|program| program.error.kind()).collect();
     assert_eq!((reports.len(), kinds), (0, vec![ErrorKind::TimedOut, ErrorKind::TimedOut]));
