@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, Ready};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 async fn tcp_pair(stack: &sockeye::Stack) -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind_on(stack, "127.0.0.1:0").await.unwrap();

@@ -23,7 +23,7 @@ fn answer(any: &UdpSocket, bytes: &[u8]) -> RecvMeta {
 }
 
 fn patient(socket: UdpSocket) -> UdpSocket {
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket
 }
 

@@ -15,7 +15,7 @@ use sockeye::{MtuDiscover, Outgoing, RecvMeta, SendMeta, UdpSocket, Unsent};
 
 fn socket(lab: &Lab, side: usize, addr: &str) -> UdpSocket {
     let socket = UdpSocket::bind_on(&lab.stacks[side], addr).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket
 }
 

@@ -282,7 +282,7 @@ fn a_blocking_ring_of_datagram_sockets_makes_progress_and_a_socket_may_send_to_i
             let sockets: Vec<_> =
                 (0..hops).map(|i| UnixDatagram::bind_addr_on(stack, &name(i)).unwrap()).collect();
             for (i, socket) in sockets.iter().enumerate() {
-                socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+                socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
                 // Each receives from its predecessor, so the ring is connected after all are bound.
                 assert!(socket.send_to_addr(b"", &name(i)).is_ok());
                 assert_eq!(socket.recv(&mut [0]).unwrap(), 0);

@@ -10,7 +10,7 @@ use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 
 /// The time after which no more events are expected.
 const NOW: Option<Duration> = Some(Duration::ZERO);
-const COMING: Option<Duration> = Some(Duration::from_secs(10));
+const COMING: Option<Duration> = Some(Duration::from_secs(60));
 
 /// How often a wait reports urgent data.
 fn events(poll: &Poll, timeout: Option<Duration>) -> usize {

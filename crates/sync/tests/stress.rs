@@ -21,7 +21,7 @@ const THREADS_COUNT: usize = 4;
 /// Of each thread. Miri is some thousand times slower.
 const ITEMS_COUNT: usize = if cfg!(miri) { 30 } else { 200_000 };
 /// Longer than any wait in here can take unless a wake-up was lost.
-const LOST: Duration = Duration::from_secs(30);
+const LOST: Duration = Duration::from_secs(60);
 
 /// An item: its maker and its number.
 type Item = (usize, usize);

@@ -12,7 +12,7 @@ use sockeye_drivers::testing::{Namespace, unavailable};
 use super::*;
 
 /// How long the server may take to listen.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Its port as the kernel writes it in /proc/net/tcp6, and the state of a listener.
 const LISTENS: [&str; 2] = [":1451 ", " 0A "];
 

@@ -9,7 +9,7 @@ use sockeye::poll::{Events, Interest, Poll, Token, Trigger};
 use crate::common;
 use crate::world::{Medium, Pair, World};
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
+const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
 /// The tokens that are reported, until all of `wanted` were; with how many waits have failed.
 fn reported(poll: &Poll, wanted: &[Token]) -> usize {

@@ -14,7 +14,7 @@ use sockeye::{Config, PanicReport, PanicSource, Stack, TcpListener, TcpStream};
 use crate::{common, lab};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Medium {

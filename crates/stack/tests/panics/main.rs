@@ -25,7 +25,7 @@ use std::time::Duration;
 use sockeye::{PanicReport, PanicSource, Stack};
 
 /// Longer than anything here takes.
-const LONG: Duration = Duration::from_secs(10);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The reports of a stack, oldest first.
 #[derive(Clone, Default)]

@@ -15,7 +15,7 @@ const SPIN: Duration = Duration::from_micros(50);
 const BOTH: Interest = Interest::READABLE.with(Interest::WRITABLE);
 /// Long enough for an event that must be reported, short enough for one that must not.
 const NOT_COMING: Option<Duration> = Some(Duration::from_millis(10));
-const COMING: Option<Duration> = Some(Duration::from_secs(10));
+const COMING: Option<Duration> = Some(Duration::from_secs(60));
 
 /// The events of a wait, in letters: token, then r w R(read closed) W(write closed) E(rror), sorted.
 fn wait(poll: &Poll, timeout: Option<Duration>) -> Vec<String> {

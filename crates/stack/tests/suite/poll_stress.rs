@@ -171,7 +171,7 @@ fn several_waiters_on_one_set_share_the_events() {
         std::thread::spawn(move || {
             let mut events = Events::with_capacity(4);
             while answered.load(Ordering::Relaxed) < 8 * turns {
-                poll.wait(&mut events, Some(Duration::from_secs(20))).unwrap();
+                poll.wait(&mut events, Some(Duration::from_secs(60))).unwrap();
                 for event in &events {
                     let mut server = &servers[event.token().0];
                     let mut byte = [0; 8];

@@ -10,7 +10,7 @@ use crate::common::{self, counter};
 
 fn at(stack: &Stack, addr: &str) -> UdpSocket {
     let socket = UdpSocket::bind_on(stack, addr).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     socket
 }
 

@@ -183,7 +183,7 @@ fn an_unaccepted_connection_is_closed_with_the_rights_in_it<P: Provider>(r: &mut
     hangs_up(r, "witness");
 }
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 cases!(
     a_socket_in_flight_is_closed_with_its_queue,
