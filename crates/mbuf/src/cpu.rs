@@ -26,16 +26,5 @@ pub(crate) fn current() -> u32 {
     // Without its locals a thread is at its end.
     return CORE.try_with(std::cell::Cell::get).unwrap_or(0);
     #[cfg(not(loom))]
-    on_machine()
-}
-
-#[cfg(not(loom))]
-#[inline]
-fn on_machine() -> u32 {
-    if cfg!(miri) {
-        return 0;
-    }
-    // SAFETY: the call takes nothing and only reads the thread's own registration with the kernel.
-    let cpu = unsafe { libc::sched_getcpu() };
-    u32::try_from(cpu).unwrap_or(0)
+    sockeye_sync::cpu::current()
 }

@@ -13,7 +13,7 @@ use crate::cache;
 use crate::cluster::{Cluster, HEADER_LEN};
 use crate::facade::{memory_read, memory_written};
 
-/// A view of part of a reference-counted cluster: 16 bytes. Cloning makes another view of the same
+/// A view of part of a reference-counted cluster: 16 bytes (12 on 32-bit machines). Cloning makes another view of the same
 /// memory; the bytes under a view never change.
 ///
 /// Nothing here blocks. Dropping the last view of a cluster gives it to the dropping thread's cache.
@@ -23,8 +23,8 @@ pub struct Mbuf {
     len: u32,
 }
 
-const _: () = assert!(size_of::<Mbuf>() == 16);
-const _: () = assert!(size_of::<Option<Mbuf>>() == 16);
+const _: () = assert!(size_of::<Mbuf>() == 8 + size_of::<usize>());
+const _: () = assert!(size_of::<Option<Mbuf>>() == 8 + size_of::<usize>());
 
 // SAFETY: the header's shared fields are atomics or constant; `next` is used only when no view exists. The
 // data under a view does not change, and changes happen only above the fill mark, where exactly one thread

@@ -2,56 +2,89 @@
 //!
 //! But for the clocks all are hints: a thread can be moved right after the question. Tests: below.
 
+use crate::facade::system;
 use crate::facade::unmodelled::{AtomicUsize, Ordering};
 
-/// The CPU that the calling thread runs on now. Some 2 ns where the C library keeps the number in
-/// the thread's restartable-sequences area, 20 where it has to ask the vDSO; no system call.
+/// The CPU that the calling thread runs on now, on Linux: some 2 ns where the C library keeps the number in
+/// the thread's restartable-sequences area, 20 where it has to ask the vDSO; no system call. Elsewhere a number that the
+/// thread keeps, below [`count`].
 #[inline]
 pub fn current() -> u32 {
-    if cfg!(miri) {
-        // The interpreter has no CPUs.
-        return 0;
-    }
-    // SAFETY: the call has no precondition.
-    let cpu = unsafe { libc::sched_getcpu() };
-    // It fails only on a kernel without the call; then there is one CPU as far as we know.
-    u32::try_from(cpu).unwrap_or(0)
+    // The interpreter has no CPUs.
+    if cfg!(miri) { 0 } else { system::current_cpu() }
 }
 
 /// The time of the last timer tick, as a number that means nothing but the same or another. A tick is 1 to 10 ms long. No
-/// system call, and a few nanoseconds, for no hardware is asked.
+/// system call, and a few nanoseconds on Linux, for no hardware is asked; elsewhere as much as [`monotonic_micros`].
 #[inline]
-pub(crate) fn tick() -> i64 {
-    let at = clock(libc::CLOCK_MONOTONIC_COARSE);
-    at.tv_sec.wrapping_mul(NANOS_PER_SEC).wrapping_add(at.tv_nsec)
+pub(crate) fn tick() -> u64 {
+    clock::tick()
 }
 
-/// CPU time that the threads of the process have used, in microseconds. A system call that adds up over all of them.
+/// CPU time that the threads of the process have used, in microseconds. A system call that adds up over all of them. 0 where
+/// the system does not tell (Windows): the process then passes for one that does not use its cores.
 pub(crate) fn used_by_process() -> u64 {
-    micros(libc::CLOCK_PROCESS_CPUTIME_ID)
+    clock::used_by_process()
 }
 
 /// Microseconds of the system's monotonic clock, whose zero means nothing. No system call. As a difference of two `Instant`s of
 /// `std`, without the arithmetic on pairs that this costs.
 #[inline]
 pub fn monotonic_micros() -> u64 {
-    micros(libc::CLOCK_MONOTONIC)
+    clock::monotonic_micros()
 }
 
-#[inline]
-fn micros(id: libc::clockid_t) -> u64 {
-    let at = clock(id);
-    u64::try_from(at.tv_sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(at.tv_nsec / 1_000)).unwrap_or(0)
+/// By the C library, whose way into the vDSO works under valgrind too.
+#[cfg(unix)]
+mod clock {
+    use super::{MICROS_PER_SEC, system};
+
+    #[inline]
+    pub fn tick() -> u64 {
+        system::TICKS.map_or_else(|| monotonic_micros() / super::MICROS_PER_TICK, micros)
+    }
+
+    pub fn used_by_process() -> u64 {
+        micros(libc::CLOCK_PROCESS_CPUTIME_ID)
+    }
+
+    #[inline]
+    pub fn monotonic_micros() -> u64 {
+        micros(libc::CLOCK_MONOTONIC)
+    }
+
+    /// What a clock of the system shows.
+    #[inline]
+    fn micros(id: libc::clockid_t) -> u64 {
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `at` is a place for the answer, and the call has no other precondition.
+        let _always_there = unsafe { libc::clock_gettime(id, &raw mut at) };
+        // The fields are of 32 bits on some machines.
+        #[expect(clippy::unnecessary_cast, reason = "see above")]
+        let (sec, nsec) = (at.tv_sec as i64, at.tv_nsec as i64);
+        u64::try_from(sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(nsec / 1_000)).unwrap_or(0)
+    }
 }
 
-/// The time of a clock of the system.
-#[inline]
-fn clock(id: libc::clockid_t) -> libc::timespec {
-    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // By the C library, whose way into the vDSO works under valgrind too.
-    // SAFETY: `at` is a place for the answer, and the call has no other precondition.
-    let _always_there = unsafe { libc::clock_gettime(id, &raw mut at) };
-    at
+#[cfg(not(unix))]
+mod clock {
+    use std::time::Instant;
+
+    use crate::facade::unmodelled::OnceLock;
+
+    pub fn tick() -> u64 {
+        monotonic_micros() / super::MICROS_PER_TICK
+    }
+
+    pub fn used_by_process() -> u64 {
+        0
+    }
+
+    pub fn monotonic_micros() -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        // Half a million years fit.
+        u64::try_from(START.get_or_init(Instant::now).elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
 }
 
 /// A piece of memory that will be needed soon. It says nothing of whether there still is anything.
@@ -86,8 +119,10 @@ impl Place {
 /// Bytes of a cache line.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 const LINE_LEN: usize = 64;
+#[cfg(unix)]
 const MICROS_PER_SEC: i64 = 1_000_000;
-const NANOS_PER_SEC: i64 = 1_000_000_000;
+/// Of a tick where the system has no clock of ticks.
+const MICROS_PER_TICK: u64 = 1_000;
 
 /// How many CPUs the process may use; at least one. Asked once, by affinity and cgroup quota.
 pub fn count() -> usize {

@@ -9,7 +9,8 @@
 //! | `counted` | feature `count` | the machine, and each write is reported to `count.rs` |
 //! | `model` | `--cfg loom` | the loom model checker, which runs every interleaving of the memory model |
 //!
-//! Linux futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. A test (`crates/tidy/src/facades.rs`) fails where a crate of the
+//! Futexes (`futex.rs`) and process-wide fences (`membarrier.rs`) belong to the first two. What only Linux has for them is in `system/linux.rs`, and what other
+//! systems have instead in `system/portable.rs`. A test (`crates/tidy/src/facades.rs`) fails where a crate of the
 //! stack bypasses the facade, so a new shared word is counted without any effort by its author.
 //!
 //! The facade knows nothing of the protocols built on it. Two things are kept from the model on
@@ -31,6 +32,16 @@ mod membarrier;
 #[cfg(loom)]
 mod model;
 mod snapshot;
+#[cfg_attr(
+    all(any(target_os = "linux", target_os = "android"), not(sockeye_portable)),
+    path = "facade/system/linux.rs"
+)]
+#[cfg_attr(
+    not(all(any(target_os = "linux", target_os = "android"), not(sockeye_portable))),
+    path = "facade/system/portable.rs"
+)]
+#[cfg_attr(loom, expect(dead_code, reason = "models have futexes and fences of their own"))]
+pub(crate) mod system;
 
 #[cfg(all(feature = "count", not(loom)))]
 pub use counted::*;

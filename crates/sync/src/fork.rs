@@ -13,8 +13,8 @@
 //!   0 (wiped) ──first look──► TAKEN ──nonce drawn──► generation      another thread that sees TAKEN yields until it is over
 //! ```
 //!
-//! Where the kernel does not know the advice, the words stand in ordinary memory and a handler of `pthread_atfork`
-//! clears them in the child. That misses a child that is made by a bare clone(2).
+//! Where the system does not know the advice, the words stand in ordinary memory and a handler of `pthread_atfork`
+//! clears them in the child. That misses a child that is made by a bare clone(2). Where there is no fork(2), every process is new.
 //!
 //! A fork at any of these steps is harmless: the child finds 0, never `TAKEN`. After `vfork`, whose child shares its
 //! parent's memory, nothing of this crate may be called.
@@ -28,6 +28,7 @@
 
 use core::ptr;
 
+use crate::facade::system;
 use crate::facade::unmodelled::{AtomicPtr, AtomicU64, OnceLock, Ordering};
 
 /// The process in which something was made.
@@ -139,31 +140,17 @@ fn page() -> &'static Page {
 
 /// A page that the kernel wipes at a fork; `None` if it does not offer that.
 fn map() -> Option<*mut Page> {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
-    if cfg!(miri) {
-        return None;
-    }
-    // SAFETY: new memory, at a place of the kernel's choice.
-    let at = unsafe {
-        mmap_anonymous(ptr::null_mut(), PAGE_LEN, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
-    };
-    let at = at.ok()?;
-    // SAFETY: the mapping is ours alone, and its contents are zeros already.
-    if unsafe { madvise(at, PAGE_LEN, Advice::LinuxWipeOnFork) }.is_ok() {
-        // `Page::new` is all zeros, and a mapping is aligned for it.
-        return Some(at.cast());
-    }
-    // SAFETY: no other thread has seen it.
-    let _unmapped = unsafe { rustix::mm::munmap(at, PAGE_LEN) };
-    None
+    // `Page::new` is all zeros, and a mapping is aligned for it.
+    if cfg!(miri) { None } else { system::wiped_on_fork(PAGE_LEN).map(<*mut u8>::cast) }
 }
 
-/// Ordinary memory that a handler clears in the child.
+/// Ordinary memory that a handler clears in the child. A system without fork(2) has no child, and needs no handler.
 fn watched() -> *mut Page {
-    extern "C" fn clear() {
-        WATCHED.generation.store(WIPED, Ordering::Relaxed);
-    }
-    if !cfg!(miri) {
+    #[cfg(all(unix, not(miri)))]
+    {
+        extern "C" fn clear() {
+            WATCHED.generation.store(WIPED, Ordering::Relaxed);
+        }
         // SAFETY: the handler only stores to a static word, which is allowed after a fork.
         let refused = unsafe { libc::pthread_atfork(None, None, Some(clear)) };
         // Without memory for a handler a child would take itself for its parent.
@@ -181,9 +168,7 @@ fn random() -> [u64; 2] {
     if cfg!(miri) {
         return words;
     }
-    // SAFETY: the place is writable, and as long as it says.
-    let drawn = unsafe { libc::getrandom(words.as_mut_ptr().cast(), size_of_val(&words), 0) };
-    if drawn != size_of_val(&words) as isize {
+    if !system::fill_random(&mut words) {
         words = [u64::from(std::process::id()), crate::cpu::monotonic_micros()];
     }
     words
@@ -274,7 +259,9 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "the interpreter cannot map pages or fork")]
     fn both_kinds_of_page_are_wiped_in_a_child_and_stay_in_the_parent() {
-        for page in [map().expect("Linux 4.14"), watched()] {
+        let mapped = map();
+        assert!(mapped.is_some() || cfg!(sockeye_portable), "Linux 4.14");
+        for page in mapped.into_iter().chain([watched()]) {
             // SAFETY: pages that live for ever.
             let generation = unsafe { &(*page).generation };
             assert_eq!(generation.swap(7, Ordering::Relaxed), WIPED);

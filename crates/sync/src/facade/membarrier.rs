@@ -1,31 +1,25 @@
-//! A pair of fences of which one side costs nothing: the other side makes all threads of the process take theirs.
+//! A pair of fences of which one side costs nothing on Linux: the other side makes all threads of the process take theirs.
 //!
 //! `light_fence` keeps the compiler from moving accesses across it. `heavy_fence` runs a full fence on every core that
 //! runs a thread of this process now; a thread that does not run passes one when it is put on a core. So for every
 //! thread, all it did before some point between the start and the end of the call is seen after it by the caller, and
 //! the other way round: together they order as two sequentially consistent fences would.
 //!
-//! Does not depend on any protocol. Tests: below, and through `brief.rs`.
+//! Other systems have two such fences. The calls are in `system`. Does not depend on any protocol. Tests: below, and through
+//! `brief.rs`; where the kernel refuses, `tests/no_membarrier.rs`.
 
-use std::sync::atomic::{Ordering, compiler_fence};
+use super::system;
 
-use rustix::thread::{MembarrierCommand, membarrier};
-
-/// The side that is passed often. No instruction.
+/// The side that is passed often. No instruction on Linux, elsewhere a full fence.
 #[inline(always)]
 pub fn light_fence() {
-    compiler_fence(Ordering::SeqCst);
+    system::light_fence();
 }
 
-/// The side that is passed seldom: a system call of microseconds, with an interrupt of every core that runs a thread of
-/// this process. False if the kernel refuses, and then nothing is ordered.
+/// The side that is passed seldom: on Linux a system call of microseconds, with an interrupt of every core that runs a
+/// thread of this process. False if the kernel refuses, and then nothing is ordered.
 pub fn heavy_fence() -> bool {
-    if cfg!(miri) {
-        return false;
-    }
-    // A process has to register once, and so may a child after a fork.
-    let fence = || membarrier(MembarrierCommand::PrivateExpedited).is_ok();
-    fence() || (membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok() && fence())
+    system::heavy_fence()
 }
 
 #[cfg(test)]
