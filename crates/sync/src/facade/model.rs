@@ -8,6 +8,7 @@
 //! other one even if that never parks, which would hide a missing release or acquire. So parking is
 //! built anew here.
 
+use core::cell::Cell;
 use core::ops::Deref;
 use std::time::Instant;
 
@@ -24,11 +25,21 @@ pub fn light_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// As a fence of its own, which the pair amounts to.
+/// As a fence of its own: what the pair amounts to. None for a thread that has called [`refuse_heavy_fence`].
 pub fn heavy_fence() -> bool {
+    if IS_FENCE_REFUSED.with(Cell::get) {
+        return false;
+    }
     fence(Ordering::SeqCst);
     true
 }
+
+/// From now on the calling thread's heavy fences are refused, as by a kernel without `membarrier`.
+pub fn refuse_heavy_fence() {
+    IS_FENCE_REFUSED.with(|is_refused| is_refused.set(true));
+}
+
+loom::thread_local! { static IS_FENCE_REFUSED: Cell<bool> = Cell::new(false); }
 
 /// Models do not count.
 pub fn memory_written<T: ?Sized>(_place: *const T) {}

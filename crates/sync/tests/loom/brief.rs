@@ -1,11 +1,13 @@
 //! The mutex whose unlock is a store: one holder at a time, no sleeper forgotten.
 //!
 //! A forgotten sleeper is a deadlock, which the checker reports. No thread spins in a model, so a thread that does not get
-//! the mutex at once goes to sleep. The model's `membarrier` is one fence of the sleeper; see `facade/model.rs`.
+//! the mutex at once goes to sleep, or yields until it is free if it is refused the fence. The model's `membarrier` is one fence of the sleeper; see
+//! `facade/model.rs`.
 
 use loom::sync::Arc;
 use loom::thread;
 use sockeye_sync::BriefMutex;
+use sockeye_sync::facade::refuse_heavy_fence;
 
 use crate::{check, check_bounded};
 
@@ -88,5 +90,39 @@ fn three_threads_one_of_which_locks_twice() {
         once.join().unwrap();
         twice.join().unwrap();
         assert_eq!(*mutex.lock(), 4);
+    });
+}
+
+/// The kernel's answer may change while the program runs, when a sandbox closes: then some threads poll while others sleep.
+#[test]
+fn an_owner_a_sleeper_and_a_thread_that_is_refused_the_fence() {
+    check_bounded(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let (sleeps, polls) = (mutex.clone(), mutex.clone());
+        let sleeper = thread::spawn(move || add_one(&sleeps));
+        let poller = thread::spawn(move || {
+            refuse_heavy_fence();
+            add_one(&polls);
+        });
+        add_one(&mutex);
+        sleeper.join().unwrap();
+        poller.join().unwrap();
+        assert_eq!(*mutex.lock(), 3);
+    });
+}
+
+#[test]
+fn two_threads_that_are_refused_the_fence() {
+    check_bounded(|| {
+        let mutex = Arc::new(BriefMutex::new(0));
+        let other = mutex.clone();
+        let thread = thread::spawn(move || {
+            refuse_heavy_fence();
+            add_one(&other);
+        });
+        refuse_heavy_fence();
+        add_one(&mutex);
+        thread.join().unwrap();
+        assert_eq!(*mutex.lock(), 2);
     });
 }
