@@ -17,6 +17,8 @@
 // documentation's compiler more than its 128 steps.
 #![recursion_limit = "256"]
 #![warn(missing_docs)]
+// Without UNIX-domain sockets some of what the families share has no user.
+#![cfg_attr(not(unix), allow(dead_code))]
 
 // A good order to read the code in is that of the data: `tcp/conn/user.rs` (send and receive), `tcp/conn/engine.rs`,
 // `tcp/conn/outbox.rs`, `tcp/route.rs`.
@@ -32,6 +34,7 @@ mod tcp;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod udp;
+#[cfg(unix)]
 pub mod unix;
 
 /// The registry's page of this crate, whose program is tested here.

@@ -8,6 +8,7 @@
 
 mod duties;
 mod protocols;
+#[cfg(unix)]
 mod rights;
 mod scope;
 pub(crate) mod snapshot;
@@ -38,6 +39,7 @@ use crate::rt::panics::{self, PanicReport, PanicSource};
 use crate::rt::resolve::Resolve;
 use crate::tcp;
 use crate::udp;
+#[cfg(unix)]
 use crate::unix;
 use snapshot::SocketInfo;
 
@@ -298,21 +300,6 @@ impl Stack {
         self.core::<Core>().map_or(0, |core| core.pool.stats().remote_listed())
     }
 
-    /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
-    /// goes on.
-    ///
-    /// # Errors
-    /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
-    pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
-        unix::unlink(self.core::<Core>()?, path.as_ref())
-    }
-
-    /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and
-    /// not received yet.
-    pub fn unix_rights_in_flight(&self) -> usize {
-        self.core::<Core>().map_or(0, |core| unix::shared(core).in_flight())
-    }
-
     /// Gives packet memory that is kept for reuse back to the system.
     pub fn trim(&self) {
         if let Ok(core) = self.core::<Core>() {
@@ -345,6 +332,7 @@ impl Core {
         let range = PortRange::new(*env.config.port_range.start(), *env.config.port_range.end())
             .ok_or(io::ErrorKind::InvalidInput)?;
         let tcp = tcp::Core::new(inet::Core::new(env), range, &mut entropy);
+        #[cfg(unix)]
         tcp.keep(unix::Shared::new(HashKey(entropy.u64(), entropy.u64())));
         tcp.keep(udp::Shared::new(range, entropy.bytes(), HashKey(entropy.u64(), entropy.u64())));
         Ok(Self { tcp, this: OnceLock::new() })

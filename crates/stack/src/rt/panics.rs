@@ -22,6 +22,7 @@ use sockeye_netif::Waking;
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Mutex, discard_payload};
 
+use crate::base::errno;
 use crate::rt::counter;
 use crate::rt::env::Env;
 use crate::rt::fork;
@@ -136,7 +137,7 @@ pub(crate) fn call_or_errno<R>(
     place: &'static str,
     call: impl FnOnce() -> Result<R, Errno>,
 ) -> Result<R, Errno> {
-    contain(env, PanicSource::Protocol, place, call).unwrap_or(Err(Errno::IO))
+    contain(env, PanicSource::Protocol, place, call).unwrap_or(Err(errno::IO))
 }
 
 /// The error of a call in which the stack's own code has panicked.

@@ -20,10 +20,21 @@
 //! Inside: `poll/descriptor.rs` lets a set be waited for by its descriptor, `poll/events.rs` has the result of a wait, `poll/table.rs` a poller's
 //! queue, `poll/registration.rs` a socket's, `poll/target.rs` a socket's readiness. Tests: `tests/suite/{poll,poll_stress}.rs`.
 
+#[cfg(unix)]
 mod descriptor;
 mod events;
 mod ready;
 pub(crate) mod registration;
+#[cfg_attr(
+    all(any(target_os = "linux", target_os = "android"), not(sockeye_portable)),
+    path = "poll/signal/eventfd.rs"
+)]
+#[cfg_attr(
+    all(unix, not(all(any(target_os = "linux", target_os = "android"), not(sockeye_portable)))),
+    path = "poll/signal/pair.rs"
+)]
+#[cfg_attr(not(unix), path = "poll/signal/none.rs")]
+mod signal;
 mod table;
 mod target;
 
@@ -41,6 +52,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, Caught, PanicSource};
 
+#[cfg(unix)]
 pub use descriptor::PollFd;
 pub use events::{Event, Events, Iter};
 pub(crate) use ready::Ready;
@@ -223,6 +235,7 @@ impl Poll {
     ///
     /// # Errors
     /// The system's for a descriptor, above all `EMFILE` (too many are open).
+    #[cfg(unix)]
     pub fn into_fd(self) -> io::Result<PollFd> {
         PollFd::new(self)
     }

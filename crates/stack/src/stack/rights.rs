@@ -1,12 +1,31 @@
-//! TCP's sockets as rights in messages of UNIX-domain sockets.
+//! What a stack has where there are UNIX-domain sockets: their names, and TCP's sockets as rights in their messages.
 //!
-//! Neither of the two families knows the other. Tests: `tests/unix_rights.rs`.
+//! Neither of the two families knows the other. Tests: `tests/unix_rights.rs`, `tests/unix`.
 
 use std::io;
 
+use super::Core;
+use crate::rt::handle::Stack;
 use crate::tcp::socket::{TcpListener, TcpStream};
 use crate::unix::rights::Passed;
-use crate::unix::{Foreign, Right};
+use crate::unix::{self, Foreign, Right};
+
+impl Stack {
+    /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
+    /// goes on.
+    ///
+    /// # Errors
+    /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.
+    pub fn unix_unlink<P: AsRef<std::path::Path>>(&self, path: P) -> io::Result<()> {
+        unix::unlink(self.core::<Core>()?, path.as_ref())
+    }
+
+    /// Rights (sockets, of this or other stacks, and file descriptors) that were sent over this stack's UNIX-domain sockets and
+    /// not received yet.
+    pub fn unix_rights_in_flight(&self) -> usize {
+        self.core::<Core>().map_or(0, |core| unix::shared(core).in_flight())
+    }
+}
 
 macro_rules! passed {
     ($($socket:ty),+) => {

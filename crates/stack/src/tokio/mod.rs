@@ -25,6 +25,7 @@ mod stream;
 mod tcp_options;
 mod udp;
 mod udp_options;
+#[cfg(unix)]
 pub mod unix;
 mod wait;
 
@@ -49,5 +50,6 @@ pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
+#[cfg(unix)]
 #[doc(inline)]
 pub use unix::{UnixDatagram, UnixListener, UnixSocket, UnixStream};

@@ -22,8 +22,6 @@ use crate::rt::tasks::{self, Waitable, Waiting, Want};
 use crate::tcp::conn::ready::End;
 use crate::tcp::socket::TcpStream;
 use crate::udp::naming::Handle;
-use crate::unix;
-use crate::unix::sock::Sock;
 
 /// A socket that says all that it is ready for.
 pub(super) trait Readiness: Waitable {
@@ -202,12 +200,35 @@ pub(super) async fn async_io<S: Waitable, R>(
     .await
 }
 
+/// Urgent data in tokio's words, which only tokio for Linux has.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod urgent {
+    use super::{Interest, Ready};
+
+    pub const READY: Ready = Ready::PRIORITY;
+
+    pub fn is_asked(interest: Interest) -> bool {
+        interest.is_priority()
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod urgent {
+    use super::{Interest, Ready};
+
+    pub const READY: Ready = Ready::EMPTY;
+
+    pub fn is_asked(_interest: Interest) -> bool {
+        false
+    }
+}
+
 /// Events that a task with this interest waits for, and the readiness that it then returns.
 fn wants(interest: Interest) -> impl Iterator<Item = (Want, Ready)> {
     [
         (interest.is_readable(), Want::Read, Ready::READABLE),
         (interest.is_writable(), Want::Write, Ready::WRITABLE),
-        (interest.is_priority(), Want::Priority, Ready::PRIORITY),
+        (urgent::is_asked(interest), Want::Priority, urgent::READY),
         (interest.is_error(), Want::Error, Ready::ERROR),
     ]
     .into_iter()
@@ -233,9 +254,9 @@ fn reported(found: poll::Ready, interest: Interest) -> Ready {
     [
         (read, poll::Ready::READABLE, Ready::READABLE),
         (write, poll::Ready::WRITABLE, Ready::WRITABLE),
-        (read || interest.is_priority(), poll::Ready::READ_CLOSED, Ready::READ_CLOSED),
+        (read || urgent::is_asked(interest), poll::Ready::READ_CLOSED, Ready::READ_CLOSED),
         (write, poll::Ready::WRITE_CLOSED, Ready::WRITE_CLOSED),
-        (interest.is_priority(), poll::Ready::PRIORITY, Ready::PRIORITY),
+        (urgent::is_asked(interest), poll::Ready::PRIORITY, urgent::READY),
         (interest.is_error(), poll::Ready::ERROR, Ready::ERROR),
     ]
     .into_iter()
@@ -269,11 +290,5 @@ impl Readiness for TcpStream {
 impl Readiness for Held<Arc<Handle>> {
     fn readiness(&self) -> io::Result<poll::Ready> {
         Ok(self.open()?.pcb.readiness())
-    }
-}
-
-impl Readiness for Held<Sock> {
-    fn readiness(&self) -> io::Result<poll::Ready> {
-        Ok(unix::ready::End::of(self.open()?).ready())
     }
 }

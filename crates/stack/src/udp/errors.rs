@@ -16,6 +16,7 @@ use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{ERRORS_MAX, Pcb};
 use crate::base::addr::{Endpoint, FourTuple};
+use crate::base::errno;
 use crate::rt::poll::Ready;
 use crate::rt::wake::Wake;
 
@@ -55,7 +56,7 @@ impl Unsent {
             Self::ProtocolUnreachable => (Errno::NOPROTOOPT, true),
             Self::Prohibited => (Errno::HOSTUNREACH, true),
             Self::TooBig { .. } => (Errno::MSGSIZE, true),
-            Self::ParameterProblem => (Errno::PROTO, true),
+            Self::ParameterProblem => (errno::PROTO, true),
             Self::TimeExceeded => (Errno::HOSTUNREACH, false),
         }
     }

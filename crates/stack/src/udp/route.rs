@@ -10,6 +10,7 @@ use sockeye_sync::facade::Ordering;
 
 use super::name::Name;
 use super::pcb::Pcb;
+use crate::base::errno;
 use crate::inet::Core;
 use crate::inet::netif::NetifId;
 use crate::inet::netif::device::Device;
@@ -116,7 +117,7 @@ fn source_for(core: &Core, dst: IpAddr, interface: u32) -> Result<IpAddr, Errno>
     let source = if interface == 0 {
         core.netifs.source(dst)
     } else {
-        core.netifs.source_on(NetifId::of_interface(core, interface).ok_or(Errno::NODEV)?, dst)
+        core.netifs.source_on(NetifId::of_interface(core, interface).ok_or(errno::NODEV)?, dst)
     };
     source.map_err(NoWay::errno)
 }

@@ -29,6 +29,7 @@ use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
+use crate::base::errno;
 use crate::inet::Core;
 use crate::inet::ip::output::MtuDiscover;
 use crate::inet::netif::scope::LOOPBACK;
@@ -110,7 +111,7 @@ impl<'h> Sending<'h> {
                     self.flush();
                     if self.handle.pcb.options.nonblocking.load(Ordering::Relaxed) {
                         super::shared(core).count(count::MEM_ERRORS, 1);
-                        return Err(Errno::NOMEM);
+                        return Err(errno::NOMEM);
                     }
                     if !wait_for_memory(core, &mut self.timeout) {
                         return Err(Errno::AGAIN);

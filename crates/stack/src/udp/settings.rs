@@ -15,6 +15,7 @@ use sockeye_sync::facade::Ordering;
 use super::groups::Membership;
 use super::route;
 use super::socket::UdpSocket;
+use crate::base::errno;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::inet;
 use crate::inet::Core;
@@ -317,7 +318,7 @@ impl UdpSocket {
         }
         let index =
             if addr.is_unspecified() { route::interface_of(core, group) } else { interface_with(core, addr) };
-        Ok(index.map_err(|_| Errno::NODEV)?)
+        Ok(index.map_err(|_| errno::NODEV)?)
     }
 
     fn member_interface_v6(&self, group: IpAddr, interface: u32) -> io::Result<u32> {
@@ -326,7 +327,7 @@ impl UdpSocket {
             return Err(Errno::INVAL.into());
         }
         let index = match interface {
-            0 => route::interface_of(core, group).map_err(|_| Errno::NODEV),
+            0 => route::interface_of(core, group).map_err(|_| errno::NODEV),
             named => existing(core, named),
         };
         Ok(index?)
@@ -346,5 +347,5 @@ fn interface_with(core: &inet::Core, addr: Ipv4Addr) -> Result<u32, Errno> {
 fn existing(core: &inet::Core, interface: u32) -> Result<u32, Errno> {
     let is_known =
         interface == LOOPBACK || core.netifs.each().any(|(id, _)| id.interface_index() == interface);
-    if is_known { Ok(interface) } else { Err(Errno::NODEV) }
+    if is_known { Ok(interface) } else { Err(errno::NODEV) }
 }

@@ -13,6 +13,7 @@ use sockeye_sync::facade::Ordering;
 
 use super::state::{Link, Work};
 use super::{addresses, count, ndp};
+use crate::base::errno;
 use crate::inet::Core;
 use crate::inet::context::Context;
 use crate::inet::ip::Received;
@@ -54,7 +55,7 @@ fn change(
             super::timer::report(work);
             changed
         });
-        changed.ok_or(Errno::IO)
+        changed.ok_or(errno::IO)
     })
 }
 

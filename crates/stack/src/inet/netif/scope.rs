@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use super::NetifId;
 use super::table::Netifs;
 use crate::base::addr::Endpoint;
+use crate::base::errno;
 use crate::inet::Core;
 
 /// Number of the loopback interface.
@@ -67,7 +68,7 @@ pub(crate) fn named(core: &Core, addr: &SocketAddr) -> Result<Option<NetifId>, E
     match addr {
         SocketAddr::V6(v6) if v6.scope_id() != 0 && is_of_link(addr.ip()) => match v6.scope_id() {
             LOOPBACK => Ok(Some(NetifId::LOOPBACK)),
-            index => NetifId::of_interface(core, index).map(Some).ok_or(Errno::NODEV),
+            index => NetifId::of_interface(core, index).map(Some).ok_or(errno::NODEV),
         },
         SocketAddr::V6(_) | SocketAddr::V4(_) => Ok(None),
     }

@@ -5,17 +5,20 @@
 
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use sockeye_sync::facade::Arc;
 
 use super::Poll;
+use super::signal::Signal;
 
 /// A [`Poll`] with a descriptor, made by [`Poll::into_fd`]. The descriptor joins loops of descriptors: epoll, `mio`, `tokio`'s `AsyncFd`, `async-io`.
 ///
 /// The descriptor is readable while a [`wait`](Poll::wait) with a time-out of zero may find something: while a socket of the set is ready in a level-triggered way,
 /// or has become ready since the last wait in an edge-triggered one, or after [`Poll::wake`]. It is level-triggered itself. It may be readable though nothing is
 /// found, and is not from that wait on. Only wait for it; reading from it or writing to it loses events.
+///
+/// It is an eventfd(2) on Linux and an end of a pair of sockets on other UNIX systems. Windows has no `PollFd`.
 ///
 /// While a set has a descriptor, each wait takes one or two system calls more, and so does the first event after a wait.
 ///
@@ -41,13 +44,13 @@ use super::Poll;
 pub struct PollFd {
     poll: Poll,
     /// The queue's, which outlives the set if a socket's thread is about to write to it.
-    fd: Arc<OwnedFd>,
+    signal: Arc<Signal>,
 }
 
 impl PollFd {
     pub(super) fn new(poll: Poll) -> io::Result<Self> {
-        let fd = poll.queue()?.describe()?;
-        Ok(Self { poll, fd })
+        let signal = poll.queue()?.describe()?;
+        Ok(Self { poll, signal })
     }
 }
 
@@ -61,7 +64,7 @@ impl Deref for PollFd {
 
 impl AsFd for PollFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        (*self.fd).as_fd()
+        self.signal.as_fd()
     }
 }
 

@@ -6,21 +6,20 @@
 //! `crates/sync/tests/loom/poll_queue.rs`.
 
 use std::io;
-use std::os::fd::OwnedFd;
 
-use rustix::event::{EventfdFlags, eventfd};
 use sockeye_sync::facade::{Arc, OnceLock};
 use sockeye_sync::poll_queue::PollQueue;
 use sockeye_sync::slots::{Entry, Numbered};
 
 use super::registration::Registration;
+use super::signal::Signal;
 use crate::rt::wake::Wake;
 
 /// State that a poller shares with the sockets in it.
 pub(crate) struct Queue {
     pub(super) list: PollQueue<Registration>,
-    /// An eventfd: `poll_queue.rs` explains its value.
-    descriptor: OnceLock<Arc<OwnedFd>>,
+    /// When it is shown is in `poll_queue.rs`.
+    descriptor: OnceLock<Arc<Signal>>,
 }
 
 impl Default for Queue {
@@ -47,28 +46,28 @@ impl Queue {
     ///
     /// # Errors
     /// The system's, above all `EMFILE`.
-    pub(super) fn describe(&self) -> io::Result<Arc<OwnedFd>> {
-        let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let fd = Arc::clone(self.descriptor.get_or_init(|| Arc::new(made)));
+    #[cfg(unix)]
+    pub(super) fn describe(&self) -> io::Result<Arc<Signal>> {
+        let made = Signal::new()?;
+        let signal = Arc::clone(self.descriptor.get_or_init(|| Arc::new(made)));
         // After it is there: a thread that finds the queue described writes to it.
         if self.list.describe() {
             self.show();
         }
-        Ok(fd)
+        Ok(signal)
     }
 
     /// Makes the descriptor readable, if there is one.
     pub(super) fn show(&self) {
-        if let Some(fd) = self.descriptor.get() {
-            // It fails only if the count is at its end, and the descriptor is readable then.
-            let _count_is_full = rustix::io::write(&**fd, &1_u64.to_ne_bytes());
+        if let Some(signal) = self.descriptor.get() {
+            signal.show();
         }
     }
 
     /// Empties the descriptor, before the list is taken over.
     pub(super) fn hide(&self) {
-        if let Some(fd) = self.descriptor.get() {
-            let _was_empty = rustix::io::read(&**fd, &mut [0; 8]);
+        if let Some(signal) = self.descriptor.get() {
+            signal.hide();
         }
     }
 

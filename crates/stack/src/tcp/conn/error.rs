@@ -6,6 +6,8 @@ use rustix::io::Errno;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::unreachable::Unreachable;
 
+use crate::base::errno;
+
 /// A connection's pending error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SockError {
@@ -106,13 +108,13 @@ impl From<SockError> for io::Error {
         let errno = match error {
             SockError::Refused => Errno::CONNREFUSED,
             SockError::Reset => Errno::CONNRESET,
-            SockError::BrokenPipe => Errno::PIPE,
+            SockError::BrokenPipe => errno::PIPE,
             SockError::TimedOut => Errno::TIMEDOUT,
             SockError::Aborted => Errno::CONNABORTED,
             SockError::NetworkUnreachable => Errno::NETUNREACH,
             SockError::HostUnreachable => Errno::HOSTUNREACH,
             SockError::NoProtocol => Errno::NOPROTOOPT,
-            SockError::Protocol => Errno::PROTO,
+            SockError::Protocol => errno::PROTO,
             SockError::NetDown => Errno::NETDOWN,
             SockError::Panicked => return io::Error::new(io::ErrorKind::ConnectionAborted, PANICKED),
         };

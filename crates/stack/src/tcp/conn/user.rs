@@ -19,6 +19,7 @@ use super::sockbuf::{Buffers, Socket};
 use super::transfer::Pieces;
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
+use crate::base::errno;
 use crate::inet::input::busy;
 use crate::inet::input::leader::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
@@ -268,7 +269,7 @@ fn check(conn: &Conn, so: &Buffers, is_begun: bool) -> Result<(), Refusal> {
         return Err(Refusal::Failed(error.into()));
     }
     if so.snd.shut {
-        return Err(Refusal::Failed(Errno::PIPE.into()));
+        return Err(Refusal::Failed(errno::PIPE.into()));
     }
     Ok(())
 }

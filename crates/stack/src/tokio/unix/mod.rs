@@ -40,12 +40,21 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::task::Poll;
 
+use super::ready::Readiness;
 use super::wait::{op, op_listed, poll_op, poll_op_listed, until};
 use crate::rt::fork::Held;
+use crate::rt::poll::{Ready, Target as _};
 use crate::rt::tasks::Want;
 use crate::unix::listen::{self, Room};
+use crate::unix::ready::End;
 use crate::unix::sock::Sock;
 use sockeye_sync::coop::cooperative;
+
+impl Readiness for Held<Sock> {
+    fn readiness(&self) -> io::Result<Ready> {
+        Ok(End::of(self.open()?).ready())
+    }
+}
 
 /// The address that a path names. As in `tokio`, one that begins with a NUL is an abstract name.
 ///
