@@ -317,6 +317,33 @@ fn a_flood_that_fills_the_devices_queue_loses_no_acknowledged_data_and_drops_are
 }
 
 #[test]
+fn a_burst_of_many_connections_waits_in_the_devices_queue_until_it_is_read() {
+    if skipped("a burst") {
+        return;
+    }
+    // More than the kernel's own length of the queue.
+    const BURST: u64 = 2000;
+    let namespace = Namespace::new().unwrap();
+    let tun = open(&namespace, &TunConfig { offload: false, ..TunConfig::default() });
+    let name = tun.link().name().to_owned();
+    let dropped = namespace
+        .run(|| {
+            tun.link().add_addr("10.9.0.1/24".parse().unwrap()).unwrap();
+            let socket = UdpSocket::bind("10.9.0.1:0").unwrap();
+            (0..BURST).for_each(|_| assert_eq!(socket.send_to(&[7; 1000], "10.9.0.2:9").unwrap(), 1000));
+            dropped_by_kernel(&name)
+        })
+        .unwrap();
+    assert_eq!(dropped, 0);
+    let (mut datagrams, mut frames) = (0, 1);
+    while frames > 0 {
+        frames = tun
+            .receive(0, 64, &mut |frame| datagrams += u64::from(frame.head.len() + frame.rest.len() > 1000));
+    }
+    assert_eq!(datagrams, BURST);
+}
+
+#[test]
 fn two_namespaces_are_connected_by_a_pair_of_interfaces() {
     if skipped("veth") {
         return;

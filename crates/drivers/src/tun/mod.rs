@@ -68,6 +68,11 @@ pub struct TunConfig {
     pub big_tcp: bool,
     /// Bytes of the largest IP packet, 1,280 to 65,535; `None` leaves the device as it is. Default `None`.
     pub mtu: Option<u32>,
+    /// Frames that the kernel keeps for each queue until they are read (`txqueuelen`); what comes on top is dropped. It is to hold a
+    /// burst of many connections: their packets come one by one while the input thread waits for a core, and the
+    /// sender's kernel repeats what was dropped after 200 ms at the earliest. `None` leaves the device as it is, which is
+    /// 500 for a new TUN device. Default 8,192, as [`WireConfig::queue_len`](sockeye_netif::WireConfig::queue_len).
+    pub queue_len: Option<u32>,
     /// Let the device stay when the last descriptor of it is closed. Default off.
     pub persist: bool,
     /// Our Ethernet address, for TAP. `None`: one made from the kernel's address of the device. Default `None`.
@@ -83,6 +88,7 @@ impl Default for TunConfig {
             offload: true,
             big_tcp: true,
             mtu: None,
+            queue_len: Some(QUEUE_LEN),
             persist: false,
             mac: None,
         }
@@ -142,6 +148,8 @@ struct Device {
 
 /// The kernel's file for all devices.
 const CONTROL: &str = "/dev/net/tun";
+/// Frames in a queue by default.
+const QUEUE_LEN: u32 = 8192;
 /// Queues that a stack serves at most.
 const QUEUES_MAX: usize = 64;
 /// MTUs that a stack serves.
@@ -182,6 +190,9 @@ impl Tun {
         }
         if let Some(mtu) = config.mtu {
             link.set_mtu(mtu)?;
+        }
+        if let Some(frames) = config.queue_len {
+            link.set_queue_len(frames)?;
         }
         link.set_up(true)?;
         Self::with(fds, link, (flags, config.big_tcp), None, config.mac)
