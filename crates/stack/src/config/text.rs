@@ -103,6 +103,7 @@ const FIELDS: &[Field] = &[
     field!(connections_max, connections_max, number),
     field!(sndbuf, sndbuf, number),
     field!(rcvbuf, rcvbuf, number),
+    field!(udp_rcvbuf, udp_rcvbuf, number),
     field!(sndbuf_max, sndbuf_max, number),
     field!(rcvbuf_max, rcvbuf_max, number),
     field!(loopback_mtu, loopback_mtu, number),

@@ -77,7 +77,7 @@ impl UdpBuilder {
             is_v6,
             reuse: Reuse::default(),
             place: Place::Own,
-            rcvbuf: stack.config().rcvbuf,
+            rcvbuf: stack.config().udp_rcvbuf,
         }
     }
 
@@ -111,7 +111,8 @@ impl UdpBuilder {
         self
     }
 
-    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB.
+    /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB. Default
+    /// [`Config::udp_rcvbuf`](crate::Config::udp_rcvbuf).
     #[must_use]
     pub fn recv_buffer_size(mut self, bytes: usize) -> Self {
         self.rcvbuf = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(BUFFER_MIN, BUFFER_MAX);
