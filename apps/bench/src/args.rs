@@ -9,6 +9,8 @@
 //!
 //! Tests: below; exit code and stream in `tests/bench`.
 
+mod values;
+
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -20,10 +22,13 @@ use sockeye_shared::parse;
 use crate::against::round_count;
 use crate::experiment::table::EXPERIMENTS;
 use crate::page;
+use crate::patterns::args::PatternArgs;
 use crate::pin::{Pin, usable_cores};
 use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, apps, bytes, default_acceptors, default_set};
 use crate::provider::Side;
 use crate::tun::{Mtu, Own, SpinTime, Work, peers};
+use values::{count, runtimes, samples, seconds, size};
+
 use crate::workloads::{Name, Workload, crr, http, idle, mem, one_way, rr, stream};
 
 /// Options of the command.
@@ -150,6 +155,9 @@ pub struct BenchArgs {
     /// Show the project's goals, and whether each was reached
     #[arg(long)]
     pub goals: bool,
+
+    #[command(flatten)]
+    pub patterns: PatternArgs,
 }
 
 /// A device between the kernel and a stack.
@@ -176,6 +184,8 @@ pub enum Target {
     Hostile,
     /// UDP beside the kernel's.
     Udp,
+    /// Patterns of traffic, drawn from a seed.
+    Patterns,
 }
 
 impl ValueEnum for Target {
@@ -185,7 +195,14 @@ impl ValueEnum for Target {
             let experiments = (0..EXPERIMENTS.len()).map(Target::Experiment);
             workloads
                 .chain(experiments)
-                .chain([Target::All, Target::Scale, Target::Tun, Target::Hostile, Target::Udp])
+                .chain([
+                    Target::All,
+                    Target::Scale,
+                    Target::Tun,
+                    Target::Hostile,
+                    Target::Udp,
+                    Target::Patterns,
+                ])
                 .collect()
         });
         &ALL
@@ -204,6 +221,8 @@ impl ValueEnum for Target {
                 .help("Cost of a hostile peer's segments, beside those of an ordinary peer"),
             Target::Udp => PossibleValue::new("udp")
                 .help("UDP back and forth, in one direction, cut from large buffers, from many senders"),
+            Target::Patterns => PossibleValue::new("patterns")
+                .help("Patterns of traffic, drawn from a seed: which are slower than the kernel"),
             Target::Tun => PossibleValue::new("tun").help(
                 "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (needs root)",
             ),
@@ -260,7 +279,8 @@ impl BenchArgs {
                 | Target::Scale
                 | Target::Tun
                 | Target::Hostile
-                | Target::Udp,
+                | Target::Udp
+                | Target::Patterns,
             )
             | None => None,
         }
@@ -273,7 +293,8 @@ impl BenchArgs {
     pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
         let target = match self.workload {
             Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
-            Some(Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp) | None => {
+            Some(Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp | Target::Patterns)
+            | None => {
                 self.check_experiment_flags()?;
                 return Ok(None);
             }
@@ -285,9 +306,12 @@ impl BenchArgs {
         let (name, takes) = match target {
             Target::Experiment(index) => (EXPERIMENTS[index].name, EXPERIMENTS[index].flags),
             Target::All => ("all", &[][..]),
-            Target::Scale | Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp => {
-                ("scale", &[][..])
-            }
+            Target::Scale
+            | Target::Workload(_)
+            | Target::Tun
+            | Target::Hostile
+            | Target::Udp
+            | Target::Patterns => ("scale", &[][..]),
         };
         for (flag, given, _) in self.shape_flags() {
             if given && !takes.contains(&flag) {
@@ -317,7 +341,8 @@ impl BenchArgs {
             | Target::Scale
             | Target::Tun
             | Target::Hostile
-            | Target::Udp => false,
+            | Target::Udp
+            | Target::Patterns => false,
         };
         let of_tun = [
             ("--peers", "--peers", self.peers.is_some()),
@@ -329,6 +354,12 @@ impl BenchArgs {
         if self.apps && self.workload.is_some() {
             let message = "--apps adds to the whole set; name http1 or http2 to measure them alone";
             return Err(UsageError(message.to_owned()));
+        }
+        let of_patterns = self.patterns.flags();
+        let given = of_patterns.iter().find(|(.., is_given)| *is_given);
+        if let Some((flag, example, _)) = given.filter(|_| self.workload != Some(Target::Patterns)) {
+            let message = format!("{flag} belongs to patterns; write: sockeye bench patterns {example}");
+            return Err(UsageError(message));
         }
         let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));
         if let Some((flag, example, _)) = given {
@@ -378,7 +409,8 @@ impl BenchArgs {
         let has_frames = match self.workload {
             Some(Target::Tun | Target::Hostile) => true,
             Some(Target::Experiment(index)) => FRAMED.contains(&EXPERIMENTS[index].name),
-            Some(Target::Workload(_) | Target::All | Target::Scale | Target::Udp) | None => false,
+            Some(Target::Workload(_) | Target::All | Target::Scale | Target::Udp | Target::Patterns)
+            | None => false,
         };
         if self.pcap.is_none() || has_frames {
             return Ok(());
@@ -545,52 +577,10 @@ fn one_core() -> bool {
     usable_cores().is_ok_and(|cores| cores.len() == 1)
 }
 
-fn count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if n >= 1 => Ok(n),
-        Ok(_) | Err(_) => Err("write a whole number from 1 up, such as 10".to_owned()),
-    }
-}
-
-fn runtimes(text: &str) -> Result<usize, String> {
-    match text {
-        "1" => Ok(1),
-        "2" => Ok(2),
-        _ => Err("write 1, 2 or 1,2".to_owned()),
-    }
-}
-
-fn samples(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(n) if (1..=SAMPLES_MAX).contains(&n) => Ok(n),
-        Ok(_) | Err(_) => Err(format!("write a whole number from 1 to {SAMPLES_MAX}, such as 10")),
-    }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if (SECONDS_MIN..=SECONDS_MAX).contains(&s) => Ok(s),
-        Ok(_) | Err(_) => Err(format!("write seconds from {SECONDS_MIN} to {SECONDS_MAX}, such as 0.5")),
-    }
-}
-
-fn size(text: &str) -> Result<usize, String> {
-    let size = parse::size(&text.to_uppercase()).ok();
-    match size {
-        Some(size) if (1..=SIZE_MAX).contains(&size) => Ok(size),
-        Some(_) | None => Err(format!("write bytes from 1 to {}, such as 128 or 64K", bytes(SIZE_MAX))),
-    }
-}
-
 /// Experiments with rows whose frames cross an interface.
 const FRAMED: [&str; 3] = ["input", "gro", "rxfree"];
 /// Threads a side of rr with several connections, unless said otherwise.
 const RR_THREADS: usize = 2;
-const SAMPLES_MAX: usize = 1000;
-const SECONDS_MIN: f64 = 0.01;
-const SECONDS_MAX: f64 = 60.0;
-/// Each thread has a buffer of a message's size.
-const SIZE_MAX: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests;

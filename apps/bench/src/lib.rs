@@ -2,8 +2,8 @@
 //!
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries it out over two
 //! [`provider`]s, [`report`] writes the results. [`experiment`]s compare settings of one switch; [`tun`] has the kernel
-//! on the other side of a device, [`hostile`] a hostile peer; [`udp`] is about datagrams; [`against`] compares this build
-//! with another one. [`record`] keeps the frames of providers that have any.
+//! on the other side of a device, [`hostile`] a hostile peer; [`udp`] is about datagrams; [`patterns`] draws traffic
+//! from a seed; [`against`] compares this build with another one. [`record`] keeps the frames of providers that have any.
 //!
 //! Does not depend on the inside of either stack.
 //!
@@ -26,6 +26,7 @@ mod hostile;
 mod machine;
 pub mod meter;
 mod page;
+mod patterns;
 mod pin;
 mod plan;
 mod process;
@@ -63,6 +64,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     }
     if args.workload == Some(args::Target::Udp) {
         return udp::bench(args);
+    }
+    if args.workload == Some(args::Target::Patterns) {
+        return patterns::bench(args);
     }
     if let Some(target) = args.experiments().map_err(CommandError::Usage)? {
         return experiment::bench(args, target);

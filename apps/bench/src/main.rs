@@ -110,6 +110,10 @@ Examples:
       the settings of parallel input, with the kernel as the sender (needs root)
   sockeye bench input --connections 1 --threads 1 --variants batched --pcap trace.pcapng
       one row, with a capture of its frames for Wireshark
+  sockeye bench patterns --count 500
+      patterns of traffic drawn from a seed, those slower than the kernel first (devices need root)
+  sockeye bench patterns --only 17 --samples 9
+      one of them, nine times
   sockeye bench hostile
       cost of a hostile peer's segments, beside those of an ordinary peer
   sockeye bench all --quick --report experiments.html

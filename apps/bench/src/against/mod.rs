@@ -67,7 +67,12 @@ fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
         Some(Target::Workload(_)) | None => {}
         Some(Target::Tun) => return rows_of_tun(args, samples),
         Some(
-            target @ (Target::Experiment(_) | Target::All | Target::Scale | Target::Hostile | Target::Udp),
+            target @ (Target::Experiment(_)
+            | Target::All
+            | Target::Scale
+            | Target::Hostile
+            | Target::Udp
+            | Target::Patterns),
         ) => {
             let value = target.to_possible_value();
             let name = value.as_ref().map_or("this", PossibleValue::get_name);

@@ -51,7 +51,8 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -61,7 +62,7 @@ impl SplitMix64 {
 
     /// Uniform in `0..bound`, by multiplication; `bound` is far below 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.draw()) * bound as u128) >> 64) as usize
     }
 }
 
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_generator_gives_its_published_first_number() {
-        assert_eq!(SplitMix64(1_234_567).next(), 6_457_827_717_110_365_317);
+        assert_eq!(SplitMix64(1_234_567).draw(), 6_457_827_717_110_365_317);
     }
 
     #[test]

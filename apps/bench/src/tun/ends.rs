@@ -109,17 +109,7 @@ pub fn peer(kind: peers::Kind, program: &Path, mtu: Mtu, spin: Duration) -> io::
 
 /// The kernel, behind a veth pair.
 pub fn kernel(mtu: Mtu) -> io::Result<End> {
-    let (client, far) = (Namespace::new()?, Namespace::new()?);
-    veth_pair((&client, "near"), (&far, "far"))?;
-    for (namespace, name, text) in [(&client, "near", CLIENT), (&far, "far", FAR)] {
-        let addr = prefix(text)?;
-        namespace.run(|| {
-            let link = KernelLink::new(name);
-            link.add_addr(addr)?;
-            link.set_mtu(mtu.bytes().into())?;
-            link.set_up(true)
-        })??;
-    }
+    let [client, far] = veth(Some(mtu))?;
     let addr = prefix(FAR)?.addr();
     for work in Work::ALL {
         let listener = far.run(|| TcpListener::bind(SocketAddr::new(addr, work.port())))??;
@@ -132,6 +122,27 @@ pub fn kernel(mtu: Mtu) -> io::Result<End> {
         })?;
     }
     Ok(End::here(Far::Kernel, client, addr, mtu))
+}
+
+/// Two namespaces of the kernel, connected by a veth pair, with the addresses [`near`] and [`far`] and this MTU [default: 1500].
+pub fn veth(mtu: Option<Mtu>) -> io::Result<[Namespace; 2]> {
+    let (client, far) = (Namespace::new()?, Namespace::new()?);
+    veth_pair((&client, "near"), (&far, "far"))?;
+    for (namespace, name, text) in [(&client, "near", CLIENT), (&far, "far", FAR)] {
+        let addr = prefix(text)?;
+        namespace.run(|| {
+            let link = KernelLink::new(name);
+            link.add_addr(addr)?;
+            link.set_mtu(mtu.unwrap_or_default().bytes().into())?;
+            link.set_up(true)
+        })??;
+    }
+    Ok([client, far])
+}
+
+/// The address of the kernel's side of a [`device`], and its network.
+pub fn near() -> io::Result<Prefix> {
+    prefix(CLIENT)
 }
 
 /// The address of the other side of a [`device`], and its network.

@@ -8,6 +8,7 @@ mod counting;
 mod experiments;
 mod helpers;
 mod manual;
+mod patterns;
 mod records;
 mod results;
 mod tun;
