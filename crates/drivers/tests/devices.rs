@@ -219,21 +219,29 @@ fn a_queue_holds_no_packet_memory_while_a_thread_waits_even_if_others_take_the_f
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // It takes no frame itself: each time the others are faster.
-        let waiting = scope.spawn(|| {
+        scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
                 tun.wait(0, Duration::ZERO);
             }
         });
+        let _ends = Ends(&is_over, &tun);
         for _ in 0..20 {
             eventually("the queue holds no memory", || pool.in_use() == 0);
             namespace.run(send).unwrap();
             take();
         }
         eventually("the queue holds no memory", || pool.in_use() == 0);
-        is_over.store(true, Ordering::Release);
-        tun.interrupt(0);
-        waiting.join().unwrap();
     });
+}
+
+/// Ends a thread that waits at the device until this is true, also when the test fails.
+struct Ends<'a>(&'a AtomicBool, &'a Tun);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.interrupt(0);
+    }
 }
 
 #[test]
