@@ -103,7 +103,9 @@ fn invalid_and_forbidden_settings_are_refused_with_a_message() {
     }
     let busy = TunConfig { name: "busy".to_owned(), ..TunConfig::default() };
     let _first = open(&namespace, &busy);
-    assert_eq!(refused(&busy).raw_os_error(), Some(libc::EBUSY));
+    let error = refused(&busy);
+    assert_eq!(error.kind(), ErrorKind::ResourceBusy, "{error}");
+    assert!(error.to_string().contains("busy: another program"), "{error}");
     let without_rights = || {
         let mut sets = capabilities(None).unwrap();
         sets.effective.remove(CapabilitySet::NET_ADMIN);
