@@ -64,15 +64,17 @@ pub(crate) fn current_cpu() -> u32 {
 pub(crate) const TICKS: Option<libc::clockid_t> = Some(libc::CLOCK_MONOTONIC_COARSE);
 
 /// Zeroed memory of `len` bytes that a child of this process finds zeroed, too; `None` if the kernel does not offer that
-/// (Linux 4.14).
+/// (before Linux 4.14, and under qemu's user emulation, which accepts every advice and follows none).
 pub(crate) fn wiped_on_fork(len: usize) -> Option<*mut u8> {
     // SAFETY: new memory, at a place of the kernel's choice.
     let at = unsafe {
         mmap_anonymous(ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
     };
     let at = at.ok()?;
+    // SAFETY: the mapping is ours alone, and no advice has this number.
+    let is_heard = unsafe { libc::madvise(at, len, libc::c_int::MAX) } != 0;
     // SAFETY: the mapping is ours alone, and its contents are zeros already.
-    if unsafe { madvise(at, len, Advice::LinuxWipeOnFork) }.is_ok() {
+    if is_heard && unsafe { madvise(at, len, Advice::LinuxWipeOnFork) }.is_ok() {
         return Some(at.cast());
     }
     // SAFETY: no other thread has seen it.
