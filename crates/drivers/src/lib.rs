@@ -2,12 +2,13 @@
 //!
 //! * [`Tun`]: a TUN or TAP device of the kernel, with several queues and with checksums and segmentation left to the
 //!   kernel in both directions.
-//! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses.
-//! * [`testing`]: network namespaces and devices for tests and measurements.
+//! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses, routes.
+//! * [`Namespace`]: a network namespace, in which such a device may be made.
+//! * [`testing`]: further devices for tests and measurements.
 //!
 //! A driver moves frames and does not depend on their content, but for the few bytes that a device wants to be told
 //! (where a checksum is, how long a header). `unsafe` stands here where the system is called with addresses of memory:
-//! in `sys.rs`, `tun/read.rs` and `testing`.
+//! in `sys.rs`, `tun/read.rs`, `namespace.rs` and `testing`.
 //!
 //! Tests: beside the code where they need no device; `tests/` with devices, where the test may make them, and
 //! else not at all, which they say.
@@ -15,6 +16,7 @@
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 pub mod link;
+mod namespace;
 mod netlink;
 mod sys;
 pub mod testing;
@@ -31,4 +33,5 @@ mod embedding {}
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+pub use namespace::Namespace;
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

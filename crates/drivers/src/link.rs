@@ -1,4 +1,4 @@
-//! The kernel's side of an interface: up or down, MTU, addresses, the length of its queue.
+//! The kernel's side of an interface: up or down, MTU, addresses, routes, the length of its queue.
 //!
 //! For programs that bring up a device by themselves, tests and measurements. The interface is one of the network
 //! namespace that the calling thread is in. All of it needs CAP_NET_ADMIN there, but for reading. It does not depend on
@@ -112,6 +112,30 @@ impl KernelLink {
                 if self.is_up()? { in_use(addr) } else { Ok(()) }
             }
         }
+    }
+
+    /// Has the kernel send packets to `network` out of this interface, without a gateway: a route of the main table whose next
+    /// hops are the destinations themselves. 0.0.0.0/0 and ::/0 are the default routes. The bits of the address behind the
+    /// network's do not matter. The interface must be up. The kernel removes the route when the interface goes down.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is a route to the network; ENETDOWN if the interface is down; ENODEV if there is none; the system's.
+    pub fn add_route(&self, network: Prefix) -> io::Result<()> {
+        let network = network.network();
+        let family = if network.addr().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+        // A `struct rtmsg`: family, lengths of the networks of destination and source, type of service, table,
+        // protocol, scope, type; and 32 bits of flags.
+        let main_table = libc::RT_TABLE_MAIN;
+        let [protocol, scope, unicast] = [libc::RTPROT_BOOT, libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
+        let mut body =
+            vec![family as u8, network.len(), 0, 0, main_table, protocol, scope, unicast, 0, 0, 0, 0];
+        match network.addr() {
+            _ if network.is_empty() => {}
+            IpAddr::V4(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
+            IpAddr::V6(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
+        }
+        attribute(&mut body, libc::RTA_OIF, &self.index()?.to_ne_bytes());
+        change(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body))
     }
 
     fn flags(&self) -> io::Result<u16> {

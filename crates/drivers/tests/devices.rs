@@ -6,6 +6,8 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +17,8 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use sockeye::netif::{Checksum, MacAddr, Medium, Netif, TxFrame};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
 use sockeye_drivers::link::KernelLink;
-use sockeye_drivers::testing::{Namespace, delete_link, veth_pair};
-use sockeye_drivers::{Adopted, Layer, Tun, TunConfig};
+use sockeye_drivers::testing::{delete_link, veth_pair};
+use sockeye_drivers::{Adopted, Layer, Namespace, Tun, TunConfig};
 use sockeye_mbuf::{Chain, Pool, PoolConfig};
 
 #[test]
@@ -40,6 +42,60 @@ fn a_device_matches_its_configuration_and_the_kernels_view() {
             assert_eq!(KernelLink::new("net8").mtu().unwrap_err().raw_os_error(), Some(libc::ENODEV));
         })
         .unwrap();
+}
+
+#[test]
+fn a_route_leads_to_its_interface() {
+    if skipped("routes of the kernel") {
+        return;
+    }
+    let namespace = Namespace::new().unwrap();
+    let tun = open(&namespace, &TunConfig::default());
+    let connect = |to: &str| {
+        let to: SocketAddr = to.parse().unwrap();
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let connected = namespace.run(|| UdpSocket::bind(any).unwrap().connect(to)).unwrap();
+        connected.map_err(|error| error.raw_os_error())
+    };
+    let add = |network: &str| namespace.run(|| tun.link().add_route(network.parse().unwrap())).unwrap();
+    let places = ["198.51.100.7:9", "[2001:db8::7]:9"];
+    for to in places {
+        assert_eq!(connect(to), Err(Some(libc::ENETUNREACH)), "{to}");
+    }
+    // What lies behind the length of the network does not matter.
+    for network in ["198.51.100.7/24", "2001:db8::7/32", "0.0.0.0/0", "::/0"] {
+        add(network).unwrap();
+        assert_eq!(add(network).unwrap_err().kind(), ErrorKind::AlreadyExists, "{network}");
+    }
+    for to in places {
+        assert_eq!(connect(to), Ok(()), "{to}");
+    }
+    namespace.run(|| tun.link().set_up(false)).unwrap().unwrap();
+    assert_eq!(add("203.0.113.0/24").unwrap_err().raw_os_error(), Some(libc::ENETDOWN));
+}
+
+#[test]
+fn a_namespace_is_found_by_its_path_and_its_process() {
+    if skipped("namespaces") {
+        return;
+    }
+    let name = |namespace: &Namespace| {
+        namespace.run(|| std::fs::read_link("/proc/thread-self/ns/net").unwrap()).unwrap()
+    };
+    let (outside, made) = (Namespace::current().unwrap(), Namespace::new().unwrap());
+    assert_ne!(name(&made), name(&outside));
+    assert_eq!(name(&Namespace::of_process(std::process::id()).unwrap()), name(&outside));
+    let mut child = made.run(|| Command::new("sleep").arg("60").spawn()).unwrap().unwrap();
+    let of_child = Namespace::of_process(child.id());
+    let sent = Namespace::from(made.as_fd().try_clone_to_owned().unwrap());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let of_child = of_child.unwrap();
+    drop(made);
+    assert_eq!(name(&of_child), name(&sent), "alive by its descriptors, without its process");
+    assert_eq!(Namespace::open("/proc/self/ns/none").unwrap_err().kind(), ErrorKind::NotFound);
+    let other = Namespace::open("/proc/self/ns/uts").unwrap();
+    assert_eq!(other.run(|| ()).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
 #[test]

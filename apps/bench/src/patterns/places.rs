@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 
 use sockeye::netif::{WireConfig, wire};
 use sockeye::{Config, Stack};
+use sockeye_drivers::Namespace;
 use sockeye_drivers::TunConfig;
-use sockeye_drivers::testing::{Namespace, unavailable};
+use sockeye_drivers::testing::unavailable;
 use tokio::runtime::Runtime;
 
 use super::draw::{Pattern, Place, Runner};

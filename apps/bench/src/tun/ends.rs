@@ -17,8 +17,8 @@ use std::time::Duration;
 use sockeye::netif::Prefix;
 use sockeye::{Config, MbufChain, Stack};
 use sockeye_drivers::link::KernelLink;
-use sockeye_drivers::testing::{Namespace, veth_pair};
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::testing::veth_pair;
+use sockeye_drivers::{Namespace, Tun, TunConfig};
 use sockeye_shared::cpu::process_cpu;
 
 use super::peers::{self, Peer};

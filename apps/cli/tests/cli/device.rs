@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use sockeye_drivers::testing::{Namespace, unavailable};
+use sockeye_drivers::Namespace;
+use sockeye_drivers::testing::unavailable;
 
 use super::*;
 

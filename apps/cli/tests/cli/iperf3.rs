@@ -7,7 +7,8 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use sockeye_drivers::testing::{Namespace, unavailable};
+use sockeye_drivers::Namespace;
+use sockeye_drivers::testing::unavailable;
 
 use super::*;
 

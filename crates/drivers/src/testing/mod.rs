@@ -1,14 +1,23 @@
-//! Network namespaces and pairs of interfaces, for tests and measurements that need the kernel as the peer; signals for all
-//! threads, for tests of interrupted calls.
+//! Pairs of interfaces, for tests and measurements that need the kernel as the peer; signals for all threads, for tests of interrupted
+//! calls.
 //!
-//! Nothing else on the machine is touched: a namespace is made on a thread of its own and is gone with its last
-//! descriptor, and all devices in it with it. All of it needs CAP_SYS_ADMIN; [`unavailable`] says why it cannot be had, so
+//! Nothing outside of the [`Namespace`]s that are named is touched. [`unavailable`] says why there can be none, so
 //! that a test can skip with a reason. Tests: `tests/devices.rs`.
 
-mod namespace;
 mod netlink;
 mod signals;
 
-pub use namespace::{Namespace, unavailable};
-pub use netlink::{add_route, delete_link, veth_pair};
+pub use netlink::{delete_link, veth_pair};
 pub use signals::Signals;
+
+use crate::Namespace;
+
+/// Why there can be no namespaces and devices here; `None` if there can.
+pub fn unavailable() -> Option<String> {
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(error) => return Some(format!("no network namespaces: {error}")),
+    };
+    let opened = namespace.run(|| crate::Tun::open(&crate::TunConfig::default()).map(drop));
+    opened.and_then(|opened| opened).err().map(|error| format!("no TUN devices: {error}"))
+}

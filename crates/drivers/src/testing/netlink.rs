@@ -1,17 +1,12 @@
-//! Requests that have no `ioctl`, or none for both families: making a pair of connected interfaces, each in a namespace
-//! of its own, deleting one, and routes.
+//! Requests that have no `ioctl`: making a pair of connected interfaces, each in a namespace of its own, and deleting one.
 //!
 //! rtnetlink messages (rtnetlink(7), veth(4)). It does not depend on the use of the interfaces. Tests:
 //! `tests/devices.rs`.
 
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
-use sockeye_netif::Prefix;
-
-use super::Namespace;
-use crate::link::KernelLink;
+use crate::Namespace;
 use crate::netlink::{attribute, change, message, zero_ended};
 
 /// Connects the two namespaces by interfaces of these names, which are down and without addresses.
@@ -19,7 +14,7 @@ use crate::netlink::{attribute, change, message, zero_ended};
 /// # Errors
 /// The system's, among them `AlreadyExists`.
 pub fn veth_pair(here: (&Namespace, &str), there: (&Namespace, &str)) -> io::Result<()> {
-    let peer_fd = there.0.fd().as_raw_fd();
+    let peer_fd = there.0.as_fd().as_raw_fd();
     let (name, peer_name) = (here.1.to_owned(), there.1.to_owned());
     here.0.run(move || change(&new_link(&name, &peer_name, peer_fd)))?
 }
@@ -32,32 +27,6 @@ pub fn delete_link(namespace: &Namespace, name: &str) -> io::Result<()> {
     let mut body = vec![0; IFINFOMSG_LEN];
     attribute(&mut body, libc::IFLA_IFNAME, &zero_ended(name));
     namespace.run(move || change(&message(libc::RTM_DELLINK, libc::NLM_F_ACK, &body)))?
-}
-
-/// Leads packets to `network` to the device `link` of this namespace, which must be up; 0.0.0.0/0 and ::/0 are the
-/// default routes.
-///
-/// # Errors
-/// The system's, among them `AlreadyExists`.
-pub fn add_route(namespace: &Namespace, link: &KernelLink, network: Prefix) -> io::Result<()> {
-    namespace.run(|| {
-        let network = network.network();
-        let family = if network.addr().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-        // A `struct rtmsg`: family, lengths of the networks of destination and source, type of service, table,
-        // protocol, scope, type; and 32 bits of flags.
-        let main_table = libc::RT_TABLE_MAIN;
-        let kind = [libc::RTPROT_BOOT, libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
-        let [protocol, scope, unicast] = kind;
-        let mut body =
-            vec![family as u8, network.len(), 0, 0, main_table, protocol, scope, unicast, 0, 0, 0, 0];
-        match network.addr() {
-            _ if network.is_empty() => {}
-            IpAddr::V4(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
-            IpAddr::V6(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
-        }
-        attribute(&mut body, libc::RTA_OIF, &link.index()?.to_ne_bytes());
-        change(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body))
-    })?
 }
 
 /// The message that makes the pair: the one end here, the other in the namespace of `peer_fd`.

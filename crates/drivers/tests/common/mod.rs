@@ -9,8 +9,8 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
-use sockeye_drivers::testing::{Namespace, unavailable};
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 /// The kernel's addresses and the stack's.
 pub const KERNEL: [&str; 2] = ["10.9.0.1/24", "fd09::1/64"];

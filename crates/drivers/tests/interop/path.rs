@@ -5,8 +5,8 @@ use std::net::{SocketAddr, UdpSocket as KernelSocket};
 use sockeye::netif::Route;
 use sockeye::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 use sockeye_drivers::link::KernelLink;
-use sockeye_drivers::testing::{Namespace, veth_pair};
-use sockeye_drivers::{Layer, TunConfig};
+use sockeye_drivers::testing::veth_pair;
+use sockeye_drivers::{Layer, Namespace, TunConfig};
 
 use crate::common::{self, addr, bytes, exchange, hash, skipped};
 use crate::testbed::{LAYERS, Testbed, content, program, sysctl};

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use sockeye::netif::{LinkOptions, NetifId};
 use sockeye::{Config, Stack, TcpListener, TcpStream};
-use sockeye_drivers::testing::Namespace;
-use sockeye_drivers::{Layer, TunConfig};
+use sockeye_drivers::{Layer, Namespace, TunConfig};
 
 use crate::common::{self, Lab, eventually, exchange};
 

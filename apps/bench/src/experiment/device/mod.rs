@@ -16,8 +16,8 @@ use std::io;
 use std::thread;
 
 use sockeye::{Stack, TcpListener, TcpSocket};
-use sockeye_drivers::testing::{Namespace, unavailable};
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::testing::unavailable;
+use sockeye_drivers::{Namespace, Tun, TunConfig};
 use sockeye_shared::end::UsageError;
 
 use crate::experiment::model::{On, Taken, Testbed, Work};

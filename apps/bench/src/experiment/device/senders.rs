@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye::{TcpListener, TcpStream};
-use sockeye_drivers::testing::Namespace;
+use sockeye_drivers::Namespace;
 
 use crate::providers::kernel::{Congestion, congestion};
 use crate::tun::client;

@@ -11,8 +11,7 @@ use std::os::fd::OwnedFd;
 use std::{fs, path};
 
 use sockeye::netif::Prefix;
-use sockeye_drivers::testing::Namespace;
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 /// Settings in each namespace: Linux's defaults, as of version 6.
 const SETTINGS: [(&str, &str); 16] = [
