@@ -53,6 +53,7 @@ pub use tcp::handshake::fastopen;
 
 pub use config::{Config, SetError, SynCookies, TcpConfig};
 pub use icmp::{EchoError, EchoReply, IcmpSocket};
+pub use inet::ip::hook::{IpHook, IpPacket, IpSend};
 pub use inet::ip::output::MtuDiscover;
 pub use rt::handle::Stack;
 pub use rt::panics::{PanicReport, PanicSource};
@@ -67,3 +68,4 @@ pub use stack::snapshot::{SocketInfo, SocketKind};
 pub use tcp::handshake::admission::{Syn, SynHook};
 pub use tcp::socket::{Bottleneck, Incoming, MbufChain, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};
+pub use udp::{UdpFlow, UdpFlowConfig, UdpFlowListener};

@@ -17,6 +17,7 @@ use crate::inet::Core;
 use crate::inet::context::Context;
 use crate::inet::ip::count;
 use crate::inet::ip::output::{self, ChecksumAt, MtuDiscover, Outgoing, SendError, flow_of};
+use crate::inet::ip::report::Unsent;
 use crate::inet::ip::{Cast, Received};
 use crate::inet::netif::{NetifId, scope};
 use crate::inet::protocols::Undelivered;
@@ -25,7 +26,6 @@ use crate::rt::memory;
 use crate::rt::panics;
 use crate::udp::deliver::{Flow, Load, Loads, to_one};
 use crate::udp::errors;
-use crate::udp::input::what;
 use crate::udp::naming::Handle;
 use crate::udp::route::{self, Way};
 
@@ -157,7 +157,7 @@ pub(crate) fn on_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) -> bo
     // The queue of errors has the request's number where it has a datagram's port.
     tuple.remote.port = seq;
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.wakes);
+    errors::report(&pcb, Unsent::of(error), &tuple, offender, quoted, &mut cx.due.wakes);
     true
 }
 

@@ -16,6 +16,7 @@ use sockeye_proto::time::Instant;
 use super::Core;
 use crate::base::addr::FourTuple;
 use crate::inet::ip::Received;
+use crate::inet::ip::hook::Asked;
 use crate::inet::netif::TxFrame;
 use crate::inet::netif::departures::{self, Departures, Doorbell};
 use crate::rt::panics::{self, Caught, PanicSource};
@@ -29,6 +30,8 @@ pub(crate) struct Due {
     pub looped: VecDeque<Received>,
     /// Input for TCP that is no whole segment: TCP handles it in a context of its own.
     pub aside: VecDeque<Aside>,
+    /// Packets that the application is asked about.
+    pub asked: VecDeque<Asked>,
     /// Waiters to wake.
     pub wakes: Vec<wake::Wake>,
     /// Panics that were caught under a lock, to be reported outside of all.
@@ -122,10 +125,13 @@ impl<'s> Context<'s> {
         self.wake_all();
     }
 
-    /// Wakes waiters and reports panics.
+    /// Wakes waiters, asks the application about packets, and reports panics.
     #[inline]
     pub fn wake_all(&mut self) {
         wake::fire_all(self.core, &mut self.due.wakes);
+        while let Some(asked) = self.due.asked.pop_front() {
+            asked.ask(self.core);
+        }
         // After the wakes: the hook that is called may block.
         while let Some(caught) = self.due.caught.pop() {
             caught.report(self.core);

@@ -32,6 +32,8 @@ pub(crate) enum TimerKey {
     RemoteSweep,
     /// The link of an interface, by its place in the table.
     Link { netif: u16 },
+    /// A flow of UDP, named as a connection is.
+    Flow { hash: u64, serial: u32 },
     /// Frames that were left at a lane of an interface.
     Frames { netif: u16, lane: u8 },
 }

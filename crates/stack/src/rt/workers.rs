@@ -120,7 +120,7 @@ impl Workers {
     /// call's outbox the caller looks with [`tell_driver`](Self::tell_driver) afterwards.
     pub fn arm(&self, cpu: u32, at: u64, key: TimerKey) {
         let pick = match key {
-            TimerKey::Conn { .. } | TimerKey::Shard { .. } => u64::from(cpu),
+            TimerKey::Conn { .. } | TimerKey::Shard { .. } | TimerKey::Flow { .. } => u64::from(cpu),
             TimerKey::Link { netif } | TimerKey::Frames { netif, .. } => u64::from(netif),
             TimerKey::Memory | TimerKey::Prune | TimerKey::Fragments => 0,
             #[cfg(feature = "experiments")]

@@ -23,8 +23,10 @@ use crate::tcp;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::{Conn, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
+use crate::tcp::handshake::values;
 use crate::tcp::prune;
 use crate::tcp::tables::demux::{self, SHARDS};
+use crate::udp;
 
 impl Duties for Core {
     type Work = Vec<Arc<Conn>>;
@@ -62,11 +64,17 @@ impl Duties for Core {
                     Context::run_as_worker(self, |cx| engine::notify(cx, &conn, reason::TIMER));
                 }
             }
-            TimerKey::Shard { index } => Context::run_as_worker(self, |cx| demux::on_timer(cx, index)),
+            TimerKey::Shard { index } => Context::run_as_worker(self, |cx| {
+                demux::on_timer(cx, index);
+                values::bury(cx);
+            }),
             TimerKey::Memory => self.memory_waiters.on_timer(self),
             TimerKey::Prune => Context::run_as_worker(self, prune::on_timer),
             #[cfg(feature = "experiments")]
             TimerKey::RemoteSweep => self.discipline.remote_sweep.sweep(self),
+            TimerKey::Flow { hash, serial } => {
+                Context::run_as_worker(self, |cx| udp::flows::on_timer(cx, (hash, serial), entry.at));
+            }
             TimerKey::Fragments => Context::run_as_worker(self, |cx| fragments::on_timer(cx)),
             TimerKey::Frames { netif, lane } => {
                 let Some(exit) = Exit::of_timer(netif, lane) else { return };
@@ -88,6 +96,8 @@ impl Duties for Core {
                 ask(Some(at), TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 });
             }
         }
+        // Each asks for a new call: that which was lost does not count.
+        udp::flows::timers(self).into_iter().for_each(|(at, key)| ask(Some(at), key));
         let shards = (0..SHARDS).map(|index| TimerKey::Shard { index });
         let links = self.netifs.each().map(|(id, _)| link::timer_of(id));
         let others = [

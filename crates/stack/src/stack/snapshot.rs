@@ -92,14 +92,14 @@ pub(crate) fn sockets(core: &Core, details: bool) -> Vec<SocketInfo> {
 fn datagrams(pcb: &udp::pcb::Pcb) -> SocketInfo {
     let name = pcb.name.load();
     let state = if name.remote.is_some() { "ESTABLISHED" } else { "CLOSED" };
-    let remote = name.remote.map(|remote| remote.to_socket_addr(pcb.is_v6));
+    let remote = name.remote.map(|remote| remote.to_socket_addr(pcb.is_mapped));
     let so = pcb.receive.so.lock();
     SocketInfo {
         recv_queue: so.queue.iter().map(|datagram| datagram.payload.len()).sum(),
         recv_buffer: so.rcvbuf,
         drops: so.drops,
         is_held: true,
-        ..named(SocketKind::Udp, state, name.local.to_socket_addr(pcb.is_v6), remote)
+        ..named(SocketKind::Udp, state, name.local.to_socket_addr(pcb.is_mapped), remote)
     }
 }
 
@@ -116,7 +116,7 @@ impl Stack {
 
 fn listening(listener: &crate::tcp::handshake::listen::Listener) -> SocketInfo {
     let (recv_queue, send_queue) = listener.depth();
-    let local = listener.local.to_socket_addr(listener.is_v6);
+    let local = listener.local.to_socket_addr(listener.is_mapped);
     SocketInfo {
         recv_queue,
         send_queue,
@@ -159,9 +159,9 @@ fn named(kind: SocketKind, state: &'static str, local: SocketAddr, remote: Optio
 }
 
 fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
-    let is_v6 = conn.options.is_v6;
-    let remote = conn.tuple.remote.to_socket_addr(is_v6);
-    let local = conn.tuple.local.to_socket_addr(is_v6);
+    let is_mapped = conn.options.is_mapped;
+    let remote = conn.tuple.remote.to_socket_addr(is_mapped);
+    let local = conn.tuple.local.to_socket_addr(is_mapped);
     let bare = {
         let so = conn.so.lock();
         SocketInfo {

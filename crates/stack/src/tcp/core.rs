@@ -16,6 +16,7 @@ use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Serials;
+use sockeye_sync::facade::Arc;
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::base::entropy::Entropy;
@@ -25,7 +26,7 @@ use crate::inet::netif::table::{Link, Via};
 use crate::rt::handle::Layer;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handed::Handed;
-use crate::tcp::handshake::fastopen;
+use crate::tcp::handshake::{fastopen, values};
 use crate::tcp::tables::demux::Demux;
 use crate::tcp::tables::ports::Ports;
 
@@ -45,6 +46,8 @@ pub(crate) struct Core {
     pub fast_open_cache: fastopen::Cache,
     /// A server's keys of them.
     pub fast_open_keys: fastopen::Keys,
+    /// Values of SYN hooks whose handshakes have died.
+    pub dropped_values: Arc<values::Dropped>,
 }
 
 impl Deref for Core {
@@ -73,6 +76,7 @@ impl Core {
             ports: Ports::new(range, || entropy.bytes()),
             fast_open_keys: fastopen::Keys::new(entropy.bytes()),
             fast_open_cache: fastopen::Cache::default(),
+            dropped_values: Arc::new(values::Dropped::default()),
             discipline: Chosen::of_stack(config),
             conn_serials: Serials::new(),
             handed: Handed::new(inet.workers.lane_count()),

@@ -21,6 +21,8 @@ use crate::tcp::conn::{Conn, Work, transmit};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission;
 use crate::tcp::handshake::passive;
+use crate::tcp::handshake::values::{self, Carried, Value};
+use crate::tcp::tables::listeners::Replica;
 
 /// Brings the segment to its receiver, here or outside.
 pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
@@ -39,21 +41,32 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
 
 /// Finds the receiver of a segment that has arrived, and hands it over.
 pub(crate) fn deliver(cx: &mut Context<'_>, segment: Routed) {
-    look_up(cx, segment, false);
+    look_up(cx, segment, None);
+    values::bury(cx);
 }
 
-/// [`deliver`] of a SYN that the listener's application has said yes to.
-pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed) {
-    look_up(cx, segment, true);
+/// [`deliver`] of a SYN that the listener's application has said yes to, with what it sends along.
+pub(crate) fn admit(cx: &mut Context<'_>, segment: Routed, value: Option<Value>) {
+    let carried = value.map(|value| Carried::new(value, &cx.core.dropped_values));
+    look_up(cx, segment, Some(Admitted(carried)));
+    values::bury(cx);
 }
 
-fn look_up(cx: &mut Context<'_>, segment: Routed, is_admitted: bool) {
+/// The application has said yes.
+struct Admitted(Option<Carried>);
+
+fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
     let core = cx.core;
     let (tuple, header) = (segment.to, segment.header);
     let hash = tuple.hash(&core.key);
     // A listener is looked up before the shard is locked: the bind table ranks above it.
     let is_syn = closed::listen(&header) == ListenAction::Syn;
-    let listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
+    let mut listener = if is_syn { core.ports.listener(&tuple.local, hash, cx.cpu) } else { None };
+    let is_admitted = admitted.is_some();
+    if let Some(Admitted(Some(carried))) = admitted {
+        // Without a listener it goes no further.
+        listener = listener.map(|listener| Replica::carrying(&listener, carried));
+    }
     let mut shard = core.demux.shard(hash);
     failpoints::hit(Point::LookUp, u64::from(tuple.local.port));
     if let Some(conn) = shard.conn(hash, &tuple).cloned() {

@@ -74,8 +74,8 @@ impl TcpListener {
     fn try_accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.inner.enter()?;
         panics::call(core, "accept", || {
-            let conn = listener.pop_oldest()?.ok_or(rustix::io::Errno::AGAIN)?;
-            let (stream, addr) = self.inner.adopt(core, listener, conn);
+            let child = listener.pop_oldest()?.ok_or(rustix::io::Errno::AGAIN)?;
+            let (stream, addr) = self.inner.adopt(core, listener, child);
             Ok((TcpStream::accepted(stream)?, addr))
         })
     }

@@ -24,6 +24,7 @@ mod split;
 mod stream;
 mod tcp_options;
 mod udp;
+mod udp_flow;
 mod udp_options;
 #[cfg(unix)]
 pub mod unix;
@@ -50,6 +51,7 @@ pub use socket::TcpSocket;
 pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use stream::TcpStream;
 pub use udp::UdpSocket;
+pub use udp_flow::{UdpFlow, UdpFlowListener};
 #[cfg(unix)]
 #[doc(inline)]
 pub use unix::{UnixDatagram, UnixListener, UnixSocket, UnixStream};

@@ -84,6 +84,11 @@ impl TcpStream {
         &self.inner
     }
 
+    /// Takes the value that the listener's hook has sent along with the SYN: see [`crate::TcpStream::take_accept_value`].
+    pub fn take_accept_value<T: std::any::Any + Send>(&self) -> Option<T> {
+        self.inner.take_accept_value()
+    }
+
     /// [`crate::TcpStream::send_mbufs`]: the bytes taken, at least one unless `chain` is empty, are gone from the front of it. May be
     /// cancelled: bytes taken are then still sent.
     ///

@@ -146,7 +146,7 @@ impl Waitable for Held<Arc<Handle>> {
     fn with_list<R>(&self, want: Want, f: impl FnOnce(bool, &mut Waiters) -> R) -> io::Result<R> {
         let mut so = self.open()?.pcb.receive.so.lock();
         let is_over = match want {
-            Want::Read => !so.queue.is_empty() || so.error.is_some(),
+            Want::Read => so.is_readable() || so.error.is_some(),
             Want::Write | Want::Connect => true,
             Want::Priority | Want::Error => so.error.is_some(),
         };

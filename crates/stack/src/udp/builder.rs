@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 
 use sockeye_sync::facade::Arc;
 
+use super::flow::{UdpFlowConfig, UdpFlowListener, flows_of};
 use super::naming::Handle;
-use super::pcb::{Pcb, Protocol};
+use super::pcb::{Init, Pcb, Protocol, Role};
 use super::socket::UdpSocket;
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::rt::fork::Held;
@@ -53,6 +54,7 @@ pub struct UdpBuilder {
     reuse: Reuse,
     place: Place,
     rcvbuf: u32,
+    canonical: bool,
 }
 
 impl UdpBuilder {
@@ -78,6 +80,7 @@ impl UdpBuilder {
             reuse: Reuse::default(),
             place: Place::Own,
             rcvbuf: stack.config().udp_rcvbuf,
+            canonical: false,
         }
     }
 
@@ -111,6 +114,15 @@ impl UdpBuilder {
         self
     }
 
+    /// Shows IPv4 addresses as IPv4 addresses also on an IPv6 socket: `10.0.0.1:53` and not `[::ffff:10.0.0.1]:53`. The default
+    /// `false` is what Linux and RFC 3493 section 3.7 do. It counts for what the socket tells: the senders and destinations of datagrams,
+    /// `local_addr`, `peer_addr`, and the same of its flows; not for what calls take.
+    #[must_use]
+    pub fn canonical_addrs(mut self, canonical: bool) -> Self {
+        self.canonical = canonical;
+        self
+    }
+
     /// SO_RCVBUF, bytes of memory that waiting datagrams may take, limited to 2 KiB to 64 MiB. Default
     /// [`Config::udp_rcvbuf`](crate::Config::udp_rcvbuf).
     #[must_use]
@@ -140,22 +152,55 @@ impl UdpBuilder {
     /// # Errors
     /// `AddrInUse` if there is one of the family that does not share; `InvalidInput` if it is not transparent.
     pub fn bind_any(&self) -> io::Result<UdpSocket> {
-        if self.place == Place::Own {
-            let message = "a socket for every port is a transparent one: call transparent(true) first";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        let socket = self.make(Place::AnyPort);
+        self.check_transparent()?;
+        let socket = self.make(Place::AnyPort, Role::Plain);
         socket.handle.open()?.bind_every_port()?;
         Ok(socket)
     }
 
-    /// The socket without a name. A connect or the first send gives it a free port.
-    pub fn unbound(&self) -> UdpSocket {
-        self.make(self.place)
+    /// A listener of flows at `addr`: it yields a connected socket for each peer that sends there
+    /// ([`UdpFlowListener`]); port 0 takes a free one. Sockets that are bound or connected more exactly come first, and a
+    /// listener gets nothing that is sent to groups or broadcast addresses. Flows have the builder's
+    /// [buffer size](Self::recv_buffer_size), and the options of a new socket otherwise.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind).
+    pub fn listen_flows(&self, addr: SocketAddr, config: &UdpFlowConfig) -> io::Result<UdpFlowListener> {
+        let socket = self.make(self.place, flows_of(config));
+        socket.handle.open()?.bind(addr)?;
+        Ok(UdpFlowListener::of(socket))
     }
 
-    fn make(&self, place: Place) -> UdpSocket {
-        let pcb = Pcb::new(Protocol::Udp, self.is_v6, self.reuse, place, self.rcvbuf);
+    /// A listener of flows for every port, as [`bind_any`](Self::bind_any) makes a socket for every port: it yields a connected socket
+    /// for each pair of a peer and a destination, and no closed port is reported. What is sent on the socket comes from the
+    /// destination that the peer has asked. Needs [`transparent`](Self::transparent).
+    ///
+    /// # Errors
+    /// As for [`bind_any`](Self::bind_any).
+    pub fn listen_any_flows(&self, config: &UdpFlowConfig) -> io::Result<UdpFlowListener> {
+        self.check_transparent()?;
+        let socket = self.make(Place::AnyPort, flows_of(config));
+        socket.handle.open()?.bind_every_port()?;
+        Ok(UdpFlowListener::of(socket))
+    }
+
+    fn check_transparent(&self) -> io::Result<()> {
+        if self.place == Place::Own {
+            let message = "a socket for every port is a transparent one: call transparent(true) first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
+    }
+
+    /// The socket without a name. A connect or the first send gives it a free port.
+    pub fn unbound(&self) -> UdpSocket {
+        self.make(self.place, Role::Plain)
+    }
+
+    fn make(&self, place: Place, role: Role) -> UdpSocket {
+        let (protocol, is_v6, canonical) = (Protocol::Udp, self.is_v6, self.canonical);
+        let (reuse, rcvbuf) = (self.reuse, self.rcvbuf);
+        let pcb = Pcb::new(Init { protocol, is_v6, canonical, reuse, place, rcvbuf, role });
         let handle = Arc::new(Handle { stack: self.stack.clone(), pcb });
         UdpSocket { handle: Held::new(self.stack.clone(), handle) }
     }

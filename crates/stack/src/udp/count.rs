@@ -26,8 +26,16 @@ pub(crate) const IN_BAD_LENGTH: usize = 9;
 pub(crate) const IN_NO_CHECKSUM: usize = 10;
 /// Of the OutDatagrams: left in one frame with others, which the interface cuts.
 pub(crate) const OUT_JOINED: usize = 11;
+/// Flows that have begun.
+pub(crate) const FLOWS: usize = 12;
+/// Flows that have ended because they were idle.
+pub(crate) const FLOWS_IDLE: usize = 13;
+/// Flows that have ended because there were as many as there may be.
+pub(crate) const FLOWS_DISPLACED: usize = 14;
+/// Datagrams that would have begun a flow when as many waited to be accepted as may.
+pub(crate) const FLOW_OVERFLOWS: usize = 15;
 /// How many there are.
-pub(crate) const COUNT: usize = 12;
+pub(crate) const COUNT: usize = 16;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -43,4 +51,8 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("udp_in_bad_length", ""),
     ("udp_in_no_checksum", ""),
     ("udp_out_joined", ""),
+    ("udp_flows", ""),
+    ("udp_flows_idle", ""),
+    ("udp_flows_displaced", ""),
+    ("udp_flow_overflows", ""),
 ];

@@ -14,11 +14,13 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::udp::Segments;
 use sockeye_sync::facade::{Arc, Ordering};
 
+use super::flows::{self, Begun};
 use super::groups::Membership;
-use super::pcb::{Datagram, Pcb, So};
+use super::pcb::{Datagram, Pcb, Role, So};
 use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
+use crate::inet::Core;
 use crate::inet::ip::output::MtuDiscover;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
@@ -54,18 +56,57 @@ impl Load {
     }
 }
 
+/// What has become of a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Delivered,
+    /// It is delivered, and the timer wheel was asked for a call: the driver is owed a word ([`Workers::tell_driver`]).
+    ///
+    /// [`Workers::tell_driver`]: crate::rt::workers::Workers::tell_driver
+    Armed,
+    /// There is no socket for it.
+    Nobody,
+}
+
 /// A run, of [`RUN_MAX`] at most.
 pub(crate) type Loads = SmallVec<[Load; RUN_MAX]>;
 /// Most datagrams that are delivered in one go.
 pub(crate) const RUN_MAX: usize = 16;
 
 impl Shared {
-    /// Delivers a run to the one socket that it is for. `false` if there is none; the run is then untouched.
-    pub fn to_host(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> bool {
-        let Some(dropped) = to_one(&self.table, cpu, flow, loads, wakes) else { return false };
+    /// Delivers a run to the one socket that it is for. If there is none, the run is untouched.
+    pub fn to_host(
+        &self,
+        core: &Core,
+        cpu: u32,
+        flow: &Flow,
+        loads: &mut Loads,
+        wakes: &mut Vec<Wake>,
+    ) -> Fate {
+        let found = self.table.with(cpu, |copy| {
+            let pcb = self.table.find(copy, &flow.tuple)?;
+            match &pcb.role {
+                Role::Plain => {}
+                Role::Flow(part) => part.note(core.clock.now()),
+                // What makes names is not for a thread that holds the table.
+                Role::Listener(_) => return Some(None),
+            }
+            Some(Some(append(pcb, flow, loads, wakes)))
+        });
+        let (dropped, fate) = match found {
+            None => return Fate::Nobody,
+            Some(Some(dropped)) => (dropped, Fate::Delivered),
+            Some(None) => match flows::begin(core, cpu, flow, loads, wakes) {
+                Begun::Nobody => return Fate::Nobody,
+                Begun::Delivered { dropped, is_armed: false } => (dropped, Fate::Delivered),
+                Begun::Delivered { dropped, is_armed: true } => (dropped, Fate::Armed),
+            },
+        };
+        // What was too much, outside of the receiver's mutex and the table.
+        loads.clear();
         self.count(count::RCVBUF_ERRORS, dropped);
         self.count(count::IN_ERRORS, dropped);
-        true
+        fate
     }
 
     /// Delivers a run to all sockets that receive datagrams to its destination, a group or a broadcast address. Datagrams of a
@@ -81,7 +122,7 @@ impl Shared {
                 return;
             }
             self.table.each(copy, &flow.tuple, |pcb| {
-                if group.is_multicast() && !wants(pcb, &membership) {
+                if group.is_multicast() && !wants(pcb, &membership) || pcb.role.listener().is_some() {
                     return;
                 }
                 if is_nameless && !pcb.options.broadcast.load(Ordering::Relaxed) {
@@ -129,14 +170,14 @@ fn wants(pcb: &Pcb, membership: &Membership) -> bool {
 }
 
 /// Appends as much of a run as the queue takes, and leaves the rest in `loads`. Returns how many datagrams that is.
-fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> u64 {
+pub(super) fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> u64 {
     let takes_joined = pcb.options.gro.load(Ordering::Relaxed);
     let mut so = pcb.receive.so.lock();
     let (mut appended, mut dropped) = (0, 0);
     let queued = panics::catch(PanicSource::Protocol, "datagrams for a socket", || {
         for load in loads.iter_mut() {
             match segments(load).filter(|_| !takes_joined) {
-                None if so.has_room() => {
+                None if so.has_room_for(&load.payload) => {
                     let payload = std::mem::take(&mut load.payload);
                     let datagram = datagram(flow, payload, load.segment_size);
                     if flow.may_join && takes_joined {
@@ -172,7 +213,11 @@ fn cut(so: &mut So, flow: &Flow, joined: &Chain, mut segments: Segments, appende
     while so.has_room()
         && let Some(range) = segments.next()
     {
-        so.push(datagram(flow, joined.slice(range.start, range.len()), 0));
+        let one = joined.slice(range.start, range.len());
+        if !so.has_room_for(&one) {
+            return 1 + segments.count_left() as u64;
+        }
+        so.push(datagram(flow, one, 0));
         *appended += 1;
     }
     segments.count_left() as u64

@@ -17,33 +17,9 @@ use sockeye_sync::facade::{Arc, Ordering};
 use super::pcb::{ERRORS_MAX, Pcb};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::errno;
+pub use crate::inet::ip::report::Unsent;
 use crate::rt::poll::Ready;
 use crate::rt::wake::Wake;
-
-/// Error of a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Unsent {
-    /// No socket is bound to the port (ICMP port unreachable).
-    PortUnreachable,
-    /// There is no such host, or no answer from it.
-    HostUnreachable,
-    /// There is no way to its network.
-    NetworkUnreachable,
-    /// The host does not do UDP (ICMP protocol unreachable).
-    ProtocolUnreachable,
-    /// A firewall or policy refuses it.
-    Prohibited,
-    /// It is larger than the path takes; `mtu` in bytes.
-    TooBig {
-        /// Bytes of the largest IP packet that the path takes.
-        mtu: u32,
-    },
-    /// A header that a host on the way did not understand (ICMP parameter problem).
-    ParameterProblem,
-    /// Its hop limit ran out on the way, or its fragments did not come together.
-    TimeExceeded,
-}
 
 impl Unsent {
     /// The errno that Linux has for it, and whether it ends the calls of a connected socket: some errors are only

@@ -14,7 +14,7 @@ use sockeye_proto::ip::Addresses;
 use sockeye_proto::udp::{self, ChecksumIn, HEADER_LEN, Segments};
 
 use super::count;
-use super::deliver::{Flow, Load, Loads};
+use super::deliver::{Fate, Flow, Load, Loads};
 use super::errors::{self, Unsent};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::inet::context::Context;
@@ -64,7 +64,8 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
     let wakes = &mut cx.due.wakes;
     match received.cast {
         Cast::Unicast => {
-            if !shared.to_host(cx.cpu, &flow, &mut loads, wakes) {
+            // The driver hears of a timer at the end of the call.
+            if shared.to_host(cx.core, cx.cpu, &flow, &mut loads, wakes) == Fate::Nobody {
                 shared.count(count::NO_PORTS, 1);
                 drop(loads);
                 crate::inet::ip::icmp::error(
@@ -125,21 +126,6 @@ pub(crate) fn on_icmp_error(cx: &mut Context<'_>, undelivered: Undelivered<'_>) 
     let pcb = table.with(cx.cpu, |copy| table.find(copy, &tuple).cloned());
     let Some(pcb) = pcb else { return false };
     let offender = Endpoint::new(offender, 0);
-    errors::report(&pcb, what(error), &tuple, offender, quoted, &mut cx.due.wakes);
+    errors::report(&pcb, Unsent::of(error), &tuple, offender, quoted, &mut cx.due.wakes);
     true
-}
-
-/// The meaning of an ICMP error, as UDP's type.
-pub(crate) fn what(error: icmp::Error) -> Unsent {
-    use icmp::{Error, Unreachable};
-    match error {
-        Error::Unreachable(Unreachable::Port) => Unsent::PortUnreachable,
-        Error::Unreachable(Unreachable::Protocol) => Unsent::ProtocolUnreachable,
-        Error::Unreachable(Unreachable::Network | Unreachable::BeyondScope) => Unsent::NetworkUnreachable,
-        Error::Unreachable(Unreachable::Host | Unreachable::SourceRoute) => Unsent::HostUnreachable,
-        Error::Unreachable(Unreachable::Prohibited) => Unsent::Prohibited,
-        Error::PacketTooBig(mtu) => Unsent::TooBig { mtu },
-        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Unsent::TimeExceeded,
-        Error::ParameterProblem(..) => Unsent::ParameterProblem,
-    }
 }

@@ -16,6 +16,8 @@ mod builder;
 pub(crate) mod count;
 pub(crate) mod deliver;
 pub(crate) mod errors;
+pub(crate) mod flow;
+pub(crate) mod flows;
 pub(crate) mod groups;
 pub(crate) mod input;
 mod message;
@@ -34,6 +36,7 @@ pub(crate) mod table;
 
 pub use builder::UdpBuilder;
 pub use errors::{RecvError, Unsent};
+pub use flow::{UdpFlow, UdpFlowConfig, UdpFlowListener};
 pub use message::{Outgoing, RecvMeta, SendMeta};
 pub use socket::UdpSocket;
 
@@ -42,7 +45,7 @@ use std::net::IpAddr;
 use rustix::io::Errno;
 use sockeye_proto::tcp::port_choice::PortRange;
 use sockeye_sync::facade::Arc;
-use sockeye_sync::{Counters, cpu};
+use sockeye_sync::{Counters, Serials, cpu};
 
 use crate::base::addr::HashKey;
 use crate::inet::Core;
@@ -59,6 +62,8 @@ pub(crate) struct Shared {
     pub table: Table,
     /// ICMP's sockets have their receive queues and names from here. Identifiers are their ports.
     pub echo: Names,
+    /// Numbers of flows.
+    pub flow_serials: Serials,
     groups: Groups,
     counters: Counters<{ count::COUNT }>,
 }
@@ -85,6 +90,7 @@ impl Shared {
             echo: Names { ports: Ports::new(range, secret), table: Table::new(key, 1) },
             ports: Ports::new(range, secret),
             table: Table::new(key, cpu::count()),
+            flow_serials: Serials::new(),
             groups: Groups::default(),
             counters: Counters::new(),
         }

@@ -15,7 +15,7 @@ use sockeye_proto::ip::martian::is_host;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::name::{Name, wildcard};
-use super::pcb::{Naming, Pcb, Protocol};
+use super::pcb::{Naming, Pcb, Protocol, Role};
 use super::ports::Ports;
 use super::route;
 use super::table::Table;
@@ -132,7 +132,8 @@ impl Handle {
 
     fn connect_to(&self, addr: SocketAddr) -> io::Result<()> {
         let (core, pcb) = (self.core(), &self.pcb);
-        if pcb.any_port {
+        // The names of flows, and of what flows come to, do not change.
+        if pcb.any_port || !matches!(pcb.role, Role::Plain) {
             return Err(Errno::INVAL.into());
         }
         let mut remote = endpoint(pcb, addr)?;
@@ -164,6 +165,9 @@ impl Handle {
     /// connect(2) with AF_UNSPEC: no peer any more, and the address that was bound; a port that the stack has chosen is
     /// given back.
     pub fn disconnect(&self) {
+        if !matches!(self.pcb.role, Role::Plain) {
+            return;
+        }
         let mut naming = self.pcb.naming.lock();
         let before = self.pcb.name.load();
         if before.local.port == 0 {
@@ -220,7 +224,13 @@ impl Drop for Handle {
             // The socket has left it whatever the link says.
             let _left = super::shared(self.core()).leave(self.core(), membership);
         }
-        self.pcb.close(self.core());
+        if let Some(part) = self.pcb.role.flow() {
+            part.leave(&self.pcb);
+        }
+        // Flows that nobody has accepted are closed as any socket is.
+        for pcb in self.pcb.close(self.core()) {
+            drop(Self { stack: self.stack.clone(), pcb });
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A UDP socket's control block: its name, its options, and its receive queue.
 //!
 //! # Owners of the fields
-//! * (c) `is_v6`, `v6_only`, `reuse_*`, `transparent`, `any_port`: chosen before the socket is bound.
+//! * (c) `is_v6`, `is_mapped`, `v6_only`, `reuse_*`, `transparent`, `any_port`, `role`: chosen before the socket is bound.
 //! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
 //! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and shows a sender,
 //!   which otherwise does not look there, that an error is pending.
@@ -22,6 +22,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
@@ -31,6 +32,7 @@ use sockeye_sync::{BriefMutex, Mutex, Notified, WaitQueue, cpu};
 
 use super::builder::{Place, Reuse};
 use super::errors::Queued;
+use super::flows::{Flows, Part, Share};
 use super::groups::Memberships;
 use super::name::{Name, NameCell};
 use super::options::Options;
@@ -46,6 +48,8 @@ pub(crate) struct Pcb {
     pub protocol: Protocol,
     /// (c) An IPv6 socket.
     pub is_v6: bool,
+    /// (c) IPv4 addresses are shown as mapped ones: an IPv6 socket that was not told otherwise.
+    pub is_mapped: bool,
     /// (c) It takes no IPv4: an IPv4 socket is "IPv6 only" in the sense that it is of one family.
     pub v6_only: bool,
     /// (c) SO_REUSEADDR.
@@ -56,6 +60,8 @@ pub(crate) struct Pcb {
     pub transparent: bool,
     /// (c) Bound to every port that no other socket is bound to: its name has port 0 and never changes.
     pub any_port: bool,
+    /// (c) What it has to do with flows.
+    pub role: Role,
     /// (n)
     pub name: NameCell,
     /// (a)
@@ -73,6 +79,46 @@ pub(crate) enum Protocol {
     Udp,
     /// Echo requests and their answers (`crate::icmp`).
     Echo,
+}
+
+/// A socket's part in UDP by flow (`flows.rs`).
+pub(crate) enum Role {
+    /// Nothing.
+    Plain,
+    /// Its datagrams begin flows.
+    Listener(Arc<Flows>),
+    /// It is one.
+    Flow(Box<Part>),
+}
+
+impl Role {
+    /// What a flow has beyond a socket.
+    pub fn flow(&self) -> Option<&Part> {
+        match self {
+            Self::Flow(part) => Some(part),
+            Self::Plain | Self::Listener(_) => None,
+        }
+    }
+
+    /// The flows of a listener.
+    pub fn listener(&self) -> Option<&Arc<Flows>> {
+        match self {
+            Self::Listener(flows) => Some(flows),
+            Self::Plain | Self::Flow(_) => None,
+        }
+    }
+}
+
+/// Parameters of a new socket.
+pub(crate) struct Init {
+    pub protocol: Protocol,
+    pub is_v6: bool,
+    /// IPv4 addresses are shown as such also by an IPv6 socket.
+    pub canonical: bool,
+    pub reuse: Reuse,
+    pub place: Place,
+    pub rcvbuf: u32,
+    pub role: Role,
 }
 
 /// State that naming calls leave for later ones.
@@ -118,11 +164,15 @@ impl Datagram {
 
     /// Bytes of the buffer that it takes: of memory, whatever it carries.
     fn charge(&self) -> usize {
-        // A part of a large cluster that was cut for this socket is charged for its own bytes.
-        let whole = self.payload.footprint();
-        let own = 2 * self.payload.len() + SMALL_MAX;
-        OVERHEAD + whole.min(own)
+        charge_of(&self.payload)
     }
+}
+
+/// Bytes of the buffer that a datagram with this text takes.
+fn charge_of(payload: &Chain) -> usize {
+    // A part of a large cluster that was cut for this socket is charged for its own bytes.
+    let own = 2 * payload.len() + SMALL_MAX;
+    OVERHEAD + payload.footprint().min(own)
 }
 
 /// Most bytes that are joined.
@@ -150,19 +200,28 @@ pub(crate) struct So {
     pub data_cpu: u32,
     pub waiters: Waiters,
     closed: bool,
+    /// Flows that wait to be accepted, at a listener of flows.
+    pub flows: VecDeque<Arc<Pcb>>,
+    /// What a flow has taken of what all of its listener may queue.
+    pub share: Option<Share>,
+    /// The error of a flow that has ended: after what waits.
+    pub ended: Option<NonZeroU32>,
 }
 
 impl Pcb {
     /// One with default options.
-    pub fn new(protocol: Protocol, is_v6: bool, reuse: Reuse, place: Place, rcvbuf: u32) -> Arc<Self> {
+    pub fn new(init: Init) -> Arc<Self> {
+        let Init { protocol, is_v6, canonical, reuse, place, rcvbuf, role } = init;
         Arc::new(Self {
             protocol,
             is_v6,
+            is_mapped: is_v6 && !canonical,
             v6_only: reuse.v6_only || !is_v6,
             reuse_addr: reuse.addr,
             reuse_port: reuse.port,
             transparent: place != Place::Own,
             any_port: place == Place::AnyPort,
+            role,
             name: NameCell::new(&Name::unbound(is_v6)),
             options: Options::default(),
             has_error: AtomicBool::new(false),
@@ -179,6 +238,9 @@ impl Pcb {
                     data_cpu: 0,
                     waiters: Waiters::default(),
                     closed: false,
+                    flows: VecDeque::new(),
+                    share: None,
+                    ended: None,
                 }),
                 wait: WaitQueue::new(),
             },
@@ -188,7 +250,8 @@ impl Pcb {
     /// Of a socket for echo requests. Its errors are kept: they are its purpose.
     pub fn of_echo(is_v6: bool, rcvbuf: u32) -> Arc<Self> {
         let reuse = Reuse { v6_only: true, ..Reuse::default() };
-        let pcb = Self::new(Protocol::Echo, is_v6, reuse, Place::Own, rcvbuf);
+        let (protocol, place, role) = (Protocol::Echo, Place::Own, Role::Plain);
+        let pcb = Self::new(Init { protocol, is_v6, canonical: false, reuse, place, rcvbuf, role });
         pcb.options.recv_err.store(true, Ordering::Relaxed);
         pcb
     }
@@ -222,20 +285,23 @@ impl Pcb {
     pub fn readiness(&self) -> Ready {
         let so = self.receive.so.lock();
         let has_error = so.error.is_some() || !so.errors.is_empty();
-        Ready::WRITABLE.with(Ready::READABLE.when(!so.queue.is_empty())).with(Ready::ERROR.when(has_error))
+        Ready::WRITABLE.with(Ready::READABLE.when(so.is_readable())).with(Ready::ERROR.when(has_error))
     }
 
-    /// Ends the socket: nothing is taken any more. Its content is dropped after its mutex.
-    pub fn close(&self, core: &Core) {
+    /// Ends the socket: nothing is taken any more. Its content is dropped after its mutex; flows that wait are the caller's to close.
+    #[must_use]
+    pub fn close(&self, core: &Core) -> VecDeque<Arc<Self>> {
         let mut wakes = Vec::new();
         let mut so = self.receive.so.lock();
         so.closed = true;
         so.charge = 0;
-        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors));
+        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors), so.share.take());
+        let flows = std::mem::take(&mut so.flows);
         let registrations = registration::clear(&mut so.waiters, &mut wakes);
         drop(so);
         drop((left, registrations));
         fire_all(core, &mut wakes);
+        flows
     }
 }
 
@@ -271,6 +337,23 @@ impl So {
         self.charge <= self.rcvbuf && !self.closed
     }
 
+    /// Whether there is room for a datagram with this text: as [`has_room`](Self::has_room), and for a flow in what all flows of its listener
+    /// may queue.
+    #[inline]
+    pub fn has_room_for(&mut self, payload: &Chain) -> bool {
+        self.has_room()
+            && match &mut self.share {
+                None => true,
+                Some(share) => share.covers(self.charge + charge_of(payload)),
+            }
+    }
+
+    /// Whether a receive, or an accept of a flow, would not wait.
+    #[inline]
+    pub fn is_readable(&self) -> bool {
+        !self.queue.is_empty() || !self.flows.is_empty() || self.ended.is_some()
+    }
+
     /// Appends a datagram.
     #[inline]
     pub fn push(&mut self, mut datagram: Datagram) {
@@ -299,6 +382,11 @@ impl So {
     pub fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.queue.pop_front()?;
         self.charge -= datagram.charge();
+        if self.queue.is_empty()
+            && let Some(share) = &mut self.share
+        {
+            share.give_back();
+        }
         if self.queue.is_empty() && self.queue.capacity() > QUEUE_KEPT {
             self.queue = VecDeque::new();
         }

@@ -8,7 +8,7 @@ use std::io::IoSliceMut;
 use rustix::io::Errno;
 use smallvec::SmallVec;
 use sockeye_mbuf::Chain;
-use sockeye_sync::facade::Ordering;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use super::count;
 use super::errors::{Queued, RecvError};
@@ -116,10 +116,17 @@ pub(crate) fn recv_err(handle: &Handle, buf: &mut [u8]) -> Option<RecvError> {
     Some(RecvError {
         what,
         errno: errno.raw_os_error(),
-        offender: offender.to_socket_addr(pcb.is_v6),
-        dst: dst.to_socket_addr(pcb.is_v6),
+        offender: offender.to_socket_addr(pcb.is_mapped),
+        dst: dst.to_socket_addr(pcb.is_mapped),
         len,
         is_truncated: len < payload.len(),
+    })
+}
+
+/// Takes the oldest flow off a listener's queue.
+pub(crate) fn accept(handle: &Handle) -> Result<Arc<Pcb>, Errno> {
+    panics::call_or_errno(handle.core(), "accept", || {
+        await_some(handle, blocks(&handle.pcb), |so| so.flows.pop_front())
     })
 }
 
@@ -144,6 +151,9 @@ fn await_some<R>(
             }
             if let Some(found) = look(&mut so) {
                 return Ok(found);
+            }
+            if let Some(ended) = so.ended {
+                return Err(Errno::from_raw_os_error(ended.get().cast_signed()));
             }
             if !blocks {
                 return Err(Errno::AGAIN);
@@ -178,9 +188,9 @@ fn fill(chain: &Chain, bufs: &mut [IoSliceMut<'_>]) -> usize {
 }
 
 fn meta(pcb: &Pcb, datagram: &Datagram, len: usize) -> RecvMeta {
-    let addr = |addr| Endpoint::new(addr, 0).to_socket_addr(pcb.is_v6).ip();
+    let addr = |addr| Endpoint::new(addr, 0).to_socket_addr(pcb.is_mapped).ip();
     RecvMeta {
-        from: scope::with_interface(datagram.from.to_socket_addr(pcb.is_v6), || datagram.interface),
+        from: scope::with_interface(datagram.from.to_socket_addr(pcb.is_mapped), || datagram.interface),
         len,
         datagram_len: datagram.payload.len(),
         segment_size: datagram.segment_size,

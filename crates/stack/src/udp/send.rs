@@ -19,7 +19,7 @@ use sockeye_proto::udp::{PAYLOAD_MAX_V4, PAYLOAD_MAX_V6, SEGMENTS_MAX};
 use sockeye_sync::facade::Ordering;
 
 use super::count;
-use super::deliver::{Flow, Load, Loads, RUN_MAX};
+use super::deliver::{Fate, Flow, Load, Loads, RUN_MAX};
 use super::errors::{self, Unsent};
 use super::message::SendMeta;
 use super::name::Name;
@@ -59,6 +59,8 @@ pub(crate) struct Sending<'h> {
     wakes: Vec<Wake>,
     /// Result of the last hand-over.
     failed: Option<Errno>,
+    /// The timer wheel was asked for a call.
+    is_armed: bool,
 }
 
 impl<'h> Sending<'h> {
@@ -73,6 +75,7 @@ impl<'h> Sending<'h> {
             plan: None,
             wakes: Vec::new(),
             failed: None,
+            is_armed: false,
         })
     }
 
@@ -127,11 +130,11 @@ impl<'h> Sending<'h> {
         let (core, udp) = (self.handle.core(), super::shared(self.handle.core()));
         udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum());
         match plan.way {
-            Way::Own => {
-                if !udp.to_host(self.cpu, &plan.flow, &mut self.run, &mut self.wakes) {
-                    self.refused(&plan.flow);
-                }
-            }
+            Way::Own => match udp.to_host(core, self.cpu, &plan.flow, &mut self.run, &mut self.wakes) {
+                Fate::Delivered => {}
+                Fate::Armed => self.is_armed = true,
+                Fate::Nobody => self.refused(&plan.flow),
+            },
             Way::All(interface) => {
                 let is_out = interface != LOOPBACK;
                 if let Some(netif) = NetifId::of_interface(core, interface) {
@@ -147,6 +150,9 @@ impl<'h> Sending<'h> {
             }
         }
         self.run.clear();
+        if let Some(part) = self.handle.pcb.role.flow() {
+            part.note(core.clock.now());
+        }
     }
 
     /// Hands everything over, and returns the result.
@@ -176,7 +182,11 @@ impl Drop for Sending<'_> {
             self.flush();
             Ok(())
         });
-        fire_all(self.handle.core(), &mut self.wakes);
+        let core = self.handle.core();
+        fire_all(core, &mut self.wakes);
+        if self.is_armed {
+            core.workers.tell_driver(core);
+        }
     }
 }
 

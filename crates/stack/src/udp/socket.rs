@@ -203,7 +203,7 @@ impl UdpSocket {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let (core, handle) = self.handle.enter::<Core>()?;
         let local = handle.pcb.name.load().local;
-        Ok(scope::shown(&core.netifs, local, handle.pcb.is_v6, local.addr))
+        Ok(scope::shown(&core.netifs, local, handle.pcb.is_mapped, local.addr))
     }
 
     /// The peer.
@@ -216,7 +216,7 @@ impl UdpSocket {
         // As on Linux, a peer at port 0 is none.
         let name = pcb.name.load();
         let peer = name.remote.filter(|remote| remote.port != 0).ok_or(Errno::NOTCONN)?;
-        Ok(scope::shown(&core.netifs, peer, pcb.is_v6, name.local.addr))
+        Ok(scope::shown(&core.netifs, peer, pcb.is_mapped, name.local.addr))
     }
 }
 
@@ -226,7 +226,7 @@ impl std::fmt::Debug for UdpSocket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Ok(handle) = self.handle.open() else { return f.write_str("UdpSocket { .. }") };
         let (pcb, name) = (&handle.pcb, handle.pcb.name.load());
-        let shown = |end: crate::base::addr::Endpoint| end.to_socket_addr(pcb.is_v6);
+        let shown = |end: crate::base::addr::Endpoint| end.to_socket_addr(pcb.is_mapped);
         let is_nonblocking = pcb.options.nonblocking.load(Ordering::Relaxed);
         f.debug_struct("UdpSocket")
             .field("local", &shown(name.local))

@@ -88,6 +88,11 @@ impl Table {
         f(&self.copies[cpu as usize % self.copies.len()].0.read())
     }
 
+    /// The hash of a name, by which [`Copy::of_hash`] finds it.
+    pub fn hash(&self, tuple: &FourTuple) -> u64 {
+        tuple.hash(&self.key)
+    }
+
     /// The socket goes by `to` instead of by `from`; `None` for none. Under the bind table's lock.
     pub fn rename(&self, pcb: &Arc<Pcb>, from: Option<&Name>, to: Option<&Name>) {
         for Lines(copy) in &self.copies {
@@ -167,6 +172,11 @@ impl Copy {
     pub fn sockets(&self) -> impl Iterator<Item = &Arc<Pcb>> {
         let bound = self.bound.values().flatten();
         bound.chain(self.connected.iter().map(|(_, entry)| entry)).map(|entry| &entry.pcb)
+    }
+
+    /// The sockets with a peer whose name has this hash.
+    pub fn of_hash(&self, hash: u64) -> impl Iterator<Item = &Arc<Pcb>> {
+        self.connected.iter_hash(hash).map(|(_, entry)| &entry.pcb)
     }
 
     /// Whether datagrams to a group that come by an interface are taken in.

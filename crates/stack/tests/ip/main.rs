@@ -10,6 +10,7 @@ mod echo;
 mod errors;
 mod floods;
 mod fragments;
+mod hook;
 mod malformed;
 mod martians;
 mod one_sender;

@@ -5,7 +5,7 @@
 //! explains the counters. Tests: `tests/ip/`.
 
 /// How many there are.
-pub(crate) const COUNT: usize = 49;
+pub(crate) const COUNT: usize = 50;
 
 /// Packets other than whole TCP segments that reached the Internet layer.
 pub(crate) const IN_RECEIVES: usize = 0;
@@ -108,6 +108,8 @@ pub(crate) const V6_IN_ADDR_ERRORS: usize = 46;
 pub(crate) const V6_IN_HDR_ERRORS: usize = 47;
 /// Errors about a conversation that goes out by another interface than that by which they came.
 pub(crate) const ICMP_IN_ELSEWHERE: usize = 48;
+/// Packets that the application was to be asked about when it had not decided on as many as there may be.
+pub(crate) const HOOK_OVERFLOWS: usize = 49;
 
 /// Their names, ours and the MIB's.
 pub(crate) const NAMES: [(&str, &str); COUNT] = [
@@ -160,4 +162,5 @@ pub(crate) const NAMES: [(&str, &str); COUNT] = [
     ("ip6_in_addr_errors", "Ip6InAddrErrors"),
     ("ip6_in_hdr_errors", "Ip6InHdrErrors"),
     ("icmp_in_elsewhere", ""),
+    ("ip_hook_overflows", ""),
 ];

@@ -21,7 +21,8 @@ use sockeye_sync::Mutex;
 use sockeye_sync::facade::OnceLock;
 
 use super::output::{ChecksumAt, MtuDiscover, Outgoing, flow_of, send};
-use super::{Cast, Received, count};
+use super::report::Unsent;
+use super::{Cast, Received, count, hook};
 use crate::base::addr::{Endpoint, FourTuple, HashKey};
 use crate::inet::context::{Aside, Context};
 use crate::inet::link;
@@ -83,7 +84,9 @@ pub(super) fn input(cx: &mut Context<'_>, family: Family, received: Received) {
     match Message::parse(family, header) {
         Message::EchoRequest { id, seq } => {
             core.ip.count(count::ICMP_IN_ECHOS);
-            reply(cx, family, Message::EchoReply { id, seq }, received);
+            if let Some(received) = hook::ask(cx, received) {
+                reply(cx, family, id, seq, received);
+            }
         }
         Message::EchoReply { id, .. } => {
             core.ip.count(count::ICMP_IN_ECHO_REPS);
@@ -188,14 +191,14 @@ const QUOTED_HEAD_MAX: usize = 128;
 
 /// Answers an echo request with its own data. A request to many is answered in IPv6 only (RFC 4443 section 4.2),
 /// from an address of ours.
-fn reply(cx: &mut Context<'_>, family: Family, message: Message, request: Received) {
+pub(super) fn reply(cx: &mut Context<'_>, family: Family, id: u16, seq: u16, request: Received) {
     let addresses = request.header.addresses;
     let answers_many = family == Family::V6 && request.cast == Cast::Multicast && has_sender(cx, &request);
     if !is_single(cx, &request) && !answers_many {
         return cx.core.ip.count(count::ICMP_IN_IGNORED);
     }
     let flow = flow_of(cx, addresses.dst(), addresses.src());
-    let Some(header) = message.emit(family) else { return };
+    let Some(header) = (Message::EchoReply { id, seq }).emit(family) else { return };
     let traffic_class = request.header.traffic_class;
     let outgoing = Outgoing { traffic_class, ..answer_to(family, &request, &header, flow) };
     let mut data = request.payload;
@@ -216,15 +219,29 @@ pub(super) fn unknown_protocol(cx: &mut Context<'_>, received: &Received) {
     error(cx, received, why);
 }
 
+/// [`error`] as the application says it, in the name of `host`.
+pub(crate) fn report(cx: &mut Context<'_>, received: &Received, why: Unsent, host: IpAddr) {
+    let family = family_of(received);
+    let at = u32::try_from(ip::protocol_at(received.head.bytes())).unwrap_or(u32::MAX);
+    if host.is_ipv4() == received.header.addresses.src().is_ipv4() {
+        error_from(cx, received, why.to_icmp(family, at), Some(host));
+    }
+}
+
 /// Tells the sender of a packet that could not be delivered, if the rules and the limits allow it.
 pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
+    error_from(cx, received, why, None);
+}
+
+/// [`error`] in the name of `host`; `None`: in that of the host that the packet was for, if that is one.
+fn error_from(cx: &mut Context<'_>, received: &Received, why: Error, host: Option<IpAddr>) {
     let family = family_of(received);
     let Some(header) = Message::Error(why).emit(family).filter(|_| may_answer(cx, family, received, why))
     else {
         return;
     };
     let addresses = received.header.addresses;
-    let flow = flow_of(cx, addresses.dst(), addresses.src());
+    let flow = flow_of(cx, host.unwrap_or_else(|| addresses.dst()), addresses.src());
     if !allowed(cx, received.netif, flow) {
         return;
     }
@@ -232,7 +249,8 @@ pub(crate) fn error(cx: &mut Context<'_>, received: &Received, why: Error) {
         return cx.core.ip.count(count::ICMP_OUT_ERRORS);
     };
     let traffic_class = if family == Family::V4 { ERROR_CLASS } else { 0 };
-    let outgoing = Outgoing { traffic_class, ..answer_to(family, received, &header, flow) };
+    let answer = answer_to(family, received, &header, flow);
+    let outgoing = Outgoing { traffic_class, src: host.or(answer.src), ..answer };
     let index =
         if send(cx, &outgoing, quote).is_ok() { count::ICMP_OUT_MSGS } else { count::ICMP_OUT_ERRORS };
     cx.core.ip.count(index);

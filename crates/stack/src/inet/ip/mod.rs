@@ -13,10 +13,12 @@
 
 pub(crate) mod count;
 pub(crate) mod fragments;
+pub(crate) mod hook;
 pub(crate) mod icmp;
 pub(crate) mod output;
 pub(crate) mod path_mtu;
 mod received;
+pub(crate) mod report;
 
 use std::net::IpAddr;
 
@@ -36,6 +38,7 @@ pub(crate) use received::{Cast, Head, Received};
 /// The Internet layer's state of a stack.
 pub(crate) struct Ip {
     counters: Counters<{ count::COUNT }>,
+    asking: hook::Asking,
     error_rate: icmp::ErrorRate,
     fragments: fragments::Table,
     ids: output::Ids,
@@ -46,6 +49,7 @@ impl Ip {
     pub fn new() -> Self {
         Self {
             counters: Counters::new(),
+            asking: hook::Asking::default(),
             error_rate: icmp::ErrorRate::new(),
             fragments: fragments::Table::default(),
             ids: output::Ids::default(),
@@ -117,7 +121,9 @@ fn dispatch(cx: &mut Context<'_>, received: Received) {
             cx.core.ip.count(count::IN_UNKNOWN_PROTOS);
             // The frame is counted too, for readers of the counters of frames.
             cx.core.input.count(frames::UNKNOWN_PROTOCOL, 1);
-            icmp::unknown_protocol(cx, &received);
+            if let Some(received) = hook::ask(cx, received) {
+                icmp::unknown_protocol(cx, &received);
+            }
         }
     }
 }

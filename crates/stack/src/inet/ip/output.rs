@@ -29,6 +29,8 @@ pub(crate) enum ChecksumAt {
     Plain(usize),
     /// With the pseudo header in front (UDP, ICMPv6).
     Pseudo(usize),
+    /// It has none that we know.
+    None,
 }
 
 /// A packet to be sent.
@@ -366,6 +368,7 @@ fn write_transport<'b>(
         ChecksumAt::Plain(at) => (at, over(ip::Sum::ZERO, out)),
         ChecksumAt::Pseudo(at) if offload => (at, pseudo.folded()),
         ChecksumAt::Pseudo(at) => (at, over(pseudo, out)),
+        ChecksumAt::None => return Some(out),
     };
     // A UDP datagram whose checksum is zero would be one without (RFC 768).
     let is_none = field == 0 && outgoing.protocol == ip::PROTOCOL_UDP && !offload;

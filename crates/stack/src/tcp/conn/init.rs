@@ -39,7 +39,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp
 }
 
-/// The connection around `pcb`. `is_v6` is the family of its socket. If the handshake is done, `so_rcv` takes over
+/// The connection around `pcb`. `is_mapped`: IPv4 addresses are shown as mapped ones. If the handshake is done, `so_rcv` takes over
 /// the agreed values.
 pub(crate) fn make(
     core: &Core,
@@ -47,9 +47,9 @@ pub(crate) fn make(
     discipline: <Chosen as Discipline>::OfConn,
     pcb: Pcb<Data>,
     settings: &SocketSettings,
-    is_v6: bool,
+    is_mapped: bool,
 ) -> Arc<Conn> {
-    let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_v6);
+    let options = SocketOptions::new(settings.reuse_addr, settings.reuse_port, is_mapped);
     options.nodelay.store(settings.nodelay, Ordering::Relaxed);
     options.tos.store(settings.tos_ttl.tos, Ordering::Relaxed);
     options.hop_limit.store(settings.tos_ttl.ttl, Ordering::Relaxed);

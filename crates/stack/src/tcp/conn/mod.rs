@@ -129,8 +129,8 @@ pub(crate) struct SocketOptions {
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
     pub reuse_port: bool,
-    /// The socket is an IPv6 one, so IPv4 peers are shown as mapped addresses.
-    pub is_v6: bool,
+    /// IPv4 addresses are shown as mapped ones: the socket is an IPv6 one, and was not told otherwise.
+    pub is_mapped: bool,
     /// SO_RCVTIMEO in microseconds, 0 for none.
     pub read_timeout: AtomicU64,
     /// SO_SNDTIMEO in microseconds, 0 for none.
@@ -143,7 +143,7 @@ pub(crate) struct SocketOptions {
 pub(crate) const LINGER_OFF: u32 = u32::MAX;
 
 impl SocketOptions {
-    pub fn new(reuse_addr: bool, reuse_port: bool, is_v6: bool) -> Self {
+    pub fn new(reuse_addr: bool, reuse_port: bool, is_mapped: bool) -> Self {
         Self {
             nonblocking: AtomicBool::new(false),
             nodelay: AtomicBool::new(false),
@@ -157,7 +157,7 @@ impl SocketOptions {
             has_written: AtomicBool::new(false),
             reuse_addr,
             reuse_port,
-            is_v6,
+            is_mapped,
             read_timeout: AtomicU64::new(0),
             write_timeout: AtomicU64::new(0),
             linger_ms: AtomicU32::new(LINGER_OFF),

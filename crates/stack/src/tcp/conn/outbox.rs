@@ -28,6 +28,7 @@ use crate::rt::wake;
 use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission::Asked;
+use crate::tcp::handshake::values::Value;
 
 /// A segment whose receiver must be looked up.
 pub(crate) struct Routed {
@@ -73,6 +74,8 @@ pub(crate) enum Wake {
     Threads(Arc<WaitQueue>),
     /// A listener's application is asked about a SYN.
     Ask(Box<Asked>),
+    /// What a listener's application has sent along with a SYN is dropped.
+    Release(Value),
     /// Tasks and pollers.
     Other(wake::Wake),
 }
@@ -89,6 +92,9 @@ pub(crate) fn fire_all(core: &Core, wakes: &mut Vec<Wake>) {
         wake.kick(core);
         match wake {
             Wake::Ask(asked) => asked.ask(core),
+            Wake::Release(value) => {
+                panics::release(core, PanicSource::Hook, "drop of an accept value", value);
+            }
             wake => {
                 panics::contain(core, PanicSource::Waker, "Waker::wake", || wake.fire());
             }
@@ -103,7 +109,7 @@ impl Wake {
             Self::Reader(conn) => leader::kick(core, conn.readers()),
             Self::Writer(conn) => leader::kick(core, conn.writers()),
             // Of them none is a leader.
-            Self::Threads(_) | Self::Ask(_) | Self::Other(_) => {}
+            Self::Threads(_) | Self::Ask(_) | Self::Release(_) | Self::Other(_) => {}
         }
     }
 
@@ -113,8 +119,8 @@ impl Wake {
             Self::Reader(conn) => conn.rcv_wait.wake(),
             Self::Writer(conn) => conn.snd_wait.wake(),
             Self::Threads(queue) => queue.wake(),
-            // Its panics are a hook's: the code that empties the outbox asks.
-            Self::Ask(_) => {}
+            // Their panics are a hook's: the code that empties the outbox sees to them.
+            Self::Ask(_) | Self::Release(_) => {}
             Self::Other(wake) => wake.fire(),
         }
     }

@@ -21,6 +21,7 @@
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
 //! Does not depend on handshakes. Tests: `tests/admission.rs`.
 
+use std::any::Any;
 use std::fmt;
 use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
@@ -39,6 +40,7 @@ use crate::rt::panics::{self, PanicSource};
 use crate::tcp::Core;
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::handshake::listen::Listener;
+use crate::tcp::handshake::values::Value;
 use crate::tcp::route;
 
 /// Undecided SYNs of one listener, at most.
@@ -99,8 +101,8 @@ impl Undecided {
 }
 
 /// The key of a source: a host of an IPv6 network has all its addresses to choose from.
-fn source_of(tuple: &FourTuple, is_v6: bool) -> [u8; 16] {
-    match tuple.remote.to_socket_addr(is_v6).ip().to_canonical() {
+fn source_of(tuple: &FourTuple) -> [u8; 16] {
+    match tuple.remote.addr {
         addr @ IpAddr::V4(_) => octets(addr),
         IpAddr::V6(addr) => (addr.to_bits() & !u128::from(u64::MAX)).to_be_bytes(),
     }
@@ -149,7 +151,7 @@ pub(crate) fn ask(
     let admission = &listener.admission;
     let (stack, hook) =
         admission.hook.lock().as_ref().map(|(stack, hook)| (stack.clone(), Arc::clone(hook)))?;
-    let put = admission.undecided.lock().insert(tuple, source_of(&tuple, listener.is_v6));
+    let put = admission.undecided.lock().insert(tuple, source_of(&tuple));
     match put {
         Put::New => {}
         Put::Repeated => return None,
@@ -179,12 +181,12 @@ pub struct Syn {
 impl Syn {
     /// Where the peer wants to connect to: with a transparent listener, any address and port.
     pub fn local_addr(&self) -> SocketAddr {
-        self.tuple.local.to_socket_addr(self.listener.is_v6)
+        self.tuple.local.to_socket_addr(self.listener.is_mapped)
     }
 
     /// The address that the peer claims. Nothing has been proved yet: any host can send a SYN in another's name.
     pub fn peer_addr(&self) -> SocketAddr {
-        self.tuple.remote.to_socket_addr(self.listener.is_v6)
+        self.tuple.remote.to_socket_addr(self.listener.is_mapped)
     }
 
     /// The largest segment that the peer takes, bytes, if it said so.
@@ -194,13 +196,45 @@ impl Syn {
 
     /// Goes on with the handshake; the connection comes to `accept` when it is done. Never blocks.
     pub fn accept(self) {
+        self.go_on(None);
+    }
+
+    /// [`accept`](Self::accept) with a value for the stream, such as the connection onward that the decision rested on:
+    /// [`TcpStream::take_accept_value`](crate::TcpStream::take_accept_value) returns it. Never blocks.
+    ///
+    /// Such a handshake is never left to a SYN cookie ([`TcpConfig::syn_cookies`](crate::TcpConfig::syn_cookies)), which could not carry
+    /// the value: it takes a place among the half-open connections, and where those are full displaces the oldest. The value is dropped if the
+    /// handshake does not lead to an accepted stream: the peer resets it or does not finish it in a minute, it is displaced, the listener or the
+    /// stack ends, or the SYN finds its name taken. That happens on a thread of the stack or of a caller, with no lock held: the drop
+    /// may use sockets; a panic in it is caught and reported ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)); and it should not block.
+    ///
+    /// ```
+    /// use sockeye::{Config, Stack, Syn, TcpListener, TcpStream};
+    ///
+    /// let stack = Stack::new(Config::default())?;
+    /// let listener = TcpListener::bind_on(&stack, "127.0.0.1:0")?;
+    /// listener.set_syn_hook(Some(Box::new(|syn: Syn| {
+    ///     let note = format!("asked for {}", syn.local_addr());
+    ///     syn.accept_with(note);
+    /// })));
+    /// let _client = TcpStream::connect_on(&stack, listener.local_addr()?)?;
+    /// let (server, _) = listener.accept()?;
+    /// let note: String = server.take_accept_value().ok_or("accepted without a value")?;
+    /// assert!(note.starts_with("asked for 127.0.0.1:"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn accept_with<T: Any + Send>(self, value: T) {
+        self.go_on(Some(Box::new(value)));
+    }
+
+    fn go_on(self, value: Option<Value>) {
         let (stack, segment) = (self.stack.clone(), self.segment());
         // Before the SYN comes again, lest it be taken for its own repetition.
         drop(self);
         if let Some(stack) = stack.upgrade()
             && let Ok(core) = stack.core::<Core>()
         {
-            Context::run(core, |cx| route::admit(cx, segment));
+            Context::run(core, |cx| route::admit(cx, segment, value));
         }
     }
 
@@ -231,7 +265,7 @@ impl Drop for Syn {
             std::mem::forget(Arc::clone(&self.listener));
             return;
         }
-        let source = source_of(&self.tuple, self.listener.is_v6);
+        let source = source_of(&self.tuple);
         self.listener.admission.undecided.lock().remove(&self.tuple, source);
     }
 }

@@ -21,13 +21,15 @@ use crate::tcp::conn::Conn;
 use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::handshake::admission::Admission;
 use crate::tcp::handshake::fastopen::Queue;
+use crate::tcp::handshake::values::Value;
 use crate::tcp::socket::SocketSettings;
 use crate::tcp::socket::tos_ttl::TosTtl;
 
 /// See the module's head.
 pub(crate) struct Listener {
     pub local: Endpoint,
-    pub is_v6: bool,
+    /// IPv4 addresses are shown as mapped ones.
+    pub is_mapped: bool,
     /// Parameters of its children.
     pub settings: SocketSettings,
     /// IP_TTL of its children, which may be set at any time; 0: the interface's.
@@ -53,10 +55,17 @@ struct Line {
     queue: Mutex<AcceptQueue>,
 }
 
+/// A finished handshake.
+pub(crate) struct Child {
+    pub conn: Arc<Conn>,
+    /// What the SYN hook has sent along.
+    pub value: Option<Value>,
+}
+
 #[derive(Default)]
 struct AcceptQueue {
     /// The finished handshakes, and the threads in `accept`. A connection wakes one of them.
-    ready: TakeQueue<Arc<Conn>>,
+    ready: TakeQueue<Child>,
     /// Tasks, and pollers.
     waiters: Waiters,
     closed: bool,
@@ -75,13 +84,13 @@ impl Listener {
     pub fn new(
         local: Endpoint,
         options: &SocketSettings,
-        is_v6: bool,
+        is_mapped: bool,
         bind_id: u64,
         backlog: usize,
     ) -> Arc<Self> {
         Arc::new(Self {
             local,
-            is_v6,
+            is_mapped,
             // An accepted socket blocks, whatever its listener does (Linux).
             settings: SocketSettings { nonblocking: false, ..*options },
             hop_limit: AtomicU8::new(options.tos_ttl.ttl),
@@ -120,7 +129,7 @@ impl Listener {
 
     /// Queues a child whose place was reserved, and wakes a waiter for it. A child that comes after the
     /// close is reset.
-    pub fn push(&self, child: Arc<Conn>, cx: &mut Context<'_>) {
+    pub fn push(&self, child: Child, cx: &mut Context<'_>) {
         let mut queue = self.line.queue.lock();
         let (mut child, wakes) = (Some(child), &mut cx.outbox.wakes);
         let pushed = panics::catch(PanicSource::Protocol, "a listener's queue", || {
@@ -136,14 +145,15 @@ impl Listener {
             // It will not be accepted.
             drop(queue);
             self.unreserve();
-            cx.outbox.orphans.push(child);
+            cx.outbox.orphans.push(child.conn);
+            cx.outbox.wakes.extend(child.value.map(Wake::Release));
             return;
         }
         queue.waiters.mark(Ready::READABLE.bits(), &mut cx.outbox.wakes);
     }
 
     /// The oldest child, if there is one.
-    pub fn pop(&self) -> Option<Arc<Conn>> {
+    pub fn pop(&self) -> Option<Child> {
         let child = self.line.queue.lock().ready.take();
         if child.is_some() {
             self.unreserve();
@@ -156,7 +166,7 @@ impl Listener {
     ///
     /// # Errors
     /// `InvalidInput` (EINVAL) if the listener has closed.
-    pub fn pop_or_wait(&self, thread: &Arc<WaitQueue>) -> io::Result<Result<Arc<Conn>, Ticket>> {
+    pub fn pop_or_wait(&self, thread: &Arc<WaitQueue>) -> io::Result<Result<Child, Ticket>> {
         let mut queue = self.line.queue.lock();
         queue.check()?;
         let child = queue.ready.take_or_wait(thread);
@@ -178,7 +188,7 @@ impl Listener {
     /// # Errors
     /// As for [`pop_or_wait`](Self::pop_or_wait).
     #[cfg(feature = "tokio")]
-    pub fn pop_oldest(&self) -> io::Result<Option<Arc<Conn>>> {
+    pub fn pop_oldest(&self) -> io::Result<Option<Child>> {
         let mut queue = self.line.queue.lock();
         queue.check()?;
         let child = queue.ready.take();
@@ -212,7 +222,7 @@ impl Listener {
 
     /// Ends the listener. All waiters are woken, and find it closed. The children that were not accepted are the caller's to
     /// reset.
-    pub fn close(&self, cx: &mut Context<'_>) -> (Vec<Arc<Conn>>, SmallVec<[Gone; 1]>) {
+    pub fn close(&self, cx: &mut Context<'_>) -> (Vec<Child>, SmallVec<[Gone; 1]>) {
         let mut queue = self.line.queue.lock();
         queue.closed = true;
         cx.outbox.wakes.extend(queue.ready.tell_all().into_iter().map(Wake::Threads));

@@ -4,3 +4,4 @@ pub(crate) mod admission;
 pub mod fastopen;
 pub(crate) mod listen;
 pub(crate) mod passive;
+pub(crate) mod values;

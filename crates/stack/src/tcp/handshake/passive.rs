@@ -31,7 +31,7 @@ use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::conn::{Conn, Work, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::fastopen::{self, Place};
-use crate::tcp::handshake::listen::Listener;
+use crate::tcp::handshake::listen::{Child, Listener};
 use crate::tcp::route::{acquaint, answer};
 use crate::tcp::tables::demux::{Demux, HalfOpen, Shard};
 use crate::tcp::tables::listeners::Replica;
@@ -58,7 +58,9 @@ pub(crate) fn on_syn(
     };
     let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
     // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
-    if iss_floor.is_none() && wants_cookie(core.config.tcp.syn_cookies, &shard, &tuple) {
+    // Nor is there room in it for what the application sends along.
+    if iss_floor.is_none() && !listener.carries() && wants_cookie(core.config.tcp.syn_cookies, &shard, &tuple)
+    {
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
         let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
@@ -159,7 +161,7 @@ fn open_early(
     core.count(counter::FASTOPEN_PASSIVE);
     acquaint(segment.from.as_ref(), &child);
     engine::notify(cx, &child, reason::OUTPUT);
-    listener.push(child, cx);
+    listener.push(Child { conn: child, value: listener.take_value() }, cx);
 }
 
 /// Whether a new handshake is to be remembered by the peer instead of by us.
@@ -304,7 +306,7 @@ fn complete(
     let Some(child) = child else { return };
     acquaint(segment.from.as_ref(), &child);
     Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
-    listener.push(child, cx);
+    listener.push(Child { conn: child, value: listener.take_value() }, cx);
 }
 
 /// Makes a connection, if the listener has room for it; otherwise the half-open entry stays, and its SYN-ACK is
@@ -329,7 +331,7 @@ fn establish(
     let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
         let child = listener.child_settings();
         let settings = init::tcp_settings(core, &name, &child, core.ts_offset(&tuple));
-        let conn = init::make(core, name, discipline, make(&settings), &child, listener.is_v6);
+        let conn = init::make(core, name, discipline, make(&settings), &child, listener.is_mapped);
         shard.half_open.remove(&tuple);
         failpoints::hit(Point::Establish, u64::from(tuple.local.port));
         core.ports.note_conn(tuple.local.port);

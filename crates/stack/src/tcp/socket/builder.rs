@@ -40,6 +40,8 @@ pub(crate) struct SocketSettings {
     pub nonblocking: bool,
     /// Other hosts' addresses may be bound to.
     pub transparent: bool,
+    /// IPv4 addresses are shown as such, also by an IPv6 socket.
+    pub canonical: bool,
     pub sndbuf: u32,
     pub rcvbuf: u32,
     /// The application has said so: the size stays.
@@ -115,6 +117,7 @@ impl TcpSocket {
             congestion_control: config.tcp.congestion_control,
             nonblocking: false,
             transparent: false,
+            canonical: false,
             sndbuf: config.sndbuf,
             rcvbuf: config.rcvbuf,
             sndbuf_set: false,
@@ -146,6 +149,13 @@ impl TcpSocket {
     /// packets come in where [`Stack::set_any_address`] says so.
     pub fn set_transparent(&mut self, transparent: bool) {
         self.settings.transparent = transparent;
+    }
+
+    /// Shows IPv4 addresses as IPv4 addresses also on an IPv6 socket: `10.0.0.1:80` and not `[::ffff:10.0.0.1]:80`. The default
+    /// `false` is what Linux and RFC 3493 section 3.7 do. It counts for the addresses that `accept` returns, `peer_addr` and
+    /// `local_addr` of the stream or of a listener's streams, and for what a [`Syn`](crate::Syn) says; not for what calls take.
+    pub fn set_canonical_addrs(&mut self, canonical: bool) {
+        self.settings.canonical = canonical;
     }
 
     /// TCP_NODELAY of the connection, or of a listener's connections.
@@ -202,7 +212,7 @@ impl TcpSocket {
     /// The address bound to, if the socket is bound.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         let netifs = &self.stack.core::<Core>().ok()?.netifs;
-        self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_v6, b.local.addr))
+        self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_mapped(), b.local.addr))
     }
 
     /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096)
@@ -240,7 +250,7 @@ impl TcpSocket {
     }
 
     fn listen_at(self, mut bound: Bound, backlog: usize) -> io::Result<TcpListener> {
-        let listener = Listener::new(bound.local, &self.settings, self.is_v6, bound.id, backlog);
+        let listener = Listener::new(bound.local, &self.settings, self.is_mapped(), bound.id, backlog);
         let core = self.stack.core::<Core>()?;
         panics::call(core, "listen", || core.ports.listen(&core.demux, bound.local, &listener))?;
         bound.is_given = true;
@@ -362,14 +372,19 @@ impl TcpSocket {
         let mut tcp = init::tcp_settings(core, &name, &self.settings, ts_offset);
         tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
-        let conn =
-            init::make(core, name, Chosen::of_conn(core, hash, via, None), pcb, &self.settings, self.is_v6);
+        let discipline = Chosen::of_conn(core, hash, via, None);
+        let conn = init::make(core, name, discipline, pcb, &self.settings, self.is_mapped());
         self.fast_open.prepare(&conn, tcp.fast_open);
         failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
         core.ports.note_conn(tuple.local.port);
         // Last: once it is in the table it has to be closed.
         shard.insert(Arc::clone(&conn));
         Some(conn)
+    }
+
+    /// Whether IPv4 addresses are shown as mapped ones.
+    fn is_mapped(&self) -> bool {
+        self.is_v6 && !self.settings.canonical
     }
 
     fn bind_options(&self) -> BindOptions {

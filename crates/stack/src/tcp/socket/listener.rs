@@ -17,11 +17,12 @@ use crate::rt::panics;
 use crate::rt::poll::{Pollable, Target, sealed};
 use crate::rt::resolve::{self, ToSocketAddrs};
 use crate::tcp::Core;
-use crate::tcp::conn::outbox::Context;
+use crate::tcp::conn::outbox::{Context, Wake};
 use crate::tcp::conn::ready;
-use crate::tcp::conn::{Conn, engine, reason};
+use crate::tcp::conn::{engine, reason};
 use crate::tcp::handshake::admission::SynHook;
-use crate::tcp::handshake::listen::Listener;
+use crate::tcp::handshake::listen::{Child, Listener};
+use crate::tcp::handshake::values;
 
 /// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
 ///
@@ -82,11 +83,11 @@ impl TcpListener {
                 if has_waited {
                     listener.leave(&thread);
                 }
-                let conn = listener.pop().ok_or(rustix::io::Errno::AGAIN)?;
-                return Ok(self.adopt(core, listener, conn));
+                let child = listener.pop().ok_or(rustix::io::Errno::AGAIN)?;
+                return Ok(self.adopt(core, listener, child));
             }
             match listener.pop_or_wait(&thread)? {
-                Ok(conn) => return Ok(self.adopt(core, listener, conn)),
+                Ok(child) => return Ok(self.adopt(core, listener, child)),
                 Err(ticket) => {
                     has_waited = true;
                     thread.wait(ticket, None, Spin::up_to(core.config.spin_max));
@@ -96,11 +97,11 @@ impl TcpListener {
     }
 
     /// A child of the queue as the application's. It is the handle's from the beginning, whose drop closes it after a panic.
-    pub(crate) fn adopt(&self, core: &Core, listener: &Listener, conn: Arc<Conn>) -> (TcpStream, SocketAddr) {
-        let FourTuple { local, remote } = conn.tuple;
-        let stream = TcpStream::of(conn, self.stack().clone());
+    pub(crate) fn adopt(&self, core: &Core, listener: &Listener, child: Child) -> (TcpStream, SocketAddr) {
+        let FourTuple { local, remote } = child.conn.tuple;
+        let stream = TcpStream::accepted(child, self.stack().clone());
         failpoints::hit(Point::Accept, u64::from(local.port));
-        (stream, scope::shown(&core.netifs, remote, listener.is_v6, local.addr))
+        (stream, scope::shown(&core.netifs, remote, listener.is_mapped, local.addr))
     }
 
     /// Connections as they come, for ever.
@@ -115,7 +116,7 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let (core, listener) = self.enter()?;
         let local = listener.local;
-        Ok(scope::shown(&core.netifs, local, listener.is_v6, local.addr))
+        Ok(scope::shown(&core.netifs, local, listener.is_mapped, local.addr))
     }
 
     /// Another handle of the same listener.
@@ -184,13 +185,15 @@ impl Drop for TcpListener {
         // Outside the listener's mutex: a registration may be the last to hold another socket.
         let _registrations = Context::run(core, |cx| {
             let (orphans, registrations) = listener.close(cx);
-            for orphan in &orphans {
-                engine::notify(cx, orphan, reason::ABORT);
+            for Child { conn, value } in orphans {
+                engine::notify(cx, &conn, reason::ABORT);
+                cx.outbox.wakes.extend(value.map(Wake::Release));
             }
             registrations
         });
         core.demux
             .each_shard(|shard| shard.half_open.retain(|_, replica| replica.bind_id != listener.bind_id));
+        Context::run(core, values::bury);
     }
 }
 
@@ -198,7 +201,7 @@ impl fmt::Debug for TcpListener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("TcpListener");
         if let Ok((_core, listener)) = self.enter() {
-            debug.field("local", &listener.local.to_socket_addr(listener.is_v6));
+            debug.field("local", &listener.local.to_socket_addr(listener.is_mapped));
         }
         debug.finish()
     }

@@ -1,5 +1,6 @@
 //! [`TcpStream`]: a connection, as an application holds it.
 
+use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
-use sockeye_sync::{Lent, OnceArc};
+use sockeye_sync::{Lent, Mutex, OnceArc};
 
 use super::TcpSocket;
 use crate::base::addr::Endpoint;
@@ -21,6 +22,8 @@ use crate::tcp::Core;
 use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
+use crate::tcp::handshake::listen::Child;
+use crate::tcp::handshake::values::Value;
 
 /// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
 ///
@@ -39,6 +42,8 @@ struct Ends {
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
     peer: OnceArc<Conn>,
+    /// What the SYN hook of the listener has sent along. It is this handle's.
+    value: Mutex<Option<Value>>,
 }
 
 impl TcpStream {
@@ -71,7 +76,26 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new() }) }
+        Self::accepted(Child { conn, value: None }, stack)
+    }
+
+    /// The handle of a connection that was accepted.
+    pub(crate) fn accepted(Child { conn, value }: Child, stack: Stack) -> Self {
+        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new(), value: Mutex::new(value) }) }
+    }
+
+    /// Takes the value that the listener's hook has sent along with the SYN
+    /// ([`Syn::accept_with`](crate::Syn::accept_with)). `None` if there is none of this type, or it was taken: a value
+    /// of another type stays. It is with the handle that `accept` returned, not with its clones, and is dropped with it.
+    pub fn take_accept_value<T: Any + Send>(&self) -> Option<T> {
+        let mut value = self.held.open().ok()?.value.lock();
+        match value.take()?.downcast() {
+            Ok(found) => Some(*found),
+            Err(other) => {
+                *value = Some(other);
+                None
+            }
+        }
     }
 
     /// The stack, and both ends for a send.
@@ -393,8 +417,8 @@ impl fmt::Debug for TcpStream {
         let mut debug = f.debug_struct("TcpStream");
         if let Ok(conn) = self.conn() {
             debug
-                .field("local", &conn.tuple.local.to_socket_addr(conn.options.is_v6))
-                .field("peer", &conn.tuple.remote.to_socket_addr(conn.options.is_v6));
+                .field("local", &conn.tuple.local.to_socket_addr(conn.options.is_mapped))
+                .field("peer", &conn.tuple.remote.to_socket_addr(conn.options.is_mapped));
         }
         debug.field("state", &self.state_name()).finish()
     }
@@ -461,7 +485,7 @@ impl sealed::Source for TcpStream {
 
 /// An address of an end of a connection, as applications see it.
 fn shown(core: &Core, conn: &Conn, end: Endpoint) -> SocketAddr {
-    scope::shown(&core.netifs, end, conn.options.is_v6, conn.tuple.local.addr)
+    scope::shown(&core.netifs, end, conn.options.is_mapped, conn.tuple.local.addr)
 }
 
 /// SO_LINGER in milliseconds.

@@ -24,6 +24,7 @@ use crate::base::bind::ANY_PORT;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::handshake::listen::Listener;
+use crate::tcp::handshake::values::{Carried, Value};
 
 /// Copies of the list.
 const COPIES: usize = 16;
@@ -46,6 +47,25 @@ struct Entry {
 #[repr(align(128))]
 pub(crate) struct Replica {
     listener: Arc<Listener>,
+    /// What goes along with the one handshake for which this replica was made.
+    carried: Option<Carried>,
+}
+
+impl Replica {
+    /// One that is in no list: for one handshake, with what goes along with it.
+    pub fn carrying(listener: &Arc<Listener>, carried: Carried) -> Arc<Self> {
+        Arc::new(Self { listener: Arc::clone(listener), carried: Some(carried) })
+    }
+
+    /// Whether something goes along with the handshake.
+    pub fn carries(&self) -> bool {
+        self.carried.is_some()
+    }
+
+    /// Takes out what goes along with the handshake.
+    pub fn take_value(&self) -> Option<Value> {
+        self.carried.as_ref()?.take()
+    }
 }
 
 impl Deref for Replica {
@@ -65,7 +85,7 @@ impl Listeners {
     pub fn add(&self, listener: &Arc<Listener>, v6_only: bool) {
         let added = panics::catch(PanicSource::Protocol, "adding a listener", || {
             for List(list) in &self.copies {
-                let replica = Arc::new(Replica { listener: Arc::clone(listener) });
+                let replica = Arc::new(Replica { listener: Arc::clone(listener), carried: None });
                 list.write().entry(listener.local.port).or_default().push(Entry { v6_only, replica });
                 failpoints::hit(Point::Listen, u64::from(listener.local.port));
             }
@@ -126,6 +146,7 @@ mod tests {
             congestion_control: sockeye_proto::tcp::cc::Algorithm::default(),
             nonblocking: false,
             transparent: false,
+            canonical: false,
             sndbuf: 4096,
             rcvbuf: 4096,
             sndbuf_set: false,
