@@ -14,14 +14,9 @@ use std::net::SocketAddr;
 pub enum Protocol {
     /// A connection.
     Tcp,
-    /// A datagram.
+    /// The datagrams between two addresses.
     Udp,
 }
 
-/// Whether something may go where it wants to. Called for each connection and each datagram; must not block.
+/// Whether something may go where it wants to. Called for each connection and each flow of datagrams; must not block.
 pub type Policy = dyn Fn(Protocol, SocketAddr) -> bool + Send + Sync;
-
-/// An address, as IPv4 if it is an IPv4-mapped one.
-pub fn canonical(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
-}

@@ -9,8 +9,7 @@ use std::process::{Command, ExitCode};
 
 use sockeye::Stack;
 use sockeye::netif::Prefix;
-use sockeye_drivers::testing::{Namespace, add_route};
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 /// The sandbox's addresses on the device.
 const INSIDE: [&str; 2] = ["10.64.0.1/24", "fd64::1/64"];
@@ -27,11 +26,11 @@ pub fn sandbox() -> io::Result<(Namespace, Tun)> {
         for prefix in prefixes(INSIDE)? {
             tun.link().add_addr(prefix)?;
         }
+        for network in prefixes(EVERYWHERE)? {
+            tun.link().add_route(network)?;
+        }
         Ok(tun)
     })??;
-    for network in prefixes(EVERYWHERE)? {
-        add_route(&namespace, tun.link(), network)?;
-    }
     Ok((namespace, tun))
 }
 

@@ -1,93 +1,114 @@
 //! Forwards datagrams from a stack through ordinary sockets, and their answers back.
 //!
-//! One socket of the stack receives for every host and port. Each pair of client and destination is a *flow* with an
-//! ordinary socket of its own, so that answers come only from the host that was asked; a thread of the flow sends them
-//! back in the destination's name. A flow without answers for [`IDLE_MAX`], or one that is refused, ends; the next
-//! datagram makes another.
+//! The stack makes a *flow* of each pair of client and destination: a socket with their datagrams. Each gets an ordinary socket of its own,
+//! so that answers come only from the host that was asked, and a thread for each direction. What the ordinary socket is told by ICMP, the
+//! client is told. The stack ends a flow that is idle, and with it both threads.
 //!
-//! Bounds: [`FLOWS_MAX`]; datagrams of others are dropped then, as a full network would. It does not depend on where the
-//! packets come from. Tests: `tests/examples.rs`.
+//! Bounds: [`FLOWS_MAX`]; beyond, the flow that was idle longest ends. It does not depend on where the packets come from. Tests:
+//! `tests/examples.rs`.
 
-use std::collections::HashMap;
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use sockeye::{SendMeta, Stack, UdpBuilder, UdpSocket};
+use sockeye::{Stack, UdpBuilder, UdpFlow, UdpFlowConfig, UdpFlowListener, Unsent};
 
-use super::{Policy, Protocol, canonical};
+use super::{Policy, Protocol};
 
 /// Most flows.
 pub const FLOWS_MAX: usize = 256;
-/// How long a flow without answers is kept.
-const IDLE_MAX: Duration = Duration::from_secs(30);
+/// How long a flow without datagrams is kept.
+const IDLE_MAX: Duration = Duration::from_secs(120);
+/// How often a thread that waits for answers looks whether the flow has ended.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Bytes of the largest datagram, and more.
 const DATAGRAM_MAX: usize = 64 << 10;
 
-/// The client, and the destination that it asks.
-type Name = (SocketAddr, SocketAddr);
-
-struct Forwarder {
-    policy: Arc<Policy>,
-    any: UdpSocket,
-    flows: Mutex<HashMap<Name, Arc<std::net::UdpSocket>>>,
-}
-
 /// Serves all datagrams on a thread of its own.
 pub fn serve(stack: &Stack, policy: Arc<Policy>) -> io::Result<()> {
-    let any = UdpBuilder::new_v6(stack).transparent(true).bind_any()?;
-    let forwarder = Arc::new(Forwarder { policy, any, flows: Mutex::default() });
-    thread::Builder::new().name("datagrams".to_owned()).spawn(move || forwarder.receive())?;
+    let mut config = UdpFlowConfig::default();
+    (config.flows_max, config.idle) = (FLOWS_MAX, Some(IDLE_MAX));
+    let builder = UdpBuilder::new_v6(stack).transparent(true).canonical_addrs(true);
+    let listener = builder.listen_any_flows(&config)?;
+    thread::Builder::new().name("datagrams".to_owned()).spawn(move || accept(&listener, &policy))?;
     Ok(())
 }
 
-impl Forwarder {
-    fn receive(self: &Arc<Self>) {
-        let mut buffer = vec![0; DATAGRAM_MAX];
-        while let Ok(meta) = self.any.recv_msg(&mut [IoSliceMut::new(&mut buffer)]) {
-            let to = canonical(SocketAddr::new(meta.dst, meta.dst_port));
-            if !(self.policy)(Protocol::Udp, to) {
-                continue;
-            }
-            // A datagram that cannot be sent is lost, as any may be.
-            if let Ok(socket) = self.flow((canonical(meta.from), to)) {
-                let _ = socket.send(&buffer[..meta.len]);
-            }
+fn accept(listener: &UdpFlowListener, policy: &Arc<Policy>) {
+    while let Ok((flow, _)) = listener.accept() {
+        // A flow that cannot be led onward ends here, and is as good as lost.
+        let Ok(to) = flow.local_addr() else { continue };
+        if !policy(Protocol::Udp, to) {
+            let _ = flow.reject(Unsent::Prohibited);
+            continue;
+        }
+        let Ok(socket) = onward(to) else { continue };
+        let (flow, socket) = (Arc::new(flow), Arc::new(socket));
+        let (asked, answering) = (Arc::clone(&flow), Arc::clone(&socket));
+        let asking = thread::Builder::new().spawn(move || ask(&asked, &socket));
+        if asking.is_ok() {
+            let _ = thread::Builder::new().spawn(move || answer(&flow, &answering));
         }
     }
+}
 
-    /// The flow's socket, a new one if need be.
-    fn flow(self: &Arc<Self>, name: Name) -> io::Result<Arc<std::net::UdpSocket>> {
-        let mut flows = self.flows.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(socket) = flows.get(&name) {
-            return Ok(Arc::clone(socket));
-        }
-        if flows.len() >= FLOWS_MAX {
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        let wildcard: SocketAddr = match name.1 {
-            SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let socket = Arc::new(std::net::UdpSocket::bind(wildcard)?);
-        socket.connect(name.1)?;
-        socket.set_read_timeout(Some(IDLE_MAX))?;
-        let (own, answers) = (Arc::clone(self), Arc::clone(&socket));
-        thread::Builder::new().spawn(move || own.answer(name, &answers))?;
-        flows.insert(name, Arc::clone(&socket));
-        Ok(socket)
-    }
+/// An ordinary socket that is connected to `to`.
+fn onward(to: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let wildcard: SocketAddr = match to {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = std::net::UdpSocket::bind(wildcard)?;
+    socket.connect(to)?;
+    socket.set_read_timeout(Some(LOOK_EVERY))?;
+    Ok(socket)
+}
 
-    /// Sends answers back until there are none any more.
-    fn answer(&self, name: Name, answers: &std::net::UdpSocket) {
-        let (client, host) = name;
-        let meta = SendMeta { src: Some(host.ip()), src_port: Some(host.port()), ..SendMeta::to(client) };
-        let mut buffer = vec![0; DATAGRAM_MAX];
-        while let Ok(len) = answers.recv(&mut buffer) {
-            let _ = self.any.send_msg(&[IoSlice::new(&buffer[..len])], &meta);
+/// Sends the client's datagrams onward until the flow ends.
+fn ask(flow: &UdpFlow, socket: &std::net::UdpSocket) {
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    loop {
+        match flow.recv(&mut buffer) {
+            // A datagram that cannot be sent is lost, as any may be; what the network says of it is told.
+            Ok(len) => drop(socket.send(&buffer[..len]).map_err(|error| tell(flow, &error))),
+            Err(error) if has_ended(&error) => return,
+            // The client's host has said something about an answer.
+            Err(_) => {}
         }
-        self.flows.lock().unwrap_or_else(PoisonError::into_inner).remove(&name);
     }
+}
+
+/// Sends answers back until the flow ends.
+fn answer(flow: &UdpFlow, socket: &std::net::UdpSocket) {
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    loop {
+        match socket.recv(&mut buffer) {
+            Ok(len) => drop(flow.send(&buffer[..len])),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => tell(flow, &error),
+        }
+        if flow.has_ended() {
+            return;
+        }
+    }
+}
+
+/// Tells the client what the network says about its datagrams.
+fn tell(flow: &UdpFlow, error: &io::Error) {
+    let why = match error.kind() {
+        ErrorKind::ConnectionRefused => Unsent::PortUnreachable,
+        ErrorKind::HostUnreachable => Unsent::HostUnreachable,
+        ErrorKind::NetworkUnreachable => Unsent::NetworkUnreachable,
+        ErrorKind::PermissionDenied => Unsent::Prohibited,
+        _ => return,
+    };
+    if let Ok(host) = flow.local_addr() {
+        let _ = flow.report(why, host.ip(), &[]);
+    }
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::ConnectionAborted)
 }
