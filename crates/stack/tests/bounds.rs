@@ -54,6 +54,7 @@ impl Siege {
         let server = common::stack_with(|c| {
             c.tcp.syn_backlog = SYN_BACKLOG;
             c.rcvbuf = RCVBUF as u32;
+            c.udp_rcvbuf = RCVBUF as u32;
             c.rcvbuf_max = RCVBUF as u32;
             c.memory_max = 256 << 20;
         });
