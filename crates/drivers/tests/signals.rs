@@ -141,7 +141,7 @@ fn datagrams_and_echo_continue_after_signals() {
     assert_eq!((reply.seq, reply.len), (3, 6));
 
     // A send waits where there is no packet memory.
-    let small = Stack::new(Config { memory_max: 1 << 20, rcvbuf: 2 << 20, ..Config::default() }).unwrap();
+    let small = Stack::new(Config { memory_max: 1 << 20, udp_rcvbuf: 2 << 20, ..Config::default() }).unwrap();
     let (hoarder, sender) = (udp_socket(&small), udp_socket(&small));
     let to = hoarder.local_addr().unwrap();
     sender.set_nonblocking(true).unwrap();
