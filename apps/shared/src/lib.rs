@@ -1,7 +1,7 @@
 //! Shared by the command and the bench.
 //!
 //! Purpose: one home for how a program ends ([`end`]), how quantities are written on a command line ([`parse`]), files that it
-//! names ([`file`]), its completions and man pages ([`manual`]), how far a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
+//! names ([`mod@file`]), its completions and man pages ([`manual`]), how far a long run is ([`progress`]), and the CPU time of the process ([`cpu`]).
 //!
 //! Does not depend on any stack or program.
 //!

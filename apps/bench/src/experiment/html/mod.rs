@@ -5,7 +5,7 @@
 //!
 //! Does not depend on how anything was measured.
 //!
-//! Invariants: the page is well-formed XML too; all text goes through [`escape`](crate::page::escape). Tables that are wider than the screen scroll
+//! Invariants: the page is well-formed XML too; all text goes through [`escape`]. Tables that are wider than the screen scroll
 //! by themselves, the page does not.
 //!
 //! Tests: below.

@@ -12,7 +12,7 @@ use rustix::thread::{MembarrierCommand, Timespec, futex, membarrier};
 
 /// Sleeps while the word is `expected`, at most for `limit`; false if that time is over. Blocks, and may return early.
 ///
-/// The kernel compares under the lock that [`wake`] takes.
+/// The kernel compares under the lock that [`wake_one`] takes.
 pub(in crate::facade) fn wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) -> bool {
     let limit = limit.map(|limit| Timespec {
         // A time that does not fit is as good as for ever.
