@@ -298,7 +298,8 @@ impl Resolve for Panics {
                 pending::<()>().await;
             }
             assert!(host != "poll", "the poll");
-            Ok(vec![SocketAddr::new(LOCALHOST, port)])
+            // The result of a future whose local panics in its drop is leaked by the compiler: an empty one has no memory.
+            Ok(if host == "drop" { Vec::new() } else { vec![SocketAddr::new(LOCALHOST, port)] })
         })
     }
 }

@@ -229,6 +229,8 @@ fn a_transfer_arrives_whole_among_a_million_damaged_frames_and_no_memory_leaks()
     lab.pass(Duration::from_secs(15));
     let sockets: Vec<_> =
         ["0.0.0.0:9", "[::]:10"].map(|at| UdpSocket::bind_on(&lab.stacks[1], at).unwrap()).into();
+    // Nothing reads these, so that they overflow.
+    sockets.iter().for_each(|socket| socket.set_recv_buffer_size(64 << 10));
     let listeners: Vec<_> =
         ["10.0.0.2:81", "[fd00::2]:81"].map(|at| TcpListener::bind_on(&lab.stacks[1], at).unwrap()).into();
     let corpus = corpus(&mut lab);
