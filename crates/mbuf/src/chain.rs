@@ -323,6 +323,23 @@ impl Chain {
         Slices(self.mbufs())
     }
 
+    /// At most `len` bytes from `off` on, piece by piece; fewer if the chain ends. No piece is empty.
+    #[inline]
+    pub fn pieces(&self, mut off: usize, mut len: usize) -> impl Iterator<Item = &[u8]> {
+        let parts = self.iter().map_while(move |piece| {
+            if len == 0 {
+                return None;
+            }
+            let skipped = off.min(piece.len());
+            off -= skipped;
+            let part = &piece[skipped..];
+            let part = &part[..part.len().min(len)];
+            len -= part.len();
+            Some(part)
+        });
+        parts.filter(|part| !part.is_empty())
+    }
+
     /// The views.
     #[inline]
     pub fn mbufs(&self) -> Mbufs<'_> {

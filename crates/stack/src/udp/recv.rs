@@ -27,11 +27,7 @@ const BATCH_MAX: usize = 16;
 /// Receives a datagram into `bufs`.
 #[inline]
 pub(crate) fn recv(handle: &Handle, bufs: &mut [IoSliceMut<'_>]) -> Result<RecvMeta, Errno> {
-    panics::call_or_errno(handle.core(), "receive", || {
-        let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
-        failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
-        Ok(hand_out(handle, &datagram, |payload| fill(payload, bufs)))
-    })
+    receive(handle, |payload| fill(payload, bufs))
 }
 
 /// [`recv`] of at most `room` bytes, which `put` gets piece by piece.
@@ -41,17 +37,19 @@ pub(crate) fn recv_pieces(
     room: usize,
     mut put: impl FnMut(&[u8]),
 ) -> Result<RecvMeta, Errno> {
+    receive(handle, |payload| {
+        payload.pieces(0, room).for_each(&mut put);
+        payload.len().min(room)
+    })
+}
+
+/// Receives a datagram by `copy`, which returns the number of bytes.
+#[inline]
+fn receive(handle: &Handle, copy: impl FnOnce(&Chain) -> usize) -> Result<RecvMeta, Errno> {
     panics::call_or_errno(handle.core(), "receive", || {
         let datagram = await_some(handle, blocks(&handle.pcb), So::pop)?;
-        Ok(hand_out(handle, &datagram, |payload| {
-            let mut left = room;
-            for piece in payload {
-                let part = &piece[..piece.len().min(left)];
-                put(part);
-                left -= part.len();
-            }
-            room - left
-        }))
+        failpoints::hit(Point::UdpReceive, u64::from(handle.pcb.name.load().local.port));
+        Ok(hand_out(handle, &datagram, copy))
     })
 }
 

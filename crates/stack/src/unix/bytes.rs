@@ -158,21 +158,8 @@ pub(crate) trait Sink {
     }
 
     /// Copies `bytes` bytes of the chain, after the first `skip`.
-    fn copy_from(&mut self, chain: &Chain, mut skip: usize, mut bytes: usize) {
-        for piece in chain {
-            if bytes == 0 {
-                return;
-            }
-            if skip >= piece.len() {
-                skip -= piece.len();
-                continue;
-            }
-            let piece = &piece[skip..];
-            let piece = &piece[..piece.len().min(bytes)];
-            self.put(piece);
-            bytes -= piece.len();
-            skip = 0;
-        }
+    fn copy_from(&mut self, chain: &Chain, skip: usize, bytes: usize) {
+        chain.pieces(skip, bytes).for_each(|piece| self.put(piece));
     }
 }
 

@@ -171,15 +171,7 @@ pub(super) struct Pieces<F>(pub F);
 #[cfg(feature = "tokio")]
 impl<F: FnMut(&[u8])> Sink for Pieces<F> {
     fn fill(&mut self, chain: &mut Chain, bytes: usize, freed: &mut Freed) {
-        let mut left = bytes;
-        for piece in &*chain {
-            let piece = &piece[..piece.len().min(left)];
-            (self.0)(piece);
-            left -= piece.len();
-            if left == 0 {
-                break;
-            }
-        }
+        chain.pieces(0, bytes).for_each(&mut self.0);
         chain.trim_front_releasing(bytes, freed);
     }
 }

@@ -79,13 +79,15 @@ impl UnixSocket {
 
     /// Refuses a call on a socket of another kind than its own.
     fn require(&self, kind: Kind, call: &str) -> io::Result<()> {
-        match self.inner.sock.open()?.pcb.kind {
-            own if own == kind => Ok(()),
-            Kind::Stream => Err(io::Error::other(format!("{call} cannot be called on a stream socket"))),
-            Kind::Datagram => Err(io::Error::other(format!("{call} cannot be called on a datagram socket"))),
-            Kind::Seqpacket => {
-                Err(io::Error::other(format!("{call} cannot be called on a seqpacket socket")))
-            }
+        let own = self.inner.sock.open()?.pcb.kind;
+        if own == kind {
+            return Ok(());
         }
+        let own = match own {
+            Kind::Stream => "stream",
+            Kind::Datagram => "datagram",
+            Kind::Seqpacket => "seqpacket",
+        };
+        Err(io::Error::other(format!("{call} cannot be called on a {own} socket")))
     }
 }
