@@ -115,8 +115,8 @@ impl UdpBuilder {
     }
 
     /// Shows IPv4 addresses as IPv4 addresses also on an IPv6 socket: `10.0.0.1:53` and not `[::ffff:10.0.0.1]:53`. The default
-    /// `false` is what Linux and RFC 3493 section 3.7 do. It counts for what the socket tells: the senders and destinations of datagrams,
-    /// `local_addr`, `peer_addr`, and the same of its flows; not for what calls take.
+    /// `false` is what Linux and RFC 3493 section 3.7 do. It applies to the addresses that the socket returns: the senders and destinations of datagrams,
+    /// `local_addr`, `peer_addr`, and the same of its flows; not to arguments of calls.
     #[must_use]
     pub fn canonical_addrs(mut self, canonical: bool) -> Self {
         self.canonical = canonical;

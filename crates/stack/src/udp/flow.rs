@@ -140,7 +140,7 @@ impl fmt::Debug for UdpFlowListener {
 /// [`socket`](Self::socket) with all its methods.
 ///
 /// An ICMP error about a datagram of the flow is its pending error, as of any connected socket: `ConnectionRefused` for an unreachable
-/// port. [`UdpSocket::set_recv_err`] has all of them told in detail.
+/// port. With [`UdpSocket::set_recv_err`] the socket keeps each of them, with its details.
 ///
 /// A flow *ends* when it was idle for its [time-out](Self::set_idle_timeout), or is displaced by a new one
 /// ([`UdpFlowConfig::flows_max`]). Then what waits can still be received, and after that every receive fails with `TimedOut` or
@@ -205,7 +205,7 @@ impl UdpFlow {
         idle_timeout(&self.socket)
     }
 
-    /// Ends the flow, and tells its peer by an ICMP error about the oldest datagram that waits, or about an empty one, as if the
+    /// Ends the flow, and sends its peer an ICMP error about the oldest datagram that waits, or about an empty one, as if the
     /// host that it has asked did: [`Unsent::PortUnreachable`] ends its call with `ConnectionRefused`. Never blocks.
     ///
     /// ICMP errors are limited in number, per interface and per pair of addresses; those beyond are not sent, and counted.

@@ -82,7 +82,7 @@ impl Asked {
     }
 }
 
-/// Puts the question what is to become of a packet. Returns the packet if there is nobody to ask.
+/// Asks the application's hook about a packet. Returns the packet if no hook is set.
 #[inline]
 pub(super) fn ask(cx: &mut Context<'_>, received: Received) -> Option<Received> {
     // Relaxed: a packet that comes while a hook is being set may be asked about or not.
@@ -269,7 +269,7 @@ fn protocol_of(family: Family) -> u8 {
 /// An IP packet for [`Stack::send_ip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpSend<'a> {
-    /// Where it says that it comes from: any host.
+    /// The source address of its header, which may be any host's.
     pub src: IpAddr,
     /// Where it goes, by the stack's routes.
     pub dst: IpAddr,

@@ -219,7 +219,7 @@ pub(super) fn unknown_protocol(cx: &mut Context<'_>, received: &Received) {
     error(cx, received, why);
 }
 
-/// [`error`] as the application says it, in the name of `host`.
+/// [`error`] that the application sends in the name of `host`.
 pub(crate) fn report(cx: &mut Context<'_>, received: &Received, why: Unsent, host: IpAddr) {
     let family = family_of(received);
     let at = u32::try_from(ip::protocol_at(received.head.bytes())).unwrap_or(u32::MAX);
