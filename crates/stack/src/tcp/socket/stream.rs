@@ -42,8 +42,8 @@ struct Ends {
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
     peer: OnceArc<Conn>,
-    /// What the SYN hook of the listener has sent along. It is this handle's.
-    value: Mutex<Option<Value>>,
+    /// The value that the listener's SYN hook has sent along. It is this handle's. Boxed: each handle has this field, few have a value.
+    value: Option<Box<Mutex<Option<Value>>>>,
 }
 
 impl TcpStream {
@@ -81,14 +81,15 @@ impl TcpStream {
 
     /// The handle of a connection that was accepted.
     pub(crate) fn accepted(Child { conn, value }: Child, stack: Stack) -> Self {
-        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new(), value: Mutex::new(value) }) }
+        let value = value.map(|value| Box::new(Mutex::new(Some(value))));
+        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new(), value }) }
     }
 
     /// Takes the value that the listener's hook has sent along with the SYN
     /// ([`Syn::accept_with`](crate::Syn::accept_with)). `None` if there is none of this type, or it was taken: a value
     /// of another type stays. It is with the handle that `accept` returned, not with its clones, and is dropped with it.
     pub fn take_accept_value<T: Any + Send>(&self) -> Option<T> {
-        let mut value = self.held.open().ok()?.value.lock();
+        let mut value = self.held.open().ok()?.value.as_ref()?.lock();
         match value.take()?.downcast() {
             Ok(found) => Some(*found),
             Err(other) => {
