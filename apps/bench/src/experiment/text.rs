@@ -92,7 +92,8 @@ pub fn prediction(of: &Prediction<'_>) -> String {
     let mut text =
         format!("\n{}: PREDICTED {} over cores, {}\n", of.experiment.name, of.row.unit, of.row.label);
     if of.curves.is_empty() {
-        return text + "  nothing to predict from: this needs two cores\n";
+        return text
+            + "  nothing to predict from: this needs two cores, and work that was done on one and on all\n";
     }
     let mut line = |name: &str, values: &mut dyn Iterator<Item = String>| {
         text += &format!("  {name:<42}");
@@ -329,7 +330,7 @@ mod tests {
             usl,
             early: None,
             band: (usl, usl),
-            is_superlinear: false,
+            is_untold: false,
         };
         let mut of = Prediction {
             experiment: part.experiment,

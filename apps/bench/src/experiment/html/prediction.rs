@@ -18,7 +18,8 @@ use crate::page::escape;
 pub fn section(of: &Prediction<'_>) -> String {
     let mut text = format!("<h3>Prediction for 1 to {CORES_MAX} cores: {}</h3>\n", escape(&of.row.label));
     if of.curves.is_empty() {
-        return text + "<p class=\"soft\">Nothing to predict from: this needs two cores.</p>\n";
+        return text
+            + "<p class=\"soft\">Nothing to predict from: this needs two cores, and work that was done on one and on all.</p>\n";
     }
     text += "<p class=\"warning\">Predicted, not measured. Dots are what was measured here; a line ends where this run cannot tell how it goes on.</p>\n";
     let names: Vec<Name> = of.curves.iter().map(|curve| Name::of(&curve.lane, of.experiment)).collect();

@@ -41,7 +41,7 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
         usl,
         early: None,
         band: (Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl }),
-        is_superlinear: false,
+        is_untold: false,
     };
     let row = &part.rows[0];
     let curves = part.lanes_of(row).iter().map(curve).collect();

@@ -63,9 +63,9 @@ pub struct Curve {
     /// The worst and the best reading of the measurements: the first and the last throughput at the ends of their 95 % intervals, and
     /// all of the loss serial or nothing of it, where no counter gives its share.
     pub band: (Usl, Usl),
-    /// All cores together did more than as many times one core, which no curve of this kind does: the figure of one core is that of
-    /// another situation.
-    pub is_superlinear: bool,
+    /// Whether nothing can be told: all cores together did more than as many times one core, which no curve of this kind does (the
+    /// figure of one core is that of another situation), an interval reaches zero, or there is none. The band is the prediction alone then.
+    pub is_untold: bool,
 }
 
 /// Hand-offs per operation.
@@ -92,7 +92,7 @@ impl Curve {
     pub fn range(&self, cores: usize) -> Option<(f64, f64)> {
         let at = |usl: &Usl| usl.throughput(cores as f64);
         let (low, high) = (at(&self.band.0), at(&self.band.1));
-        (!self.is_superlinear && high <= TOLD_MAX * low).then_some((low, high))
+        (!self.is_untold && high <= TOLD_MAX * low).then_some((low, high))
     }
 
     /// Seconds of an operation that only one core at a time can do.
@@ -113,7 +113,7 @@ impl Curve {
         larger.map(|(usl, &(cores, measured))| (cores, usl.throughput(cores as f64) / measured))
     }
 
-    /// From a lane's results on one core and on more; `None` if they give no curve, or have no interval.
+    /// From a lane's results on one core and on more; `None` if they give no curve.
     fn of(results: &[(usize, &LaneResult)], costs: Costs) -> Option<Self> {
         let (&(_, one), &(last, all)) = (results.first()?, results.last()?);
         let operation = one.cpu? * one.seconds / one.operations;
@@ -131,19 +131,24 @@ impl Curve {
         let serial = costs.serial(operation);
         let usl = through(&points, serial.expected)?;
         let early = (points.len() > 2).then(|| through(&points[..2], serial.expected)).flatten();
-        let errors = (one.moments.error_95()?, all.moments.error_95()?);
+        let errors = one.moments.error_95().zip(all.moments.error_95());
+        let end = points.len() - 1;
         let moved = |first: f64, last: f64| {
             let mut points = points.clone();
-            let end = points.len() - 1;
-            points[0].1 += first * errors.0;
-            points[end].1 += last * errors.1;
+            points[0].1 += first;
+            points[end].1 += last;
             points
         };
-        let (worst, best) = (moved(1.0, -1.0), moved(-1.0, 1.0));
-        let is_superlinear = worst[worst.len() - 1].1 > last as f64 * worst[0].1;
-        let band = (through(&worst, serial.most)?, through(&best, serial.least)?);
+        let band = errors.and_then(|(one, all)| {
+            let (worst, best) = (moved(one, -all), moved(-one, all));
+            let is_superlinear = worst[end].1 > last as f64 * worst[0].1;
+            (!is_superlinear).then_some(())?;
+            through(&worst, serial.most).zip(through(&best, serial.least))
+        });
+        let is_untold = band.is_none();
+        let band = band.unwrap_or((usl, usl));
         let (lane, handoffs) = (one.lane.clone(), costs.handoffs);
-        Some(Self { lane, points, operation, handoffs, usl, early, band, is_superlinear })
+        Some(Self { lane, points, operation, handoffs, usl, early, band, is_untold })
     }
 }
 
@@ -357,8 +362,11 @@ pub mod tests {
         let uncounted = curve(&[99.0, 100.0, 101.0], &[159.0, 160.0, 161.0]).unwrap();
         assert!(uncounted.range(2).is_some() && uncounted.range(128).is_none());
         let superlinear = curve(&[99.0, 100.0, 101.0], &[259.0, 260.0, 261.0]).unwrap();
-        assert!(superlinear.is_superlinear && superlinear.range(2).is_none());
-        assert!(curve(&[100.0], &[160.0]).is_none(), "one sample has no interval");
+        assert!(superlinear.is_untold && superlinear.range(2).is_none());
+        let too_wide = curve(&[1.0, 200.0], &[1.0, 300.0]).unwrap();
+        assert!(too_wide.is_untold && too_wide.range(2).is_none(), "an interval that reaches zero");
+        assert!(curve(&[100.0], &[160.0]).unwrap().is_untold, "one sample has no interval");
+        assert!(curve(&[0.0, 0.0], &[0.0, 0.0]).is_none(), "nothing was done");
     }
 
     #[test]
