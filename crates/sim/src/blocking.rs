@@ -13,7 +13,7 @@
 
 use std::future::Future;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::executor::Ambient;
-use crate::{net, time};
+use crate::net::{self, ToSocketAddrs};
+use crate::time;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -206,8 +207,7 @@ impl TcpStream {
     /// # Panics
     /// As [`block_on`]; so do all calls that wait.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
-        block_on(net::TcpStream::connect(&addrs[..])).map(Self)
+        block_on(net::TcpStream::connect(addr)).map(Self)
     }
 
     /// The stream of the asynchronous kind inside, for its queries and options.
@@ -252,8 +252,7 @@ impl TcpListener {
     /// # Errors
     /// As for `sockeye::TcpListener::bind`.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
-        let addrs: Vec<_> = addr.to_socket_addrs()?.collect();
-        block_on(net::TcpListener::bind(&addrs[..])).map(Self)
+        block_on(net::TcpListener::bind(addr)).map(Self)
     }
 
     /// The next connection, and where it comes from.

@@ -12,6 +12,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sockeye::Stack;
+
 use crate::event::{Event, Nanos};
 use crate::executor::Tasks;
 use crate::pipe::nanos;
@@ -44,6 +46,8 @@ impl fmt::Display for Stuck {
 
 /// Most turns of tasks and stacks within one moment.
 const TURNS_MAX: u64 = 10_000_000;
+/// Calls of the outside stack within one moment.
+const OUTSIDE_TURNS_MAX: usize = 1000;
 
 /// See the module's head.
 pub(crate) struct Driver {
@@ -105,7 +109,25 @@ impl Driver {
         let mut state = self.world.lock();
         match host {
             Some(host) => state.mark(host),
-            None => state.mark_all(),
+            None => {
+                state.mark_all();
+                let outside = state.outside.clone();
+                drop(state);
+                self.poll_outside(outside);
+            }
+        }
+    }
+
+    /// As [`poll`](Self::poll), for the stack of programs that are on no host. Its sockets reach only each other, through loopback.
+    fn poll_outside(&self, stack: Option<Stack>) {
+        let Some(stack) = stack else { return };
+        let now = self.world.lock().now;
+        // What one call leaves for the same moment the next one does, as often as it takes; a program that keeps itself busy
+        // so is found by its tasks' turns.
+        let next = std::iter::repeat_with(|| stack.poll(Duration::from_nanos(now)).map_or(Nanos::MAX, nanos));
+        let next = next.take(OUTSIDE_TURNS_MAX).find(|at| *at > now).unwrap_or(now + 1);
+        if next != Nanos::MAX {
+            self.world.lock().queue.push(next, Event::PollOutside);
         }
     }
 
@@ -171,6 +193,11 @@ impl Driver {
                     state.mark(host);
                 }
             }
+            Event::PollOutside => {
+                let outside = state.outside.clone();
+                drop(state);
+                self.poll_outside(outside);
+            }
             Event::Wake { timer, number } => {
                 let entry = state.timers.get_mut(timer).filter(|entry| entry.number == number);
                 let waker = entry.and_then(|entry| entry.waker.take());
@@ -190,7 +217,8 @@ impl Driver {
             state.hosts.iter_mut().map(|host| (host.stack.take(), std::mem::take(&mut host.inbox))).collect();
         let frames = state.sweep();
         let filters: Vec<_> = state.pipes.iter_mut().map(|pipe| pipe.filter.take()).collect();
+        let outside = state.outside.take();
         drop(state);
-        drop((stacks, frames, filters));
+        drop((stacks, outside, frames, filters));
     }
 }

@@ -102,7 +102,7 @@ impl Ambient {
                 drop(AMBIENT.replace(self.0.take()));
             }
         }
-        let stack = self.host.and_then(|host| self.world.lock().hosts[host].stack.clone());
+        let stack = self.world.stack_of(self.host);
         let _outer = Outer(AMBIENT.replace(Some(self)));
         match stack {
             Some(stack) => stack.scope(f),

@@ -34,6 +34,8 @@
 //! * [`run()`] and [`Sim`] run a program; [`Net`] makes hosts and links; [`LinkConfig`] describes a link.
 //! * A program on a [`Host`] connects and binds on that host's stack, UNIX-domain sockets included. A host can [crash](Host::crash) and start again;
 //!   links can be [cut](Link::cut), changed while they run, and asked about every packet ([`Direction::filter`]).
+//! * A host is found by its name: `connect("server:80")` and `lookup_host` in a program, and in libraries that use the stack's resolver. A name
+//!   that no host has is an error that lists the hosts; the machine's resolver is never asked.
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
 //!   nothing unless something happens in it. Programs must not use another clock, and not wait for another thread.
 //! * [`blocking`] runs programs of the blocking kind.
@@ -53,6 +55,7 @@ pub mod emulate;
 mod event;
 mod executor;
 mod link;
+mod names;
 mod network;
 mod packet;
 mod pipe;
@@ -79,5 +82,8 @@ pub use watch::{Retransmission, Traffic};
 
 /// The sockets that programs use: those of `sockeye`, in the shape of `tokio::net`.
 pub mod net {
-    pub use sockeye::tokio::{OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpStream, UdpSocket, unix};
+    pub use sockeye::tokio::{
+        OwnedReadHalf, OwnedWriteHalf, TcpListener, TcpSocket, TcpStream, ToSocketAddrs, UdpSocket,
+        UnixDatagram, UnixListener, UnixSocket, UnixStream, lookup_host, tcp, unix,
+    };
 }

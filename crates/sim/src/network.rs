@@ -17,6 +17,7 @@ use sockeye::{Config, Stack};
 use crate::event::Nanos;
 use crate::executor::{JoinHandle, Tasks};
 use crate::link::{Fate, LinkConfig, LinkStats};
+use crate::names::HostNames;
 use crate::packet::Packet;
 use crate::port::Port;
 use crate::rng::Rng;
@@ -56,6 +57,9 @@ const HOSTS_PER_OCTET: usize = 250;
 impl Net {
     /// A host with default settings, linked to every other by the [default link](Self::set_default_link) until
     /// [`link`](Self::link) says otherwise. Addresses are 10.0.0.1, fd00::1 and so on, in the order of creation.
+    ///
+    /// Programs find it by its name, without regard to case: `connect("server:80")`, `lookup_host`. That has the IPv4 address first, then the IPv6
+    /// address. Hosts of the same name are one name with several addresses.
     ///
     /// # Panics
     /// Beyond 60,000 hosts.
@@ -281,6 +285,7 @@ impl Host {
         let mut seed = [0; 16];
         secret.fill(&mut seed);
         let stack = Stack::seeded(setup.config, seed)?;
+        HostNames::serve(world, &stack);
         let port = Port::new(world, self.index, life, setup.mtu, setup.offload);
         let prefix = |addr: IpAddr, len| Prefix::new(addr, len).map_err(io::Error::other);
         stack.attach(port, &[prefix(setup.v4.into(), 8)?, prefix(setup.v6.into(), 64)?])?;

@@ -24,6 +24,7 @@ use crate::capture::{Capture, Tape};
 use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
 use crate::link::{LinkConfig, LinkStats};
+use crate::names;
 use crate::packet::Packet;
 use crate::pipe::{Course, Held, Pipe, stream_of};
 use crate::rng::Rng;
@@ -46,6 +47,8 @@ pub(crate) struct State {
     /// From one host to another.
     pub paths: BTreeMap<(usize, usize), usize>,
     pub addresses: BTreeMap<IpAddr, usize>,
+    /// The stack of programs that are on no host (`names.rs`). `None` before the run and after it.
+    pub outside: Option<Stack>,
     /// The link between two hosts that were not linked.
     pub default_link: LinkConfig,
     /// Hosts whose stack may have something to do, each once.
@@ -107,6 +110,7 @@ impl World {
             pipes: Vec::new(),
             paths: BTreeMap::new(),
             addresses: BTreeMap::new(),
+            outside: None,
             default_link: LinkConfig::default(),
             dirty: VecDeque::new(),
             timers: Slab::new(),
@@ -117,7 +121,19 @@ impl World {
             frames: Slab::new(),
             pool: Pool::new(PoolConfig::default()),
         };
-        Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed })
+        let world = Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed });
+        let outside = names::outside(&world);
+        world.lock().outside = Some(outside);
+        world
+    }
+
+    /// The stack of a host's programs, or of those that are on none.
+    pub fn stack_of(&self, host: Option<usize>) -> Option<Stack> {
+        let state = self.lock();
+        match host {
+            Some(host) => state.hosts[host].stack.clone(),
+            None => state.outside.clone(),
+        }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {

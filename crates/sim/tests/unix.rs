@@ -150,3 +150,44 @@ fn runs_are_isolated_and_a_seed_determines_the_names() {
     assert_eq!(first.0, again.0);
     assert_ne!(first.0, other.0);
 }
+
+/// Two hosts that serve the same path; one crashes and comes back. What was seen, in order.
+fn shared_paths(seed: u64) -> Vec<(Duration, String)> {
+    Sim::exactly(seed).run(|net| async move {
+        let hosts = ["left", "right"].map(|name| net.host(name));
+        let mut seen = Vec::new();
+        for (host, word) in hosts.iter().zip(["left", "right"]) {
+            serve(host, word);
+        }
+        let crashed = usize::try_from(net.rng("crash").below(2)).unwrap();
+        time::sleep(SECOND).await;
+        for round in 0..3 {
+            for host in &hosts {
+                let answer = ask(host).await.map_err(|error| error.kind());
+                seen.push((net.now(), format!("{round} {} {answer:?}", host.name())));
+            }
+            if round == 0 {
+                hosts[crashed].crash();
+                hosts[crashed].restart();
+            } else if round == 1 {
+                serve(&hosts[crashed], "again");
+            }
+            time::sleep(SECOND).await;
+        }
+        seen
+    })
+}
+
+#[test]
+fn two_hosts_two_seeds_and_a_crash_share_no_name() {
+    let alone = [7, 8].map(shared_paths);
+    for seen in &alone {
+        let answers: Vec<&str> = seen.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(answers[..2], ["0 left Ok(\"left\")", "0 right Ok(\"right\")"]);
+        assert_eq!(answers.iter().filter(|text| text.contains("Err(NotFound)")).count(), 1, "{answers:?}");
+        assert_eq!(answers.iter().filter(|text| text.contains("\"again\"")).count(), 1, "{answers:?}");
+    }
+    // Both at once, on two threads: the paths of one run are not the other's.
+    let threads = [7, 8].map(|seed| std::thread::spawn(move || shared_paths(seed)));
+    assert_eq!(threads.map(|thread| thread.join().unwrap()), alone);
+}
