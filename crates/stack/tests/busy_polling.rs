@@ -222,6 +222,22 @@ fn each_round_trip_brings_its_own_answer_to_a_reader_that_takes_it() {
     echo.join().unwrap();
 }
 
+/// A new connection's first frame is that of the handshake: it comes in at the only queue there is.
+#[test]
+fn a_thread_that_connects_takes_the_answer_itself() {
+    let _guard = common::watchdog("connects that poll");
+    let lab = lab(false, 0);
+    let is_by_caller = || common::counter(&lab.stacks[0], "input_by_callers") > 0;
+    // So many that one finds its thread polling the queue, however the threads are scheduled.
+    for _ in 0..1000 {
+        if is_by_caller() {
+            return;
+        }
+        drop(lab.pair());
+    }
+    panic!("the input thread took every answer");
+}
+
 #[test]
 fn frames_that_are_lost_or_late_while_readers_take_them_are_repaired() {
     let _guard = common::watchdog("lost and late frames");

@@ -109,6 +109,11 @@ impl<B> BusyPoll<B> {
         }
     }
 
+    /// Whether the input thread would defer. A hint.
+    pub fn is_preferred(&self) -> bool {
+        self.preferred.load(Ordering::Relaxed)
+    }
+
     /// A caller gives up and parks: the input thread need not wait for it any longer.
     pub fn leave(&self, sleeper: &Sleeper) {
         if self.preferred.load(Ordering::Relaxed) {

@@ -16,6 +16,7 @@ use super::message::RecvMeta;
 use super::naming::Handle;
 use super::pcb::{Datagram, Pcb, Protocol, So};
 use crate::base::addr::Endpoint;
+use crate::inet::input::busy;
 use crate::inet::netif::scope;
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::failpoints::{self, Point};
@@ -158,6 +159,7 @@ fn await_some<R>(
             }
             (so.waiters.prepare(&pcb.receive.wait), so.data_cpu)
         };
+        busy::leave_all(handle.core());
         if !blocking::wait(handle.core(), &pcb.receive.wait, ticket, cpu, &mut timeout) {
             return Err(Errno::AGAIN);
         }

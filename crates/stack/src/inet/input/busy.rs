@@ -14,7 +14,8 @@
 //! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]), and when
 //! it has written as much ([`has_written`]): the next frames are the caller's. An input thread that finds this, or the batch taken, clears it
 //! and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and goes back to its interface.
-//! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it.
+//! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it,
+//! and so does one that parks elsewhere: in accept, for a datagram, for a handshake whose queue is not known ([`leave_all`]).
 //!
 //! # Why nothing is stranded
 //! Between two turns of any thread, a frame waits for the input thread no longer than these bounds: its sleep has that end, and after a sleep during
@@ -34,7 +35,7 @@ use sockeye_sync::{LeaderSlot, Seen, Spin};
 use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
 use crate::inet::Core;
 use crate::inet::netif::NetifId;
-use crate::inet::netif::table::NETIFS_MAX;
+use crate::inet::netif::table::{NETIFS_MAX, Via};
 use crate::rt::discipline::{Chosen, Discipline};
 
 /// The longest that an input thread defers without a look at the queue. A frame that comes while the callers are
@@ -163,9 +164,20 @@ impl PolledQueues {
         self.0.get(place.netif.index())?.get()?.get(place.queue)
     }
 
+    fn all(&self) -> impl Iterator<Item = &PolledQueue> {
+        self.0.iter().filter_map(|queues| queues.get()).flat_map(|queues| queues.iter())
+    }
+
+    /// Wakes the input threads that defer to callers, but for a leader.
+    fn leave(&self) {
+        for queue in self.all().filter(|queue| queue.poll.is_preferred()) {
+            queue.poll.leave(queue.leader.sleeper());
+        }
+    }
+
     /// Wakes all input threads that defer.
     pub fn wake_all(&self) {
-        for queue in self.0.iter().filter_map(|queues| queues.get()).flat_map(|queues| queues.iter()) {
+        for queue in self.all() {
             queue.leader.sleeper().wake_if_sleeping();
         }
     }
@@ -274,7 +286,46 @@ pub(crate) fn leave(core: &Core, at: Place) {
     }
 }
 
+/// A caller parks without a look at any queue, and what it waits for may come in at each of them: no input thread is to defer to callers
+/// that are not there. Called without locks.
+pub(crate) fn leave_all(core: &Core) {
+    core.input.queues.leave();
+}
+
+/// Where the frames of a connection come in: as the last one did; before the first one, in the only queue of the interface that it goes
+/// out by. `None` on loopback, and where the interface has several queues: then no input thread is to defer. Called without locks.
+pub(crate) fn place_of(core: &Core, input_at: &PlaceCell, via: Via) -> Option<Place> {
+    if let Some(at) = input_at.load() {
+        return Some(at);
+    }
+    let netif = Some(via).filter(|via| via.is_wire()).map(Via::netif)?;
+    if core.netifs.netif(netif)?.queue_count() == 1 {
+        return Some(Place { netif, queue: 0 });
+    }
+    leave_all(core);
+    None
+}
+
 /// A caller's turn: how many frames there were.
 pub(super) fn turn_of_caller<T: Transport>(core: &T, at: Place, batch: &mut Batch) -> usize {
     turn(core, at, CALLER_BYTES_MAX, batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_that_parks_elsewhere_leaves_every_queue() {
+        let queues = PolledQueues::new();
+        let netif = NetifId::from_index(1).unwrap();
+        queues.add(netif, 2);
+        let at = |queue| queues.at(Place { netif, queue }).unwrap();
+        prefer(at(1));
+        assert!(matches!(at(1).poll.turn(false), Turn::Deferred { was_preferred: true }));
+        prefer(at(1));
+        queues.leave();
+        assert!(matches!(at(0).poll.turn(false), Turn::Own(_)));
+        assert!(matches!(at(1).poll.turn(false), Turn::Own(_)));
+    }
 }

@@ -433,7 +433,7 @@ pub(super) fn wait(
         return Err(Errno::AGAIN.into());
     };
     discipline::Chosen::before_wait(core);
-    let woken = match conn.input_at.load() {
+    let woken = match busy::place_of(core, &conn.input_at, conn.via.last()) {
         Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), timeout),
         None => blocking::wait(core, waiters.queue, ticket, cpu, timeout),
     };

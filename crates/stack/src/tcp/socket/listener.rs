@@ -9,6 +9,7 @@ use sockeye_sync::{Spin, WaitQueue};
 
 use super::{TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
+use crate::inet::input::busy;
 use crate::inet::netif::scope;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::fork::Held;
@@ -90,6 +91,7 @@ impl TcpListener {
                 Ok(child) => return Ok(self.adopt(core, listener, child)),
                 Err(ticket) => {
                     has_waited = true;
+                    busy::leave_all(core);
                     thread.wait(ticket, None, Spin::up_to(core.config.spin_max));
                 }
             }
