@@ -31,12 +31,13 @@ const NETIF: &str = "sockeye-netif";
 const STACK: &str = "sockeye";
 const DRIVERS: &str = "sockeye-drivers";
 const DIAG: &str = "sockeye-diag";
+const ENTROPY: &str = "sockeye-entropy";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SHARED: &str = "sockeye-shared";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 14] = [
+pub const LAYERS: [Layer; 15] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -44,7 +45,8 @@ pub const LAYERS: [Layer; 14] = [
     layer(STACK, "crates/stack", &[PROTO, SYNC, MBUF, NETIF], false, false),
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, NETIF], true, false),
     layer(DIAG, "crates/diag", &[STACK], false, false),
-    layer(SIM, "crates/sim", &[PROTO, MBUF, STACK], false, false),
+    layer(ENTROPY, "crates/entropy", &[], true, false),
+    layer(SIM, "crates/sim", &[PROTO, MBUF, STACK, ENTROPY], false, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
     layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),

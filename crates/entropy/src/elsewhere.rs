@@ -1,0 +1,21 @@
+//! Systems where nothing is replaced.
+//!
+//! Has the names of `linux.rs`.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use crate::{Machine, unsupported};
+
+/// Cannot be made on this system.
+#[derive(Debug)]
+pub struct Scope(Infallible);
+
+impl Scope {
+    pub(crate) fn new(_: Arc<Machine>) -> io::Result<Self> {
+        // What the other systems use.
+        let _unused = (Machine::real, Machine::monotonic);
+        Err(unsupported("the clock and random numbers of a thread can be replaced on 64-bit Linux only"))
+    }
+}

@@ -1,0 +1,149 @@
+//! One clock and one stream of random numbers for everything on a simulated thread.
+//!
+//! A program that links this crate has some functions of libc replaced ([`REPLACED`]). On a thread within the [`Scope`] of a [`Machine`], they answer
+//! from the machine's virtual clock and its seed; on every other thread they do what libc does. So within a simulation `std`'s `Instant`, `SystemTime` and
+//! `RandomState` (the order of a `HashMap`) and the crate `getrandom` follow from the seed, also deep inside libraries.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::{Duration, Instant};
+//! use sockeye_entropy::Machine;
+//!
+//! let machine = Arc::new(Machine::new(7));
+//! # if !sockeye_entropy::IS_SUPPORTED { return }
+//! let _scope = machine.enter().unwrap();
+//! let start = Instant::now();
+//! machine.set_elapsed(Duration::from_secs(3600));
+//! assert_eq!(start.elapsed(), Duration::from_secs(3600));
+//! ```
+//!
+//! # What is not covered
+//! * `RandomState` draws its keys once for each thread. A thread that used a `HashMap` before it entered has its keys already; a simulation therefore
+//!   runs on a thread of its own ([`Machine::enter`] draws them at once there).
+//! * System calls without libc's functions, such as those of `rustix` and of `getrandom` 0.2 (`rand` 0.8).
+//! * State that a library draws once for the whole process, such as the seeds of `ahash` and `foldhash`.
+//! * Waits with a limit: a thread that waits for another does so in real time.
+//!
+//! It does not depend on the simulator. The linker takes the replacements because it looks into the program before it looks into libc; nothing of another
+//! crate is changed, and a build that does not link this crate has none of it. ADR 76 has the reasons. Tests: `tests/scope.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, io};
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod linux;
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+use linux as system;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+mod elsewhere;
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+use elsewhere as system;
+
+/// The registry's page of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+pub use system::Scope;
+
+/// Whether anything is replaced on this system: Linux on a 64-bit machine.
+pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_pointer_width = "64"));
+
+/// The functions of libc that are replaced, if [`IS_SUPPORTED`]. In a static program all but `getaddrinfo`.
+///
+/// On a simulated thread, `nanosleep` and `clock_nanosleep` fail with `ENOTSUP`, so that `std::thread::sleep` panics, and `getaddrinfo` with `EAI_FAIL`: a
+/// simulation would stand still for real time, and ask the real network. Each says so on the standard error output.
+pub const REPLACED: [&str; 8] = [
+    "clock_gettime",
+    "clock_nanosleep",
+    "getaddrinfo",
+    "getentropy",
+    "getrandom",
+    "gettimeofday",
+    "nanosleep",
+    "time",
+];
+
+/// Real time at the start of every machine: 2026-01-01 00:00:00 UTC.
+pub const START_UNIX_SECS: u64 = 1_767_225_600;
+/// Monotonic time at the start of every machine, seconds. Small, so that a thread which waits for a point of this clock in spite of all finds that it has passed.
+const START_MONOTONIC_SECS: u64 = 1000;
+
+/// A clock and a stream of random numbers, for the threads that [enter](Self::enter) it.
+///
+/// Time stands still until [`set_elapsed`](Self::set_elapsed) moves it. If several threads are in one machine, their order decides who draws which number.
+pub struct Machine {
+    elapsed_nanos: AtomicU64,
+    random: AtomicU64,
+}
+
+/// The golden ratio as a fraction of 2^64: the step of SplitMix64.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Machine {
+    /// A machine at its start, whose numbers follow from `seed`.
+    pub fn new(seed: u64) -> Self {
+        // Neighbouring seeds shall not give neighbouring streams, nor those of another user of the same generator and seed.
+        Self { elapsed_nanos: AtomicU64::new(0), random: AtomicU64::new(mix(seed ^ 0x510e_527f_ade6_82d1)) }
+    }
+
+    /// Moves the clock to a point of time since the start: real time and monotonic time alike.
+    pub fn set_elapsed(&self, elapsed: Duration) {
+        let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        // Relaxed, here and below: each is a value of its own, nothing is published through it.
+        self.elapsed_nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Time since the start.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.elapsed_nanos.load(Ordering::Relaxed))
+    }
+
+    /// Fills `bytes` with the next random numbers. Never blocks. Anyone with the seed knows them.
+    pub fn fill(&self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(size_of::<u64>()) {
+            let state = self.random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+            part.copy_from_slice(&mix(state).to_le_bytes()[..part.len()]);
+        }
+    }
+
+    /// Has this thread's clock and random numbers be those of the machine, until the scope is dropped; then they are what they were before. Draws the
+    /// thread's keys of `RandomState`, if it has none yet: they then do not depend on what else draws first.
+    ///
+    /// # Errors
+    /// `Unsupported` on another system than Linux on a 64-bit machine, and if this program's `std` does not use the replaced functions (it was linked dynamically).
+    pub fn enter(self: &Arc<Self>) -> io::Result<Scope> {
+        let scope = Scope::new(Arc::clone(self))?;
+        let _keys = std::hash::RandomState::new();
+        Ok(scope)
+    }
+
+    /// Real time since 1970.
+    fn real(&self) -> Duration {
+        self.elapsed() + Duration::from_secs(START_UNIX_SECS)
+    }
+
+    /// Monotonic time.
+    fn monotonic(&self) -> Duration {
+        self.elapsed() + Duration::from_secs(START_MONOTONIC_SECS)
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}
+
+/// The finalizer of SplitMix64: every bit depends on every bit.
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn unsupported(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, message)
+}
