@@ -74,6 +74,8 @@ pub async fn run<T: Send + 'static>(program: impl FnOnce() -> T + Send + 'static
         if own.state.lock().is_cancelled {
             return None;
         }
+        // From here on: what the thread does before its turn is not decided by the seed.
+        let _machine = world.machine.enter();
         OWN.set(Some(Arc::clone(&own)));
         let ambient = Ambient { world, host, tasks: None };
         let done = catch_unwind(AssertUnwindSafe(|| ambient.scope(program)));

@@ -160,7 +160,7 @@ impl Driver {
         if at > nanos(self.time_max) {
             return Err(Stuck::Overtime);
         }
-        state.now = state.now.max(at);
+        state.set_now(at);
         drop(state);
         let mut event = Some(first);
         while let Some(next) = event {

@@ -37,7 +37,8 @@
 //! * A host is found by its name: `connect("server:80")` and `lookup_host` in a program, and in libraries that use the stack's resolver. A name
 //!   that no host has is an error that lists the hosts; the machine's resolver is never asked.
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
-//!   nothing unless something happens in it. Programs must not use another clock, and not wait for another thread.
+//!   nothing unless something happens in it. Programs must not wait for another thread, and use no
+//!   other clock, unless the feature `entropy` has `std`'s follow from the virtual one. It also has hash maps and `getrandom` follow from the seed.
 //! * [`blocking`] runs programs of the blocking kind.
 //! * On failure the seed is printed with the command that replays it, and the links' packets are written to a pcap-ng
 //!   file. `SOCKEYE_SIM_SEED` and `SOCKEYE_SIM_PCAP` ask for one seed and for a file.
@@ -55,6 +56,7 @@ pub mod emulate;
 mod event;
 mod executor;
 mod link;
+mod machine;
 mod names;
 mod network;
 mod packet;

@@ -13,11 +13,13 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use crate::capture::Capture;
 use crate::drive::Driver;
 use crate::executor::{Ambient, Tasks};
+use crate::machine::Machine;
 use crate::network::Net;
 use crate::world::World;
 
@@ -80,18 +82,35 @@ impl Sim {
     /// Runs the program that `main` begins; programs that it starts on hosts go on until it ends, and not
     /// longer.
     ///
+    /// The run has a thread of its own, for which the caller waits: what the caller's thread has and did before, such as a runtime of tokio or
+    /// the keys of its hash maps, is nothing of the run's.
+    ///
     /// # Panics
     /// With the program, and if it never ends: nothing will happen any more, the time is over, or tasks keep each
     /// other awake.
     pub fn run<F, Fut>(self, main: F) -> Fut::Output
     where
+        F: FnOnce(Net) -> Fut + Send,
+        Fut: Future + 'static,
+        Fut::Output: Send,
+    {
+        on_its_own_thread(|| self.run_here(main))
+    }
+
+    fn run_here<F, Fut>(self, main: F) -> Fut::Output
+    where
         F: FnOnce(Net) -> Fut,
         Fut: Future + 'static,
     {
-        let world = World::new(self.seed, self.capture);
+        let machine = Machine::new(self.seed);
+        // The thread's first hash map draws the keys of all: from the seed, if it is now. What stacks draw once for the whole process is not to be
+        // drawn from it, or the first run of a process would differ from the second.
+        machine.draw_keys();
+        let world = World::new(self.seed, self.capture, machine);
         let tasks = Tasks::new(world.clone());
         let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
         let net = Net { world: world.clone(), tasks: tasks.clone() };
+        let _machine = world.machine.enter();
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let ambient = Ambient { world, host: None, tasks: Some(tasks.clone()) };
             let program = ambient.scope(|| main(net.clone()));
@@ -148,8 +167,9 @@ impl Sim {
 /// As [`Sim::run`].
 pub fn run<F, Fut>(seed: u64, main: F) -> Fut::Output
 where
-    F: FnOnce(Net) -> Fut,
+    F: FnOnce(Net) -> Fut + Send,
     Fut: Future + 'static,
+    Fut::Output: Send,
 {
     Sim::new(seed).run(main)
 }
@@ -160,7 +180,7 @@ where
 /// As [`Sim::run`], at the first seed that fails.
 pub fn run_seeds<F, Fut>(seeds: impl IntoIterator<Item = u64>, mut main: F)
 where
-    F: FnMut(Net) -> Fut,
+    F: FnMut(Net) -> Fut + Send,
     Fut: Future<Output = ()> + 'static,
 {
     if let Some(seed) = seed_of_environment() {
@@ -169,6 +189,21 @@ where
     for seed in seeds {
         Sim::exactly(seed).run(&mut main);
     }
+}
+
+/// Memory for the run's stack: programs may be built without optimisation and nest deeply. Only what is used takes memory.
+const STACK_BYTES: usize = 16 << 20;
+
+/// Calls `f` on a new thread of the caller's name, by which tests are told from each other, and waits for it.
+fn on_its_own_thread<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    let mut thread = thread::Builder::new().stack_size(STACK_BYTES);
+    if let Some(name) = thread::current().name() {
+        thread = thread.name(name.to_owned());
+    }
+    thread::scope(|scope| {
+        let run = thread.spawn_scoped(scope, f).expect("a thread for the simulation");
+        run.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 /// The seed that the environment asks for.
@@ -185,7 +220,7 @@ fn seed_of_environment() -> Option<u64> {
 
 /// The command that plays a seed again, as far as the process knows it.
 fn replay_command(seed: u64) -> String {
-    let thread = std::thread::current();
+    let thread = thread::current();
     let package = std::env::var("CARGO_PKG_NAME");
     match (thread.name(), package) {
         (Some(test), Ok(package)) if test != "main" => {

@@ -24,6 +24,7 @@ use crate::capture::{Capture, Tape};
 use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
 use crate::link::{LinkConfig, LinkStats};
+use crate::machine::Machine;
 use crate::names;
 use crate::packet::Packet;
 use crate::pipe::{Course, Held, Pipe, stream_of};
@@ -36,10 +37,13 @@ pub(crate) struct World {
     /// Tasks that can go on.
     pub ready: Arc<Ready>,
     pub seed: u64,
+    /// What the threads of the run have for a clock and random numbers.
+    pub machine: Machine,
 }
 
 /// The state under the mutex.
 pub(crate) struct State {
+    /// Moved by [`set_now`](Self::set_now).
     pub now: Nanos,
     pub queue: Queue,
     pub hosts: Vec<HostState>,
@@ -59,6 +63,7 @@ pub(crate) struct State {
     pub rng: Rng,
     /// Events that were handled.
     pub events: u64,
+    machine: Machine,
     frames: Slab<InFlight>,
     /// Memory of packets that differ from the sent ones.
     pool: Pool,
@@ -102,8 +107,9 @@ struct InFlight {
 }
 
 impl World {
-    pub fn new(seed: u64, capture: Capture) -> Arc<Self> {
+    pub fn new(seed: u64, capture: Capture, machine: Machine) -> Arc<Self> {
         let state = State {
+            machine: machine.clone(),
             now: 0,
             queue: Queue::default(),
             hosts: Vec::new(),
@@ -121,7 +127,7 @@ impl World {
             frames: Slab::new(),
             pool: Pool::new(PoolConfig::default()),
         };
-        let world = Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed });
+        let world = Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed, machine });
         let outside = names::outside(&world);
         world.lock().outside = Some(outside);
         world
@@ -147,6 +153,12 @@ impl World {
 }
 
 impl State {
+    /// Moves the clock, unless it is there already: it never goes back.
+    pub fn set_now(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        self.machine.set_elapsed(Duration::from_nanos(self.now));
+    }
+
     /// A host's stack may have something to do.
     pub fn mark(&mut self, host: usize) {
         if let Some(state) = self.hosts.get_mut(host)

@@ -1,7 +1,5 @@
 //! The emulator does to packets what the simulator does, packet by packet.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,9 +26,8 @@ fn link() -> LinkConfig {
 /// The packets that arrived at a simulated link from its first end, and their fate.
 fn simulated(seed: u64) -> (Vec<Offered>, LinkStats) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let stats = Rc::new(RefCell::new(LinkStats::default()));
-    let (noted, result) = (Arc::clone(&seen), Rc::clone(&stats));
-    Sim::exactly(seed).run(|net| async move {
+    let noted = Arc::clone(&seen);
+    let stats = Sim::exactly(seed).run(|net| async move {
         let (client, server) = (net.host("client"), net.host("server"));
         let link = net.link(&client, &server, link());
         link.there().filter(move |packet| {
@@ -49,10 +46,10 @@ fn simulated(seed: u64) -> (Vec<Offered>, LinkStats) {
         assert_eq!(read.await.unwrap(), 2 << 20);
         // Packets in flight have to arrive.
         sockeye_sim::time::sleep(Duration::from_secs(300)).await;
-        *result.borrow_mut() = link.there().stats();
+        link.there().stats()
     });
     let packets = seen.lock().unwrap().clone();
-    (packets, stats.take())
+    (packets, stats)
 }
 
 #[test]
