@@ -182,10 +182,17 @@ fn an_idle_flow_ends_at_its_time_and_not_before() {
     // What waits first, then the end, again and again.
     assert_eq!(recv(&flow), Ok(b"last".to_vec()));
     assert_eq!([recv(&flow), recv(&flow)], [const { Err(ErrorKind::TimedOut) }; 2]);
+    // Nothing is sent any more, also not elsewhere.
+    let sent = [flow.send(b"late"), flow.socket().send_to(b"late", addr)];
+    assert_eq!(sent.map(|sent| sent.unwrap_err().kind()), [ErrorKind::TimedOut; 2]);
     // The next datagram begins a new one, beside it.
     client.send(b"new").unwrap();
     let second = accept(&listener);
     assert_eq!((recv(&second), recv(&flow)), (Ok(b"new".to_vec()), Err(ErrorKind::TimedOut)));
+    assert_eq!(flow.send(b"late").unwrap_err().kind(), ErrorKind::TimedOut);
+    client.set_nonblocking(true).unwrap();
+    let heard: Vec<_> = std::iter::from_fn(|| client.recv(&mut [0; 16]).ok()).collect();
+    assert_eq!(heard, [3; 3], "what was sent before the end");
     // A shorter time counts from the last datagram on, none is for ever.
     assert_eq!(second.set_idle_timeout(Some(Duration::ZERO)).unwrap_err().kind(), ErrorKind::InvalidInput);
     second.set_idle_timeout(None).unwrap();
@@ -197,6 +204,27 @@ fn an_idle_flow_ends_at_its_time_and_not_before() {
     assert_eq!(listener.flow_count(), 1);
     at(ms(10_000_120));
     assert_eq!((recv(&second), recv(&second)), (Ok(b"now".to_vec()), Err(ErrorKind::TimedOut)));
+}
+
+#[test]
+fn a_shorter_idle_time_counts_from_the_last_datagram() {
+    let (stack, listener, addr) = driven(|config| config.idle = Some(Duration::from_secs(160)));
+    let ms = Duration::from_millis;
+    let at = |time| {
+        stack.poll(time);
+    };
+    at(ms(1));
+    let client = client(&stack, addr);
+    client.send(b"one").unwrap();
+    let flow = accept(&listener);
+    // Less than a sixteenth of its time later, which is not noted.
+    at(ms(9_000));
+    flow.send(b"two").unwrap();
+    flow.set_idle_timeout(Some(ms(5_000))).unwrap();
+    at(ms(13_999));
+    assert!(!flow.has_ended());
+    at(ms(14_000 + 10_000 + 400));
+    assert!(flow.has_ended());
 }
 
 #[test]
@@ -246,6 +274,7 @@ fn a_new_flow_displaces_the_one_that_was_idle_longest() {
     clients[0].send(b"y").unwrap();
     clients[8].send(b"new").unwrap();
     assert_eq!((listener.flow_count(), counter(&stack, "udp_flows_displaced")), (8, 1));
+    assert_eq!(flows[1].send(b"late").unwrap_err().kind(), ErrorKind::ConnectionAborted);
     let ends: Vec<_> = flows.iter().map(|flow| (recv(flow), recv(flow))).collect();
     for (i, end) in ends.iter().enumerate() {
         let second = match i {

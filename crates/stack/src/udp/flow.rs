@@ -143,8 +143,8 @@ impl fmt::Debug for UdpFlowListener {
 /// port. With [`UdpSocket::set_recv_err`] the socket keeps each of them, with its details.
 ///
 /// A flow *ends* when it was idle for its [time-out](Self::set_idle_timeout), or is displaced by a new one
-/// ([`UdpFlowConfig::flows_max`]). Then what waits can still be received, and after that every receive fails with `TimedOut` or
-/// `ConnectionAborted`. Its peer's next datagram begins a new flow, and so does one that comes after the flow's last handle was
+/// ([`UdpFlowConfig::flows_max`]). Then every send fails with `TimedOut` or `ConnectionAborted`, and so does every receive once what waits
+/// was received. Its peer's next datagram begins a new flow, and so does one that comes after the flow's last handle was
 /// dropped.
 pub struct UdpFlow {
     socket: UdpSocket,
@@ -167,7 +167,7 @@ impl UdpFlow {
     /// Sends a datagram to the peer, from the address that it has asked: see [`UdpSocket::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As there; once the flow has ended, `TimedOut` or `ConnectionAborted`. A send at the very moment of the end may still go.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.socket.send(buf)
     }
@@ -189,7 +189,7 @@ impl UdpFlow {
     }
 
     /// How long the flow may be without datagrams in either direction; `None` for ever. It ends at the earliest then, and at the latest
-    /// a sixteenth of that time and some milliseconds later.
+    /// a sixteenth of that time and some milliseconds later; after a change, a sixteenth of the former time later still.
     ///
     /// # Errors
     /// `InvalidInput` for zero.

@@ -14,7 +14,8 @@
 //! | ended | no | no | a handle, or the queue | the timer (idle), or `begin` (displaced), under the bind table's lock |
 //! | closed | no | no | none | the last handle's drop, or the listener's for those that wait |
 //!
-//! Nothing leads back: a datagram of the pair of a flow that has ended or closed begins another one. As names change under the
+//! Nothing leads back: a datagram of the pair of a flow that has ended or closed begins another one. So a flow that has ended sends nothing any
+//! more: its peer would take that for the other one's, whose owner knows nothing of it. As names change under the
 //! bind table's lock only, two threads with the first datagrams of one pair make one flow: the second finds it.
 //!
 //! # Why no wake-up is lost
@@ -27,7 +28,7 @@
 //! flows whose owner keeps up write no word that they share.
 //!
 //! Rank: `naming` → bind table → copies of the table; bind table → a `so` → nothing; [`Flows::live`] is a leaf. Does not depend on
-//! handles. Tests: `tests/udp_flows.rs`.
+//! handles. Tests: `tests/udp_flows.rs`; a model in `fuzz/lib/src/flows`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -35,15 +36,15 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, AtomicU64, AtomicUsize, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use super::builder::{Place, Reuse};
-use super::count;
 use super::deliver::{self, Flow, Loads};
 use super::flow::UdpFlowConfig;
 use super::name::Name;
 use super::pcb::{Init, Pcb, Protocol, Role};
 use super::table::Table;
+use super::{Shared, count};
 use crate::base::addr::FourTuple;
 use crate::inet::Core;
 use crate::inet::context::Context;
@@ -91,6 +92,8 @@ pub(crate) struct Part {
     idle_us: AtomicU64,
     /// (b) written, (a) read: the call of the wheel that counts.
     timer_at: AtomicU64,
+    /// (b) written, (a) read: it has ended, as the errno in `so` says. Shows it to senders, which otherwise do not look there.
+    has_ended: AtomicBool,
 }
 
 impl Flows {
@@ -99,10 +102,52 @@ impl Flows {
         Arc::new(Self { config, live: Mutex::default(), queued: AtomicUsize::new(0) })
     }
 
+    /// A place for another flow, if need be that of one that was idle long, which ends. Under the bind table's lock.
+    fn reserve(&self, udp: &Shared, wakes: &mut Vec<Wake>) -> Reserved<'_> {
+        loop {
+            // Not in the `match` itself: its mutex would be held for as long.
+            let place = self.live.lock().place(self.config.flows_max);
+            match place {
+                Ok(place) => return Reserved { flows: self, place: Some(place) },
+                Err(idle) => {
+                    udp.count(count::FLOWS_DISPLACED, 1);
+                    end_named(&udp.table, &idle, Errno::CONNABORTED, wakes);
+                }
+            }
+        }
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         let live = self.live.lock();
         live.places.len() - live.free.len()
+    }
+}
+
+/// A place in [`Live`] that a flow is being made for. It is free again if that panics.
+struct Reserved<'f> {
+    flows: &'f Flows,
+    /// `None` once a flow has it.
+    place: Option<usize>,
+}
+
+impl Reserved<'_> {
+    fn index(&self) -> usize {
+        self.place.expect("only `give_to`, which takes it, takes the place out")
+    }
+
+    fn give_to(mut self, pcb: &Arc<Pcb>) {
+        if let Some(place) = self.place.take() {
+            self.flows.live.lock().places[place] = Some(Arc::clone(pcb));
+        }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.flows.live.lock().free.push(place);
+        }
     }
 }
 
@@ -231,18 +276,8 @@ pub(crate) fn begin(core: &Core, cpu: u32, flow: &Flow, loads: &mut Loads, wakes
         udp.count(count::FLOW_OVERFLOWS, dropped);
         return Begun::Delivered { dropped: 0, is_armed: false };
     }
-    let place = loop {
-        // Not in the `match` itself: its mutex would be held for as long.
-        let place = flows.live.lock().place(flows.config.flows_max);
-        match place {
-            Ok(place) => break place,
-            Err(idle) => {
-                udp.count(count::FLOWS_DISPLACED, 1);
-                end_named(&udp.table, &idle, Errno::CONNABORTED, wakes);
-            }
-        }
-    };
-    let pcb = of_flow(core, &found, flows, flow, place);
+    let reserved = flows.reserve(udp, wakes);
+    let pcb = of_flow(core, &found, flows, flow, reserved.index());
     // Before it can be found: the first datagrams are the first in its queue.
     let dropped = deliver::append(&pcb, flow, loads, wakes);
     let name = Name { local: flow.tuple.local, remote: Some(flow.tuple.remote) };
@@ -251,11 +286,10 @@ pub(crate) fn begin(core: &Core, cpu: u32, flow: &Flow, loads: &mut Loads, wakes
     });
     if let Err(caught) = named {
         udp.table.rename(&pcb, Some(&name), None);
-        flows.live.lock().free.push(place);
-        drop(ports);
+        drop((reserved, ports));
         caught.resume();
     }
-    flows.live.lock().places[place] = Some(Arc::clone(&pcb));
+    reserved.give_to(&pcb);
     {
         let mut so = found.receive.so.lock();
         so.flows.push_back(Arc::clone(&pcb));
@@ -277,6 +311,7 @@ fn of_flow(core: &Core, listener: &Arc<Pcb>, flows: &Arc<Flows>, flow: &Flow, pl
         active_at: AtomicU64::new(core.clock.now().as_micros()),
         idle_us: AtomicU64::new(idle),
         timer_at: AtomicU64::new(0),
+        has_ended: AtomicBool::new(false),
     };
     let so_rcvbuf = listener.receive.so.lock().rcvbuf;
     let pcb = Pcb::new(Init {
@@ -315,6 +350,9 @@ fn next_call(core: &Core, pcb: &Pcb) -> Option<(u64, TimerKey)> {
 pub(crate) fn set_idle_timeout(core: &Core, pcb: &Arc<Pcb>, idle: Option<Duration>) {
     let Some(part) = pcb.role.flow() else { return };
     let idle = idle.map_or(0, |idle| u64::try_from(idle.as_micros()).unwrap_or(u64::MAX).max(1));
+    // The word may be behind by a part of the former time, which may be all of a shorter one: no flow ends early.
+    let behind = part.active_at.load(Ordering::Relaxed).saturating_add(part.slack());
+    part.active_at.fetch_max(behind.min(core.clock.now().as_micros()), Ordering::Relaxed);
     part.idle_us.store(idle, Ordering::Relaxed);
     if arm(core, core.cpu(), pcb) {
         core.workers.tell_driver(core);
@@ -353,7 +391,19 @@ fn end_named(table: &Table, pcb: &Arc<Pcb>, why: Errno, wakes: &mut Vec<Wake>) {
     part.leave(pcb);
     let mut so = pcb.receive.so.lock();
     so.ended = NonZeroU32::new(why.raw_os_error().unsigned_abs());
+    // Relaxed: a send beside the end may go before it.
+    part.has_ended.store(true, Ordering::Relaxed);
     Pcb::announce(pcb, &mut so, Ready::READABLE, wakes);
+}
+
+/// Why nothing can be sent on a socket any more: it is a flow that has ended.
+#[inline]
+pub(crate) fn sending_ended(pcb: &Pcb) -> Option<Errno> {
+    let part = pcb.role.flow()?;
+    if !part.has_ended.load(Ordering::Relaxed) {
+        return None;
+    }
+    pcb.receive.so.lock().ended_errno()
 }
 
 /// The name of a flow.

@@ -348,6 +348,11 @@ impl So {
             }
     }
 
+    /// The error of a flow that has ended.
+    pub fn ended_errno(&self) -> Option<Errno> {
+        self.ended.map(|errno| Errno::from_raw_os_error(errno.get().cast_signed()))
+    }
+
     /// Whether a receive, or an accept of a flow, would not wait.
     #[inline]
     pub fn is_readable(&self) -> bool {

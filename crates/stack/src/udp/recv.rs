@@ -151,8 +151,8 @@ fn await_some<R>(
             if let Some(found) = look(&mut so) {
                 return Ok(found);
             }
-            if let Some(ended) = so.ended {
-                return Err(Errno::from_raw_os_error(ended.get().cast_signed()));
+            if let Some(ended) = so.ended_errno() {
+                return Err(ended);
             }
             if !blocks {
                 return Err(Errno::AGAIN);

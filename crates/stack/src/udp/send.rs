@@ -21,6 +21,7 @@ use sockeye_sync::facade::Ordering;
 use super::count;
 use super::deliver::{Fate, Flow, Load, Loads, RUN_MAX};
 use super::errors::{self, Unsent};
+use super::flows;
 use super::message::SendMeta;
 use super::name::Name;
 use super::naming::{Handle, endpoint};
@@ -91,7 +92,7 @@ impl<'h> Sending<'h> {
         let remote = to.or(self.name.remote).ok_or(Errno::DESTADDRREQ)?;
         let plan = plan(self.handle.core(), pcb, &self.name, remote, meta)?;
         let segment_size = segment_size(pcb, remote.addr, len, meta)?;
-        if let Some(error) = pcb.take_error() {
+        if let Some(error) = pcb.take_error().or_else(|| flows::sending_ended(pcb)) {
             return Err(error);
         }
         let load = Load { payload: self.copy(bufs, len)?, segment_size };

@@ -4,9 +4,9 @@ use std::io::{ErrorKind, Read, Write};
 
 use crate::common::settings::{Setting, UnixLocking};
 use rustix::io::Errno;
-use sockeye::UdpSocket;
 use sockeye::failpoints::arm;
 use sockeye::unix::UnixStream;
+use sockeye::{UdpBuilder, UdpFlowConfig, UdpSocket};
 
 use crate::common;
 use crate::world::{Medium, World};
@@ -53,6 +53,49 @@ fn a_panic_over_a_datagram_loses_only_that_datagram() {
         drop((receivers, sender));
         world.end(3);
     }
+}
+
+#[test]
+fn a_panic_while_a_flow_is_made_leaves_its_place_free() {
+    let _turn = crate::turn();
+    let _guard = common::watchdog("panics over flows");
+    let world = World::new(Medium::Loopback, |c| c.workers = 1);
+    let stack = &world.stacks[0];
+    let mut config = UdpFlowConfig::default();
+    (config.flows_max, config.backlog) = (2, 2);
+    let listener =
+        UdpBuilder::new_v4(stack).listen_flows("127.0.0.1:4003".parse().unwrap(), &config).unwrap();
+    let client = || {
+        let client = UdpSocket::bind_on(stack, "127.0.0.1:0").unwrap();
+        client.connect("127.0.0.1:4003").unwrap();
+        client
+    };
+    let mut panics = 0;
+    // Its first datagram is in its queue, and it is in no table; it is in some copies of the table. More often than there are places.
+    for point in ["udp.deliver", "udp.name"] {
+        for _ in 0..3 {
+            arm(point, 0, 1, 4003);
+            let error = client().send(b"lost").unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(Errno::IO.raw_os_error()));
+            panics += 1;
+            assert_eq!((listener.flow_count(), stack.memory_in_use()), (0, 0), "{point}");
+        }
+    }
+    // All places are to be had, and nobody was displaced.
+    let clients = [client(), client()];
+    clients.iter().for_each(|client| assert_eq!(client.send(b"x").unwrap(), 1));
+    let flows = [0, 1].map(|_| listener.accept().unwrap().0);
+    flows.iter().for_each(|flow| assert_eq!(flow.recv(&mut [0; 8]).unwrap(), 1));
+    assert_eq!((listener.flow_count(), common::counter(stack, "udp_flows_displaced")), (2, 0));
+    // At the bound the displaced flow has ended, whatever became of the new one.
+    arm("udp.deliver", 0, 1, 4003);
+    assert!(client().send(b"lost").is_err());
+    panics += 1;
+    assert_eq!((listener.flow_count(), common::counter(stack, "udp_flows_displaced")), (1, 1));
+    client().send(b"next").unwrap();
+    assert_eq!((listener.flow_count(), common::counter(stack, "udp_flows_displaced")), (2, 1));
+    drop((listener, flows));
+    world.end(panics);
 }
 
 #[test]
