@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod blind;
+mod flows;
 mod hostile;
 mod parse;
 mod pcb;
@@ -18,6 +19,7 @@ mod stack;
 mod syncache;
 
 pub use blind::blind;
+pub use flows::flows;
 pub use hostile::{Hostile, Line, hostile};
 pub use parse::{ip, link, tcp};
 pub use pcb::pcb;
@@ -29,7 +31,7 @@ pub use syncache::syncache;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("ip", ip),
     ("tcp", tcp),
     ("link", link),
@@ -39,4 +41,5 @@ pub const TARGETS: [Target; 9] = [
     ("stack", stack),
     ("hostile", hostile),
     ("blind", blind),
+    ("flows", flows),
 ];

@@ -122,7 +122,8 @@ tests!(
     syncache_keeps_its_invariants = 5,
     stack_keeps_its_invariants = 6,
     hostile_keeps_its_invariants = 7,
-    blind_keeps_its_invariants = 8
+    blind_keeps_its_invariants = 8,
+    flows_keeps_its_invariants = 9
 );
 
 #[test]
