@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::future::poll_fn;
 use std::io::{Error, ErrorKind, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::time::Duration;
 
 use common::watchdog;
 use sockeye::tokio::unix::{UnixDatagram, UnixStream};
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use sockeye::unix::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest, Ready};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest, ReadBuf, Ready};
 use tokio::time::timeout;
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -28,11 +31,50 @@ async fn unix_pair(stack: &sockeye::Stack) -> (UnixStream, UnixStream) {
     UnixStream::pair_on(stack).unwrap()
 }
 
+#[tokio::test]
+async fn a_receive_initializes_no_more_than_it_appends() {
+    let _guard = watchdog("a_receive_initializes_no_more_than_it_appends");
+    let stack = common::stack();
+    let udp = [0, 1].map(|_| sockeye::UdpSocket::bind_on(&stack, "127.0.0.1:0").unwrap());
+    udp[1].send_to(b"four", udp[0].local_addr().unwrap()).unwrap();
+    udp[1].send_to(b"more", udp[0].local_addr().unwrap()).unwrap();
+    let [udp, _sender] = udp;
+    let udp = UdpSocket::from_std(udp).unwrap();
+    let (unix, peer) = UnixDatagram::pair_on(&stack).unwrap();
+    peer.send(b"four").await.unwrap();
+    peer.send(b"more").await.unwrap();
+    let mut memory = [[const { MaybeUninit::uninit() }; 2048]; 2];
+    let [udp_buf, unix_buf] = &mut memory;
+    let (mut udp_buf, mut unix_buf) = (ReadBuf::uninit(udp_buf), ReadBuf::uninit(unix_buf));
+    poll_fn(|cx| udp.poll_recv(cx, &mut udp_buf)).await.unwrap();
+    poll_fn(|cx| udp.poll_recv_from(cx, &mut udp_buf)).await.unwrap();
+    poll_fn(|cx| unix.poll_recv(cx, &mut unix_buf)).await.unwrap();
+    poll_fn(|cx| unix.poll_recv_from(cx, &mut unix_buf)).await.unwrap();
+    for buf in [udp_buf, unix_buf] {
+        assert_eq!((buf.filled(), buf.initialized().len()), (&b"fourmore"[..], 8));
+    }
+}
+
 /// The same for both kinds of streams: `$pair` makes one on a stack.
 macro_rules! stream_tests {
     ($kind:ident, $pair:expr) => {
         mod $kind {
             use super::*;
+
+            #[tokio::test]
+            async fn a_read_initializes_no_more_than_it_appends() {
+                let _guard = watchdog("a_read_initializes_no_more_than_it_appends");
+                let stack = common::stack();
+                let (mut near, mut far) = $pair(&stack).await;
+                near.write_all(b"hello").await.unwrap();
+                drop(near);
+                let mut memory = [const { MaybeUninit::uninit() }; 8192];
+                let mut buf = ReadBuf::uninit(&mut memory);
+                for filled in [&b"hello"[..], b"hello"] {
+                    poll_fn(|cx| Pin::new(&mut far).poll_read(cx, &mut buf)).await.unwrap();
+                    assert_eq!((buf.filled(), buf.initialized().len()), (filled, 5));
+                }
+            }
 
             #[tokio::test]
             async fn ready_says_which_of_the_asked_directions_do_not_block() {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ::tokio::io::ReadBuf;
@@ -11,7 +11,7 @@ use super::addr::{ToSocketAddrs, resolve};
 use super::halves::{async_read, async_write};
 use super::methods::{passed_methods, ready_methods, stream_methods, try_from_std};
 use super::ready::Assumed;
-use super::wait::{op, poll_op, until};
+use super::wait::{append, op, poll_op, until};
 use crate::base::names;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
@@ -126,13 +126,13 @@ impl TcpStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let (filled, room) = (buf.filled().len(), buf.remaining());
-        let receive = || self.recv_pieces(room, |piece| buf.put_slice(piece));
-        let received = ready!(self.assumed.polled(poll_op(&self.inner, Want::Read, cx, receive)));
-        if received.is_err() {
-            buf.set_filled(filled);
-        }
-        Poll::Ready(received.map(|_| ()))
+        let received = append(buf, |buf| {
+            let room = buf.remaining();
+            self.assumed.polled(poll_op(&self.inner, Want::Read, cx, || {
+                self.recv_pieces(room, |piece| buf.put_slice(piece))
+            }))
+        });
+        received.map_ok(|_bytes| ())
     }
 
     pub(super) fn poll_write_shared(

@@ -7,14 +7,14 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use ::tokio::io::ReadBuf;
 
 use super::addr::{ToSocketAddrs, each, resolve};
 use super::methods::{datagram_methods, ready_methods, try_from_std};
 use super::ready::Assumed;
-use super::wait::{op, poll_op, try_later};
+use super::wait::{append, op, poll_op, try_later};
 use sockeye_sync::coop;
 use sockeye_sync::facade::Arc;
 
@@ -141,10 +141,7 @@ impl UdpSocket {
 
     /// [`recv`](Self::recv) as a poll function.
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let room = buf.initialize_unfilled();
-        let len = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv(room)))?;
-        buf.advance(len);
-        Poll::Ready(Ok(()))
+        self.poll_recv_from(cx, buf).map_ok(|_from| ())
     }
 
     /// Receives a datagram, once there is one, and says whose.
@@ -161,10 +158,11 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<SocketAddr>> {
-        let room = buf.initialize_unfilled();
-        let (len, from) = ready!(poll_op(self.handle(), Want::Read, cx, || self.inner.recv_from(room)))?;
-        buf.advance(len);
-        Poll::Ready(Ok(from))
+        let received = append(buf, |buf| {
+            let room = buf.remaining();
+            poll_op(self.handle(), Want::Read, cx, || self.recv_pieces(room, |piece| buf.put_slice(piece)))
+        });
+        received.map_ok(|(_len, from)| from)
     }
 
     /// Receives with ancillary data; see [`crate::UdpSocket::recv_msg`].

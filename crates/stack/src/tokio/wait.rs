@@ -6,6 +6,7 @@
 use std::io;
 use std::task::{Context, Poll, ready};
 
+use ::tokio::io::ReadBuf;
 use sockeye_sync::facade::Arc;
 
 use crate::rt::env::Env;
@@ -25,6 +26,20 @@ pub(super) fn poll_op<S: Waitable, R>(
     attempt: impl FnMut() -> io::Result<R>,
 ) -> Poll<io::Result<R>> {
     coop::poll(cx, |cx| until_done(socket, cx, || tasks::poll(socket, want, cx.waker()), attempt))
+}
+
+/// Appends to a buffer what `receive` puts into it; nothing if that fails. Nothing is initialized before: zeroing 8 KiB takes longer than
+/// a small read.
+pub(super) fn append<'b, R>(
+    buf: &mut ReadBuf<'b>,
+    receive: impl FnOnce(&mut ReadBuf<'b>) -> Poll<io::Result<R>>,
+) -> Poll<io::Result<R>> {
+    let filled = buf.filled().len();
+    let received = receive(buf);
+    if matches!(received, Poll::Ready(Err(_))) {
+        buf.set_filled(filled);
+    }
+    received
 }
 
 /// An operation as a future: any number of tasks may wait so, and one that is dropped leaves the others as they are.

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::path::Path;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use ::tokio::io::ReadBuf;
 
@@ -13,6 +13,7 @@ use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tokio::methods::datagram_methods;
 use crate::tokio::ready::Assumed;
+use crate::tokio::wait::append;
 use crate::unix::SocketAddr;
 
 /// A datagram socket in the shape of `tokio::net::UnixDatagram`.
@@ -105,11 +106,7 @@ impl UnixDatagram {
     /// # Errors
     /// As for [`recv`](Self::recv).
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let room = buf.initialize_unfilled();
-        let sock = &self.inner.sock;
-        let len = ready!(poll_op(sock, Want::Read, cx, || or_end(sock, self.inner.recv(room), || 0)))?;
-        buf.advance(len);
-        Poll::Ready(Ok(()))
+        self.poll_recv_from(cx, buf).map_ok(|_from| ())
     }
 
     /// Receives a datagram, once there is one, and says whose.
@@ -130,12 +127,13 @@ impl UnixDatagram {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<SocketAddr>> {
-        let room = buf.initialize_unfilled();
-        let sock = &self.inner.sock;
-        let attempt = || or_end(sock, self.inner.recv_from(room), end);
-        let (len, from) = ready!(poll_op(sock, Want::Read, cx, attempt))?;
-        buf.advance(len);
-        Poll::Ready(Ok(from))
+        let received = append(buf, |buf| {
+            let room = buf.remaining();
+            poll_op(&self.inner.sock, Want::Read, cx, || {
+                self.recv_pieces_for_task(room, |piece| buf.put_slice(piece))
+            })
+        });
+        received.map_ok(|(_len, from)| from)
     }
 
     /// [`send`](Self::send) as a poll function. Of several tasks that call it, or another poll function that sends, the last is woken.

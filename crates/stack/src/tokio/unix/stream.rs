@@ -15,6 +15,7 @@ use crate::rt::tasks::Want;
 use crate::tokio::halves::{async_read, async_write};
 use crate::tokio::methods::stream_methods;
 use crate::tokio::ready::Assumed;
+use crate::tokio::wait::append;
 use crate::unix::{SocketAddr, UnixSocket};
 
 /// A stream socket in the shape of `tokio::net::UnixStream`.
@@ -65,11 +66,13 @@ impl UnixStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let unfilled = buf.initialize_unfilled();
-        let read = || io::Read::read(&mut &self.inner, unfilled);
-        self.assumed
-            .polled(poll_op(&self.inner.sock, Want::Read, cx, read))
-            .map(|done| done.map(|bytes| buf.advance(bytes)))
+        let received = append(buf, |buf| {
+            let room = buf.remaining();
+            self.assumed.polled(poll_op(&self.inner.sock, Want::Read, cx, || {
+                self.recv_pieces(room, |piece| buf.put_slice(piece))
+            }))
+        });
+        received.map_ok(|_bytes| ())
     }
 
     pub(super) fn poll_write_shared(
