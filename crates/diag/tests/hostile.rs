@@ -56,11 +56,22 @@ fn published(folder: &Folder) -> (Published, PathBuf, ChannelPort) {
     (published, path, ports.remove(0))
 }
 
-/// A stack whose report is longer than the buffers of two kernel sockets.
-fn large() -> (Stack, Vec<TcpListener>) {
-    let stack = Stack::new(Config { workers: 1, ..Config::default() }).unwrap();
-    let listeners = (0..5000).map(|_| TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap()).collect();
-    (stack, listeners)
+/// A published stack whose report is longer than the buffers of two kernel sockets.
+struct Large {
+    published: Published,
+    path: PathBuf,
+    _listeners: Vec<TcpListener>,
+    folder: Folder,
+}
+
+impl Large {
+    fn new() -> Self {
+        let folder = Folder::new();
+        let stack = Stack::new(Config { workers: 1, ..Config::default() }).unwrap();
+        let listeners = (0..5000).map(|_| TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap()).collect();
+        let published = publish_in(&folder.0, &stack, "x").unwrap();
+        Self { published, path: folder.sockets().remove(0), _listeners: listeners, folder }
+    }
 }
 
 fn gone(port: &ChannelPort) -> bool {
@@ -113,10 +124,8 @@ fn dropping_the_publisher_ends_its_thread_and_frees_the_stack_even_if_its_name_w
 #[test]
 fn dropping_the_publisher_does_not_wait_for_a_stalled_client() {
     once_in_ten(|| {
-        let folder = Folder::new();
-        let (stack, _listeners) = large();
-        let published = publish_in(&folder.0, &stack, "x").unwrap();
-        let mut stalled = UnixStream::connect(&folder.sockets()[0]).unwrap();
+        let Large { published, path, _listeners, folder: _folder } = Large::new();
+        let mut stalled = UnixStream::connect(&path).unwrap();
         stalled.read_exact(&mut [0]).unwrap();
         let begun = Instant::now();
         drop(published);
@@ -128,13 +137,10 @@ fn dropping_the_publisher_does_not_wait_for_a_stalled_client() {
 #[test]
 fn a_client_has_one_deadline_for_its_whole_request_and_delays_no_other() {
     once_in_ten(|| {
-        let folder = Folder::new();
-        let (stack, _listeners) = large();
-        let _published = publish_in(&folder.0, &stack, "x").unwrap();
-        let path = folder.sockets().remove(0);
+        let Large { folder, path, .. } = &Large::new();
         let begun = Instant::now();
         // It reads now and then, each time before a second is over.
-        let mut slow = UnixStream::connect(&path).unwrap();
+        let mut slow = UnixStream::connect(path).unwrap();
         slow.read_exact(&mut [0]).unwrap();
         let (reports, unreachable) = reports_in(&folder.0).unwrap();
         if reports.iter().map(|report| report.sockets.len()).ne([5000]) || !unreachable.is_empty() {
@@ -155,14 +161,11 @@ fn a_client_has_one_deadline_for_its_whole_request_and_delays_no_other() {
 #[test]
 fn stalled_clients_are_bounded_and_the_next_is_served_when_they_are_disconnected() {
     once_in_ten(|| {
-        let folder = Folder::new();
-        let (stack, _listeners) = large();
-        let _published = publish_in(&folder.0, &stack, "x").unwrap();
-        let path = folder.sockets().remove(0);
+        let Large { path, .. } = &Large::new();
         let begun = Instant::now();
-        let _stalled: Vec<_> = (0..4).map(|_| UnixStream::connect(&path).unwrap()).collect();
+        let _stalled: Vec<_> = (0..4).map(|_| UnixStream::connect(path).unwrap()).collect();
         let mut line = String::new();
-        UnixStream::connect(&path).unwrap().read_to_string(&mut line).unwrap();
+        UnixStream::connect(path).unwrap().read_to_string(&mut line).unwrap();
         let took = begun.elapsed();
         match serde_json::from_str::<Report>(&line) {
             Ok(report) if report.sockets.len() == 5000 && took < SOON => Ok(()),

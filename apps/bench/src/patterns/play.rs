@@ -61,6 +61,14 @@ impl Scene {
         Self { start: Barrier::new(pattern.connections * 2), epoch: Instant::now(), written, pattern }
     }
 
+    /// Plays an end's part, once all others can begin, too.
+    async fn timed(&self, part: impl Future<Output = io::Result<Vec<Duration>>>) -> io::Result<Outcome> {
+        self.start.wait().await;
+        let start = Instant::now();
+        let latencies = part.await?;
+        Ok(Outcome { start, end: Instant::now(), latencies })
+    }
+
     fn stamp(&self, way: usize, index: usize, message: usize) {
         let nanos = u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
         // Its partner is the load in `age`; the bytes follow it.
@@ -88,27 +96,14 @@ pub async fn connector<N: Net>(
     scene: Arc<Scene>,
     starter: Starter,
 ) -> io::Result<Outcome> {
-    let pattern = &scene.pattern;
-    if pattern.shape == Shape::Connects {
-        scene.start.wait().await;
-        let start = Instant::now();
-        let latencies = connect_repeatedly(&net, to, &scene).await?;
-        return Ok(Outcome { start, end: Instant::now(), latencies });
+    let held = End::connect(&net, to, index, &scene);
+    match scene.pattern.shape {
+        Shape::Up => scene.timed(held.await?.send_alone(UP)).await,
+        Shape::Down => scene.timed(held.await?.receive_alone(DOWN)).await,
+        Shape::Both => scene.timed(held.await?.both((UP, DOWN), &starter)).await,
+        Shape::Turns { ahead } => scene.timed(held.await?.ask(ahead)).await,
+        Shape::Connects => scene.timed(connect_repeatedly(&net, to, &scene)).await,
     }
-    let (reader, mut writer) = net.connect(to, pattern.nodelay).await?;
-    let name = u32::try_from(index).map_err(io::Error::other)?;
-    writer.write(&name.to_ne_bytes()).await?;
-    scene.start.wait().await;
-    let start = Instant::now();
-    let end = End::<N> { scene: Arc::clone(&scene), index, reader, writer };
-    let latencies = match pattern.shape {
-        Shape::Up => end.send_alone(UP).await?,
-        Shape::Down => end.receive_alone(DOWN).await?,
-        Shape::Both => end.both((UP, DOWN), &starter).await?,
-        Shape::Turns { ahead } => end.ask(ahead).await?,
-        Shape::Connects => Vec::new(),
-    };
-    Ok(Outcome { start, end: Instant::now(), latencies })
 }
 
 /// The end that accepts.
@@ -120,41 +115,25 @@ pub async fn acceptor<N: Net>(
     scene: Arc<Scene>,
     starter: Starter,
 ) -> io::Result<Outcome> {
+    let held = End::<N>::accept(&listener, &scene);
+    match scene.pattern.shape {
+        Shape::Up => scene.timed(held.await?.receive_alone(UP)).await,
+        Shape::Down => scene.timed(held.await?.send_alone(DOWN)).await,
+        Shape::Both => scene.timed(held.await?.both((DOWN, UP), &starter)).await,
+        Shape::Turns { ahead } => scene.timed(held.await?.answer(ahead)).await,
+        Shape::Connects => scene.timed(accept_repeatedly::<N>(&listener, &scene)).await,
+    }
+}
+
+/// A connection for each message, one after the other.
+async fn accept_repeatedly<N: Net>(listener: &N::Listener, scene: &Arc<Scene>) -> io::Result<Vec<Duration>> {
     let pattern = &scene.pattern;
-    if pattern.shape == Shape::Connects {
-        scene.start.wait().await;
-        let start = Instant::now();
-        for _ in 0..pattern.count {
-            let (reader, writer) = N::accept(&listener, pattern.nodelay).await?;
-            let mut end = End::<N> { scene: Arc::clone(&scene), index: 0, reader, writer };
-            end.answer_one(1, (&mut 0, &mut 0), &mut vec![0; pattern.reads.size]).await?;
-        }
-        return Ok(Outcome { start, end: Instant::now(), latencies: Vec::new() });
+    for _ in 0..pattern.count {
+        let (reader, writer) = N::accept(listener, pattern.nodelay).await?;
+        let mut end = End::<N> { scene: Arc::clone(scene), index: 0, reader, writer };
+        end.answer_one(1, (&mut 0, &mut 0), &mut vec![0; pattern.reads.size]).await?;
     }
-    let (mut reader, writer) = N::accept(&listener, pattern.nodelay).await?;
-    let mut name = [0; 4];
-    let mut filled = 0;
-    while filled < name.len() {
-        match reader.read(&mut name[filled..]).await? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            read => filled += read,
-        }
-    }
-    let index = u32::from_ne_bytes(name) as usize;
-    if index >= pattern.connections {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the first bytes of a connection are wrong"));
-    }
-    scene.start.wait().await;
-    let start = Instant::now();
-    let end = End::<N> { scene: Arc::clone(&scene), index, reader, writer };
-    let latencies = match pattern.shape {
-        Shape::Up => end.receive_alone(UP).await?,
-        Shape::Down => end.send_alone(DOWN).await?,
-        Shape::Both => end.both((DOWN, UP), &starter).await?,
-        Shape::Turns { ahead } => end.answer(ahead).await?,
-        Shape::Connects => Vec::new(),
-    };
-    Ok(Outcome { start, end: Instant::now(), latencies })
+    Ok(Vec::new())
 }
 
 async fn connect_repeatedly<N: Net>(
@@ -186,6 +165,33 @@ struct End<N: Net> {
 }
 
 impl<N: Net> End<N> {
+    /// Connects, and says which connection it is.
+    async fn connect(net: &N, to: SocketAddr, index: usize, scene: &Arc<Scene>) -> io::Result<Self> {
+        let (reader, mut writer) = net.connect(to, scene.pattern.nodelay).await?;
+        let name = u32::try_from(index).map_err(io::Error::other)?;
+        writer.write(&name.to_ne_bytes()).await?;
+        Ok(Self { scene: Arc::clone(scene), index, reader, writer })
+    }
+
+    /// Accepts, and reads which connection it is.
+    async fn accept(listener: &N::Listener, scene: &Arc<Scene>) -> io::Result<Self> {
+        let (mut reader, writer) = N::accept(listener, scene.pattern.nodelay).await?;
+        let mut name = [0; 4];
+        let mut filled = 0;
+        while filled < name.len() {
+            match reader.read(&mut name[filled..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => filled += read,
+            }
+        }
+        let index = u32::from_ne_bytes(name) as usize;
+        if index >= scene.pattern.connections {
+            let what = "the first bytes of a connection are wrong";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+        }
+        Ok(Self { scene: Arc::clone(scene), index, reader, writer })
+    }
+
     /// Sends messages and the FIN, and reads what comes back over the half-closed connection.
     async fn send_alone(mut self, way: usize) -> io::Result<Vec<Duration>> {
         send::<N>(&self.scene, self.index, way, &mut self.writer).await?;

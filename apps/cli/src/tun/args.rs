@@ -53,8 +53,8 @@ pub struct DeviceArgs {
     #[arg(long, value_name = "ADDR/LEN", value_parser = peer)]
     pub peer_addr: Vec<Peer>,
 
-    /// Name of the device; %d stands for the first free number
-    #[arg(long, default_value = "sock%d")]
+    /// Name of the device; %d stands for the first free number [default: the first free of sock0, sock1 and so on]
+    #[arg(long, default_value = "sock%d", hide_default_value = true)]
     pub name: String,
 
     /// Exchange Ethernet frames instead of IP packets, with ARP and Neighbor Discovery
