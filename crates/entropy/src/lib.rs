@@ -20,25 +20,53 @@
 //! # What is not covered
 //! * `RandomState` draws its keys once for each thread. A thread that used a `HashMap` before it entered has its keys already; a simulation therefore
 //!   runs on a thread of its own ([`Machine::enter`] draws them at once there).
-//! * System calls without libc's functions, such as those of `rustix` and of `getrandom` 0.2 (`rand` 0.8).
+//! * System calls without libc's functions, such as those of `rustix`.
 //! * State that a library draws once for the whole process, such as the seeds of `ahash` and `foldhash`.
-//! * Waits with a limit: a thread that waits for another does so in real time.
+//! * Waits of a thread for another one: they take real time, also where they have a limit.
 //!
 //! It does not depend on the simulator. The linker takes the replacements because it looks into the program before it looks into libc; nothing of another
-//! crate is changed, and a build that does not link this crate has none of it. ADR 76 has the reasons. Tests: `tests/scope.rs`.
+//! crate is changed, and a build that does not link this crate has none of it. ADR 76 has the reasons. Tests: `tests/scope.rs`, `tests/waits.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod linux;
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod syscall;
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod wait;
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 use linux as system;
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
 mod elsewhere;
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
 use elsewhere as system;
 
 /// The registry's page of this crate.
@@ -47,15 +75,25 @@ use elsewhere as system;
 mod readme {}
 
 pub use system::Scope;
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+pub use wait::{Told, arm_wait, disarm_wait, take_wait};
 
-/// Whether anything is replaced on this system: Linux on a 64-bit machine.
-pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_pointer_width = "64"));
+/// Whether anything is replaced on this system: Linux on x86-64 and 64-bit ARM.
+pub const IS_SUPPORTED: bool = cfg!(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+));
 
 /// The functions of libc that are replaced, if [`IS_SUPPORTED`]. In a static program all but `getaddrinfo`.
 ///
 /// On a simulated thread, `nanosleep` and `clock_nanosleep` fail with `ENOTSUP`, so that `std::thread::sleep` panics, and `getaddrinfo` with `EAI_FAIL`: a
 /// simulation would stand still for real time, and ask the real network. Each says so on the standard error output.
-pub const REPLACED: [&str; 8] = [
+pub const REPLACED: [&str; 9] = [
     "clock_gettime",
     "clock_nanosleep",
     "getaddrinfo",
@@ -63,6 +101,7 @@ pub const REPLACED: [&str; 8] = [
     "getrandom",
     "gettimeofday",
     "nanosleep",
+    "syscall",
     "time",
 ];
 
@@ -113,7 +152,7 @@ impl Machine {
     /// thread's keys of `RandomState`, if it has none yet: they then do not depend on what else draws first.
     ///
     /// # Errors
-    /// `Unsupported` on another system than Linux on a 64-bit machine, and if this program's `std` does not use the replaced functions (it was linked dynamically).
+    /// `Unsupported` on another system than Linux on x86-64 or 64-bit ARM, and if this program's `std` does not use the replaced functions (it was linked dynamically).
     pub fn enter(self: &Arc<Self>) -> io::Result<Scope> {
         let scope = Scope::new(Arc::clone(self))?;
         let _keys = std::hash::RandomState::new();

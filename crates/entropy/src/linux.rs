@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::syscall::kernel;
 use crate::{Machine, unsupported};
 
 thread_local! {
@@ -74,14 +75,14 @@ impl Drop for Scope {
 }
 
 /// Calls `f` with this thread's machine, if it has one.
-fn with_machine<R>(f: impl FnOnce(&Machine) -> R) -> Option<R> {
+pub(crate) fn with_machine<R>(f: impl FnOnce(&Machine) -> R) -> Option<R> {
     // Without a value while the thread is being ended, on systems where the word would need a destructor; here it does not.
     let machine = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
     // SAFETY: null, or the machine of a scope of this thread, which keeps it; see the module's head.
     unsafe { machine.as_ref() }.map(f)
 }
 
-fn set_errno(errno: c_int) {
+pub(crate) fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's own, and always there.
     unsafe { *libc::__errno_location() = errno };
 }
@@ -93,7 +94,7 @@ fn complain(what: &str) {
     CURRENT.set(machine);
 }
 
-fn timespec(at: Duration) -> libc::timespec {
+pub(crate) fn timespec(at: Duration) -> libc::timespec {
     let tv_sec = libc::time_t::try_from(at.as_secs()).unwrap_or(libc::time_t::MAX);
     libc::timespec { tv_sec, tv_nsec: c_long::from(at.subsec_nanos()) }
 }
@@ -105,7 +106,7 @@ static CLOCK_GETTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 unsafe extern "C" fn clock_gettime_by_system_call(id: libc::clockid_t, to: *mut libc::timespec) -> c_int {
     // SAFETY: the caller's contract is libc's.
-    unsafe { libc::syscall(libc::SYS_clock_gettime, id, to) as c_int }
+    unsafe { kernel(libc::SYS_clock_gettime, [c_long::from(id), to as c_long, 0, 0, 0, 0]) as c_int }
 }
 
 #[cold]
@@ -161,7 +162,9 @@ pub unsafe extern "C" fn clock_gettime(id: libc::clockid_t, to: *mut libc::times
 pub unsafe extern "C" fn gettimeofday(to: *mut libc::timeval, zone: *mut c_void) -> c_int {
     let Some(now) = with_machine(Machine::real) else {
         // SAFETY: the caller's contract is libc's.
-        return unsafe { libc::syscall(libc::SYS_gettimeofday, to, zone) as c_int };
+        return unsafe {
+            kernel(libc::SYS_gettimeofday, [to as c_long, zone as c_long, 0, 0, 0, 0]) as c_int
+        };
     };
     // SAFETY: the caller's contract is libc's.
     if let Some(to) = unsafe { to.as_mut() } {
@@ -198,7 +201,9 @@ pub unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, flags: c_uint) -
     match filled {
         Some(()) => isize::try_from(len).unwrap_or(isize::MAX),
         // SAFETY: the caller's contract is libc's.
-        None => unsafe { libc::syscall(libc::SYS_getrandom, to, len, flags) as isize },
+        None => unsafe {
+            kernel(libc::SYS_getrandom, [to as c_long, len as c_long, c_long::from(flags), 0, 0, 0]) as isize
+        },
     }
 }
 
@@ -264,7 +269,7 @@ pub unsafe extern "C" fn nanosleep(time: *const libc::timespec, left: *mut libc:
         return -1;
     }
     // SAFETY: the caller's contract is libc's.
-    unsafe { libc::syscall(libc::SYS_nanosleep, time, left) as c_int }
+    unsafe { kernel(libc::SYS_nanosleep, [time as c_long, left as c_long, 0, 0, 0, 0]) as c_int }
 }
 
 /// As libc's; on a simulated thread, the error `ENOTSUP`.
@@ -282,7 +287,9 @@ pub unsafe extern "C" fn clock_nanosleep(
         return libc::ENOTSUP;
     }
     // SAFETY: the caller's contract is libc's.
-    match unsafe { libc::syscall(libc::SYS_clock_nanosleep, id, flags, time, left) } {
+    let args = [c_long::from(id), c_long::from(flags), time as c_long, left as c_long, 0, 0];
+    // SAFETY: the caller's contract is libc's.
+    match unsafe { kernel(libc::SYS_clock_nanosleep, args) } {
         // It returns the error instead of setting it.
         // SAFETY: the location is this thread's own, and always there.
         -1 => unsafe { *libc::__errno_location() },

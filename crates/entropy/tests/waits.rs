@@ -1,0 +1,91 @@
+//! Waits of simulated threads: for other threads, with limits, and those that are told instead.
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    target_pointer_width = "64"
+))]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sockeye_entropy::{Machine, Told, arm_wait, disarm_wait, take_wait};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One wait for a condition variable.
+fn wait_once(limit: Option<Duration>) -> bool {
+    let (mutex, moved) = (Mutex::new(()), Condvar::new());
+    let held = mutex.lock().unwrap();
+    match limit {
+        Some(limit) => moved.wait_timeout(held, limit).unwrap().1.timed_out(),
+        None => {
+            drop(moved.wait(held).unwrap());
+            false
+        }
+    }
+}
+
+#[test]
+fn an_armed_thread_does_not_wait_and_tells_the_limit() {
+    let machine = Arc::new(Machine::new(1));
+    let _scope = machine.enter().unwrap();
+    machine.set_elapsed(Duration::from_secs(100_000));
+    let count = Arc::new(Count::default());
+    for limit in [None, Some(MS), Some(Duration::from_secs(86_400))] {
+        arm_wait(Waker::from(Arc::clone(&count)));
+        assert_eq!(take_wait(), None);
+        assert!(!wait_once(limit));
+        let until = limit.map(|limit| Duration::from_secs(100_000) + limit);
+        assert_eq!((take_wait(), take_wait()), (Some(Told { until }), None));
+    }
+    assert_eq!(count.0.load(Ordering::Relaxed), 3);
+    arm_wait(Waker::from(Arc::clone(&count)));
+    disarm_wait();
+    assert!(wait_once(Some(MS)), "not armed any more: it waits");
+    assert_eq!((take_wait(), count.0.load(Ordering::Relaxed), Arc::strong_count(&count)), (None, 3, 1));
+}
+
+#[test]
+fn a_limit_that_has_come_ends_the_wait_and_is_not_told() {
+    let machine = Arc::new(Machine::new(1));
+    let _scope = machine.enter().unwrap();
+    let count = Arc::new(Count::default());
+    arm_wait(Waker::from(Arc::clone(&count)));
+    assert!(wait_once(Some(Duration::ZERO)));
+    assert_eq!((take_wait(), count.0.load(Ordering::Relaxed)), (None, 0));
+    disarm_wait();
+}
+
+/// The machine's clock may be before the kernel's or behind it.
+#[test]
+fn a_simulated_thread_waits_for_another_in_real_time_and_no_longer_than_its_limit() {
+    for elapsed in [0, 1_000_000_000] {
+        let machine = Arc::new(Machine::new(1));
+        let _scope = machine.enter().unwrap();
+        machine.set_elapsed(Duration::from_secs(elapsed));
+        let start = Instant::now();
+        assert!(wait_once(Some(2 * MS)), "virtual time stands still, and the wait is over");
+        let (sender, receiver) = mpsc::channel();
+        let other = thread::spawn(move || {
+            thread::sleep(2 * MS);
+            sender.send(7).unwrap();
+        });
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(600)), Ok(7));
+        other.join().unwrap();
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+}
