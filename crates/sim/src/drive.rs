@@ -15,8 +15,9 @@ use std::time::Duration;
 use sockeye::Stack;
 
 use crate::event::{Event, Nanos};
-use crate::executor::Tasks;
+use crate::executor::{Ambient, Tasks};
 use crate::pipe::nanos;
+use crate::runtime::{self, Runtimes};
 use crate::world::World;
 
 /// Why a simulation does not go on.
@@ -64,6 +65,11 @@ impl Driver {
             if is_done() {
                 return Ok(());
             }
+            if let Some(runtimes) = &self.tasks.runtimes {
+                // Another host's program may have set one of its timers.
+                self.turn(runtimes, None, None);
+                self.settle(&is_done)?;
+            }
             self.jump()?;
         }
     }
@@ -72,25 +78,30 @@ impl Driver {
     fn settle(&self, is_done: &impl Fn() -> bool) -> Result<(), Stuck> {
         for _ in 0..TURNS_MAX {
             if let Some(task) = self.world.ready.pop() {
-                self.run_task(task);
-                if is_done() {
-                    return Ok(());
+                if let Some(host) = self.tasks.host_of(task) {
+                    self.enter(host, Some(task));
+                }
+            } else if let Some(host) = self.tasks.runtimes.as_ref().and_then(|runtimes| runtimes.next()) {
+                self.enter(host, None);
+            } else {
+                let mut state = self.world.lock();
+                let Some(host) = state.dirty.pop_front() else { return Ok(()) };
+                let is_dirty = state.hosts[host].is_dirty;
+                drop(state);
+                if is_dirty {
+                    self.poll(host);
                 }
                 continue;
             }
-            let mut state = self.world.lock();
-            let Some(host) = state.dirty.pop_front() else { return Ok(()) };
-            let is_dirty = state.hosts[host].is_dirty;
-            drop(state);
-            if is_dirty {
-                self.poll(host);
+            if is_done() {
+                return Ok(());
             }
         }
         Err(Stuck::Spinning)
     }
 
-    fn run_task(&self, task: u64) {
-        let Some(host) = self.tasks.host_of(task) else { return };
+    /// Runs a task of a host, or of none, and what of its runtime of tokio can go on.
+    fn enter(&self, host: Option<usize>, task: Option<u64>) {
         let mut state = self.world.lock();
         let now = state.now;
         let stale = |host: usize| (state.hosts[host].clock != now).then_some(host);
@@ -105,7 +116,10 @@ impl Driver {
         }
         drop(state);
         stale.into_iter().for_each(|host| self.poll(host));
-        self.tasks.run(task);
+        match &self.tasks.runtimes {
+            Some(runtimes) => self.turn(runtimes, host, task),
+            None => self.run_task(task),
+        }
         let mut state = self.world.lock();
         match host {
             Some(host) => state.mark(host),
@@ -116,6 +130,31 @@ impl Driver {
                 self.poll_outside(outside);
             }
         }
+    }
+
+    fn run_task(&self, task: Option<u64>) {
+        if let Some(task) = task {
+            self.tasks.run(task);
+        }
+    }
+
+    /// Runs a task and its host's runtime within each other, until all tasks of the runtime wait.
+    fn turn(&self, runtimes: &Runtimes, host: Option<usize>, task: Option<u64>) {
+        // A host that has crashed in the meantime has none.
+        let Some(runtime) = runtimes.get(host) else { return self.run_task(task) };
+        let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task))).unwrap_or(Nanos::MAX);
+        if runtime.schedule(next) && next != Nanos::MAX {
+            let mut state = self.world.lock();
+            state.queue.push(next, Event::Turn { runtime: runtime::index_of(host) });
+        }
+        drop(runtime);
+        for (host, doomed) in runtimes.take_doomed() {
+            self.ambient(Some(host)).scope(|| drop(doomed));
+        }
+    }
+
+    fn ambient(&self, host: Option<usize>) -> Ambient {
+        Ambient { world: Arc::clone(&self.world), host, tasks: Some(Rc::clone(&self.tasks)) }
     }
 
     /// As [`poll`](Self::poll), for the stack of programs that are on no host. Its sockets reach only each other, through loopback.
@@ -193,6 +232,13 @@ impl Driver {
                     state.mark(host);
                 }
             }
+            Event::Turn { runtime } => {
+                let now = state.now;
+                drop(state);
+                if let Some(runtimes) = &self.tasks.runtimes {
+                    runtimes.fire(runtime, now);
+                }
+            }
             Event::PollOutside => {
                 let outside = state.outside.clone();
                 drop(state);
@@ -212,6 +258,12 @@ impl Driver {
     /// Ends everything: tasks, stacks, packets.
     pub fn end(&self) {
         self.tasks.clear();
+        if let Some(runtimes) = &self.tasks.runtimes {
+            let doomed = runtimes.take_doomed().into_iter().map(|(host, runtime)| (Some(host), runtime));
+            for (host, runtime) in doomed.chain(runtimes.take_all()) {
+                self.ambient(host).scope(|| drop(runtime));
+            }
+        }
         let mut state = self.world.lock();
         let stacks: Vec<_> =
             state.hosts.iter_mut().map(|host| (host.stack.take(), std::mem::take(&mut host.inbox))).collect();

@@ -15,6 +15,8 @@ pub(crate) enum Event {
     Release { pipe: usize, frame: usize, number: u64 },
     /// A host's stack has something to do.
     Poll { host: usize },
+    /// A timer of a host's runtime of tokio has come.
+    Turn { runtime: usize },
     /// The stack that is on no host has something to do.
     PollOutside,
     /// A sleep is over.

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use tokio::task::coop;
 
+use crate::runtime::Runtimes;
 use crate::world::World;
 
 /// Tasks that can go on, oldest first.
@@ -68,6 +69,8 @@ pub(crate) struct Tasks {
     /// Tasks to be dropped, once the running one has returned.
     doomed: RefCell<Vec<u64>>,
     running: Cell<Option<u64>>,
+    /// In a run with `Sim::tokio`.
+    pub runtimes: Option<Rc<Runtimes>>,
 }
 
 /// The current context of the running task.
@@ -112,13 +115,14 @@ impl Ambient {
 }
 
 impl Tasks {
-    pub fn new(world: Arc<World>) -> Rc<Self> {
+    pub fn new(world: Arc<World>, runtimes: Option<Rc<Runtimes>>) -> Rc<Self> {
         Rc::new(Self {
             world,
             waiting: RefCell::default(),
             next: Cell::new(0),
             doomed: RefCell::default(),
             running: Cell::new(None),
+            runtimes,
         })
     }
 

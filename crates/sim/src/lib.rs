@@ -64,6 +64,21 @@ mod pipe;
 mod port;
 mod rng;
 mod run;
+#[cfg(all(
+    feature = "tokio",
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod runtime;
+#[cfg(not(all(
+    feature = "tokio",
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+#[path = "runtime_absent.rs"]
+mod runtime;
 pub mod time;
 mod watch;
 mod world;

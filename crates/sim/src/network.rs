@@ -263,6 +263,9 @@ impl Host {
         let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
         drop(state);
         self.net.tasks.doom_host(self.index);
+        if let Some(runtimes) = &self.net.tasks.runtimes {
+            runtimes.doom(self.index);
+        }
         drop(remains);
     }
 
@@ -293,6 +296,11 @@ impl Host {
         let host = &mut state.hosts[self.index];
         (host.stack, host.wake_at, host.clock) = (Some(stack), Nanos::MAX, Nanos::MAX);
         state.mark(self.index);
+        let now = state.now;
+        drop(state);
+        if let Some(runtimes) = &self.net.tasks.runtimes {
+            runtimes.start(Some(self.index), now, life);
+        }
         Ok(())
     }
 }

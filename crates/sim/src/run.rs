@@ -13,6 +13,7 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::drive::Driver;
 use crate::executor::{Ambient, Tasks};
 use crate::machine::Machine;
 use crate::network::Net;
+use crate::runtime::Runtimes;
 use crate::world::World;
 
 /// Names the seed to run instead of the program's.
@@ -38,6 +40,8 @@ pub struct Sim {
     capture: Capture,
     replay: Option<String>,
     pcap: Option<PathBuf>,
+    #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it cannot be set"))]
+    has_tokio: bool,
 }
 
 impl Sim {
@@ -53,7 +57,7 @@ impl Sim {
     pub fn exactly(seed: u64) -> Self {
         let pcap = std::env::var_os(PCAP_VARIABLE).map(PathBuf::from);
         let capture = if pcap.is_some() { Capture::All } else { Capture::default() };
-        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap }
+        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap, has_tokio: false }
     }
 
     /// The run fails if the program is not over after so much simulated time. Default: a day.
@@ -76,6 +80,15 @@ impl Sim {
     #[must_use]
     pub fn replay(mut self, command: impl Into<String>) -> Self {
         self.replay = Some(command.into());
+        self
+    }
+
+    /// Gives each host a runtime of tokio, in simulated time, so that `tokio::{spawn, time, task}` work in programs and in libraries that they use: feature `tokio`, on
+    /// Linux on x86-64 and 64-bit ARM. A task belongs to the host on which it was spawned, and ends when that crashes. `docs/sim.md` says what is different.
+    #[cfg(feature = "tokio")]
+    #[must_use]
+    pub fn tokio(mut self) -> Self {
+        self.has_tokio = true;
         self
     }
 
@@ -107,10 +120,14 @@ impl Sim {
         // drawn from it, or the first run of a process would differ from the second.
         machine.draw_keys();
         let world = World::new(self.seed, self.capture, machine);
-        let tasks = Tasks::new(world.clone());
+        let runtimes = self.runtimes(&world);
+        let tasks = Tasks::new(world.clone(), runtimes);
         let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
         let net = Net { world: world.clone(), tasks: tasks.clone() };
         let _machine = world.machine.enter();
+        if let Some(runtimes) = &tasks.runtimes {
+            runtimes.start(None, 0, 0);
+        }
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             let ambient = Ambient { world, host: None, tasks: Some(tasks.clone()) };
             let program = ambient.scope(|| main(net.clone()));
@@ -134,6 +151,21 @@ impl Sim {
             (Ok(value), Ok(())) => value,
             (Err(panic), _) | (Ok(_), Err(panic)) => resume_unwind(panic),
         }
+    }
+
+    #[cfg(not(feature = "tokio"))]
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    fn runtimes(&self, _: &World) -> Option<Rc<Runtimes>> {
+        None
+    }
+
+    #[cfg(feature = "tokio")]
+    fn runtimes(&self, world: &World) -> Option<Rc<Runtimes>> {
+        assert!(
+            !self.has_tokio || sockeye_entropy::IS_SUPPORTED,
+            "Sim::tokio works on Linux on x86-64 and 64-bit ARM only: elsewhere std's clock cannot be the simulation's"
+        );
+        self.has_tokio.then(|| Runtimes::new(world.machine.clone(), self.seed))
     }
 
     fn report(&self, net: &Net) {

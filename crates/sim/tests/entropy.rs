@@ -1,5 +1,9 @@
 //! What programs get from `std` follows from the seed: time, dates, random numbers, the order of maps.
-#![cfg(all(target_os = "linux", target_pointer_width = "64"))]
+#![cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 
 use std::collections::{HashMap, HashSet};
 use std::process::Command;

@@ -1,0 +1,290 @@
+//! A runtime of tokio for each host, and one for the main program: what `tokio::spawn` and `tokio::time` use in a run with [`Sim::tokio`](crate::Sim::tokio).
+//!
+//! A task that a program or a library spawns goes to the runtime of the host that is running, and is dropped with it when the host crashes. All runtimes are
+//! of the current-thread kind, and the run's thread takes turns with them: it enters one when a task of that host can go on, and leaves it when nothing there can. Their clock is
+//! `std`'s, which is the simulation's (`machine.rs`), so tokio and the network have one clock.
+//!
+//! tokio does not say when a runtime has nothing to do. But it then parks its thread until its next timer. [`sockeye_entropy::arm_wait`] has that wait not happen, wake the
+//! future of [`Runtime::turn`], which ends the turn, and tell its limit: the moment at which the runtime wants another turn. A timer of tokio's fires at a whole millisecond since
+//! the start of its runtime, at or after its deadline.
+//!
+//! Closures of `spawn_blocking` run on a thread of tokio's, one at a time, while the run's thread waits for them and the clock stands ([`Blocking`]).
+//!
+//! A timer may be set in a runtime that is not running: by a future that was made in the main program and is polled on a host. So the main program's runtime gets a turn before
+//! each jump of the clock. Tests: `tests/tokio.rs`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use sockeye_entropy::Scope;
+use tokio::runtime::{Builder, RuntimeMetrics};
+
+use crate::event::Nanos;
+use crate::machine::Machine;
+use crate::pipe::nanos;
+
+/// Real time that closures of `spawn_blocking` get before the run fails: they may be waiting for the simulation, which waits for them.
+const BLOCKING_MAX: Duration = Duration::from_secs(120);
+/// tokio's resolution of time.
+const TICK: Nanos = 1_000_000;
+/// Ticks from a runtime's start to a timer that each has. With it tokio always parks until some time; a park without an end could not be ended from its own thread.
+/// It is the longest that tokio's wheel of timers can tell from longer ones.
+const LAST_TICK: u64 = (1 << 36) - 2;
+/// Ticks to the slot of the wheel that has that timer, more than two years: what tokio tells if no other timer runs.
+const LAST_SLOT: u64 = 63 << 30;
+
+thread_local! {
+    /// The waker of the turn that this thread is in.
+    static TURN: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    /// That a thread of tokio's is one of the run's.
+    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
+}
+
+/// All runtimes of a run. That of the main program is the first, a host's has the number of the host plus 1.
+pub(crate) struct Runtimes {
+    all: RefCell<Vec<Option<Rc<Runtime>>>>,
+    /// Those whose next timer has come.
+    due: RefCell<VecDeque<usize>>,
+    /// Those of hosts that have crashed, until the turn that is running has ended.
+    doomed: RefCell<Vec<(usize, Rc<Runtime>)>>,
+    machine: Machine,
+    seed: u64,
+}
+
+/// The number of a host's runtime.
+pub(crate) fn index_of(host: Option<usize>) -> usize {
+    host.map_or(0, |host| host + 1)
+}
+
+impl Runtimes {
+    pub fn new(machine: Machine, seed: u64) -> Rc<Self> {
+        Rc::new(Self {
+            all: RefCell::default(),
+            due: RefCell::default(),
+            doomed: RefCell::default(),
+            machine,
+            seed,
+        })
+    }
+
+    /// Makes the runtime of a host that starts, for the `life`-th time.
+    pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
+        let index = index_of(host);
+        let mut seed = crate::Rng::new(self.seed).fork(index as u64).fork(u64::from(life));
+        let runtime = Rc::new(Runtime::new(&self.machine, now, seed.u64()));
+        let mut all = self.all.borrow_mut();
+        if all.len() <= index {
+            all.resize_with(index + 1, || None);
+        }
+        all[index] = Some(runtime);
+    }
+
+    pub fn get(&self, host: Option<usize>) -> Option<Rc<Runtime>> {
+        self.all.borrow().get(index_of(host)).cloned().flatten()
+    }
+
+    /// A host has crashed: its tasks end when the running one has returned.
+    pub fn doom(&self, host: usize) {
+        let runtime = self.all.borrow_mut().get_mut(index_of(Some(host))).and_then(Option::take);
+        self.doomed.borrow_mut().extend(runtime.map(|runtime| (host, runtime)));
+    }
+
+    /// The runtimes of hosts that have crashed, to be dropped outside of a turn.
+    pub fn take_doomed(&self) -> Vec<(usize, Rc<Runtime>)> {
+        self.doomed.take()
+    }
+
+    /// A runtime's next timer has come.
+    pub fn fire(&self, index: usize, now: Nanos) {
+        let runtime = self.all.borrow().get(index).cloned().flatten();
+        if let Some(runtime) = runtime
+            && runtime.wake_at.get() == now
+        {
+            runtime.wake_at.set(Nanos::MAX);
+            self.due.borrow_mut().push_back(index);
+        }
+    }
+
+    /// The host of a runtime that has something to do; `None` if all wait.
+    pub fn next(&self) -> Option<Option<usize>> {
+        let due = self.due.borrow_mut().pop_front();
+        let all = self.all.borrow();
+        let index =
+            due.or_else(|| all.iter().position(|one| one.as_ref().is_some_and(|one| one.is_ready())))?;
+        Some(index.checked_sub(1))
+    }
+
+    /// Takes all of them, the main program's last.
+    pub fn take_all(&self) -> Vec<(Option<usize>, Rc<Runtime>)> {
+        let all = self.all.take();
+        all.into_iter()
+            .enumerate()
+            .rev()
+            .filter_map(|(index, one)| Some((index.checked_sub(1), one?)))
+            .collect()
+    }
+}
+
+/// The runtime of a host.
+pub(crate) struct Runtime {
+    runtime: Option<tokio::runtime::Runtime>,
+    metrics: RuntimeMetrics,
+    blocking: Arc<Blocking>,
+    /// When it was made: its timers fire at whole milliseconds from then on.
+    start: Nanos,
+    /// The event by which it gets its next turn; `Nanos::MAX` for none.
+    wake_at: Cell<Nanos>,
+}
+
+impl Runtime {
+    fn new(machine: &Machine, start: Nanos, seed: u64) -> Self {
+        let blocking = Arc::new(Blocking::default());
+        let [name, begin, end] = [(); 3].map(|()| Arc::clone(&blocking));
+        let machine = machine.clone();
+        let mut builder = Builder::new_current_thread();
+        builder
+            .enable_time()
+            .max_blocking_threads(1)
+            .thread_keep_alive(Duration::ZERO)
+            .on_thread_park(|| {
+                if let Some(waker) = TURN.with_borrow(Clone::clone) {
+                    sockeye_entropy::arm_wait(waker);
+                }
+            })
+            .on_thread_unpark(sockeye_entropy::disarm_wait)
+            .thread_name_fn(move || {
+                name.state.lock().threads += 1;
+                "sockeye-sim-blocking".to_owned()
+            })
+            .on_thread_start(move || begin.begin(&machine))
+            .on_thread_stop(move || end.end());
+        #[cfg(tokio_unstable)]
+        builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
+        // Without that flag, tokio takes no seed.
+        let _seed = seed;
+        let runtime = builder.build().expect("a runtime without I/O needs nothing of the system");
+        let metrics = runtime.metrics();
+        runtime.spawn(async { tokio::time::sleep(Duration::from_millis(LAST_TICK)).await });
+        Self { runtime: Some(runtime), metrics, blocking, start, wake_at: Cell::new(Nanos::MAX) }
+    }
+
+    /// Whether a task was woken from outside, or a closure waits for its thread.
+    fn is_ready(&self) -> bool {
+        self.metrics.global_queue_depth() > 0 || self.blocking.state.lock().threads > 0
+    }
+
+    /// Notes the event by which it gets its next turn. Whether that is a new one.
+    pub fn schedule(&self, at: Nanos) -> bool {
+        self.wake_at.replace(at) != at
+    }
+
+    /// Calls `first` in it, and runs its tasks until all wait. Returns the moment of its next timer.
+    ///
+    /// # Panics
+    /// With `first`; if closures of `spawn_blocking` do not end.
+    pub fn turn(&self, first: impl FnOnce()) -> Option<Nanos> {
+        let runtime = self.runtime.as_ref().expect("it is there until it is dropped");
+        let mut first = Some(first);
+        let outer = TURN.take();
+        let told = loop {
+            let told = runtime.block_on(poll_fn(|cx| {
+                if let Some(first) = first.take() {
+                    first();
+                }
+                if let Some(told) = sockeye_entropy::take_wait() {
+                    return Poll::Ready(told);
+                }
+                let old = TURN.replace(Some(cx.waker().clone()));
+                drop(old);
+                Poll::Pending
+            }));
+            if !self.blocking.run() {
+                break told;
+            }
+        };
+        TURN.set(outer);
+        let until = nanos(told.until?);
+        let ticks = until.saturating_sub(self.start) / TICK;
+        (ticks < LAST_SLOT).then(|| self.start.saturating_add(ticks.saturating_mul(TICK)))
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.blocking.close();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Whose turn it is: the run's thread or tokio's thread for blocking closures. The other one waits, so their order does not depend on the machine.
+#[derive(Default)]
+struct Blocking {
+    state: Mutex<Turns>,
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct Turns {
+    /// Threads that were started and have not ended.
+    threads: usize,
+    is_theirs: bool,
+    /// The runtime is gone: nobody waits for them.
+    is_closed: bool,
+}
+
+impl Blocking {
+    /// Lets the thread run, if there is one, until it has ended.
+    fn run(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.threads == 0 {
+            return false;
+        }
+        state.is_theirs = true;
+        self.moved.notify_all();
+        // Real time: a limit for programs that would hang for ever.
+        while state.is_theirs {
+            if self.moved.wait_for(&mut state, BLOCKING_MAX).timed_out() && state.is_theirs {
+                state.is_closed = true;
+                drop(state);
+                panic!(
+                    "a closure of spawn_blocking has not ended within {BLOCKING_MAX:?} of real time: the simulation stands still meanwhile, so it must not \
+                     wait for other tasks or for time"
+                );
+            }
+        }
+        true
+    }
+
+    /// Of tokio's thread, before its first closure.
+    fn begin(&self, machine: &Machine) {
+        let mut state = self.state.lock();
+        while !state.is_theirs && !state.is_closed {
+            self.moved.wait(&mut state);
+        }
+        drop(state);
+        SCOPE.set(machine.enter());
+    }
+
+    /// Of tokio's thread, after its last closure.
+    fn end(&self) {
+        drop(SCOPE.take());
+        let mut state = self.state.lock();
+        state.threads -= 1;
+        state.is_theirs = state.threads > 0 && !state.is_closed;
+        drop(state);
+        self.moved.notify_all();
+    }
+
+    fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.moved.notify_all();
+    }
+}
