@@ -34,7 +34,7 @@ use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Head, Header, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, Weak};
-use sockeye_sync::{Notify, SocketLock, WaitQueue, socket_lock};
+use sockeye_sync::{Mutex, Notify, OnceArc, SocketLock, WaitQueue, socket_lock};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -44,6 +44,7 @@ use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
 use crate::tcp::discipline::{Chosen, Discipline};
+use crate::tcp::handshake::values::Value;
 use crate::tcp::socket::tos_ttl::TosTtl;
 use error::SockError;
 use sockbuf::{Buffers, RecvBuf, SendBuf, Socket};
@@ -100,6 +101,9 @@ pub(crate) struct Conn {
     pub hash: u64,
     /// (c) Distinguishes this connection from later ones of the same name.
     pub serial: u64,
+    /// Under its own mutex, a leaf: what the SYN hook of the listener has sent along, until a handle takes it or the last one goes. The word is
+    /// the last of the last line; in each handle it would be one more.
+    pub accept_value: OnceArc<Mutex<Option<Value>>>,
 }
 
 /// Options that an application may change at any time.
@@ -251,6 +255,7 @@ impl Conn {
             tuple: init.tuple,
             hash: init.hash,
             serial,
+            accept_value: OnceArc::new(),
             via: ViaCell::new(init.via),
             input_at: PlaceCell::default(),
             rcv_leader_at: PlaceCell::default(),

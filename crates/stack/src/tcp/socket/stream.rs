@@ -16,6 +16,7 @@ use crate::inet::netif::scope;
 use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
+use crate::rt::panics::{self, PanicSource};
 use crate::rt::poll::{Pollable, Target, sealed};
 use crate::rt::resolve::{self, ToSocketAddrs};
 use crate::tcp::Core;
@@ -23,7 +24,6 @@ use crate::tcp::conn::outbox::Context;
 use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
 use crate::tcp::handshake::listen::Child;
-use crate::tcp::handshake::values::Value;
 
 /// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
 ///
@@ -42,8 +42,6 @@ struct Ends {
     /// The other end, from the second write on if it is known to be in this process: held here, so that a write counts no
     /// reference to it. It goes with this handle, and keeps no more than memory until then.
     peer: OnceArc<Conn>,
-    /// The value that the listener's SYN hook has sent along. It is this handle's. Boxed: each handle has this field, few have a value.
-    value: Option<Box<Mutex<Option<Value>>>>,
 }
 
 impl TcpStream {
@@ -76,20 +74,23 @@ impl TcpStream {
 
     /// A handle, which is counted in `users` already.
     pub(crate) fn of(conn: Arc<Conn>, stack: Stack) -> Self {
-        Self::accepted(Child { conn, value: None }, stack)
+        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new() }) }
     }
 
     /// The handle of a connection that was accepted.
     pub(crate) fn accepted(Child { conn, value }: Child, stack: Stack) -> Self {
-        let value = value.map(|value| Box::new(Mutex::new(Some(value))));
-        Self { held: Held::new(stack, Ends { conn, peer: OnceArc::new(), value }) }
+        if let Some(value) = value {
+            conn.accept_value.get_or_set(Arc::new(Mutex::new(Some(value))));
+        }
+        Self::of(conn, stack)
     }
 
     /// Takes the value that the listener's hook has sent along with the SYN
     /// ([`Syn::accept_with`](crate::Syn::accept_with)). `None` if there is none of this type, or it was taken: a value
-    /// of another type stays. It is with the handle that `accept` returned, not with its clones, and is dropped with it.
+    /// of another type stays. It is the connection's: one of its handles takes it, and it is dropped with the last of them.
     pub fn take_accept_value<T: Any + Send>(&self) -> Option<T> {
-        let mut value = self.held.open().ok()?.value.as_ref()?.lock();
+        let place = self.conn().ok()?.accept_value.get()?;
+        let mut value = place.lock();
         match value.take()?.downcast() {
             Ok(found) => Some(*found),
             Err(other) => {
@@ -409,6 +410,8 @@ impl Drop for TcpStream {
         // AcqRel: the thread that takes the count to 0 has seen the writes of the other handles.
         if conn.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             close::close(core, conn);
+            let value = conn.accept_value.get().and_then(|value| value.lock().take());
+            panics::release(core, PanicSource::Hook, "drop of an accept value", value);
         }
     }
 }
