@@ -16,8 +16,10 @@
 //! `clock_gettime` is called often, so it goes on to libc's own function, which needs no system call (vDSO); `dlsym` finds it once. In a program without
 //! dynamic linking it is the system call. The others are rare, and make the system call.
 
+#![cfg_attr(target_env = "musl", allow(deprecated, reason = "its time_t has 64 bits here in every version"))]
+
 use std::cell::Cell;
-use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::io::{self, Write};
 use std::marker::PhantomData;
 use std::mem::transmute;
@@ -299,8 +301,8 @@ pub unsafe extern "C" fn clock_nanosleep(
 
 #[cfg(not(target_feature = "crt-static"))]
 type Getaddrinfo = unsafe extern "C" fn(
-    *const c_char,
-    *const c_char,
+    *const std::ffi::c_char,
+    *const std::ffi::c_char,
     *const libc::addrinfo,
     *mut *mut libc::addrinfo,
 ) -> c_int;
@@ -312,8 +314,8 @@ type Getaddrinfo = unsafe extern "C" fn(
 #[cfg(not(target_feature = "crt-static"))]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn getaddrinfo(
-    node: *const c_char,
-    service: *const c_char,
+    node: *const std::ffi::c_char,
+    service: *const std::ffi::c_char,
     hints: *const libc::addrinfo,
     found: *mut *mut libc::addrinfo,
 ) -> c_int {
