@@ -60,7 +60,7 @@ mod clock {
         // SAFETY: `at` is a place for the answer, and the call has no other precondition.
         let _always_there = unsafe { libc::clock_gettime(id, &raw mut at) };
         // The fields are of 32 bits on some machines.
-        #[expect(clippy::unnecessary_cast, reason = "see above")]
+        #[allow(clippy::unnecessary_cast, reason = "see above; an expectation would not be met there")]
         let (sec, nsec) = (at.tv_sec as i64, at.tv_nsec as i64);
         u64::try_from(sec.wrapping_mul(MICROS_PER_SEC).wrapping_add(nsec / 1_000)).unwrap_or(0)
     }
