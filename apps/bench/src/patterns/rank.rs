@@ -53,9 +53,15 @@ impl Ranked {
         ratios.fold(f64::INFINITY, f64::min)
     }
 
-    /// Whether one of the ratios is too small.
-    pub fn is_slow(&self) -> bool {
+    /// Whether one of the ratios of medians is too small.
+    pub fn looks_slow(&self) -> bool {
         self.worst() < LEAST
+    }
+
+    /// Whether this is so in each run: a figure of few messages is often small in the median of five runs, and not in the next five.
+    pub fn is_slow(&self) -> bool {
+        let figures = [self.time(), self.p99()].into_iter().flatten();
+        figures.into_iter().any(|compared| compared.ratio < LEAST && compared.spread.1 < LEAST)
     }
 
     /// What Sockeye's stacks counted in the last run.
@@ -96,7 +102,17 @@ mod tests {
         let ranked = ranked(&[[(10, None), (10, None)], [(20, None), (10, None)], [(100, None), (40, None)]]);
         let time = ranked.time().unwrap();
         assert_eq!((time.ratio, time.spread), (0.5, (0.4, 1.0)));
-        assert!(ranked.is_slow() && ranked.p99().is_none());
+        assert!(ranked.looks_slow() && ranked.p99().is_none());
+    }
+
+    #[test]
+    fn a_pattern_is_slow_if_one_figure_is_too_small_in_each_run() {
+        let once = ranked(&[[(10, None), (5, None)], [(10, None), (5, None)], [(10, None), (8, None)]]);
+        assert!(once.looks_slow() && !once.is_slow());
+        let each = ranked(&[[(10, Some(9)), (5, Some(9))], [(10, Some(9)), (7, Some(9))]]);
+        assert!(each.looks_slow() && each.is_slow());
+        let by_turns = ranked(&[[(10, Some(10)), (5, Some(10))], [(10, Some(10)), (10, Some(5))]]);
+        assert!(!by_turns.is_slow());
     }
 
     #[test]
