@@ -19,12 +19,16 @@ pub enum Need {
     Libfuzzer,
     /// A compiler of this version, by rustup's name.
     Toolchain(&'static str),
+    /// The compiler's libraries for each of these targets.
+    Targets(&'static [&'static str]),
+    /// The same for one target, and programs that build and run its tests: linker, emulator, and a file of its C library.
+    Emulator { target: &'static str, programs: [&'static str; 2], library: &'static str },
 }
 
 /// A cargo to be run.
 pub struct Child {
     args: Vec<OsString>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
     need: Option<Need>,
 }
 
@@ -50,8 +54,8 @@ impl Child {
         self
     }
 
-    pub fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    pub fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
         self
     }
 
@@ -86,7 +90,7 @@ impl Child {
             return None;
         }
         let mut command = bounded_cargo();
-        command.args(&self.args).envs(self.env.iter().copied());
+        command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         command.env("CARGO_TARGET_DIR", checks_folder().join(folder)).current_dir(root());
         let output = command.output().expect("cargo starts, as it has started this test");
         assert!(output.status.success(), "{}", failure(&self, &output));
@@ -157,6 +161,15 @@ fn missing(need: Need) -> Option<String> {
             let is_there = answer.is_ok_and(|output| output.status.success());
             (!is_there).then(|| format!("Rust {name} is not installed (rustup toolchain install {name})"))
         }
+        Need::Targets(names) => libraries_missing(names),
+        Need::Emulator { target, programs, library } => {
+            let starts = |program: &str| Command::new(program).arg("--version").output().is_ok();
+            let program = programs.into_iter().find(|program| !starts(program));
+            let file = (!Path::new(library).exists()).then_some(library);
+            let absent =
+                program.or(file).map(|what| format!("there is no {what} (.ci/run installs its package)"));
+            absent.or_else(|| libraries_missing(&[target]))
+        }
         Need::Sanitizer => {
             let libraries = rustc(&["--print", "target-libdir"]);
             let has = std::fs::read_dir(libraries.trim()).is_ok_and(|folder| {
@@ -165,6 +178,18 @@ fn missing(need: Need) -> Option<String> {
             (!has).then(|| "this compiler has no AddressSanitizer runtime".to_owned())
         }
     }
+}
+
+/// The targets for which the compiler has no libraries, if there are any.
+fn libraries_missing(targets: &[&str]) -> Option<String> {
+    let has = |target: &str| {
+        let folder = rustc(&["--print", "target-libdir", "--target", target]);
+        std::fs::read_dir(folder.trim()).is_ok_and(|mut files| files.next().is_some())
+    };
+    let names: Vec<&str> = targets.iter().copied().filter(|target| !has(target)).collect();
+    let names = names.join(" ");
+    (!names.is_empty())
+        .then(|| format!("the compiler has no libraries for {names} (rustup target add {names})"))
 }
 
 /// The compiler around us, as 1.95.0.
@@ -220,17 +245,32 @@ fn failure(child: &Child, output: &Output) -> String {
 
 /// Tests that passed, of all the result lines of a `cargo test`.
 pub fn tests_passed(stdout: &str) -> usize {
+    results(stdout, " passed")
+}
+
+/// Tests that were there and not run because of `--skip`, likewise.
+pub fn tests_left_out(stdout: &str) -> usize {
+    results(stdout, " filtered out")
+}
+
+/// The sum of the numbers before `what`.
+fn results(stdout: &str, what: &str) -> usize {
     let count = |line: &str| {
-        let rest = line.strip_prefix("test result: ok. ")?;
-        rest.split_once(" passed")?.0.parse::<usize>().ok()
+        let before = line.strip_prefix("test result: ok. ")?.split_once(what)?.0;
+        before.rsplit(' ').next()?.parse::<usize>().ok()
     };
     stdout.lines().filter_map(count).sum()
 }
 
 #[test]
 fn results_of_all_binaries_are_added_up() {
-    let line = |n| format!("test result: ok. {n} passed; 0 failed; 0 ignored\n");
+    let line = |n| {
+        format!(
+            "test result: ok. {n} passed; 0 failed; 0 ignored; 0 measured; 1{n} filtered out; finished in 0.00s\n"
+        )
+    };
     assert_eq!(tests_passed(&(line(3) + "running 0 tests\n" + &line(4))), 7);
+    assert_eq!(tests_left_out(&(line(3) + "running 0 tests\n" + &line(4))), 27);
     assert_eq!(tests_passed("test result: FAILED. 3 passed; 1 failed\n"), 0);
 }
 
@@ -247,6 +287,12 @@ fn a_child_that_fails_fails_its_test() {
 fn an_unknown_component_is_missing() {
     assert!(missing(Need::Component("no-such-component")).is_some());
     assert!(missing(Need::Toolchain("0.0.1")).is_some());
+    let reason = missing(Need::Targets(&["no-such-target"])).expect("it is missing");
+    assert!(reason.contains("rustup target add no-such-target"), "{reason}");
+    assert_eq!(libraries_missing(&[host()]), None);
+    let there = |library| missing(Need::Emulator { target: host(), programs: ["rustc"; 2], library });
+    assert_eq!(there("/"), None);
+    assert!(there("/no/such/file").is_some_and(|reason| reason.contains("there is no /no/such/file")));
     assert_eq!(compiler().split('.').count(), 3);
     assert!(!host().is_empty());
 }

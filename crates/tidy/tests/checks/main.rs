@@ -19,6 +19,7 @@
 //! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, and tests |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
+//! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Does not depend on the children's tests. The children never test this package, so there is no recursion.
@@ -26,6 +27,7 @@
 
 mod child;
 mod differences;
+mod platforms;
 mod shapes;
 mod socket2;
 mod tokio_suite;

@@ -1,0 +1,150 @@
+//! Other machines: the tests on 64-bit ARM under qemu's user emulation, the tests of the portable files on this machine, and
+//! lints for systems on which nothing of ours runs.
+//!
+//! The emulator cannot show a missing barrier: the loom models are for that. On the contrary, qemu 7.2 on x86-64 lets a load pass an
+//! earlier store though both are sequentially consistent (ARM's `stlr` and `ldar`), as no ARM machine does, and threads that meet can miss
+//! each other. So each test binary has one core, on which every thread sees the stores in order. `docs/reference/platforms.md` says what is
+//! absent where.
+//!
+//! Does not depend on the content of the tests. All builds are in one folder without debug information and without incremental
+//! compilation, as a target has some gigabytes with both.
+
+use crate::child::{Child, Need, tests_left_out, tests_passed};
+
+/// The target folder of these builds.
+const FOLDER: &str = "platforms";
+/// Settings of all these builds.
+const SMALL: [(&str, &str); 3] =
+    [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];
+
+/// 64-bit ARM, whose tests run here.
+const ARM: &str = "aarch64-unknown-linux-gnu";
+/// Debian's linker for it, the emulator, and Debian's folder of its C library.
+const LINKER: &str = "aarch64-linux-gnu-gcc";
+const EMULATOR: &str = "qemu-aarch64-static";
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+const LOADER: &str = "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1";
+
+/// Targets that are linted; nothing of ours runs on them.
+const LINTED: [&str; 6] = [
+    "aarch64-linux-android",
+    "aarch64-apple-darwin",
+    "x86_64-apple-darwin",
+    "x86_64-pc-windows-gnu",
+    "i686-unknown-linux-gnu",
+    "armv7-unknown-linux-gnueabihf",
+];
+
+/// The packages that run on the emulator: the library without devices.
+const ON_ARM: [&str; 5] = ["sockeye-sync", "sockeye-mbuf", "sockeye-proto", "sockeye-netif", "sockeye"];
+/// Their test binaries that run there, besides those of the sources: those whose threads meet, and those on both the kernel and
+/// Sockeye, whose system calls have other layouts there. `waiting` is not among them: it takes a thread for waiting once the system shows it
+/// asleep, and the emulator's own locks put threads to sleep, too. Nor is `no_membarrier`: the emulator has no seccomp(2).
+const TESTS_ON_ARM: [&str; 13] = [
+    "stress",
+    "fork",
+    "accounting",
+    "cap",
+    "chain_model",
+    "threads",
+    "suite",
+    "tokio_ready",
+    "udp",
+    "unix",
+    "unix_rights",
+    "unix_stress",
+    "wire",
+];
+/// The share of cases of the random tests there, percent.
+const ARM_SCALE: &str = "10";
+/// Tests that pass there at least: fewer are a sign that binaries are missing.
+const ARM_TESTS_MIN: usize = 1000;
+/// The emulator's limits in socket options and control messages of the kernel's side of a comparison.
+const NO_MULTICAST: &str = "the emulator does not pass on IP_MULTICAST_IF and IP_MULTICAST_ALL";
+/// Tests that are left out there, by their full names, and why.
+const LEFT_OUT_ON_ARM: [(&str, &str); 5] = [
+    ("multicast::on_both::a_group_without_members_is_silent", NO_MULTICAST),
+    ("multicast::on_both::bound_to_the_group", NO_MULTICAST),
+    ("multicast::on_both::members_receive_and_so_do_sockets_that_take_all_groups", NO_MULTICAST),
+    ("multicast::on_both::nothing_is_looped_back_without_multicast_loop", NO_MULTICAST),
+    (
+        "cases::rights::on_both::rights_without_room_are_closed",
+        "the emulator does not show the kernel's MSG_CTRUNC",
+    ),
+];
+
+/// The packages that have portable files, and the test binaries that use them.
+const PORTABLE: [&str; 2] = ["sockeye-sync", "sockeye"];
+const TESTS_OF_PORTABLE: [&str; 3] = ["stress", "fork", "suite"];
+/// The share of cases of the random tests with them, percent: the ordinary build runs all.
+const PORTABLE_SCALE: &str = "20";
+
+#[test]
+fn the_tests_pass_on_64_bit_arm_under_emulation() {
+    let left_out = LEFT_OUT_ON_ARM.iter().flat_map(|(test, _)| ["--skip", *test]);
+    let core = first_core();
+    let child = small("test")
+        .args(["--target", ARM, "--lib"])
+        .args(named("-p", &ON_ARM))
+        .args(named("--test", &TESTS_ON_ARM))
+        .args(["--", "--exact"])
+        .args(left_out)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER)
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+            format!("taskset -c {core} {EMULATOR} -L {LIBRARIES}"),
+        )
+        .env("SOCKEYE_TEST_SCALE", ARM_SCALE)
+        .needs(Need::Emulator { target: ARM, programs: [LINKER, EMULATOR], library: LOADER });
+    let Some(output) = child.output(FOLDER) else { return };
+    let text = String::from_utf8_lossy(&output.stdout);
+    for (test, reason) in LEFT_OUT_ON_ARM {
+        println!("left out: {test}: {reason}");
+    }
+    assert_eq!(tests_left_out(&text), LEFT_OUT_ON_ARM.len(), "a name of `LEFT_OUT_ON_ARM` is of no test");
+    let passed = tests_passed(&text);
+    assert!(passed >= ARM_TESTS_MIN, "only {passed} tests ran");
+    println!("{passed} tests passed");
+}
+
+/// These build on Linux with `--cfg sockeye_portable`: no `membarrier`, no futex, no eventfd.
+#[test]
+fn the_tests_of_the_files_for_other_systems_pass_here() {
+    small("test")
+        .args(["--lib"])
+        .args(named("-p", &PORTABLE))
+        .args(named("--test", &TESTS_OF_PORTABLE))
+        .env("RUSTFLAGS", "--cfg sockeye_portable")
+        .env("SOCKEYE_TEST_SCALE", PORTABLE_SCALE)
+        .run_tests(FOLDER);
+}
+
+#[test]
+fn clippy_has_no_warnings_for_other_systems() {
+    for features in ["", "tokio"] {
+        small("clippy")
+            .args(["-p", "sockeye", "--features", features])
+            .args(LINTED.iter().flat_map(|target| ["--target", *target]))
+            .args(["--", "-D", "warnings"])
+            .needs(Need::Targets(&LINTED))
+            .run(FOLDER);
+    }
+}
+
+/// A cargo whose build is small.
+fn small(subcommand: &str) -> Child {
+    SMALL.iter().fold(Child::cargo(subcommand), |child, (name, value)| child.env(name, *value))
+}
+
+/// The flag before each name.
+fn named<'a>(flag: &'a str, names: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
+    names.iter().flat_map(move |name| [flag, *name])
+}
+
+/// The first core that this process may use.
+fn first_core() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = |list: &str| list.trim().split(['-', ',']).next().map(str::to_owned);
+    list.and_then(first).unwrap_or_else(|| "0".to_owned())
+}
