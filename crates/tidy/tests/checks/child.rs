@@ -166,8 +166,9 @@ fn missing(need: Need) -> Option<String> {
             let starts = |program: &str| Command::new(program).arg("--version").output().is_ok();
             let program = programs.into_iter().find(|program| !starts(program));
             let file = (!Path::new(library).exists()).then_some(library);
-            let absent =
-                program.or(file).map(|what| format!("there is no {what} (.ci/run installs its package)"));
+            let absent = program
+                .or(file)
+                .map(|what| format!("there is no {what} (docs/reference/platforms.md names the packages)"));
             absent.or_else(|| libraries_missing(&[target]))
         }
         Need::Sanitizer => {

@@ -19,7 +19,7 @@
 //! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, and tests |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
-//! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs` |
+//! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs`, only with `--ignored` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Does not depend on the children's tests. The children never test this package, so there is no recursion.

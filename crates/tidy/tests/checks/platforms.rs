@@ -6,6 +6,9 @@
 //! each other. So each test binary has one core, on which every thread sees the stores in order. `docs/reference/platforms.md` says what is
 //! absent where.
 //!
+//! They are ignored in an ordinary run, which they would make some ten minutes longer: `cargo test -p sockeye-tidy --test checks platforms --
+//! --ignored --nocapture` runs them.
+//!
 //! Does not depend on the content of the tests. All builds are in one folder without debug information and without incremental
 //! compilation, as a target has some gigabytes with both.
 
@@ -38,8 +41,8 @@ const LINTED: [&str; 6] = [
 /// The packages that run on the emulator: the library without devices.
 const ON_ARM: [&str; 5] = ["sockeye-sync", "sockeye-mbuf", "sockeye-proto", "sockeye-netif", "sockeye"];
 /// Their test binaries that run there, besides those of the sources: those whose threads meet, and those on both the kernel and
-/// Sockeye, whose system calls have other layouts there. `waiting` is not among them: it takes a thread for waiting once the system shows it
-/// asleep, and the emulator's own locks put threads to sleep, too. Nor is `no_membarrier`: the emulator has no seccomp(2).
+/// Sockeye, whose system calls have other layouts there. `waiting` is not among them: on two cores it hung in some of its runs there,
+/// and what the emulator reorders is the likely reason, but not a proven one. Nor is `no_membarrier`: the emulator has no seccomp(2).
 const TESTS_ON_ARM: [&str; 13] = [
     "stress",
     "fork",
@@ -80,6 +83,7 @@ const TESTS_OF_PORTABLE: [&str; 3] = ["stress", "fork", "suite"];
 const PORTABLE_SCALE: &str = "20";
 
 #[test]
+#[ignore = "minutes of builds; a command of its own"]
 fn the_tests_pass_on_64_bit_arm_under_emulation() {
     let left_out = LEFT_OUT_ON_ARM.iter().flat_map(|(test, _)| ["--skip", *test]);
     let core = first_core();
@@ -109,6 +113,7 @@ fn the_tests_pass_on_64_bit_arm_under_emulation() {
 
 /// These build on Linux with `--cfg sockeye_portable`: no `membarrier`, no futex, no eventfd.
 #[test]
+#[ignore = "minutes of builds; a command of its own"]
 fn the_tests_of_the_files_for_other_systems_pass_here() {
     small("test")
         .args(["--lib"])
@@ -120,6 +125,7 @@ fn the_tests_of_the_files_for_other_systems_pass_here() {
 }
 
 #[test]
+#[ignore = "minutes of builds; a command of its own"]
 fn clippy_has_no_warnings_for_other_systems() {
     for features in ["", "tokio"] {
         small("clippy")
