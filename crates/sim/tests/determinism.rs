@@ -1,6 +1,7 @@
 //! One seed, one history: the same packets to the byte, in one process and in two.
 
-use std::process::Command;
+mod common;
+
 use std::time::Duration;
 
 use sockeye_sim::net::{TcpListener, TcpStream};
@@ -8,8 +9,6 @@ use sockeye_sim::{Burst, Capture, LinkConfig, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MS: Duration = Duration::from_millis(1);
-/// Under this name the test calls itself in a process of its own.
-const CHILD: &str = "SIM_DETERMINISM_CHILD";
 
 /// A busy network: many hosts and connections, every fault, ephemeral ports, a crash. Returns its pcap-ng file.
 fn history(seed: u64) -> Vec<u8> {
@@ -66,13 +65,6 @@ fn history(seed: u64) -> Vec<u8> {
     })
 }
 
-/// A fingerprint that is the same everywhere.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[test]
 fn one_seed_gives_one_history_to_the_byte_and_another_gives_another() {
     let first = history(7);
@@ -81,21 +73,10 @@ fn one_seed_gives_one_history_to_the_byte_and_another_gives_another() {
     // On another thread, with another CPU and other thread-local memory.
     let elsewhere = std::thread::spawn(|| history(7)).join().unwrap();
     assert!(first == elsewhere, "a run on another thread differs");
-    assert_ne!(fingerprint(&first), fingerprint(&history(8)));
+    assert_ne!(common::fingerprint(&first), common::fingerprint(&history(8)));
 }
 
 #[test]
 fn another_process_gives_the_same_history() {
-    let own = format!("{:016x}", fingerprint(&history(11)));
-    if std::env::var_os(CHILD).is_some() {
-        println!("fingerprint {own}");
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["another_process_gives_the_same_history", "--exact", "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains(&format!("fingerprint {own}")), "not {own}: {text}");
+    common::assert_same_in_processes("another_process_gives_the_same_history", 1, &history(11));
 }

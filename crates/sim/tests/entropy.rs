@@ -5,16 +5,14 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
+mod common;
+
 use std::collections::{HashMap, HashSet};
-use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Capture, LinkConfig, Sim, blocking, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// Under this name a test calls itself in a process of its own.
-const CHILD: &str = "SIM_ENTROPY_CHILD";
 
 /// A message in which everything is that a program should not get from elsewhere.
 fn unsteady(maps: &HashMap<String, u32>) -> String {
@@ -63,13 +61,6 @@ fn history(seed: u64) -> Vec<u8> {
     })
 }
 
-/// A fingerprint that is the same everywhere.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[test]
 fn one_seed_gives_the_same_bytes_whatever_the_thread_did_before() {
     let first = history(7);
@@ -84,20 +75,7 @@ fn one_seed_gives_the_same_bytes_whatever_the_thread_did_before() {
 
 #[test]
 fn another_process_gives_the_same_bytes() {
-    if std::env::var_os(CHILD).is_some() {
-        println!("fingerprint {:016x}", fingerprint(&history(11)));
-        return;
-    }
-    let own = format!("fingerprint {:016x}", fingerprint(&history(11)));
-    for _ in 0..2 {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .args(["another_process_gives_the_same_bytes", "--exact", "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(text.contains(&own), "not {own}: {text}");
-    }
+    common::assert_same_in_processes("another_process_gives_the_same_bytes", 2, &history(11));
 }
 
 #[test]

@@ -5,9 +5,10 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 
+mod common;
+
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::process::Command;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,8 +27,6 @@ use tokio::time::{self, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// Under this name a test calls itself in a process of its own.
-const CHILD: &str = "SIM_TOKIO_CHILD";
 
 /// Echoes each connection in a task of its own, as a library would.
 async fn echo(listener: TcpListener) {
@@ -293,13 +292,6 @@ fn history(seed: u64) -> Vec<u8> {
     Sim::exactly(seed).tokio().capture(Capture::All).run(web)
 }
 
-/// A fingerprint that is the same everywhere.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[test]
 fn a_service_of_hyper_gives_the_same_bytes_for_a_seed_whatever_ran_before_and_beside() {
     let first = history(7);
@@ -311,18 +303,7 @@ fn a_service_of_hyper_gives_the_same_bytes_for_a_seed_whatever_ran_before_and_be
 
 #[test]
 fn two_processes_give_the_same_bytes() {
-    let own = format!("fingerprint {:016x}", fingerprint(&history(11)));
-    if std::env::var_os(CHILD).is_some() {
-        println!("{own}");
-        return;
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["two_processes_give_the_same_bytes", "--exact", "--nocapture"])
-        .env(CHILD, "1")
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains(&own), "not {own}: {text}");
+    common::assert_same_in_processes("two_processes_give_the_same_bytes", 1, &history(11));
 }
 
 #[tokio::test]
