@@ -6,7 +6,10 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use crate::{Machine, unsupported};
+use crate::{Machine, unsupported, wait};
+
+/// Whether anything is replaced on this system: Linux on x86-64 and 64-bit ARM.
+pub const IS_SUPPORTED: bool = false;
 
 /// Cannot be made on this system.
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub struct Scope(Infallible);
 impl Scope {
     pub(crate) fn new(_: Arc<Machine>) -> io::Result<Self> {
         // What the other systems use.
-        let _unused = (Machine::real, Machine::monotonic);
+        let _unused = (Machine::real, Machine::monotonic, wait::is_skipped);
         Err(unsupported("the clock and random numbers of a thread can be replaced on 64-bit Linux only"))
     }
 }

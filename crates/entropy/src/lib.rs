@@ -32,62 +32,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod linux;
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod syscall;
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg_attr(
+    all(
+        target_os = "linux",
+        target_pointer_width = "64",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    ),
+    path = "linux.rs"
+)]
+#[cfg_attr(
+    not(all(
+        target_os = "linux",
+        target_pointer_width = "64",
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    )),
+    path = "elsewhere.rs"
+)]
+mod system;
 mod wait;
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-use linux as system;
-#[cfg(not(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-mod elsewhere;
-#[cfg(not(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-use elsewhere as system;
 
 /// The registry's page of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use system::Scope;
-#[cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-pub use wait::{Told, arm_wait, disarm_wait, take_wait};
-
-/// Whether anything is replaced on this system: Linux on x86-64 and 64-bit ARM.
-pub const IS_SUPPORTED: bool = cfg!(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-));
+pub use system::{IS_SUPPORTED, Scope};
+pub use wait::{SkippedWait, arm_wait, disarm_wait, take_wait};
 
 /// The functions of libc that are replaced, if [`IS_SUPPORTED`]. In a static program all but `getaddrinfo`.
 ///
@@ -148,7 +118,7 @@ impl Machine {
         }
     }
 
-    /// Has this thread's clock and random numbers be those of the machine, until the scope is dropped; then they are what they were before. Draws the
+    /// Gives this thread the machine's clock and random numbers until the scope is dropped; then they are what they were before. Draws the
     /// thread's keys of `RandomState`, if it has none yet: they then do not depend on what else draws first.
     ///
     /// # Errors

@@ -29,8 +29,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::syscall::kernel;
+use self::syscall::kernel;
 use crate::{Machine, unsupported};
+
+mod syscall;
+
+/// Whether anything is replaced on this system: Linux on x86-64 and 64-bit ARM.
+pub const IS_SUPPORTED: bool = true;
 
 thread_local! {
     /// The machine of this thread. See the module's head.
@@ -77,14 +82,23 @@ impl Drop for Scope {
 }
 
 /// Calls `f` with this thread's machine, if it has one.
-pub(crate) fn with_machine<R>(f: impl FnOnce(&Machine) -> R) -> Option<R> {
+fn with_machine<R>(f: impl FnOnce(&Machine) -> R) -> Option<R> {
     // Without a value while the thread is being ended, on systems where the word would need a destructor; here it does not.
     let machine = CURRENT.try_with(Cell::get).unwrap_or(ptr::null());
     // SAFETY: null, or the machine of a scope of this thread, which keeps it; see the module's head.
     unsafe { machine.as_ref() }.map(f)
 }
 
-pub(crate) fn set_errno(errno: c_int) {
+fn is_simulated() -> bool {
+    with_machine(|_| ()).is_some()
+}
+
+fn errno() -> c_int {
+    // SAFETY: the location is this thread's own, and always there.
+    unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: c_int) {
     // SAFETY: the location is this thread's own, and always there.
     unsafe { *libc::__errno_location() = errno };
 }
@@ -96,7 +110,7 @@ fn complain(what: &str) {
     CURRENT.set(machine);
 }
 
-pub(crate) fn timespec(at: Duration) -> libc::timespec {
+fn timespec(at: Duration) -> libc::timespec {
     let tv_sec = libc::time_t::try_from(at.as_secs()).unwrap_or(libc::time_t::MAX);
     libc::timespec { tv_sec, tv_nsec: c_long::from(at.subsec_nanos()) }
 }
@@ -240,8 +254,7 @@ pub unsafe extern "C" fn getentropy(to: *mut c_void, len: usize) -> c_int {
         // SAFETY: the caller's contract, and `done` is below `len`.
         match unsafe { getrandom(to.cast::<u8>().add(done).cast(), len - done, 0) } {
             more if more >= 0 => done += more.unsigned_abs(),
-            // SAFETY: the location is this thread's own, and always there.
-            _ if unsafe { *libc::__errno_location() } == libc::EINTR => {}
+            _ if errno() == libc::EINTR => {}
             _ => return -1,
         }
     }
@@ -250,14 +263,14 @@ pub unsafe extern "C" fn getentropy(to: *mut c_void, len: usize) -> c_int {
 
 /// Whether the caller is on a simulated thread, which is told that it must not sleep.
 fn refuses_sleep() -> bool {
-    let is_simulated = with_machine(|_| ()).is_some();
-    if is_simulated {
+    let refuses = is_simulated();
+    if refuses {
         complain(
             "a simulated program called thread::sleep, which would stop the whole simulation: use the sleep of tokio::time or \
              sockeye_sim::time, or sockeye_sim::blocking::sleep",
         );
     }
-    is_simulated
+    refuses
 }
 
 /// As libc's; on a simulated thread, the error `ENOTSUP`.
@@ -288,13 +301,11 @@ pub unsafe extern "C" fn clock_nanosleep(
     if refuses_sleep() {
         return libc::ENOTSUP;
     }
-    // SAFETY: the caller's contract is libc's.
     let args = [c_long::from(id), c_long::from(flags), time as c_long, left as c_long, 0, 0];
     // SAFETY: the caller's contract is libc's.
     match unsafe { kernel(libc::SYS_clock_nanosleep, args) } {
         // It returns the error instead of setting it.
-        // SAFETY: the location is this thread's own, and always there.
-        -1 => unsafe { *libc::__errno_location() },
+        -1 => errno(),
         _ => 0,
     }
 }
@@ -319,7 +330,7 @@ pub unsafe extern "C" fn getaddrinfo(
     hints: *const libc::addrinfo,
     found: *mut *mut libc::addrinfo,
 ) -> c_int {
-    if with_machine(|_| ()).is_some() {
+    if is_simulated() {
         complain(
             "a simulated program asked the machine's resolver: use lookup_host and connect of sockeye::tokio, which know the simulation's hosts",
         );

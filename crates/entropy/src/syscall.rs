@@ -14,9 +14,8 @@ use std::arch::asm;
 use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
-use crate::linux::{clock_gettime, getrandom, set_errno, timespec, with_machine};
-use crate::wait;
-use crate::{Machine, START_MONOTONIC_SECS, START_UNIX_SECS};
+use super::{clock_gettime, getrandom, is_simulated, set_errno, timespec, with_machine};
+use crate::{Machine, START_MONOTONIC_SECS, START_UNIX_SECS, wait};
 
 /// The kernel's error numbers are the results from -4095 on.
 const ERRNO_MAX: c_long = 4095;
@@ -48,15 +47,11 @@ pub unsafe extern "C" fn syscall(
     }
 }
 
-fn is_simulated() -> bool {
-    with_machine(|_| ()).is_some()
-}
-
 /// A system call. Sets `errno`, and then returns -1, as libc does.
 ///
 /// # Safety
 /// The contract of the system call.
-pub(crate) unsafe fn kernel(number: c_long, args: [c_long; 6]) -> c_long {
+pub(super) unsafe fn kernel(number: c_long, args: [c_long; 6]) -> c_long {
     // SAFETY: the caller's contract.
     let result = unsafe { enter_kernel(number, args) };
     if (-ERRNO_MAX..0).contains(&result) {
@@ -102,6 +97,10 @@ unsafe fn enter_kernel(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_lon
     result
 }
 
+fn duration(at: libc::timespec) -> Duration {
+    Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), u32::try_from(at.tv_nsec).unwrap_or(0))
+}
+
 /// How a wait for a futex gives its limit.
 #[derive(Clone, Copy)]
 enum Limit {
@@ -127,24 +126,20 @@ unsafe fn futex(args: [c_long; 6]) -> c_long {
         _ => return unsafe { kernel(libc::SYS_futex, args) },
     };
     // SAFETY: the caller's contract: null or readable.
-    let given = unsafe { (args[3] as *const libc::timespec).as_ref() };
+    let given = unsafe { (args[3] as *const libc::timespec).as_ref() }.copied().map(duration);
     let now = with_machine(Machine::elapsed).unwrap_or_default();
     // The limit as the machine's time since its start.
-    let until = given.map(|given| {
-        let secs = u64::try_from(given.tv_sec).unwrap_or(0);
-        let given = Duration::new(secs, u32::try_from(given.tv_nsec).unwrap_or(0));
-        match limit {
-            Limit::Relative => now.saturating_add(given),
-            Limit::Monotonic => given.saturating_sub(Duration::from_secs(START_MONOTONIC_SECS)),
-            Limit::Real => given.saturating_sub(Duration::from_secs(START_UNIX_SECS)),
-        }
+    let until = given.map(|given| match limit {
+        Limit::Relative => now.saturating_add(given),
+        Limit::Monotonic => given.saturating_sub(Duration::from_secs(START_MONOTONIC_SECS)),
+        Limit::Real => given.saturating_sub(Duration::from_secs(START_UNIX_SECS)),
     });
     match until {
         Some(until) if until <= now => {
             set_errno(libc::ETIMEDOUT);
             return -1;
         }
-        _ if wait::is_over_at_once(until) => return 0,
+        _ if wait::is_skipped(until) => return 0,
         _ => {}
     }
     let Some(left) = until.map(|until| until - now) else {
@@ -162,9 +157,7 @@ unsafe fn futex(args: [c_long; 6]) -> c_long {
         // SAFETY: the place is ours.
         unsafe { kernel(libc::SYS_clock_gettime, [c_long::from(clock), to as c_long, 0, 0, 0, 0]) };
     }
-    let start =
-        Duration::new(u64::try_from(real.tv_sec).unwrap_or(0), u32::try_from(real.tv_nsec).unwrap_or(0));
-    let end = timespec(start.saturating_add(left));
+    let end = timespec(duration(real).saturating_add(left));
     let [word, op, value, _, second, bits] = args;
     // SAFETY: the caller's contract, but for the limit, which is ours.
     unsafe { kernel(libc::SYS_futex, [word, op, value, &raw const end as c_long, second, bits]) }

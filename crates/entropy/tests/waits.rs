@@ -1,4 +1,4 @@
-//! Waits of simulated threads: for other threads, with limits, and those that are told instead.
+//! Waits of simulated threads: for other threads, with limits, and those that an armed thread skips.
 #![cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -12,7 +12,7 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sockeye_entropy::{Machine, Told, arm_wait, disarm_wait, take_wait};
+use sockeye_entropy::{Machine, SkippedWait, arm_wait, disarm_wait, take_wait};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -40,7 +40,7 @@ fn wait_once(limit: Option<Duration>) -> bool {
 }
 
 #[test]
-fn an_armed_thread_does_not_wait_and_tells_the_limit() {
+fn an_armed_thread_skips_the_wait_and_keeps_its_limit() {
     let machine = Arc::new(Machine::new(1));
     let _scope = machine.enter().unwrap();
     machine.set_elapsed(Duration::from_secs(100_000));
@@ -50,7 +50,7 @@ fn an_armed_thread_does_not_wait_and_tells_the_limit() {
         assert_eq!(take_wait(), None);
         assert!(!wait_once(limit));
         let until = limit.map(|limit| Duration::from_secs(100_000) + limit);
-        assert_eq!((take_wait(), take_wait()), (Some(Told { until }), None));
+        assert_eq!((take_wait(), take_wait()), (Some(SkippedWait { until }), None));
     }
     assert_eq!(count.0.load(Ordering::Relaxed), 3);
     arm_wait(Waker::from(Arc::clone(&count)));
@@ -60,7 +60,7 @@ fn an_armed_thread_does_not_wait_and_tells_the_limit() {
 }
 
 #[test]
-fn a_limit_that_has_come_ends_the_wait_and_is_not_told() {
+fn a_limit_that_has_come_ends_the_wait_which_is_not_skipped() {
     let machine = Arc::new(Machine::new(1));
     let _scope = machine.enter().unwrap();
     let count = Arc::new(Count::default());

@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use sockeye::Stack;
 
-use crate::event::{Event, Nanos};
+use crate::event::{Event, Nanos, runtime_of};
 use crate::executor::{Ambient, Tasks};
 use crate::pipe::nanos;
-use crate::runtime::{self, Runtimes};
+use crate::runtime::Runtimes;
 use crate::world::World;
 
 /// Why a simulation does not go on.
@@ -145,7 +145,7 @@ impl Driver {
         let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task))).unwrap_or(Nanos::MAX);
         if runtime.schedule(next) && next != Nanos::MAX {
             let mut state = self.world.lock();
-            state.queue.push(next, Event::Turn { runtime: runtime::index_of(host) });
+            state.queue.push(next, Event::Turn { runtime: runtime_of(host) });
         }
         drop(runtime);
         for (host, doomed) in runtimes.take_doomed() {

@@ -23,6 +23,11 @@ pub(crate) enum Event {
     Wake { timer: usize, number: u64 },
 }
 
+/// The number of a host's runtime of tokio; 0 is the main program's.
+pub(crate) fn runtime_of(host: Option<usize>) -> usize {
+    host.map_or(0, |host| host + 1)
+}
+
 /// A point of virtual time, nanoseconds since the start.
 pub(crate) type Nanos = u64;
 

@@ -37,8 +37,8 @@
 //! * A host is found by its name: `connect("server:80")` and `lookup_host` in a program, and in libraries that use the stack's resolver. A name
 //!   that no host has is an error that lists the hosts; the machine's resolver is never asked.
 //! * [`time`] has `sleep`, `timeout` and `Instant` in virtual time. The clock jumps when all programs wait: an hour costs
-//!   nothing unless something happens in it. Programs must not wait for another thread, and use no
-//!   other clock, unless the feature `entropy` has `std`'s follow from the virtual one. It also has hash maps and `getrandom` follow from the seed.
+//!   nothing unless something happens in it. Programs must not wait for another thread, nor use another clock. With the feature `entropy`, `std`'s
+//!   clocks show virtual time, and hash maps and `getrandom` follow from the seed.
 //! * [`blocking`] runs programs of the blocking kind.
 //! * On failure the seed is printed with the command that replays it, and the links' packets are written to a pcap-ng
 //!   file. `SOCKEYE_SIM_SEED` and `SOCKEYE_SIM_PCAP` ask for one seed and for a file.
@@ -64,20 +64,7 @@ mod pipe;
 mod port;
 mod rng;
 mod run;
-#[cfg(all(
-    feature = "tokio",
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod runtime;
-#[cfg(not(all(
-    feature = "tokio",
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-)))]
-#[path = "runtime_absent.rs"]
+#[cfg_attr(not(feature = "tokio"), path = "runtime_absent.rs")]
 mod runtime;
 pub mod time;
 mod watch;

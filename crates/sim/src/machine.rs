@@ -24,7 +24,7 @@ mod replaced {
 
         /// Has this thread's hash maps follow from the seed, if none was made yet.
         pub fn draw_keys(&self) {
-            drop(self.enter());
+            let _scope = self.enter();
         }
 
         /// This thread is one of the run until the scope is dropped. On systems where nothing can be replaced, as without the feature.

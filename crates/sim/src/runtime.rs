@@ -4,8 +4,8 @@
 //! of the current-thread kind, and the run's thread takes turns with them: it enters one when a task of that host can go on, and leaves it when nothing there can. Their clock is
 //! `std`'s, which is the simulation's (`machine.rs`), so tokio and the network have one clock.
 //!
-//! tokio does not say when a runtime has nothing to do. But it then parks its thread until its next timer. [`sockeye_entropy::arm_wait`] has that wait not happen, wake the
-//! future of [`Runtime::turn`], which ends the turn, and tell its limit: the moment at which the runtime wants another turn. A timer of tokio's fires at a whole millisecond since
+//! tokio does not say when a runtime has nothing to do. But it then parks its thread until its next timer. [`sockeye_entropy::arm_wait`] makes that wait wake the
+//! future of [`Runtime::turn`] instead, which ends the turn, and keeps its limit: the moment at which the runtime wants another turn. A timer of tokio's fires at a whole millisecond since
 //! the start of its runtime, at or after its deadline.
 //!
 //! Closures of `spawn_blocking` run on a thread of tokio's, one at a time, while the run's thread waits for them and the clock stands ([`Blocking`]).
@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use sockeye_entropy::Scope;
 use tokio::runtime::{Builder, RuntimeMetrics};
 
-use crate::event::Nanos;
+use crate::event::{Nanos, runtime_of};
 use crate::machine::Machine;
 use crate::pipe::nanos;
 
@@ -36,7 +36,7 @@ const TICK: Nanos = 1_000_000;
 /// Ticks from a runtime's start to a timer that each has. With it tokio always parks until some time; a park without an end could not be ended from its own thread.
 /// It is the longest that tokio's wheel of timers can tell from longer ones.
 const LAST_TICK: u64 = (1 << 36) - 2;
-/// Ticks to the slot of the wheel that has that timer, more than two years: what tokio tells if no other timer runs.
+/// Ticks to the slot of the wheel that has that timer, more than two years: tokio's limit if no other timer runs.
 const LAST_SLOT: u64 = 63 << 30;
 
 thread_local! {
@@ -57,11 +57,6 @@ pub(crate) struct Runtimes {
     seed: u64,
 }
 
-/// The number of a host's runtime.
-pub(crate) fn index_of(host: Option<usize>) -> usize {
-    host.map_or(0, |host| host + 1)
-}
-
 impl Runtimes {
     pub fn new(machine: Machine, seed: u64) -> Rc<Self> {
         Rc::new(Self {
@@ -75,7 +70,7 @@ impl Runtimes {
 
     /// Makes the runtime of a host that starts, for the `life`-th time.
     pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
-        let index = index_of(host);
+        let index = runtime_of(host);
         let mut seed = crate::Rng::new(self.seed).fork(index as u64).fork(u64::from(life));
         let runtime = Rc::new(Runtime::new(&self.machine, now, seed.u64()));
         let mut all = self.all.borrow_mut();
@@ -86,12 +81,12 @@ impl Runtimes {
     }
 
     pub fn get(&self, host: Option<usize>) -> Option<Rc<Runtime>> {
-        self.all.borrow().get(index_of(host)).cloned().flatten()
+        self.all.borrow().get(runtime_of(host)).cloned().flatten()
     }
 
     /// A host has crashed: its tasks end when the running one has returned.
     pub fn doom(&self, host: usize) {
-        let runtime = self.all.borrow_mut().get_mut(index_of(Some(host))).and_then(Option::take);
+        let runtime = self.all.borrow_mut().get_mut(runtime_of(Some(host))).and_then(Option::take);
         self.doomed.borrow_mut().extend(runtime.map(|runtime| (host, runtime)));
     }
 
@@ -192,24 +187,24 @@ impl Runtime {
         let runtime = self.runtime.as_ref().expect("it is there until it is dropped");
         let mut first = Some(first);
         let outer = TURN.take();
-        let told = loop {
-            let told = runtime.block_on(poll_fn(|cx| {
+        let wait = loop {
+            let wait = runtime.block_on(poll_fn(|cx| {
                 if let Some(first) = first.take() {
                     first();
                 }
-                if let Some(told) = sockeye_entropy::take_wait() {
-                    return Poll::Ready(told);
+                if let Some(wait) = sockeye_entropy::take_wait() {
+                    return Poll::Ready(wait);
                 }
                 let old = TURN.replace(Some(cx.waker().clone()));
                 drop(old);
                 Poll::Pending
             }));
             if !self.blocking.run() {
-                break told;
+                break wait;
             }
         };
         TURN.set(outer);
-        let until = nanos(told.until?);
+        let until = nanos(wait.until?);
         let ticks = until.saturating_sub(self.start) / TICK;
         (ticks < LAST_SLOT).then(|| self.start.saturating_add(ticks.saturating_mul(TICK)))
     }
@@ -275,7 +270,7 @@ impl Blocking {
 
     /// Of tokio's thread, after its last closure.
     fn end(&self) {
-        drop(SCOPE.take());
+        SCOPE.set(None);
         let mut state = self.state.lock();
         state.threads -= 1;
         state.is_theirs = state.threads > 0 && !state.is_closed;

@@ -1,4 +1,4 @@
-//! Without the feature `tokio`, and on systems where it has nothing to stand on: no runtimes.
+//! Without the feature `tokio`: no runtimes.
 //!
 //! Has the names of `runtime.rs` that the loop uses.
 
@@ -14,11 +14,6 @@ pub(crate) struct Runtimes(Infallible);
 pub(crate) struct Runtime(Infallible);
 
 impl Runtimes {
-    #[cfg(feature = "tokio")]
-    pub fn new(_: crate::machine::Machine, _: u64) -> Rc<Self> {
-        unreachable!("Sim::run has refused it")
-    }
-
     pub fn start(&self, _: Option<usize>, _: Nanos, _: u32) {
         match self.0 {}
     }
@@ -56,9 +51,4 @@ impl Runtime {
     pub fn schedule(&self, _: Nanos) -> bool {
         match self.0 {}
     }
-}
-
-/// The number of a host's runtime.
-pub(crate) fn index_of(host: Option<usize>) -> usize {
-    host.map_or(0, |host| host + 1)
 }
