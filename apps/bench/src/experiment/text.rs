@@ -329,8 +329,7 @@ mod tests {
             handoffs: None,
             usl,
             early: None,
-            band: (usl, usl),
-            is_untold: false,
+            band: Some((usl, usl)),
         };
         let mut of = Prediction {
             experiment: part.experiment,

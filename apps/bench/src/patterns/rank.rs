@@ -47,10 +47,13 @@ impl Ranked {
         self.compared(|measured| measured.p99)
     }
 
+    fn figures(&self) -> impl Iterator<Item = Compared> {
+        [self.time(), self.p99()].into_iter().flatten()
+    }
+
     /// The smaller one of the ratios.
     pub fn worst(&self) -> f64 {
-        let ratios = [self.time(), self.p99()].into_iter().flatten().map(|compared| compared.ratio);
-        ratios.fold(f64::INFINITY, f64::min)
+        self.figures().map(|compared| compared.ratio).fold(f64::INFINITY, f64::min)
     }
 
     /// Whether one of the ratios of medians is too small.
@@ -60,8 +63,7 @@ impl Ranked {
 
     /// Whether this is so in each run: a figure of few messages is often small in the median of five runs, and not in the next five.
     pub fn is_slow(&self) -> bool {
-        let figures = [self.time(), self.p99()].into_iter().flatten();
-        figures.into_iter().any(|compared| compared.ratio < LEAST && compared.spread.1 < LEAST)
+        self.figures().any(|compared| compared.ratio < LEAST && compared.spread.1 < LEAST)
     }
 
     /// What Sockeye's stacks counted in the last run.

@@ -30,7 +30,7 @@ pub fn section(of: &Prediction<'_>) -> String {
         .map(|(curve, name)| Line {
             name,
             usl: curve.usl,
-            band: curve.band,
+            band: curve.drawn_band(),
             told: CORES.into_iter().take_while(|cores| curve.range(*cores).is_some()).last(),
             dots: curve.points.iter().map(|&(cores, value)| (cores as f64, value)).collect(),
         })

@@ -40,8 +40,7 @@ fn prediction(plan: &Plan) -> Prediction<'_> {
         handoffs: None,
         usl,
         early: None,
-        band: (Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl }),
-        is_untold: false,
+        band: Some((Usl { sigma: 0.2, ..usl }, Usl { sigma: 0.05, ..usl })),
     };
     let row = &part.rows[0];
     let curves = part.lanes_of(row).iter().map(curve).collect();

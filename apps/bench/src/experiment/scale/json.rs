@@ -28,10 +28,11 @@ pub fn object(of: &Prediction<'_>, machine: &Machine) -> Value {
 
 fn curve_object(curve: &Curve) -> Value {
     let measured = |&(cores, value): &(usize, f64)| json!({"cores": cores, "throughput": value});
+    let (worst, best) = curve.drawn_band();
     let predicted = |cores: usize| {
         let at = |usl: &super::usl::Usl| usl.throughput(cores as f64);
         json!({
-            "cores": cores, "throughput": at(&curve.usl), "low": at(&curve.band.0), "high": at(&curve.band.1),
+            "cores": cores, "throughput": at(&curve.usl), "low": at(&worst), "high": at(&best),
             "can_be_told": curve.range(cores).is_some(),
         })
     };

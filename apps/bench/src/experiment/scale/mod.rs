@@ -61,11 +61,10 @@ pub struct Curve {
     /// The prediction that the first two figures alone give, where there are more of them.
     pub early: Option<Usl>,
     /// The worst and the best reading of the measurements: the first and the last throughput at the ends of their 95 % intervals, and
-    /// all of the loss serial or nothing of it, where no counter gives its share.
-    pub band: (Usl, Usl),
-    /// Whether nothing can be told: all cores together did more than as many times one core, which no curve of this kind does (the
-    /// figure of one core is that of another situation), an interval reaches zero, or there is none. The band is the prediction alone then.
-    pub is_untold: bool,
+    /// all of the loss serial or nothing of it, where no counter gives its share. `None` if nothing can be told: all cores together did
+    /// more than as many times one core, which no curve of this kind does (the figure of one core is that of another situation), an
+    /// interval reaches zero, or there is none.
+    pub band: Option<(Usl, Usl)>,
 }
 
 /// Hand-offs per operation.
@@ -91,8 +90,13 @@ impl Curve {
     /// The least and the most that is predicted for so many cores, or `None` if this run cannot tell.
     pub fn range(&self, cores: usize) -> Option<(f64, f64)> {
         let at = |usl: &Usl| usl.throughput(cores as f64);
-        let (low, high) = (at(&self.band.0), at(&self.band.1));
-        (!self.is_untold && high <= TOLD_MAX * low).then_some((low, high))
+        let (low, high) = self.band.map(|(worst, best)| (at(&worst), at(&best)))?;
+        (high <= TOLD_MAX * low).then_some((low, high))
+    }
+
+    /// What is drawn around the prediction: the band, or the prediction alone.
+    pub fn drawn_band(&self) -> (Usl, Usl) {
+        self.band.unwrap_or((self.usl, self.usl))
     }
 
     /// Seconds of an operation that only one core at a time can do.
@@ -145,10 +149,8 @@ impl Curve {
             (!is_superlinear).then_some(())?;
             through(&worst, serial.most).zip(through(&best, serial.least))
         });
-        let is_untold = band.is_none();
-        let band = band.unwrap_or((usl, usl));
         let (lane, handoffs) = (one.lane.clone(), costs.handoffs);
-        Some(Self { lane, points, operation, handoffs, usl, early, band, is_untold })
+        Some(Self { lane, points, operation, handoffs, usl, early, band })
     }
 }
 
@@ -282,7 +284,7 @@ pub mod tests {
         assert!(curve.checks().all(|(_, check)| (check - 1.0).abs() < 1e-9));
         // 1.5 cores for 2 s and 10 operations.
         assert!((curve.operation - 0.3).abs() < 1e-12 && (curve.serial() - 0.25 * 0.3).abs() < 1e-9);
-        let (worst, best) = curve.band;
+        let (worst, best) = curve.band.unwrap();
         assert!(worst.throughput(64.0) < curve.usl.throughput(64.0));
         assert!(best.throughput(64.0) > curve.usl.throughput(64.0));
         assert!(Curve::of(&[(1, &one)], costs).is_none());
@@ -345,10 +347,11 @@ pub mod tests {
         assert!((curve.usl.sigma - 0.1).abs() < 1e-9 && (curve.usl.rho - 0.3).abs() < 1e-9, "{curve:?}");
         assert!((curve.serial() - 0.03).abs() < 1e-9);
         // The loss is a quarter of an operation; all of it is serial at worst.
-        assert!((curve.band.0.sigma - 0.25).abs() < 1e-9 && (curve.band.1.sigma - 0.1).abs() < 1e-9);
+        let (worst, best) = curve.band.unwrap();
+        assert!((worst.sigma - 0.25).abs() < 1e-9 && (best.sigma - 0.1).abs() < 1e-9);
         assert!(curve.range(4).is_some() && curve.range(128).is_none(), "{curve:?}");
         let free = of(0.0);
-        assert_eq!((free.usl.sigma, free.band.0.sigma), (0.0, 0.0));
+        assert_eq!((free.usl.sigma, free.band.unwrap().0.sigma), (0.0, 0.0));
         let (low, high) = free.range(128).unwrap();
         assert!(low <= free.usl.throughput(128.0) && free.usl.throughput(128.0) <= high);
     }
@@ -362,10 +365,10 @@ pub mod tests {
         let uncounted = curve(&[99.0, 100.0, 101.0], &[159.0, 160.0, 161.0]).unwrap();
         assert!(uncounted.range(2).is_some() && uncounted.range(128).is_none());
         let superlinear = curve(&[99.0, 100.0, 101.0], &[259.0, 260.0, 261.0]).unwrap();
-        assert!(superlinear.is_untold && superlinear.range(2).is_none());
+        assert!(superlinear.band.is_none() && superlinear.range(2).is_none());
         let too_wide = curve(&[1.0, 200.0], &[1.0, 300.0]).unwrap();
-        assert!(too_wide.is_untold && too_wide.range(2).is_none(), "an interval that reaches zero");
-        assert!(curve(&[100.0], &[160.0]).unwrap().is_untold, "one sample has no interval");
+        assert!(too_wide.band.is_none() && too_wide.range(2).is_none(), "an interval that reaches zero");
+        assert!(curve(&[100.0], &[160.0]).unwrap().band.is_none(), "one sample has no interval");
         assert!(curve(&[0.0, 0.0], &[0.0, 0.0]).is_none(), "nothing was done");
     }
 
