@@ -151,17 +151,31 @@ fn the_listener_that_ends_takes_waiting_flows_along_and_leaves_accepted_ones() {
     assert_eq!((stack.memory_in_use(), stack.sockets(false).len()), (0, 2));
 }
 
+/// A flow that its client's datagram "one" has begun, after a millisecond.
+struct Begun {
+    stack: Stack,
+    listener: UdpFlowListener,
+    addr: SocketAddr,
+    client: UdpSocket,
+    flow: UdpFlow,
+}
+
+fn begun(idle: Duration) -> Begun {
+    let (stack, listener, addr) = driven(|config| config.idle = Some(idle));
+    stack.poll(Duration::from_millis(1));
+    let client = client(&stack, addr);
+    client.send(b"one").unwrap();
+    let flow = accept(&listener);
+    Begun { stack, listener, addr, client, flow }
+}
+
 #[test]
 fn an_idle_flow_ends_at_its_time_and_not_before() {
-    let (stack, listener, addr) = driven(|config| config.idle = Some(Duration::from_secs(60)));
+    let Begun { stack, listener, addr, client, flow } = begun(Duration::from_secs(60));
     let ms = Duration::from_millis;
     let at = |time| {
         stack.poll(time);
     };
-    at(ms(1));
-    let client = client(&stack, addr);
-    client.send(b"one").unwrap();
-    let flow = accept(&listener);
     assert_eq!(flow.idle_timeout().unwrap(), Some(Duration::from_secs(60)));
     // Datagrams in either direction keep it.
     for round in 1..=6 {
@@ -208,15 +222,11 @@ fn an_idle_flow_ends_at_its_time_and_not_before() {
 
 #[test]
 fn a_shorter_idle_time_counts_from_the_last_datagram() {
-    let (stack, listener, addr) = driven(|config| config.idle = Some(Duration::from_secs(160)));
+    let Begun { stack, listener: _listener, client: _client, flow, .. } = begun(Duration::from_secs(160));
     let ms = Duration::from_millis;
     let at = |time| {
         stack.poll(time);
     };
-    at(ms(1));
-    let client = client(&stack, addr);
-    client.send(b"one").unwrap();
-    let flow = accept(&listener);
     // Less than a sixteenth of its time later, which is not noted.
     at(ms(9_000));
     flow.send(b"two").unwrap();

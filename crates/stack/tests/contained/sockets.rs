@@ -81,7 +81,7 @@ fn a_panic_while_a_flow_is_made_leaves_its_place_free() {
             assert_eq!((listener.flow_count(), stack.memory_in_use()), (0, 0), "{point}");
         }
     }
-    // All places are to be had, and nobody was displaced.
+    // All places are free, and no flow was displaced.
     let clients = [client(), client()];
     clients.iter().for_each(|client| assert_eq!(client.send(b"x").unwrap(), 1));
     let flows = [0, 1].map(|_| listener.accept().unwrap().0);

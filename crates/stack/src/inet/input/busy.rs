@@ -298,7 +298,10 @@ pub(crate) fn place_of(core: &Core, input_at: &PlaceCell, via: Via) -> Option<Pl
     if let Some(at) = input_at.load() {
         return Some(at);
     }
-    let netif = Some(via).filter(|via| via.is_wire()).map(Via::netif)?;
+    if !via.is_wire() {
+        return None;
+    }
+    let netif = via.netif();
     if core.netifs.netif(netif)?.queue_count() == 1 {
         return Some(Place { netif, queue: 0 });
     }
