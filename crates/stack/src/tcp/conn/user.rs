@@ -440,14 +440,14 @@ pub(super) fn wait(
     if woken { Ok(()) } else { Err(Errno::AGAIN.into()) }
 }
 
-/// [`wait`] of a writer whose buffer is full.
+/// [`wait`] of a writer whose buffer is full. A peer on loopback may admit it; on a wire it waits for an acknowledgment.
 fn wait_for_space(
     core: &Core,
     conn: &Conn,
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    let (Some((ticket, cpu)), None) = (ticket, conn.input_at.load()) else {
+    let Some((ticket, cpu)) = ticket.filter(|_| !conn.via.last().is_wire()) else {
         return wait(core, conn, conn.writers(), ticket, timeout);
     };
     discipline::Chosen::before_wait(core);
