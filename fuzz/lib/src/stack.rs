@@ -1,18 +1,19 @@
 //! A whole stack that is fed frames: IPv4 and IPv6, arbitrary bytes and segments near the expected ones of its connections, with
-//! an application that accepts, reads, writes, connects and closes meanwhile.
+//! an application that accepts, reads, writes, connects and closes meanwhile. A hook on the IPv6 listener keeps each SYN until the
+//! application decides about it, in some cases with a value for the accepted stream.
 //!
 //! The stack is driven (`workers = 0`) and seeded, so an input has the same effect twice. Invariants, besides no panic: when the
-//! application has dropped everything and time has passed, there is no connection and all packet memory is returned.
+//! application has dropped everything and time has passed, there is no connection, no value, and all packet memory is returned.
 //! Tests: `tests/corpus.rs`.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use sockeye::netif::{MacAddr, Medium, TxFrame};
-use sockeye::{Config, Stack, TcpConfig, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Config, Stack, Syn, TcpConfig, TcpListener, TcpSocket, TcpStream};
 use sockeye_proto::ip::{self, Addresses, HeaderChecksum};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::{Flags, Header};
@@ -23,6 +24,8 @@ use crate::segments::{Known, place, segment};
 
 /// Steps of one input.
 const STEPS_MAX: usize = 500;
+/// SYNs that the hook keeps undecided; it ignores those beyond.
+const SYNS_MAX: usize = 4;
 /// Connections that the application holds.
 const STREAMS_MAX: usize = 8;
 /// The port that is listened on.
@@ -62,10 +65,15 @@ impl Observer for Seen {
     }
 }
 
+/// What a SYN is accepted with: the references tell how many of them are left.
+type Value = Arc<()>;
+
 struct Bed {
     stack: Stack,
     port: Arc<Port<Seen>>,
     listeners: Vec<TcpListener>,
+    undecided: Arc<Mutex<Vec<Syn>>>,
+    value: Value,
     streams: Vec<TcpStream>,
     now: Duration,
 }
@@ -102,8 +110,17 @@ impl Bed {
             listener.set_nonblocking(true).expect("a listener");
             listener
         };
-        let listeners = OURS.map(listen).into();
-        Ok(Self { stack, port, listeners, streams: Vec::new(), now: Duration::ZERO })
+        let listeners: Vec<_> = OURS.map(listen).into();
+        let undecided = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&undecided);
+        listeners[1].set_syn_hook(Some(Box::new(move |syn: Syn| {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() < SYNS_MAX {
+                kept.push(syn);
+            }
+        })));
+        let (value, streams) = (Value::default(), Vec::new());
+        Ok(Self { stack, port, listeners, undecided, value, streams, now: Duration::ZERO })
     }
 
     fn step(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
@@ -117,6 +134,7 @@ impl Bed {
             12 => self.accept(),
             13 => self.connect(u)?,
             14..=16 if !self.streams.is_empty() => self.use_stream(u)?,
+            17 => self.decide(u)?,
             _ => {
                 self.now += Duration::from_millis(u.int_in_range(0..=2000)?);
                 self.stack.poll(self.now);
@@ -169,10 +187,28 @@ impl Bed {
         Ok(())
     }
 
+    /// What becomes of a SYN that the hook has kept.
+    fn decide(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
+        // The hook may be called meanwhile, which takes the mutex: it is not held here.
+        let syn = self.undecided.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(syn) = syn else { return Ok(()) };
+        match u.int_in_range(0..=5u8)? {
+            0..=2 => syn.accept_with(Arc::clone(&self.value)),
+            3 => syn.accept(),
+            4 => syn.refuse(),
+            _ => syn.ignore(),
+        }
+        self.stack.poll(self.now);
+        Ok(())
+    }
+
     fn accept(&mut self) {
         for listener in &self.listeners {
             if let Ok((stream, _)) = listener.accept() {
                 let _ = stream.set_nonblocking(true);
+                if stream.take_accept_value::<Value>().is_some() {
+                    assert!(stream.take_accept_value::<Value>().is_none(), "a value taken twice");
+                }
                 self.streams.push(stream);
             }
         }
@@ -209,8 +245,8 @@ impl Bed {
 
     /// Lets go of everything, and waits.
     fn end(self) {
-        let Self { stack, port, listeners, streams, now } = self;
-        drop((listeners, streams));
+        let Self { stack, port, listeners, undecided, value, streams, now } = self;
+        drop((listeners, undecided, streams));
         let end = now + REST;
         let mut at = now;
         for _ in 0..POLLS_MAX {
@@ -222,6 +258,7 @@ impl Bed {
         assert!(port.is_empty(), "frames that were not taken");
         assert_eq!(stack.connection_count(), 0, "connections without a holder");
         assert_eq!(stack.memory_in_use(), 0, "packet memory without a holder");
+        assert_eq!(Arc::strong_count(&value), 1, "values of handshakes without a holder");
     }
 }
 
