@@ -363,15 +363,12 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
     if hdr.flags.has(Flags::RST) {
         return AckCheck::Drop;
     }
-    if half_open.agreed.timestamps() {
-        match hdr.options.timestamps {
-            // RFC 7323 section 3.2: once agreed on, a segment without timestamps is dropped.
-            None => return AckCheck::Drop,
-            Some(ts) if timestamp::older(ts.val, half_open.ts_recent) => {
-                return AckCheck::Unacceptable;
-            }
-            Some(_) => {}
-        }
+    // One without timestamps is taken, as on an open connection (`input/arrives.rs`).
+    if let Some(ts) = hdr.options.timestamps
+        && half_open.agreed.timestamps()
+        && timestamp::older(ts.val, half_open.ts_recent)
+    {
+        return AckCheck::Unacceptable;
     }
     let len = hdr.seq_len(payload_len);
     if !is_acceptable(hdr.seq, len, half_open.rcv_nxt(), u32::from(half_open.window)) {

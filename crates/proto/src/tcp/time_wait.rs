@@ -119,16 +119,12 @@ impl TimeWait {
         if hdr.flags.has(Flags::SYN) {
             return self.on_syn(hdr, now);
         }
-        if self.timestamps {
-            match hdr.options.timestamps {
-                // RFC 7323 section 3.2: on a connection with timestamps, one without is dropped.
-                None => return TimeWaitAction::Ignore,
-                // PAWS, RFC 7323 section 5.3, R1: old duplicates are acknowledged and dropped.
-                Some(ts) if timestamp::older(ts.val, self.ts_recent) => {
-                    return self.ack_limited(payload_len, now);
-                }
-                Some(_) => {}
-            }
+        if let Some(ts) = hdr.options.timestamps
+            && self.timestamps
+            && timestamp::older(ts.val, self.ts_recent)
+        {
+            // PAWS, RFC 7323 section 5.3, R1: old duplicates are acknowledged and dropped.
+            return self.ack_limited(payload_len, now);
         }
         self.on_valid_age(hdr, payload_len, now)
     }

@@ -73,15 +73,13 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// RFC 7323 section 5.3 step R1. Resets pass; so does a SYN without the option, for a peer that
-    /// has restarted must get its challenge.
+    /// RFC 7323 section 5.3 step R1. Resets pass. So does a segment without the option: section 3.2 would drop it, but peers and
+    /// middleboxes leave the option out now and then, and the connection would hang. Linux takes it too.
     fn check_paws(&mut self, seg: &Segment<P>, now: Instant) -> Step {
         if !self.ts_on || seg.flags.has(Flags::RST) {
             return Step::Continue(());
         }
         match seg.header.options.timestamps {
-            // "SHOULD silently drop" (RFC 7323 section 3.2).
-            None if !seg.flags.has(Flags::SYN) => Step::Break(()),
             Some(ts) if timestamp::older(ts.val, self.ts_recent) => {
                 if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
                     return Step::Continue(());

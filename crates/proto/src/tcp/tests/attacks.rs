@@ -147,11 +147,16 @@ fn paws_gives_way_after_twenty_four_days_of_silence() {
 }
 
 #[test]
-fn a_segment_without_the_agreed_timestamp_is_dropped_unless_it_is_a_reset_or_a_syn() {
+fn a_segment_without_the_agreed_timestamp_is_taken_and_leaves_ts_recent() {
     let mut t = with_timestamps();
     t.peer_ts = None;
-    assert!(t.input(t.seg(ACK), b"bare").deliver.is_empty());
-    assert!(t.output().is_empty());
+    assert_eq!(t.input(t.seg(ACK), b"bare").deliver, b"bare");
+    let echo = t.output()[0].header().options.timestamps.map(|ts| ts.ecr);
+    assert_eq!(echo, Some(100), "we go on to send them");
+    // PAWS goes on for those that have one.
+    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    assert!(t.input(t.seg(ACK), b"old").deliver.is_empty());
+    t.peer_ts = None;
     let syn = t.seg(SYN);
     assert!(challenges(&mut t, syn));
     assert!(t.input(t.seg(RST), &[]).events.has(Events::RESET));

@@ -84,7 +84,6 @@ fn nothing_but_the_repeated_fin_restarts_the_timer() {
         segment(FIN_ACK, -2, Some(0)),
         segment(FIN_ACK, 1, Some(0)),
         segment(FIN_ACK, -1, Some(1)),
-        segment(FIN_ACK, -1, None),
         segment(Flags::FIN, -1, Some(0)),
         segment(Flags::SYN, 0, Some(1)),
         segment(Flags::RST, 0, Some(0)),
@@ -182,10 +181,12 @@ fn segments_without_data_are_answered_once_per_interval() {
 }
 
 #[test]
-fn paws_acknowledges_old_duplicates_and_drops_segments_without_timestamps() {
+fn paws_acknowledges_old_duplicates_and_lets_segments_without_timestamps_pass() {
     let mut tw = record(true);
     assert!(is_ack(tw.on_segment(&segment(Flags::ACK, 0, Some(1)), 10, after(1))));
-    assert_eq!(tw.on_segment(&segment(Flags::ACK, 0, None), 10, after(1)), TimeWaitAction::Ignore);
+    let fin = segment(Flags::FIN.with(Flags::ACK), -1, None);
+    assert!(is_ack(tw.on_segment(&fin, 0, after(2))));
+    assert_eq!(tw.deadline(), after(2) + TWO_MSL, "the FIN was taken");
 }
 
 #[test]
