@@ -447,6 +447,8 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         header.options.sack = reass.take_sack(count, self.dup_acks_owed);
+        // One duplicate fits an acknowledgment (RFC 2883), so each needs its own.
+        self.ack_now |= reass.has_duplicate() && self.dup_acks_owed == 0;
         if reass.is_empty() {
             self.reass = None;
         }

@@ -34,8 +34,11 @@ pub(super) struct Reass<P> {
     fresh: VecDeque<u64>,
     /// A place in each of the runs that were reported last, the latest first. A run may be gone since.
     recent: VecDeque<u64>,
-    /// A duplicate that is not reported yet.
-    duplicate: Option<SackBlock>,
+    /// Bytes that came although they were there, one range for each segment that had some, and is not reported yet. At most
+    /// [`DUPLICATES_MAX`].
+    duplicates: VecDeque<SackBlock>,
+    /// SACK was negotiated: duplicates are worth noting.
+    reports: bool,
     /// Where the peer's stream ends, if its FIN arrived early.
     fin: Option<SeqNum>,
 }
@@ -55,22 +58,23 @@ impl<P: Payload> Run<P> {
 }
 
 impl<P: Payload> Reass<P> {
-    /// `nxt` is RCV.NXT.
-    pub fn new(nxt: SeqNum) -> Self {
+    /// `nxt` is RCV.NXT; `reports` whether SACK was negotiated.
+    pub fn new(nxt: SeqNum, reports: bool) -> Self {
         Self {
             runs: BTreeMap::new(),
             origin: (nxt, PLACE_OF_ORIGIN),
             piece_count: 0,
             fresh: VecDeque::new(),
             recent: VecDeque::new(),
-            duplicate: None,
+            duplicates: VecDeque::new(),
+            reports,
             fin: None,
         }
     }
 
     /// True if nothing waits here any more.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty() && self.fin.is_none() && self.duplicate.is_none()
+        self.runs.is_empty() && self.fin.is_none() && self.duplicates.is_empty()
     }
 
     /// True if text waits behind a hole.
@@ -108,14 +112,61 @@ impl<P: Payload> Reass<P> {
         reached
     }
 
-    /// Bytes from `start` to `end` came although they were there.
+    /// A segment's bytes from `start` to `end` came although they were there. What touches the last range and is not reported yet is
+    /// reported together with it, as if the two segments had come as one.
     pub fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
-        self.duplicate = Some(SackBlock { start, end });
+        if !self.reports || self.extend_duplicate(start, end) {
+            return;
+        }
+        if self.duplicates.len() >= DUPLICATES_MAX {
+            self.duplicates.pop_back();
+        }
+        self.duplicates.push_back(SackBlock { start, end });
+    }
+
+    /// The same for further bytes of the segment whose first were noted last: one range a segment is reported (RFC 2883 section
+    /// 4), so what does not touch that is not. True if it does.
+    fn extend_duplicate(&mut self, start: SeqNum, end: SeqNum) -> bool {
+        let Some(last) = self.duplicates.back_mut() else { return false };
+        let touches = start.at_or_before(last.end) && last.start.at_or_before(end);
+        if touches {
+            (last.start, last.end) = (last.start.min(start), last.end.max(end));
+        }
+        touches
+    }
+
+    /// True if a duplicate is not reported yet.
+    pub fn has_duplicate(&self) -> bool {
+        !self.duplicates.is_empty()
+    }
+
+    /// Notes which bytes from place `at` to `end` are there already: the first range of them that has no hole. `continues`: the
+    /// segment's bytes before `at` were noted.
+    fn note_overlap(&mut self, at: u64, end: u64, continues: bool) {
+        let before = self.runs.range(..=at).next_back();
+        let runs = before.into_iter().chain(self.runs.range(at + 1..end.max(at + 1)));
+        let mut overlap: Option<(u64, u64)> = None;
+        for (&start, run) in runs {
+            let (from, to) = (start.max(at), (start + run.len()).min(end));
+            match overlap.as_mut() {
+                _ if from >= to => {}
+                None => overlap = Some((from, to)),
+                Some((_, known)) if *known == from => *known = to,
+                Some(_) => break,
+            }
+        }
+        let Some((from, to)) = overlap else { return };
+        let (start, end) = (self.number(from), self.number(to));
+        if continues {
+            self.extend_duplicate(start, end);
+        } else {
+            self.note_duplicate(start, end);
+        }
     }
 
     /// How many blocks there are to report, at most [`SACK_BLOCKS_MAX`].
     pub fn sack_count(&self) -> usize {
-        (self.runs.len() + usize::from(self.duplicate.is_some())).min(SACK_BLOCKS_MAX)
+        (self.runs.len() + usize::from(self.has_duplicate())).min(SACK_BLOCKS_MAX)
     }
 
     /// At most `count` blocks to report, with `more` further reports to come right after this one: a duplicate first
@@ -124,7 +175,7 @@ impl<P: Payload> Reass<P> {
     pub fn take_sack(&mut self, count: usize, more: u8) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         if count > 0 {
-            self.duplicate.take().into_iter().for_each(|duplicate| blocks.push(duplicate));
+            self.duplicates.pop_front().into_iter().for_each(|duplicate| blocks.push(duplicate));
         }
         let share = self.fresh.len().div_ceil(usize::from(more) + 1).max(1);
         let mut starts: [Option<u64>; SACK_BLOCKS_MAX] = [None; SACK_BLOCKS_MAX];
@@ -187,18 +238,20 @@ impl<P: Payload> Reass<P> {
     }
 
     /// Puts `payload`, which begins at `start`, into its place. Data that continues the stream has to be
-    /// taken out right after.
-    pub fn insert(&mut self, start: SeqNum, mut payload: P) {
+    /// taken out right after. `continues`: bytes in front of it were noted as a duplicate.
+    pub fn insert(&mut self, start: SeqNum, mut payload: P, continues: bool) {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
         }
         let mut at = self.place(start);
         let end = at + payload.len() as u64;
+        if self.reports {
+            self.note_overlap(at, end, continues);
+        }
         if let Some((before, run)) = self.runs.range(..=at).next_back() {
             let known = before + run.len();
             if end <= known {
                 if at < end {
-                    self.note_duplicate(start, self.number(end));
                     self.note_fresh(at);
                 }
                 return;
@@ -316,6 +369,9 @@ fn bytes(distance: u64) -> usize {
 const PLACE_OF_ORIGIN: u64 = 1 << 32;
 /// Growths remembered until they are reported: some reports' worth, more than one batch of segments makes.
 const FRESH_MAX: usize = 64;
+/// Duplicates remembered until they are reported, one in each acknowledgment. Beyond it the latest takes the place of the one
+/// before it, as each does on Linux.
+const DUPLICATES_MAX: usize = 16;
 /// Bytes of a run that are moved to join it with the one before.
 const JOIN_MAX: u64 = 64 << 10;
 /// Small segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
@@ -346,12 +402,12 @@ mod tests {
     }
 
     fn put(reass: &mut Reass<Vec<u8>>, range: core::ops::Range<u32>) {
-        reass.insert(seq(range.start), bytes(range));
+        reass.insert(seq(range.start), bytes(range), false);
     }
 
     #[test]
     fn a_hole_filled_releases_everything_behind_it() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..20);
         put(&mut reass, 30..40);
         assert_eq!(reass.take(seq(0)), None);
@@ -363,7 +419,7 @@ mod tests {
 
     #[test]
     fn overlaps_are_cut() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..20);
         put(&mut reass, 15..25);
         put(&mut reass, 5..12);
@@ -373,7 +429,7 @@ mod tests {
 
     #[test]
     fn a_segment_over_several_runs_and_a_partial_one_swallows_the_whole_ones() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..12);
         put(&mut reass, 14..16);
         put(&mut reass, 18..30);
@@ -384,7 +440,7 @@ mod tests {
 
     #[test]
     fn take_discards_delivered_data() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..20);
         put(&mut reass, 30..40);
         assert_eq!(reass.take(seq(35)), Some(bytes(35..40)));
@@ -393,7 +449,7 @@ mod tests {
 
     #[test]
     fn pruned_segments_are_received_again_and_not_reported_before() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..20);
         put(&mut reass, 30..33);
         reass.note_fin(seq(40));
@@ -408,7 +464,7 @@ mod tests {
 
     #[test]
     fn an_early_fin_is_found_once_its_place_is_reached() {
-        let mut reass: Reass<Vec<u8>> = Reass::new(seq(0));
+        let mut reass: Reass<Vec<u8>> = Reass::new(seq(0), true);
         reass.note_fin(seq(20));
         reass.note_fin(seq(90));
         assert!(!reass.is_empty() && !reass.take_fin(seq(19)));
@@ -418,7 +474,7 @@ mod tests {
 
     #[test]
     fn no_data_is_accepted_behind_a_fin() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         put(&mut reass, 10..20);
         reass.note_fin(seq(15));
         assert!(!reass.take_fin(seq(15)), "text behind it had arrived");
@@ -431,7 +487,7 @@ mod tests {
 
     #[test]
     fn a_last_run_of_tiny_segments_is_evicted_for_an_earlier_one_and_a_later_one_is_dropped() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         for i in 0..PIECES_MAX {
             put(&mut reass, 10 * i + 100..10 * i + 105);
         }
@@ -445,7 +501,7 @@ mod tests {
 
     #[test]
     fn full_segments_are_not_evicted_for_tiny_ones_and_data_that_continues_the_stream_is_always_taken() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         for i in 0..PIECES_MAX {
             put(&mut reass, 10 * i + 100..10 * i + 105);
         }
@@ -462,7 +518,7 @@ mod tests {
         let (full, count) = (1448, 5_000);
         let hole = |i: u32| 2 * i * full..(2 * i + 1) * full;
         for backwards in [false, true] {
-            let mut reass = Reass::new(seq(0));
+            let mut reass = Reass::new(seq(0), true);
             for i in 0..count {
                 put(&mut reass, hole(i).end..hole(i).end + full);
             }
@@ -481,7 +537,7 @@ mod tests {
 
     #[test]
     fn a_batch_of_reports_covers_every_run_that_has_grown() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         for i in 1..=12 {
             put(&mut reass, 100 * i..100 * i + 50);
         }
@@ -501,7 +557,7 @@ mod tests {
 
     #[test]
     fn full_segments_are_bounded_by_the_window_alone() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         let full = 1448;
         for i in 0..3 * PIECES_MAX {
             put(&mut reass, 100 + i * full..100 + (i + 1) * full);
@@ -512,7 +568,7 @@ mod tests {
 
     #[test]
     fn tiny_segments_are_bounded_in_number_even_when_they_touch() {
-        let mut reass = Reass::new(seq(0));
+        let mut reass = Reass::new(seq(0), true);
         for i in 0..2 * PIECES_MAX {
             put(&mut reass, 100 + i..101 + i);
         }

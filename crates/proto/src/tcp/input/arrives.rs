@@ -188,7 +188,9 @@ impl<P: Payload> Pcb<P> {
         let end = (seq + len).min(self.rcv_nxt);
         let near = seq.before(end) && self.rcv_nxt.since(seq) <= self.rcv_wnd_max();
         if self.sack_ok && self.state.receives() && near && seq.after(self.irs) {
-            self.reass.get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt))).note_duplicate(seq, end);
+            self.reass
+                .get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt, true)))
+                .note_duplicate(seq, end);
         }
     }
 

@@ -40,7 +40,7 @@ impl<P: Payload> Pcb<P> {
             self.advance_rcv_nxt(text, now);
             input.deliver = payload;
         } else {
-            self.reassemble(seg.seq, payload, input);
+            self.reassemble(seg.seq, payload, seg.seq != seg.header.seq, input);
         }
         seg.seq += len;
         Step::Continue(())
@@ -52,7 +52,9 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
-            self.reass.get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt))).note_fin(seg.seq);
+            self.reass
+                .get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt, self.sack_ok)))
+                .note_fin(seg.seq);
             // If there was text in front of the FIN, that has already been answered.
             if seg.seq == seg.header.seq {
                 self.owe_duplicate();
@@ -76,12 +78,12 @@ impl<P: Payload> Pcb<P> {
         self.owe_ack(text, now);
     }
 
-    /// Text with a hole before it, or that fills one.
-    fn reassemble(&mut self, seq: SeqNum, payload: P, input: &mut Input<P>) {
+    /// Text with a hole before it, or that fills one. `is_rest`: a duplicate in front of it was cut off.
+    fn reassemble(&mut self, seq: SeqNum, payload: P, is_rest: bool, input: &mut Input<P>) {
         let fills = seq == self.rcv_nxt;
-        let nxt = self.rcv_nxt;
-        let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt)));
-        reass.insert(seq, payload);
+        let (nxt, reports) = (self.rcv_nxt, self.sack_ok);
+        let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt, reports)));
+        reass.insert(seq, payload, is_rest);
         if !fills {
             self.owe_duplicate();
             return;
