@@ -85,7 +85,10 @@ const START_MONOTONIC_SECS: u64 = 1000;
 /// Time stands still until [`set_elapsed`](Self::set_elapsed) moves it. If several threads are in one machine, their order decides who draws which number.
 pub struct Machine {
     elapsed_nanos: AtomicU64,
-    random: AtomicU64,
+    /// Where the stream of random numbers begins.
+    random: u64,
+    /// Words of it that were drawn.
+    drawn: AtomicU64,
 }
 
 /// The golden ratio as a fraction of 2^64: the step of SplitMix64.
@@ -95,7 +98,8 @@ impl Machine {
     /// A machine at its start, whose numbers follow from `seed`.
     pub fn new(seed: u64) -> Self {
         // Neighbouring seeds shall not give neighbouring streams, nor those of another user of the same generator and seed.
-        Self { elapsed_nanos: AtomicU64::new(0), random: AtomicU64::new(mix(seed ^ 0x510e_527f_ade6_82d1)) }
+        let random = mix(seed ^ 0x510e_527f_ade6_82d1);
+        Self { elapsed_nanos: AtomicU64::new(0), random, drawn: AtomicU64::new(0) }
     }
 
     /// Moves the clock to a point of time since the start: real time and monotonic time alike.
@@ -113,9 +117,15 @@ impl Machine {
     /// Fills `bytes` with the next random numbers. Never blocks. Anyone with the seed knows them.
     pub fn fill(&self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(size_of::<u64>()) {
-            let state = self.random.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+            let number = self.drawn.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            let state = self.random.wrapping_add(number.wrapping_mul(STEP));
             part.copy_from_slice(&mix(state).to_le_bytes()[..part.len()]);
         }
+    }
+
+    /// Words of eight bytes that [`fill`](Self::fill) and the replaced functions have drawn so far: runs of one seed differ if these do.
+    pub fn drawn(&self) -> u64 {
+        self.drawn.load(Ordering::Relaxed)
     }
 
     /// Gives this thread the machine's clock and random numbers until the scope is dropped; then they are what they were before. Draws the

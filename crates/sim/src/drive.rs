@@ -18,6 +18,7 @@ use crate::event::{Event, Nanos, runtime_of};
 use crate::executor::{Ambient, Tasks};
 use crate::pipe::nanos;
 use crate::runtime::Runtimes;
+use crate::trace::What;
 use crate::world::World;
 
 /// Why a simulation does not go on.
@@ -120,7 +121,9 @@ impl Driver {
             Some(runtimes) => self.turn(runtimes, host, task),
             None => self.run_task(task),
         }
+        let is_over = task.is_some_and(|task| self.tasks.host_of(task).is_none());
         let mut state = self.world.lock();
+        state.note(What::Ran { host, task, is_over, drawn: self.world.machine.drawn() });
         match host {
             Some(host) => state.mark(host),
             None => {
@@ -181,6 +184,7 @@ impl Driver {
         let next = stack.poll(Duration::from_nanos(now));
         let mut state = self.world.lock();
         let at = next.map_or(Nanos::MAX, nanos);
+        state.note(What::Polled { host, next: at });
         if at <= now {
             return state.mark(host);
         }

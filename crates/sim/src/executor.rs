@@ -97,6 +97,11 @@ impl Ambient {
             .expect("this works within a simulation only: call it from a program that sockeye_sim::run runs")
     }
 
+    /// The host of the running task, if a task runs and has one.
+    pub fn host_of_caller() -> Option<usize> {
+        AMBIENT.with_borrow(|ambient| ambient.as_ref()?.host)
+    }
+
     /// Calls `f` with this as the current one.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
         struct Outer(Option<Ambient>);

@@ -51,6 +51,7 @@
 pub mod blocking;
 mod capture;
 pub mod check;
+mod difference;
 mod drive;
 pub mod emulate;
 mod event;
@@ -67,6 +68,7 @@ mod run;
 #[cfg_attr(not(feature = "tokio"), path = "runtime_absent.rs")]
 mod runtime;
 pub mod time;
+mod trace;
 mod watch;
 mod world;
 
@@ -76,6 +78,7 @@ mod world;
 mod readme {}
 
 pub use capture::Capture;
+pub use difference::Difference;
 pub use executor::{Aborted, JoinHandle, spawn};
 pub use link::{Burst, Fate, LinkConfig, LinkStats};
 pub use network::{Direction, Host, HostConfig, Link, Net};

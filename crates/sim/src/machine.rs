@@ -22,6 +22,11 @@ mod replaced {
             self.0.set_elapsed(elapsed);
         }
 
+        /// Random words that were drawn so far.
+        pub fn drawn(&self) -> u64 {
+            self.0.drawn()
+        }
+
         /// Has this thread's hash maps follow from the seed, if none was made yet.
         pub fn draw_keys(&self) {
             let _scope = self.enter();
@@ -56,6 +61,11 @@ mod absent {
 
         #[expect(clippy::unused_self, reason = "as with the feature")]
         pub fn set_elapsed(&self, _: Duration) {}
+
+        #[expect(clippy::unused_self, reason = "as with the feature")]
+        pub fn drawn(&self) -> u64 {
+            0
+        }
 
         #[expect(clippy::unused_self, reason = "as with the feature")]
         pub fn draw_keys(&self) {}

@@ -15,12 +15,13 @@ use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
 
 use crate::event::Nanos;
-use crate::executor::{JoinHandle, Tasks};
+use crate::executor::{Ambient, JoinHandle, Tasks};
 use crate::link::{Fate, LinkConfig, LinkStats};
 use crate::names::HostNames;
 use crate::packet::Packet;
 use crate::port::Port;
 use crate::rng::Rng;
+use crate::trace::What;
 use crate::watch::{Retransmission, Traffic};
 use crate::world::{HostState, Setup, World};
 
@@ -124,14 +125,15 @@ impl Net {
         for (from, to) in left.iter().flat_map(|l| right.iter().map(move |r| (l.index, r.index))) {
             for (from, to) in [(from, to), (to, from)] {
                 let pipe = state.pipe(from, to);
-                state.pipes[pipe].is_up = false;
+                state.set_up(pipe, false);
             }
         }
     }
 
     /// Ends all partitions.
     pub fn heal(&self) {
-        self.world.lock().pipes.iter_mut().for_each(|pipe| pipe.is_up = true);
+        let mut state = self.world.lock();
+        (0..state.pipes.len()).for_each(|pipe| state.set_up(pipe, true));
     }
 
     /// Virtual time since the start.
@@ -154,6 +156,19 @@ impl Net {
     /// Events handled so far: the cost of a run.
     pub fn events(&self) -> u64 {
         self.world.lock().events
+    }
+
+    /// A digest of all that has happened so far: steps of tasks and stacks, packets, random numbers that were drawn. Two runs with the same
+    /// programs and settings have the same one if they were the same; see [`Sim::check_determinism`](crate::Sim::check_determinism).
+    pub fn digest(&self) -> u64 {
+        self.world.lock().trace.digest()
+    }
+
+    /// Notes something among the run's events, for the failure's report.
+    pub fn note(&self, text: impl Into<String>) {
+        let text: String = text.into();
+        let host = Ambient::host_of_caller();
+        self.world.lock().note(What::Said { host, is_fault: false, text: text.into() });
     }
 
     /// Fate of the packets of all links.
@@ -261,6 +276,7 @@ impl Host {
         let host = &mut state.hosts[self.index];
         host.life += 1;
         let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
+        state.fault(Some(self.index), "crashed");
         drop(state);
         self.net.tasks.doom_host(self.index);
         if let Some(runtimes) = &self.net.tasks.runtimes {
@@ -275,6 +291,7 @@ impl Host {
     /// If it is up.
     pub fn restart(&self) {
         assert!(!self.is_up(), "{} is up: crash it first", self.name());
+        self.net.world.lock().fault(Some(self.index), "started again");
         self.start().expect("the settings were valid before");
     }
 
@@ -375,12 +392,12 @@ impl Direction {
 
     /// Cuts it. Packets on their way still arrive.
     pub fn cut(&self) {
-        self.world.lock().pipes[self.pipe].is_up = false;
+        self.world.lock().set_up(self.pipe, false);
     }
 
     /// Mends it.
     pub fn heal(&self) {
-        self.world.lock().pipes[self.pipe].is_up = true;
+        self.world.lock().set_up(self.pipe, true);
     }
 
     /// Fate of its packets.

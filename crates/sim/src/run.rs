@@ -18,11 +18,13 @@ use std::thread;
 use std::time::Duration;
 
 use crate::capture::Capture;
+use crate::difference::{self, Difference, Found};
 use crate::drive::Driver;
 use crate::executor::{Ambient, Tasks};
 use crate::machine::Machine;
 use crate::network::Net;
 use crate::runtime::Runtimes;
+use crate::trace::{Keep, Record};
 use crate::world::World;
 
 /// Names the seed to run instead of the program's.
@@ -40,9 +42,22 @@ pub struct Sim {
     capture: Capture,
     replay: Option<String>,
     pcap: Option<PathBuf>,
+    /// Failures are not reported.
+    is_quiet: bool,
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it cannot be set"))]
     has_tokio: bool,
 }
+
+/// A run that is over.
+pub(crate) struct Done<T> {
+    pub outcome: thread::Result<T>,
+    pub record: Record,
+}
+
+/// Events that the report of a failure shows.
+const LAST_EVENTS: usize = 6;
+/// Pairs of runs until the first difference is found, or given up.
+const PAIRS_MAX: usize = 3;
 
 impl Sim {
     /// A simulation that `seed` decides, or `SOCKEYE_SIM_SEED` if that is set.
@@ -57,7 +72,7 @@ impl Sim {
     pub fn exactly(seed: u64) -> Self {
         let pcap = std::env::var_os(PCAP_VARIABLE).map(PathBuf::from);
         let capture = if pcap.is_some() { Capture::All } else { Capture::default() };
-        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap, has_tokio: false }
+        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap, is_quiet: false, has_tokio: false }
     }
 
     /// The run fails if the program is not over after so much simulated time. Default: a day.
@@ -107,10 +122,66 @@ impl Sim {
         Fut: Future + 'static,
         Fut::Output: Send,
     {
-        on_its_own_thread(|| self.run_here(main))
+        self.go(Keep::Recent, main).outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    fn run_here<F, Fut>(self, main: F) -> Fut::Output
+    /// Runs the program twice, and returns the first event in which the two runs differ: a step of a task or of a stack, a packet, a draw of random numbers. `None` if they are the same, as they
+    /// have to be if the program takes time and chance from the simulation only. A run that differs only behind some million events is made up to six times.
+    ///
+    /// Runs may fail; two that fail alike are the same.
+    pub fn first_difference<F, Fut>(&self, mut main: F) -> Option<Difference>
+    where
+        F: FnMut(Net) -> Fut + Send,
+        Fut: Future + 'static,
+        Fut::Output: Send,
+    {
+        let sim = Self { is_quiet: true, ..self.clone() };
+        let mut from = 0;
+        let mut found = Found::Same;
+        for _ in 0..PAIRS_MAX {
+            let [first, second] = [(); 2].map(|()| sim.clone().go(Keep::From(from), &mut main).record);
+            match (difference::compare(self.seed, &first, &second), &found) {
+                (Found::Same, Found::Between(from, to)) => {
+                    return Some(Difference::between(self.seed, *from, *to));
+                }
+                (Found::Same, _) => return None,
+                (Found::Differ(difference), _) => return Some(difference),
+                (Found::Between(low, to), _) => (from, found) = (low, Found::Between(low, to)),
+            }
+        }
+        match found {
+            Found::Between(from, to) => Some(Difference::between(self.seed, from, to)),
+            Found::Same | Found::Differ(_) => None,
+        }
+    }
+
+    /// Runs the program twice, and checks that the two runs are the same, event by event.
+    ///
+    /// # Panics
+    /// With the [`Difference`] if they are not; and as [`run`](Self::run), if they fail alike.
+    pub fn check_determinism<F, Fut>(self, mut main: F) -> Fut::Output
+    where
+        F: FnMut(Net) -> Fut + Send,
+        Fut: Future + 'static,
+        Fut::Output: Send,
+    {
+        if let Some(difference) = self.first_difference(&mut main) {
+            panic!("{difference}");
+        }
+        self.run(main)
+    }
+
+    /// Runs on a thread of its own. Reports a failure, but does not go on with it.
+    pub(crate) fn go<F, Fut>(self, keep: Keep, main: F) -> Done<Fut::Output>
+    where
+        F: FnOnce(Net) -> Fut + Send,
+        Fut: Future + 'static,
+        Fut::Output: Send,
+    {
+        on_its_own_thread(|| self.run_here(keep, main))
+    }
+
+    fn run_here<F, Fut>(self, keep: Keep, main: F) -> Done<Fut::Output>
     where
         F: FnOnce(Net) -> Fut,
         Fut: Future + 'static,
@@ -119,7 +190,7 @@ impl Sim {
         // The thread's first hash map draws the keys of all: from the seed, if it is now. What stacks draw once for the whole process is not to be
         // drawn from it, or the first run of a process would differ from the second.
         machine.draw_keys();
-        let world = World::new(self.seed, self.capture, machine);
+        let world = World::new(self.seed, self.capture, keep, machine);
         let runtimes = self.runtimes(&world);
         let tasks = Tasks::new(world.clone(), runtimes);
         let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
@@ -129,7 +200,7 @@ impl Sim {
             runtimes.start(None, 0, 0);
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let ambient = Ambient { world, host: None, tasks: Some(tasks.clone()) };
+            let ambient = Ambient { world: world.clone(), host: None, tasks: Some(tasks.clone()) };
             let program = ambient.scope(|| main(net.clone()));
             let mut main = tasks.spawn(None, program);
             if let Err(stuck) = driver.run(|| main.is_finished()) {
@@ -142,15 +213,19 @@ impl Sim {
         {
             eprintln!("sockeye-sim: no packets in {}: {error}", path.display());
         }
-        if outcome.is_err() {
+        if outcome.is_err() && !self.is_quiet {
             self.report(&net);
         }
         // A program that failed may fail again when it is dropped; the first failure is the one to show.
         let ended = catch_unwind(AssertUnwindSafe(|| driver.end()));
-        match (outcome, ended) {
-            (Ok(value), Ok(())) => value,
-            (Err(panic), _) | (Ok(_), Err(panic)) => resume_unwind(panic),
-        }
+        let mut state = world.lock();
+        let names = state.names();
+        let record = state.trace.finish(names);
+        let outcome = match (outcome, ended) {
+            (Ok(value), Ok(())) => Ok(value),
+            (Err(panic), _) | (Ok(_), Err(panic)) => Err(panic),
+        };
+        Done { outcome, record }
     }
 
     #[cfg(not(feature = "tokio"))]
@@ -177,6 +252,12 @@ impl Sim {
             stats.delivered,
             stats.dropped()
         );
+        let state = net.world.lock();
+        let names = state.names();
+        let skip = state.trace.entries().len().saturating_sub(LAST_EVENTS);
+        eprintln!("  the last of {} events:", state.trace.count());
+        state.trace.entries().skip(skip).for_each(|entry| eprintln!("    {}", names.show(entry)));
+        drop(state);
         let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed));
         eprintln!("  replay:  {command}");
         if self.capture != Capture::Off && self.pcap.is_none() {

@@ -29,6 +29,7 @@ use crate::names;
 use crate::packet::Packet;
 use crate::pipe::{Course, Held, Pipe, stream_of};
 use crate::rng::Rng;
+use crate::trace::{Keep, Names, Seen, Trace, What, digest_of};
 use crate::watch::Watch;
 
 /// See the module's head.
@@ -60,11 +61,14 @@ pub(crate) struct State {
     pub timers: Slab<Timer>,
     pub tape: Tape,
     pub watch: Watch,
+    pub trace: Trace,
     pub rng: Rng,
     /// Events that were handled.
     pub events: u64,
     machine: Machine,
     frames: Slab<InFlight>,
+    /// Packets that came to a pipe.
+    sent_count: u64,
     /// Memory of packets that differ from the sent ones.
     pool: Pool,
 }
@@ -104,10 +108,12 @@ pub(crate) struct Timer {
 struct InFlight {
     frame: TxFrame,
     pipe: usize,
+    /// Which of all packets it is.
+    number: u64,
 }
 
 impl World {
-    pub fn new(seed: u64, capture: Capture, machine: Machine) -> Arc<Self> {
+    pub fn new(seed: u64, capture: Capture, keep: Keep, machine: Machine) -> Arc<Self> {
         let state = State {
             machine: machine.clone(),
             now: 0,
@@ -122,9 +128,11 @@ impl World {
             timers: Slab::new(),
             tape: Tape::new(capture),
             watch: Watch::default(),
+            trace: Trace::new(keep),
             rng: Rng::new(seed),
             events: 0,
             frames: Slab::new(),
+            sent_count: 0,
             pool: Pool::new(PoolConfig::default()),
         };
         let world = Arc::new(Self { state: Mutex::new(state), ready: Arc::default(), seed, machine });
@@ -215,6 +223,9 @@ impl State {
             let is_lost = matches!(course, Course::Dropped(_) | Course::Arrives { flip: Some(_), .. });
             self.watch.sent(self.now, &segment, is_lost);
         }
+        let number = self.sent_count;
+        self.sent_count += 1;
+        self.note_sent(index, number, &frame, course);
         if self.tape.is_on() {
             self.tape.push(index, self.now, bytes_of(&frame), course.note());
         }
@@ -227,13 +238,13 @@ impl State {
                     Some(bit) => flipped(&self.pool, &frame, bit),
                     None => Some(frame),
                 };
-                frame.into_iter().chain(copy).for_each(|frame| self.put(index, at, frame));
+                frame.into_iter().chain(copy).for_each(|frame| self.put(index, number, at, frame));
                 for overtaken in self.pipes[index].overtake() {
                     self.queue.push(at, Event::Arrive { frame: overtaken });
                 }
             }
             Course::Overtaken { at, span, wait } => {
-                let frame = self.frames.insert(InFlight { frame, pipe: index });
+                let frame = self.frames.insert(InFlight { frame, pipe: index, number });
                 let number = self.queue.number();
                 self.pipes[index].held.push(Held { frame, number, left: span });
                 self.queue.push(at.saturating_add(wait), Event::Release { pipe: index, frame, number });
@@ -241,18 +252,60 @@ impl State {
         }
     }
 
-    fn put(&mut self, pipe: usize, at: Nanos, frame: TxFrame) {
-        let frame = self.frames.insert(InFlight { frame, pipe });
+    fn note_sent(&mut self, pipe: usize, number: u64, frame: &TxFrame, course: Course) {
+        let packet = Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() };
+        // With a checksum, headers tell whether payload differs.
+        let digest =
+            if self.trace.is_whole() { digest_of(&bytes_of(frame)) } else { digest_of(frame.head()) };
+        let seen = Seen::new(&packet, digest);
+        let arrival = match course {
+            Course::Dropped(_) => None,
+            Course::Arrives { at, .. } | Course::Overtaken { at, .. } => Some(at),
+        };
+        self.note(What::Sent { pipe, number, seen, arrival, note: course.note() });
+    }
+
+    /// Something happens now.
+    pub fn note(&mut self, what: What) {
+        self.trace.push(self.now, what);
+    }
+
+    /// A fault begins or ends.
+    pub fn fault(&mut self, host: Option<usize>, text: impl Into<Arc<str>>) {
+        self.note(What::Said { host, is_fault: true, text: text.into() });
+    }
+
+    /// Cuts or mends a pipe.
+    pub fn set_up(&mut self, pipe: usize, is_up: bool) {
+        let pipe = &mut self.pipes[pipe];
+        if pipe.is_up != is_up {
+            pipe.is_up = is_up;
+            let text = format!("{} {}", pipe.name, if is_up { "healed" } else { "cut" });
+            self.fault(None, text);
+        }
+    }
+
+    /// The names that the trace has numbers of.
+    pub fn names(&self) -> Names {
+        let hosts = self.hosts.iter().map(|host| host.name.clone()).collect();
+        let mut pipes = vec![(0, 0); self.pipes.len()];
+        self.paths.iter().for_each(|(ends, pipe)| pipes[*pipe] = *ends);
+        Names { hosts, pipes }
+    }
+
+    fn put(&mut self, pipe: usize, number: u64, at: Nanos, frame: TxFrame) {
+        let frame = self.frames.insert(InFlight { frame, pipe, number });
         self.queue.push(at, Event::Arrive { frame });
     }
 
     /// A frame arrives. The caller drops it outside the mutex.
     pub fn arrive(&mut self, frame: usize) -> Option<TxFrame> {
-        let InFlight { frame, pipe } = self.frames.try_remove(frame)?;
-        let pipe = &mut self.pipes[pipe];
-        let to = pipe.to;
-        let host = &mut self.hosts[to];
-        if host.stack.is_none() {
+        let InFlight { frame, pipe: index, number } = self.frames.try_remove(frame)?;
+        let to = self.pipes[index].to;
+        let is_taken = self.hosts[to].stack.is_some();
+        self.note(What::Arrived { pipe: index, number, is_taken });
+        let pipe = &mut self.pipes[index];
+        if !is_taken {
             pipe.stats.cut += 1;
             return Some(frame);
         }
@@ -262,7 +315,7 @@ impl State {
         if let Some(segment) = packet.segment() {
             self.watch.arrived(self.now, &segment);
         }
-        host.inbox.push_back(frame);
+        self.hosts[to].inbox.push_back(frame);
         self.mark(to);
         None
     }
