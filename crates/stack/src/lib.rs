@@ -60,6 +60,7 @@ pub use rt::panics::{PanicReport, PanicSource};
 pub use rt::resolve::{Resolve, Resolving, ToSocketAddrs};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
+pub use sockeye_proto::tcp::fast_open::FastOpenFail;
 pub use sockeye_proto::tcp::info::{CaState, Carried, RunningTimer, TcpInfo, TimerKind};
 pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;

@@ -27,6 +27,7 @@ use crate::base::addr::HashKey;
 use crate::base::clock::Clock;
 use crate::base::entropy::Entropy;
 use crate::config::Config;
+use crate::config::fastopen::Keys;
 use crate::inet;
 use crate::inet::link::{self, LinkOptions};
 use crate::inet::netif::device::Device;
@@ -311,7 +312,24 @@ impl Stack {
     /// whose cookie is of the key before get a new one with their next connect; older cookies are no good any more.
     pub fn rotate_fastopen_key(&self) {
         if let Ok(core) = self.core::<Core>() {
-            core.fast_open_keys.rotate();
+            core.rotate_fast_open_key();
+        }
+    }
+
+    /// Sets the keys of Fast Open's cookies (`tcp_fastopen_key`) of all listeners that have none of their own
+    /// ([`TcpListener::set_fastopen_keys`](crate::TcpListener::set_fastopen_keys)). Cookies of other keys are no good any more: to keep
+    /// those of the present one, give it as the backup. Never blocks for long.
+    pub fn set_fastopen_keys(&self, keys: Keys) {
+        if let Ok(core) = self.core::<Core>() {
+            core.fast_open_keys.set(keys);
+        }
+    }
+
+    /// Forgets what Fast Open has learnt of servers: cookies, MSS, and which of them text on a SYN did not reach
+    /// (`ip tcp_metrics flush`).
+    pub fn clear_fastopen_cache(&self) {
+        if let Ok(core) = self.core::<Core>() {
+            core.fast_open_cache.clear();
         }
     }
 }
@@ -348,7 +366,7 @@ impl Core {
     pub fn rekey(&self, entropy: &mut Entropy) {
         let ports = &self.config.port_range;
         self.set_secret(entropy.bytes());
-        self.fast_open_keys.rekey(entropy.bytes());
+        self.tcp.rekey(entropy);
         self.ip.rekey(|| entropy.u64());
         // Checked when the stack was made.
         if let Some(range) = PortRange::new(*ports.start(), *ports.end()) {

@@ -7,9 +7,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use common::counter;
-use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
+use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE};
 use sockeye::netif::{ChannelConfig, ChannelPort, channel};
-use sockeye::{Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
+use sockeye::{FastOpenFail, Stack, SynCookies, TcpListener, TcpSocket, TcpStream};
 
 /// A stack without threads, in which no time passes, and a listener that does Fast Open.
 struct World {
@@ -203,6 +203,77 @@ fn syn_cookies_allow_no_early_connection() {
     assert_eq!(world.count("passive"), 0);
 }
 
+#[test]
+fn a_listener_may_do_without_cookies_by_itself() {
+    let world = World::new(CLIENT | SERVER, 8);
+    world.listener.set_fastopen_no_cookie(true).unwrap();
+    let mut socket = world.socket();
+    socket.set_fastopen_no_cookie(true);
+    let (client, taken) = socket.connect_with(world.listener.local_addr().unwrap(), b"at once").unwrap();
+    world.stack.poll(Duration::ZERO);
+    let server = world.accept();
+    assert_eq!((taken, read(&server)), (7, b"at once".to_vec()));
+    assert_eq!((world.count("active"), world.count("passive"), world.count("cookie_reqd")), (1, 1, 0));
+    assert!(client.info().unwrap().syn_text_taken && server.info().unwrap().syn_text_taken);
+    // The next asks for a cookie, and is taken as if it had brought one.
+    let (client, _) = world.socket().connect_with(world.listener.local_addr().unwrap(), b"").unwrap();
+    assert_eq!((world.count("passive"), world.count("cookie_reqd")), (2, 1));
+    assert_eq!(client.info().unwrap().fast_open_fail, Some(FastOpenFail::CookieUnavailable));
+}
+
+#[test]
+fn keys_of_a_listener_come_before_those_of_the_stack_and_may_have_a_backup() {
+    let config = Keys { primary: [1; 16], backup: None };
+    let world = World::with(8, |c| {
+        (c.tcp.fastopen, c.tcp.fastopen_key) = (CLIENT | SERVER, Some(config));
+    });
+    assert_eq!(world.listener.fastopen_keys().unwrap(), None);
+    let connect = || drop((world.send(b"text"), world.accept()));
+    connect();
+    connect();
+    assert_eq!(world.count("passive"), 1);
+    let own = Keys { primary: [2; 16], backup: Some([1; 16]) };
+    world.listener.set_fastopen_keys(own).unwrap();
+    assert_eq!(world.listener.fastopen_keys().unwrap(), Some(own));
+    connect();
+    assert_eq!(world.count("passive"), 2, "the stack's key is the backup");
+    world.listener.set_fastopen_keys(Keys { primary: [2; 16], backup: None }).unwrap();
+    connect();
+    assert_eq!((world.count("passive"), world.count("passive_fail")), (3, 0), "a new cookie came with it");
+    world.stack.set_fastopen_keys(Keys { primary: [9; 16], backup: None });
+    connect();
+    assert_eq!(world.count("passive"), 4, "the listener has its own");
+    world.stack.clear_fastopen_cache();
+    connect();
+    assert_eq!((world.count("passive"), world.count("cookie_reqd")), (4, 2));
+}
+
+#[test]
+fn a_connect_without_data_asks_for_a_cookie_and_brings_one() {
+    let world = World::new(CLIENT | SERVER, 8);
+    let connect = || world.socket().connect_with(world.listener.local_addr().unwrap(), b"").unwrap().0;
+    let first = connect();
+    assert_eq!((world.count("cookie_reqd"), world.count("passive")), (1, 0));
+    let second = connect();
+    assert_eq!((world.count("cookie_reqd"), world.count("passive"), world.count("active")), (1, 1, 0));
+    assert!(!second.info().unwrap().syn_text_taken);
+    assert_eq!((first.state_name(), second.state_name()), ("ESTABLISHED", "ESTABLISHED"));
+}
+
+#[test]
+fn a_listener_without_a_place_answers_no_request_for_a_cookie() {
+    let world = World::new(CLIENT | SERVER, 0);
+    let mut waits = Vec::new();
+    world.listener.set_fastopen(1).unwrap();
+    waits.push(world.send(b"x"));
+    world.listener.set_fastopen(0).unwrap();
+    world.stack.clear_fastopen_cache();
+    waits.push(world.send(b"x"));
+    assert_eq!((world.count("cookie_reqd"), world.count("listen_overflows")), (2, 0));
+    waits.push(world.send(b"x"));
+    assert_eq!(world.count("active"), 0);
+}
+
 /// A stack on a link without any other host, and for each SYN that it has sent whether it carried data.
 struct Silence {
     stack: Stack,
@@ -223,9 +294,13 @@ impl Silence {
     }
 
     fn connect(&self) -> TcpStream {
+        self.socket().connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap().0
+    }
+
+    fn socket(&self) -> TcpSocket {
         let mut socket = TcpSocket::new_v4(&self.stack);
         socket.set_nonblocking(true);
-        socket.connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap().0
+        socket
     }
 
     /// Lets `seconds` pass; returns for each SYN whether it carried data.
@@ -258,4 +333,31 @@ fn an_unanswered_syn_with_data_disables_fast_open_to_the_server() {
     let _third = link.connect();
     assert_eq!(link.pass(0), [false], "for twice as long");
     assert_eq!(counter(&link.stack, "fastopen_blackhole"), 2);
+}
+
+#[test]
+fn a_write_that_does_not_block_takes_what_the_syn_has_room_for() {
+    let link = Silence::new();
+    let addr = "10.9.0.2:7".parse().unwrap();
+    let (mut stream, taken) = link.socket().connect_with(addr, &[7; 5000]).unwrap();
+    assert_eq!(taken, 1420, "an MSS of 1460 less the longest options");
+    assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut socket = link.socket();
+    socket.set_fastopen_connect(true);
+    let mut stream = socket.connect(addr).unwrap();
+    assert_eq!(stream.write(&[7; 5000]).unwrap(), 1420);
+    assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn without_fast_open_a_connect_that_does_not_block_takes_nothing() {
+    for bits in [0, CLIENT] {
+        let (netif, _ports) = channel(&ChannelConfig::default()).unwrap();
+        let stack = common::stack_with(|c| (c.workers, c.tcp.fastopen) = (0, bits));
+        stack.attach(netif, &["10.9.0.1/24".parse().unwrap()]).unwrap();
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.set_nonblocking(true);
+        let (stream, taken) = socket.connect_with("10.9.0.2:7".parse().unwrap(), &[7; 300]).unwrap();
+        assert_eq!((taken, stream.state_name()), (0, "SYN-SENT"));
+    }
 }

@@ -16,27 +16,29 @@ use crate::time::Instant;
 
 use super::accepted::Accepted;
 use super::events::{Events, Input, Transmit};
-use super::pcb::{Pcb, Timing};
+use super::pcb::{Pcb, RCV_WND_MAX, Timing};
 use super::segment::{Flags, Header, Payload};
 use super::settings::Settings;
+use super::state::State;
 use super::timers::NEVER;
-use super::wire;
 
 /// The shortest cookie, bytes (RFC 7413 section 4.1.1).
 pub const COOKIE_LEN_MIN: usize = 4;
 /// The longest.
 pub const COOKIE_LEN_MAX: usize = 16;
 
-/// The value of the Fast Open option: a cookie, or nothing, which asks for one.
+/// The value of the Fast Open option: a cookie, or nothing, which asks for one. It may stand in the option of the experiment
+/// that Fast Open once was (kind 254), which some servers still know alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Cookie {
     len: u8,
+    is_experimental: bool,
     bytes: [u8; COOKIE_LEN_MAX],
 }
 
 impl Cookie {
     /// The option without a cookie.
-    pub const REQUEST: Self = Self { len: 0, bytes: [0; COOKIE_LEN_MAX] };
+    pub const REQUEST: Self = Self { len: 0, is_experimental: false, bytes: [0; COOKIE_LEN_MAX] };
 
     /// A cookie of these bytes; the empty one is the request. `None` for a length that none may have: it is even, and
     /// 4 to 16.
@@ -48,7 +50,18 @@ impl Cookie {
         }
         let mut all = [0; COOKIE_LEN_MAX];
         all.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        Some(Self { len, bytes: all })
+        Some(Self { len, is_experimental: false, bytes: all })
+    }
+
+    /// The same in the experimental option.
+    #[must_use]
+    pub const fn experimental(self) -> Self {
+        Self { is_experimental: true, ..self }
+    }
+
+    /// Whether it stands in the experimental option.
+    pub const fn is_experimental(&self) -> bool {
+        self.is_experimental
     }
 
     /// Its bytes; none of a request.
@@ -86,30 +99,76 @@ pub enum SynText {
     None,
     /// It is on its way.
     Sent,
-    /// The SYN-ACK acknowledged it, all or in part.
+    /// The SYN-ACK acknowledged all of it.
     Taken,
+    /// The SYN-ACK acknowledged a part of it.
+    Part,
     /// The SYN-ACK acknowledged the SYN alone.
     Refused,
     /// The SYN had to be repeated, which went without.
     Lost,
 }
 
+/// Why a client's SYN took no text to the server's application (`tcpi_fastopen_client_fail`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FastOpenFail {
+    /// There was no cookie for the server, and without one it gets no text (`TFO_COOKIE_UNAVAILABLE`).
+    CookieUnavailable,
+    /// The SYN-ACK did not acknowledge all of it (`TFO_DATA_NOT_ACKED`).
+    TextNotAcked,
+    /// Nor did it after a SYN without text (`TFO_SYN_RETRANSMITTED`): something on the way may drop SYNs with text.
+    SynRepeated,
+}
+
 /// A pcb's state of Fast Open.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastOpen {
-    /// The option of the first SYN or SYN-ACK, until that is sent.
+    /// The option of a client's first SYN, or of a server's SYN-ACK until that is sent.
     option: Option<Cookie>,
     /// The client's bound on text and options; 0 if there is to be no text.
     mss: u16,
+    /// Bytes of text on the client's SYN, once it is sent.
+    sent_len: u32,
+    /// Bytes of text that the server has taken from the SYN.
+    taken_len: u32,
     pub text: SynText,
+    /// The client's SYN had to be repeated.
+    is_repeated: bool,
+    /// The client's SYN was acknowledged.
+    is_answered: bool,
     /// The server's SYN-ACK goes with the next poll.
     syn_ack_owed: bool,
 }
 
 impl FastOpen {
+    const NONE: Self = Self {
+        option: None,
+        mss: 0,
+        sent_len: 0,
+        taken_len: 0,
+        text: SynText::None,
+        is_repeated: false,
+        is_answered: false,
+        syn_ack_owed: false,
+    };
+
     pub fn client(syn: FastOpenSyn) -> Self {
         let mss = if syn.cookie.is_some_and(|cookie| cookie.is_request()) { 0 } else { syn.mss };
-        Self { option: syn.cookie, mss, text: SynText::None, syn_ack_owed: false }
+        Self { option: syn.cookie, mss, ..Self::NONE }
+    }
+
+    fn fail(&self) -> Option<FastOpenFail> {
+        match self.text {
+            SynText::Part | SynText::Refused | SynText::Lost if !self.is_answered => None,
+            SynText::Part | SynText::Refused | SynText::Lost if self.is_repeated => {
+                Some(FastOpenFail::SynRepeated)
+            }
+            SynText::Part | SynText::Refused | SynText::Lost => Some(FastOpenFail::TextNotAcked),
+            SynText::None if self.option.is_some_and(|cookie| cookie.is_request()) => {
+                Some(FastOpenFail::CookieUnavailable)
+            }
+            SynText::None | SynText::Sent | SynText::Taken => None,
+        }
     }
 }
 
@@ -124,16 +183,57 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) -> Self {
         let mut pcb = Self::accept_with(s, a, false, now);
-        pcb.rcv_nxt += text_len.min(pcb.rcv_wnd());
+        let len = text_len.min(pcb.rcv_wnd());
+        pcb.rcv_nxt += len;
+        // The window is counted from behind the text, as on Linux, as far as the buffer has room for both.
+        let room = pcb.rcv_hiwat.saturating_sub(len);
+        pcb.rcv_adv = pcb.rcv_nxt + a.rcv_wnd.min(room).min(RCV_WND_MAX);
         pcb.syn_unacked = true;
-        let state = FastOpen { option: cookie, mss: 0, text: SynText::None, syn_ack_owed: true };
+        let text = if len > 0 { SynText::Taken } else { SynText::None };
+        let state = FastOpen { option: cookie, taken_len: len, text, syn_ack_owed: true, ..FastOpen::NONE };
         pcb.rare.set_fast_open(Some(state));
         pcb
     }
 
-    /// Fate of the text on our SYN.
+    /// Fate of the text on the SYN of an active open; [`SynText::Taken`] too at the end that has taken text from a SYN.
     pub fn syn_text(&self) -> SynText {
         self.rare.fast_open().map_or(SynText::None, |fast_open| fast_open.text)
+    }
+
+    /// Why no text went to the server's application with our SYN, if some was to.
+    pub fn fast_open_fail(&self) -> Option<FastOpenFail> {
+        self.rare.fast_open()?.fail()
+    }
+
+    /// The option that our first SYN has, or had.
+    pub fn fast_open_option(&self) -> Option<Cookie> {
+        self.rare.fast_open()?.option
+    }
+
+    /// Whether our SYN, which was to do Fast Open, had to be repeated.
+    pub fn is_fast_open_repeated(&self) -> bool {
+        self.rare.fast_open().is_some_and(|fast_open| fast_open.is_repeated)
+    }
+
+    /// Bytes of text that the first SYN takes along at most; 0 if it takes none, or has left.
+    pub fn syn_text_max(&self) -> u32 {
+        let is_ahead = self.state == State::SynSent && self.snd_max == self.iss;
+        let Some(fast_open) = self.rare.fast_open().filter(|_| is_ahead) else { return 0 };
+        // The largest options are counted, as on Linux: a middlebox may add some of its own.
+        u32::from(fast_open.mss.min(self.syn_mss())).saturating_sub(OPTIONS_LEN_MAX)
+    }
+
+    /// The largest segment to the peer while it has not said anything: as much as the link, and what is known of the path, take.
+    fn syn_mss(&self) -> u16 {
+        match self.tuning.path_mtu {
+            0 => self.rcv_mss,
+            mtu => self.rcv_mss.min(mtu.saturating_sub(self.tuning.headers_len)),
+        }
+    }
+
+    /// RCV.NXT of a connection on which nothing has come since its SYN.
+    pub(super) fn behind_syn(&self) -> SeqNum {
+        self.irs + 1 + self.rare.fast_open().map_or(0, |fast_open| fast_open.taken_len)
     }
 
     /// True for a server's connection by Fast Open whose SYN the client has not acknowledged.
@@ -143,13 +243,11 @@ impl<P: Payload> Pcb<P> {
 
     /// Completes the first SYN: adds the option, and returns how many bytes of text go with it.
     pub(super) fn fast_open_syn(&mut self, header: &mut Header) -> u32 {
+        let len = self.snd_len.min(self.syn_text_max());
         let Some(fast_open) = self.rare.fast_open_mut() else { return 0 };
-        header.options.fast_open = fast_open.option.take();
-        let options = wire::header_len(header) - wire::HEADER_LEN_MIN;
-        let room = usize::from(fast_open.mss.min(self.rcv_mss)).saturating_sub(options);
-        let len = self.snd_len.min(u32::try_from(room).unwrap_or(0));
+        header.options.fast_open = fast_open.option;
         if len > 0 {
-            fast_open.text = SynText::Sent;
+            (fast_open.text, fast_open.sent_len) = (SynText::Sent, len);
         }
         len
     }
@@ -158,6 +256,7 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn fast_open_lost(&mut self) {
         if let Some(fast_open) = self.rare.fast_open_mut() {
             fast_open.syn_ack_owed = self.syn_unacked;
+            fast_open.is_repeated = true;
             if fast_open.text == SynText::Sent {
                 fast_open.text = SynText::Lost;
             }
@@ -169,12 +268,12 @@ impl<P: Payload> Pcb<P> {
         if let Some(fast_open) = self.rare.fast_open_mut()
             && fast_open.text != SynText::None
         {
-            fast_open.text = match (text > 0, fast_open.text) {
-                (true, _) => SynText::Taken,
-                (false, SynText::Lost) => SynText::Lost,
-                (false, SynText::None | SynText::Sent | SynText::Taken | SynText::Refused) => {
-                    SynText::Refused
-                }
+            fast_open.is_answered = true;
+            fast_open.text = match text {
+                0 if fast_open.is_repeated => SynText::Lost,
+                0 => SynText::Refused,
+                text if text < fast_open.sent_len => SynText::Part,
+                _ => SynText::Taken,
             };
         }
     }
@@ -228,7 +327,6 @@ impl<P: Payload> Pcb<P> {
             return false;
         }
         self.syn_unacked = false;
-        self.rare.set_fast_open(None);
         self.measure_handshake(ack, header.options.timestamps, now);
         self.rexmt_count = 0;
         if !self.persist {
@@ -243,3 +341,5 @@ impl<P: Payload> Pcb<P> {
 }
 
 const ACK_RST: Flags = Flags::ACK.with(Flags::RST);
+/// Bytes of the longest options.
+const OPTIONS_LEN_MAX: u32 = 40;

@@ -9,6 +9,7 @@ use core::time::Duration;
 use crate::time::Instant;
 
 use super::cc::{Algorithm, CongestionControl, Phase};
+use super::fast_open::{FastOpenFail, SynText};
 use super::loss::Loss;
 use super::meter::Meter;
 use super::pcb::Pcb;
@@ -86,6 +87,10 @@ pub struct TcpInfo {
     pub timestamps: bool,
     /// Both ends use SACK (`TCPI_OPT_SACK`).
     pub sack: bool,
+    /// Text came or went with the SYN and was taken, all of it (`TCPI_OPT_SYN_DATA`).
+    pub syn_text_taken: bool,
+    /// Why Fast Open took no text to the server's application (`tcpi_fastopen_client_fail`).
+    pub fast_open_fail: Option<FastOpenFail>,
     /// Where loss recovery stands (`tcpi_ca_state`).
     pub ca_state: CaState,
     /// Expiries of the retransmission timer since something was last acknowledged (`tcpi_retransmits`).
@@ -233,6 +238,8 @@ impl<P: Payload> Pcb<P> {
             min_rtt: (loss.min_rtt_us != 0).then(|| Duration::from_micros(u64::from(loss.min_rtt_us))),
             timestamps: self.timestamps(),
             sack: self.sack_permitted(),
+            syn_text_taken: self.syn_text() == SynText::Taken,
+            fast_open_fail: self.fast_open_fail(),
             ca_state: self.ca_state(),
             retransmits: if self.persist { 0 } else { expiries },
             probes: if self.persist { expiries } else { 0 },

@@ -359,9 +359,6 @@ impl<P: Payload> Pcb<P> {
             if is_active { Flags::SYN.with(self.ecn.offer(first)) } else { Flags::SYN.with(Flags::ACK) };
         let mut header = self.syn_header(flags, now);
         let len = if first && is_active { self.fast_open_syn(&mut header) } else { 0 };
-        if len > 0 && len == self.snd_len {
-            header.flags = header.flags.with(Flags::PSH);
-        }
         self.snd_nxt = self.iss + 1 + len;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if first {
@@ -462,7 +459,7 @@ impl<P: Payload> Pcb<P> {
             && !self.closed
             // The handshake could announce 64 KiB at most. The rest follows with the first
             // acknowledgment of data and is not worth a segment for each connection.
-            && self.rcv_nxt != self.irs + 1
+            && self.rcv_nxt != self.behind_syn()
     }
 
     /// Moves the right edge of the receive window, if by enough (RFC 9293 section 3.8.6.2.2).

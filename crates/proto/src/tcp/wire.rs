@@ -47,6 +47,10 @@ const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
 const KIND_USER_TIMEOUT: u8 = 28;
 const KIND_FAST_OPEN: u8 = 34;
+/// Shared by experiments (RFC 6994), which the two bytes behind the length tell apart.
+const KIND_EXPERIMENT: u8 = 254;
+/// The number of Fast Open as an experiment, before it had a kind of its own (RFC 7413 section 4.1.1).
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 /// Bytes of the user timeout option.
 pub(super) const USER_TIMEOUT_LEN: usize = 4;
 
@@ -214,6 +218,9 @@ fn parse_options(bytes: &[u8], flags: &mut Flags) -> Options {
             (KIND_SACK_PERMITTED, &[]) if syn => options.sack_permitted = true,
             (KIND_SACK, data) if !syn => options.sack = sack_blocks(data),
             (KIND_FAST_OPEN, data) if syn => options.fast_open = Cookie::new(data),
+            (KIND_EXPERIMENT, [a, b, data @ ..]) if syn && [*a, *b] == FAST_OPEN_EXPERIMENT => {
+                options.fast_open = Cookie::new(data).map(Cookie::experimental);
+            }
             (KIND_USER_TIMEOUT, &[a, b]) => {
                 options.user_timeout = UserTimeout::from_bits(u16::from_be_bytes([a, b]));
             }
@@ -284,7 +291,12 @@ pub fn header_len(header: &Header) -> usize {
 
 /// Bytes of the Fast Open option, padding included.
 fn fast_open_len(cookie: &Cookie) -> usize {
-    (2 + cookie.as_slice().len()).next_multiple_of(4)
+    (fast_open_head_len(cookie) + cookie.as_slice().len()).next_multiple_of(4)
+}
+
+/// Bytes of the option before the cookie.
+fn fast_open_head_len(cookie: &Cookie) -> usize {
+    if cookie.is_experimental() { 4 } else { 2 }
 }
 
 fn fast_open_of(header: &Header) -> Option<&Cookie> {
@@ -370,12 +382,20 @@ fn put_options(writer: &mut Writer, header: &Header) {
     }
 }
 
+/// The padding stands behind, as on Linux: some middleboxes look for the option where a word begins.
 fn put_fast_open(writer: &mut Writer, cookie: &Cookie) {
     let bytes = cookie.as_slice();
-    (bytes.len() + 2..fast_open_len(cookie)).for_each(|_| writer.put([KIND_NOP]));
-    // At most sixteen bytes.
-    writer.put([KIND_FAST_OPEN, u8::try_from(bytes.len() + 2).unwrap_or(u8::MAX)]);
+    let len = fast_open_head_len(cookie) + bytes.len();
+    // At most twenty bytes.
+    let field = u8::try_from(len).unwrap_or(u8::MAX);
+    if cookie.is_experimental() {
+        writer.put([KIND_EXPERIMENT, field]);
+        writer.put(FAST_OPEN_EXPERIMENT);
+    } else {
+        writer.put([KIND_FAST_OPEN, field]);
+    }
     bytes.iter().for_each(|byte| writer.put([*byte]));
+    (len..fast_open_len(cookie)).for_each(|_| writer.put([KIND_NOP]));
 }
 
 fn put_sack(writer: &mut Writer, options: &Options) {

@@ -58,6 +58,13 @@ pub struct TcpConfig {
     pub user_timeout_option: bool,
     /// TCP Fast Open (`tcp_fastopen`): a sum of the flags in [`fastopen`](crate::fastopen). Default 1, clients.
     pub fastopen: u32,
+    /// Keys of Fast Open's cookies (`tcp_fastopen_key`). Default none: a random one, which
+    /// [`Stack::rotate_fastopen_key`](crate::Stack::rotate_fastopen_key) replaces.
+    pub fastopen_key: Option<fastopen::Keys>,
+    /// For how long no text goes on SYNs to a server after the first SYN with text that it did not answer, or whose text it refused
+    /// without a new cookie (RFC 7413 section 4.1.3.1); twice as long for each further one. At most a day; zero: not at all, as is
+    /// Linux's default (`tcp_fastopen_blackhole_timeout_sec`, which counts for all servers). Default 60 s.
+    pub fastopen_blackhole_timeout: Duration,
     /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
     pub time_wait: Duration,
     /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
@@ -90,6 +97,8 @@ impl Default for TcpConfig {
             keepalive_probes: 9,
             user_timeout_option: false,
             fastopen: fastopen::CLIENT,
+            fastopen_key: None,
+            fastopen_blackhole_timeout: Duration::from_secs(60),
             time_wait: Duration::from_secs(60),
             time_wait_max: 65_536,
             syn_backlog: 16_384,
@@ -127,6 +136,7 @@ impl TcpConfig {
                 "TcpConfig::fastopen is {given:#x}: only the bits {known:#x} mean something"
             )));
         }
+        within("fastopen_blackhole_timeout (ms)", millis(self.fastopen_blackhole_timeout), 0, 86_400_000)?;
         within("time_wait (ms)", millis(self.time_wait), 1, 600_000)?;
         within("time_wait_max", self.time_wait_max as u64, 0, u64::from(u32::MAX))?;
         within("syn_backlog", self.syn_backlog as u64, 1, u64::from(u32::MAX))?;

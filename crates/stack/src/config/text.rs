@@ -20,6 +20,7 @@ use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::MtuProbing;
 use sockeye_proto::tcp::settings::PacingMode;
 
+use crate::config::fastopen::{BadKeys, Keys};
 use crate::config::{Config, SynCookies};
 #[cfg(feature = "experiments")]
 use crate::experiments::{Entry, Grain, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
@@ -126,6 +127,8 @@ const FIELDS: &[Field] = &[
     field!(tcp.keepalive_probes, keepalive_probes, number),
     field!(tcp.user_timeout_option, user_timeout_option, on_off),
     field!(tcp.fastopen, fastopen, number),
+    field!(tcp.fastopen_key, fastopen_key, keys),
+    field!(tcp.fastopen_blackhole_timeout, fastopen_blackhole_timeout, time),
     field!(tcp.time_wait, time_wait, time),
     field!(tcp.time_wait_max, time_wait_max, number),
     field!(tcp.syn_backlog, syn_backlog, number),
@@ -190,6 +193,13 @@ fn on_off(text: &str) -> Result<bool, String> {
     }
 }
 
+fn keys(text: &str) -> Result<Option<Keys>, String> {
+    match text {
+        "random" => Ok(None),
+        text => text.parse().map(Some).map_err(|bad: BadKeys| format!("random, or {bad}")),
+    }
+}
+
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let ends = text.split_once("..=").or_else(|| text.split_once('-'));
     let read = |(first, last): (&str, &str)| Some(first.parse().ok()?..=last.parse().ok()?);
@@ -229,6 +239,8 @@ mod tests {
             ("ecn", "on"),
             ("pacing", "on"),
             ("mtu_probing", "always"),
+            ("fastopen_key", "1-2-3-4,5-6-7-8"),
+            ("fastopen_blackhole_timeout", "0"),
             ("port_range", "1024-2047"),
         ] {
             config.set(key, value).unwrap_or_else(|error| panic!("{error}"));
@@ -240,6 +252,7 @@ mod tests {
         assert_eq!(config.tcp.congestion_control, Algorithm::NewReno);
         assert_eq!((config.tcp.ecn, config.tcp.pacing), (EcnMode::On, PacingMode::On));
         assert_eq!(config.tcp.mtu_probing, MtuProbing::Always);
+        assert_eq!(config.tcp.fastopen_key.and_then(|keys| keys.backup).map(|key| key[0]), Some(5));
         assert_eq!(config.port_range, 1024..=2047);
     }
 
@@ -287,6 +300,7 @@ mod tests {
             ("timestamps", "yes", "on or off"),
             ("congestion_control", "reno", "newreno, cubic, bbr"),
             ("ecn", "yes", "off, accept, on"),
+            ("fastopen_key", "1-2-3", "a0bf63f7-ed803d81-cd641d30-cebc4a90"),
             ("port_range", "1024", "32768-60999"),
             ("port_range", "1-70000", "32768-60999"),
         ] {

@@ -20,6 +20,7 @@ use sockeye_sync::facade::Arc;
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::base::entropy::Entropy;
+use crate::config::Config;
 use crate::inet;
 use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::inet::netif::table::{Link, Via};
@@ -45,7 +46,7 @@ pub(crate) struct Core {
     /// A client's cookies of Fast Open.
     pub fast_open_cache: fastopen::Cache,
     /// A server's keys of them.
-    pub fast_open_keys: fastopen::Keys,
+    pub fast_open_keys: fastopen::KeyRing,
     /// Values of SYN hooks whose handshakes have died.
     pub dropped_values: Arc<values::Dropped>,
 }
@@ -74,7 +75,7 @@ impl Core {
         Self {
             demux,
             ports: Ports::new(range, || entropy.bytes()),
-            fast_open_keys: fastopen::Keys::new(entropy.bytes()),
+            fast_open_keys: fastopen::KeyRing::of(fast_open_keys(config, entropy)),
             fast_open_cache: fastopen::Cache::default(),
             dropped_values: Arc::new(values::Dropped::default()),
             discipline: Chosen::of_stack(config),
@@ -82,6 +83,17 @@ impl Core {
             handed: Handed::new(inet.workers.lane_count()),
             inet,
         }
+    }
+
+    /// Replaces secrets, in a child of fork(2) that takes the stack over. Keys that were given are known to others, and stay.
+    pub fn rekey(&self, entropy: &mut Entropy) {
+        self.fast_open_keys.set_alone(fast_open_keys(&self.config, entropy));
+    }
+
+    /// Goes on to the next key of Fast Open's cookies.
+    pub fn rotate_fast_open_key(&self) {
+        let drawn = Entropy::mixed(self.secret_bytes(), self.fast_open_keys.nonce()).bytes();
+        self.fast_open_keys.rotate(drawn);
     }
 
     /// Shared state of the Internet layer.
@@ -191,6 +203,12 @@ impl Core {
             ecn: config.tcp.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
         }
     }
+}
+
+/// The first keys of Fast Open's cookies.
+fn fast_open_keys(config: &Config, entropy: &mut Entropy) -> fastopen::Keys {
+    let random = entropy.bytes();
+    config.tcp.fastopen_key.unwrap_or(fastopen::Keys { primary: random, backup: None })
 }
 
 /// The MSS to assume of a peer that announces none, bytes.

@@ -62,6 +62,16 @@ impl TcpSocket {
         TcpStream::connect_with(self.into_std(), addr).await
     }
 
+    /// Connects to `addr` with as much of `data` on the SYN as Fast Open allows (`sendto` with `MSG_FASTOPEN`). Returns the
+    /// stream once the handshake is over, and how many bytes of `data` it took: none without a cookie of the peer. May be cancelled: the
+    /// connection is closed then.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpSocket::connect_with`].
+    pub async fn connect_with(self, addr: SocketAddr, data: &[u8]) -> io::Result<(TcpStream, usize)> {
+        TcpStream::connect_with_text(self.into_std(), addr, data).await
+    }
+
     /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096) connections wait to be accepted.
     ///
     /// # Errors

@@ -53,9 +53,24 @@ impl TcpStream {
     pub(in crate::tokio) async fn connect_with(mut socket: TcpSocket, addr: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true);
         let inner = socket.start(addr)?;
+        if !inner.defers_connect()? {
+            until(&inner, Want::Connect).await?;
+            user::connected(inner.conn()?)?;
+        }
+        Ok(Self { inner, assumed: Assumed::default() })
+    }
+
+    /// [`TcpSocket::connect_with`](super::TcpSocket::connect_with).
+    pub(in crate::tokio) async fn connect_with_text(
+        mut socket: TcpSocket,
+        addr: SocketAddr,
+        data: &[u8],
+    ) -> io::Result<(Self, usize)> {
+        socket.set_nonblocking(true);
+        let (inner, taken) = socket.connect_with(addr, data)?;
         until(&inner, Want::Connect).await?;
         user::connected(inner.conn()?)?;
-        Ok(Self { inner, assumed: Assumed::default() })
+        Ok((Self { inner, assumed: Assumed::default() }, taken))
     }
 
     /// Wraps a stream of the blocking kind, which from now on does not block.

@@ -11,6 +11,7 @@ use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Payload};
 use super::super::state::State;
 use super::super::timers::NEVER;
+use super::super::timestamp;
 use super::super::window;
 use super::{Segment, Step};
 
@@ -30,6 +31,10 @@ impl<P: Payload> Pcb<P> {
             if !seg.flags.has(Flags::RST) {
                 input.reply = Some(reset_at(seg.header.ack));
             }
+            return Step::Break(());
+        }
+        if acked && self.echoes_another_syn(&seg.header, now) && !seg.flags.has(Flags::RST) {
+            input.reply = Some(reset_at(seg.header.ack));
             return Step::Break(());
         }
         // Second: the RST bit. Without an acknowledgment of our SYN it may be forged.
@@ -63,6 +68,17 @@ impl<P: Payload> Pcb<P> {
         self.trim_to_window(seg);
         self.seventh_segment_text(seg, now, input)?;
         self.eighth_check_fin(seg, now, input)
+    }
+
+    /// Whether the segment echoes a timestamp that no SYN of this connection has had: then it answers an earlier one of the same
+    /// name, whose sequence number fits by chance (Linux's `PAWSActiveRejected`). Zero is no echo.
+    fn echoes_another_syn(&self, header: &Header, now: Instant) -> bool {
+        let first = timestamp::value(self.rtt_sent_at, self.ts_offset);
+        let last = timestamp::value(now, self.ts_offset);
+        header.options.timestamps.is_some_and(|ts| {
+            let is_between = ts.ecr.wrapping_sub(first) <= last.wrapping_sub(first);
+            self.ts_on && ts.ecr != 0 && !is_between
+        })
     }
 
     /// Takes in the peer's SYN: its sequence number, window and options. Options that it did not offer are

@@ -2,9 +2,9 @@
 
 use super::super::accepted::Accepted;
 use super::super::events::Events;
-use super::super::fast_open::{Cookie, FastOpenSyn, SynText};
+use super::super::fast_open::{Cookie, FastOpenFail, FastOpenSyn, SynText};
 use super::super::pcb::Pcb;
-use super::super::segment::{Flags, Header, Options};
+use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, plain, secs};
@@ -24,10 +24,9 @@ fn syn_ack(t: &Script, ack: u32) -> Header {
     Header { options, ..t.raw(IRS, ack, SYN_ACK) }
 }
 
-/// A server's pcb, whose client has sent `text` bytes with its SYN. Its SYN-ACK has been sent.
-fn server(text: u32) -> Script {
-    let mut t = Script::connect(&plain());
-    let accepted = Accepted {
+/// A handshake without options.
+fn accepted() -> Accepted {
+    Accepted {
         iss: SeqNum::new(ISS),
         irs: SeqNum::new(IRS),
         peer_mss: 1000,
@@ -38,7 +37,13 @@ fn server(text: u32) -> Script {
         sack_permitted: false,
         ecn: false,
         rtt: None,
-    };
+    }
+}
+
+/// A server's pcb, whose client has sent `text` bytes with its SYN. Its SYN-ACK has been sent.
+fn server(text: u32) -> Script {
+    let mut t = Script::connect(&plain());
+    let accepted = accepted();
     t.pcb = Pcb::accept_fast_open(&plain(), &accepted, text, None, t.now);
     let sent = t.output();
     assert_eq!((sent.len(), sent[0].header().flags, sent[0].header().seq), (1, SYN_ACK, SeqNum::new(ISS)));
@@ -53,16 +58,24 @@ fn a_cookie_request_carries_no_data_and_a_cookie_as_much_as_fits() {
     let sent = asks.output();
     assert_eq!((sent.len(), sent[0].len), (1, 0));
     assert_eq!(sent[0].header().options.fast_open, Some(Cookie::REQUEST));
-    // Four bytes for the MSS and twelve for the cookie leave 484 of 500.
-    for (written, with_syn) in [(0, 0), (300, 300), (484, 484), (9000, 484)] {
+    // The longest options, forty bytes, leave 460 of 500.
+    for (written, with_syn) in [(0, 0), (300, 300), (460, 460), (9000, 460)] {
         let mut t = client(Some(cookie()));
         t.snd = written;
         let sent = t.output();
         assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, with_syn, 0));
         assert_eq!(sent[0].header().options.fast_open, Some(cookie()));
-        assert_eq!(sent[0].header().flags.has(Flags::PSH), written > 0 && written == with_syn);
+        assert_eq!(sent[0].header().flags, SYN);
         assert_eq!(t.pcb.snd_max(), SeqNum::new(ISS + 1 + with_syn));
     }
+    let mut t = client(Some(cookie()));
+    t.pcb = Pcb::connect(
+        &Settings { path_mtu: 400, fast_open: Some(FastOpenSyn { cookie: None, mss: 500 }), ..plain() },
+        SeqNum::new(ISS),
+        50_000,
+        t.now,
+    );
+    assert_eq!(t.pcb.syn_text_max(), 400 - 40 - 40, "the path takes less than the peer");
     let mut bare = client(None);
     bare.snd = 50;
     let sent = bare.output();
@@ -85,7 +98,7 @@ fn text_that_the_syn_ack_covers_is_not_sent_again() {
 
 #[test]
 fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_is_no_retransmission() {
-    for (taken, outcome) in [(0, SynText::Refused), (100, SynText::Taken)] {
+    for (taken, outcome) in [(0, SynText::Refused), (100, SynText::Part)] {
         let mut t = client(Some(cookie()));
         t.snd = 300;
         t.output();
@@ -95,6 +108,7 @@ fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_is_no_retransmission
         assert_eq!((sent.len(), sent[0].len, sent[0].offset), (1, 300 - taken, 0));
         assert_eq!(sent[0].header().seq, SeqNum::new(ISS + 1 + taken));
         assert_eq!((t.pcb.syn_text(), t.pcb.loss_stats().rexmt_bytes), (outcome, 0));
+        assert_eq!(t.pcb.fast_open_fail(), Some(FastOpenFail::TextNotAcked));
         let _ = t.input(t.ack_of(300 - taken, WND), &[]);
         assert_eq!((t.snd, t.pcb.next_deadline()), (0, None));
     }
@@ -109,11 +123,70 @@ fn a_syn_that_is_lost_is_repeated_without_option_and_text() {
     assert_eq!(sent.len(), 1);
     let (syn, len) = (sent[0].1.header(), sent[0].1.len);
     assert_eq!((syn.flags, syn.seq, syn.options.fast_open, len), (SYN, SeqNum::new(ISS), None, 0));
-    assert_eq!(t.pcb.syn_text(), SynText::Lost);
+    assert_eq!((t.pcb.syn_text(), t.pcb.fast_open_fail()), (SynText::Lost, None));
     // The first one may have arrived after all.
     let input = t.input(syn_ack(&t, ISS + 301), &[]);
     assert_eq!(input.acked, 300);
-    assert_eq!(t.pcb.syn_text(), SynText::Taken);
+    assert_eq!((t.pcb.syn_text(), t.pcb.fast_open_fail()), (SynText::Taken, None));
+}
+
+#[test]
+fn a_client_tells_why_its_text_did_not_go_with_the_syn() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    let _ = t.wait(secs(2));
+    let _ = t.input(syn_ack(&t, ISS + 1), &[]);
+    assert_eq!((t.pcb.syn_text(), t.pcb.fast_open_fail()), (SynText::Lost, Some(FastOpenFail::SynRepeated)));
+    let mut t = client(Some(Cookie::REQUEST));
+    t.output();
+    let _ = t.input(syn_ack(&t, ISS + 1), &[]);
+    let info = t.pcb.info(0, t.now);
+    assert_eq!(info.fast_open_fail, Some(FastOpenFail::CookieUnavailable));
+    assert!(!info.syn_text_taken);
+    let mut t = client(Some(cookie()));
+    t.output();
+    let _ = t.input(syn_ack(&t, ISS + 1), &[]);
+    let info = t.pcb.info(0, t.now);
+    assert_eq!((info.fast_open_fail, info.syn_text_taken), (None, false), "there was no text");
+}
+
+#[test]
+fn a_syn_ack_that_echoes_no_syn_of_ours_is_reset() {
+    let mut t = Script::connect(&Settings { timestamps: true, ..plain() });
+    let sent = t.output();
+    let val = sent[0].header().options.timestamps.unwrap().val;
+    let _ = t.wait(secs(2));
+    let last = val.wrapping_add(2000);
+    for ecr in [val.wrapping_sub(1), last.wrapping_add(1), 0x8000_0000 ^ val] {
+        let timestamps = Some(Timestamps { val: 7, ecr });
+        let options = Options { timestamps, ..Options::default() };
+        let input = t.input(Header { options, ..t.raw(IRS, ISS + 1, SYN_ACK) }, &[]);
+        assert_eq!(input.reply.map(|reset| (reset.seq, reset.flags)), Some((SeqNum::new(ISS + 1), RST)));
+        assert_eq!(t.pcb.state(), State::SynSent);
+    }
+    for ecr in [val, last, 0] {
+        let mut t = Script::connect(&Settings { timestamps: true, ..plain() });
+        t.output();
+        let _ = t.wait(secs(2));
+        let options = Options { timestamps: Some(Timestamps { val: 7, ecr }), ..Options::default() };
+        let input = t.input(Header { options, ..t.raw(IRS, ISS + 1, SYN_ACK) }, &[]);
+        assert!(input.events.has(Events::CONNECTED), "{ecr}");
+    }
+}
+
+#[test]
+fn the_syn_ack_to_text_has_the_whole_window_and_no_update_follows_it() {
+    for (text, buffer, window) in [(0, 100_000, 50_000), (1000, 100_000, 50_000), (1000, 50_500, 49_500)] {
+        let mut t = Script::connect(&plain());
+        let settings = Settings { rcv_buf: buffer, ..plain() };
+        t.pcb = Pcb::accept_fast_open(&settings, &accepted(), text, None, t.now);
+        let sent = t.output();
+        let head = sent[0].header();
+        assert_eq!((sent.len(), u32::from(head.window)), (1, window));
+        let _ = t.input(t.raw(IRS + 1 + text, ISS + 1, ACK), &[]);
+        assert!(t.output().is_empty(), "the rest of the buffer is told with the first text's acknowledgment");
+    }
 }
 
 #[test]

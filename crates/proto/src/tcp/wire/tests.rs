@@ -218,6 +218,12 @@ fn fast_open_is_read_on_a_syn_and_only_with_a_length_that_cookies_have() {
     assert_eq!(options_of(Flags::ACK, &cookie).fast_open, None);
     assert_eq!(options_of(Flags::SYN, &[1, 1, 34, 2]).fast_open, Some(Cookie::REQUEST));
     assert_eq!(options_of(Flags::SYN, &[34, 5, 1, 2, 3, 1, 1, 1]).fast_open, None);
+    let experimental = Cookie::new(&[1, 2, 3, 4]).map(Cookie::experimental);
+    assert_eq!(options_of(Flags::SYN, &[254, 8, 0xf9, 0x89, 1, 2, 3, 4]).fast_open, experimental);
+    assert_eq!(options_of(Flags::SYN, &[254, 4, 0xf9, 0x89]).fast_open, Some(Cookie::REQUEST.experimental()));
+    assert_eq!(options_of(Flags::SYN, &[254, 8, 0xf9, 0x88, 1, 2, 3, 4]).fast_open, None, "another's");
+    assert_eq!(options_of(Flags::ACK, &[254, 8, 0xf9, 0x89, 1, 2, 3, 4]).fast_open, None);
+    assert_eq!(options_of(Flags::SYN, &[254, 3, 0xf9, 1]).fast_open, None);
 }
 
 #[test]
@@ -242,6 +248,22 @@ fn the_longest_cookie_leaves_no_room_for_the_user_timeout() {
     assert_eq!(parsed.options, Options { user_timeout: None, ..options });
 }
 
+#[test]
+fn fast_open_stands_where_a_word_begins_with_its_padding_behind() {
+    let of = |cookie: Cookie| {
+        let options = Options { mss: Some(1460), fast_open: Some(cookie), ..Options::default() };
+        let header = Header { flags: Flags::SYN, options, ..Header::default() };
+        segment(&header, ChecksumOut::Omit, b"")[HEADER_LEN_MIN + 4..].to_vec()
+    };
+    assert_eq!(of(Cookie::REQUEST), [34, 2, 1, 1]);
+    assert_eq!(of(Cookie::new(&[5; 8]).unwrap()), [34, 10, 5, 5, 5, 5, 5, 5, 5, 5, 1, 1]);
+    assert_eq!(of(Cookie::REQUEST.experimental()), [254, 4, 0xf9, 0x89]);
+    assert_eq!(
+        of(Cookie::new(&[5; 6]).unwrap().experimental()),
+        [254, 10, 0xf9, 0x89, 5, 5, 5, 5, 5, 5, 1, 1]
+    );
+}
+
 fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     let timestamps =
         any::<Option<(u32, u32)>>().prop_map(|pair| pair.map(|(val, ecr)| Timestamps { val, ecr }));
@@ -252,6 +274,8 @@ fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     all.prop_map(move |((mss, window_scale, sack_permitted), timestamps, blocks, cookie)| {
         if syn {
             let fast_open = Cookie::new(&cookie);
+            let is_odd_mss = mss.is_some_and(|mss| mss % 2 == 1);
+            let fast_open = if is_odd_mss { fast_open.map(Cookie::experimental) } else { fast_open };
             Options { mss, window_scale, sack_permitted, timestamps, fast_open, ..Options::default() }
         } else {
             let sack = blocks.into_iter().map(|(start, end)| block(start, end)).collect();

@@ -15,6 +15,7 @@ use super::outbox::Context;
 use super::sockbuf::Buffers;
 use crate::base::payload::Data;
 use crate::rt::counter;
+use crate::tcp::handshake::fastopen::Lesson;
 
 /// Updates Fast Open's memory when a handshake is over, well or not.
 #[cold]
@@ -28,15 +29,20 @@ pub(super) fn over(
 ) {
     let core = cx.core;
     if events.has(Events::CONNECTED) {
-        let text = pcb.syn_text();
-        match text {
+        let lesson = Lesson {
+            asked: pcb.fast_open_option(),
+            answer: header.options.fast_open,
+            mss: header.options.mss.unwrap_or(DEFAULT_MSS),
+            text: pcb.syn_text(),
+            is_repeated: pcb.is_fast_open_repeated(),
+        };
+        match lesson.text {
             SynText::None | SynText::Sent => {}
             SynText::Taken => core.count(counter::FASTOPEN_ACTIVE),
-            SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
+            SynText::Part | SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
         }
-        let mss = header.options.mss.unwrap_or(DEFAULT_MSS);
-        let cookie = header.options.fast_open;
-        if core.fast_open_cache.learn(conn.tuple.remote.addr, cookie, mss, text, cx.now) {
+        let counts = core.config.tcp.fastopen_blackhole_timeout;
+        if core.fast_open_cache.learn(conn.tuple.remote.addr, &lesson, counts, cx.now) {
             core.count(counter::FASTOPEN_BLACKHOLE);
         }
     }
@@ -53,7 +59,8 @@ pub(super) fn over(
 pub(super) fn failed(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buffers) {
     match pcb.syn_text() {
         SynText::Sent | SynText::Lost if !so.snd.connected => unanswered(cx, conn),
-        SynText::None | SynText::Sent | SynText::Taken | SynText::Refused | SynText::Lost => {}
+        SynText::None | SynText::Sent | SynText::Taken | SynText::Part | SynText::Refused | SynText::Lost => {
+        }
     }
 }
 
@@ -68,6 +75,8 @@ pub(super) fn given_up(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buff
 #[cold]
 fn unanswered(cx: &Context<'_>, conn: &Conn) {
     cx.core.count(counter::FASTOPEN_ACTIVE_FAIL);
-    cx.core.count(counter::FASTOPEN_BLACKHOLE);
+    if !cx.core.config.tcp.fastopen_blackhole_timeout.is_zero() {
+        cx.core.count(counter::FASTOPEN_BLACKHOLE);
+    }
     cx.core.fast_open_cache.note_unanswered(conn.tuple.remote.addr, cx.now);
 }

@@ -228,7 +228,11 @@ fn begin<S: Source>(
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // At most a chunk, so it fits.
-    let room = so.snd.room(want as u32, blocks);
+    let mut room = so.snd.room(want as u32, blocks);
+    if so.snd.defers_syn && !blocks {
+        // As on Linux: as much as the SYN takes along.
+        room = room.min(so.pcb.syn_text_max());
+    }
     if room == 0 {
         refuse(core, so);
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));

@@ -17,7 +17,7 @@ use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::Settings;
 use sockeye_proto::tcp::syncache::{self, AckOutcome, InitialNumbers, RstOutcome};
 use sockeye_sync::MutexGuard;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, Ordering};
 
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
@@ -26,6 +26,7 @@ use crate::inet::input::count;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
+use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::conn::{Conn, Work, engine, reason};
@@ -98,37 +99,63 @@ enum FastOpen {
     Take(Option<Cookie>),
 }
 
-/// Decides as RFC 7413 section 4.2 says.
+/// Decides as RFC 7413 section 4.2 says. A listener that has no place answers no request for a cookie either, as on Linux.
 fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
-    let core = cx.core;
+    let (core, queue) = (cx.core, &listener.fast_open);
     let bits = core.config.tcp.fastopen;
-    if bits & fastopen::SERVER == 0
-        || listener.fast_open.len_max() == 0
+    let asked = segment.header.options.fast_open;
+    if asked.is_some_and(|cookie| cookie.is_request()) {
+        core.count(counter::FASTOPEN_COOKIE_REQD);
+    }
+    let is_wanted = asked.is_some() || !segment.payload.is_empty();
+    if !is_wanted
+        || bits & fastopen::SERVER == 0
+        || queue.len_max() == 0
         || !shard.half_open.is_new(&segment.to)
     {
         return FastOpen::No;
     }
-    let (local, client) = (segment.to.local.addr, segment.to.remote.addr);
-    let new = match &segment.header.options.fast_open {
-        None if bits & fastopen::SERVER_WITHOUT_COOKIE != 0 && !segment.payload.is_empty() => None,
-        None => return FastOpen::No,
-        Some(cookie) if cookie.is_request() => {
-            core.count(counter::FASTOPEN_COOKIE_REQD);
-            return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
-        }
-        Some(cookie) => match core.fast_open_keys.check(cookie, local, client) {
-            Some(new) => new,
-            None => {
-                core.count(counter::FASTOPEN_PASSIVE_FAIL);
-                return FastOpen::Offer(core.fast_open_keys.cookie(local, client));
-            }
-        },
-    };
-    if !listener.fast_open.reserve(cx.now) {
+    if !queue.has_room(cx.now) {
         core.count(counter::FASTOPEN_LISTEN_OVERFLOWS);
         return FastOpen::No;
     }
-    FastOpen::Take(new)
+    // Relaxed: an option, which orders nothing.
+    let needs_none = bits & fastopen::SERVER_WITHOUT_COOKIE != 0 || queue.no_cookie.load(Ordering::Relaxed);
+    let new = match asked {
+        _ if needs_none => None,
+        None => return FastOpen::No,
+        Some(asked) => match judge_cookie(core, listener, segment, asked) {
+            Ok(new) => new,
+            Err(offered) => return FastOpen::Offer(offered),
+        },
+    };
+    if queue.reserve(cx.now) { FastOpen::Take(new) } else { FastOpen::No }
+}
+
+/// Whether the cookie is good; then a new one if the client should have that, else the right one for the SYN-ACK. Both in the
+/// option in which the client asked.
+fn judge_cookie(
+    core: &Core,
+    listener: &Listener,
+    segment: &Routed,
+    asked: Cookie,
+) -> Result<Option<Cookie>, Option<Cookie>> {
+    let (local, client) = (segment.to.local.addr, segment.to.remote.addr);
+    let like_asked = |cookie: Cookie| if asked.is_experimental() { cookie.experimental() } else { cookie };
+    let Some(keys) = listener.fast_open.keys.keys().or_else(|| core.fast_open_keys.keys()) else {
+        return Err(None);
+    };
+    let offered = || Err(keys.cookie(local, client).map(like_asked));
+    if asked.is_request() {
+        return offered();
+    }
+    match keys.check(&asked, local, client) {
+        Some(new) => Ok(new.map(like_asked)),
+        None => {
+            core.count(counter::FASTOPEN_PASSIVE_FAIL);
+            offered()
+        }
+    }
 }
 
 /// Makes the connection at its SYN, with the SYN's text in `so_rcv`, and queues it to be accepted.

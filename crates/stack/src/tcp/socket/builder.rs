@@ -370,7 +370,7 @@ impl TcpSocket {
         }
         let name = Name { tuple, hash, via };
         let mut tcp = init::tcp_settings(core, &name, &self.settings, ts_offset);
-        tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.peer_mss_default, now);
+        tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.mss, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
         let discipline = Chosen::of_conn(core, hash, via, None);
         let conn = init::make(core, name, discipline, pcb, &self.settings, self.is_mapped());

@@ -9,13 +9,14 @@ use std::net::SocketAddr;
 
 use sockeye_proto::tcp::fast_open::FastOpenSyn;
 use sockeye_proto::time::Instant;
+use sockeye_sync::facade::Ordering;
 
 use super::{TcpListener, TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
 use crate::config::BACKLOG_MAX;
 use crate::tcp::Core;
 use crate::tcp::conn::{Conn, user};
-use crate::tcp::handshake::fastopen::SERVER_ALL;
+use crate::tcp::handshake::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER_ALL, Wish};
 use crate::tcp::handshake::listen::Listener;
 
 /// Settings of a socket.
@@ -25,23 +26,36 @@ pub(super) struct FastOpenOptions {
     queue_len: usize,
     /// TCP_FASTOPEN_CONNECT.
     connects: bool,
-    /// The connect brings its text along.
+    /// TCP_FASTOPEN_NO_COOKIE.
+    no_cookie: bool,
+    /// TCP_FASTOPEN_KEY.
+    keys: Option<Keys>,
+    /// The connect asks for Fast Open itself (`MSG_FASTOPEN`).
+    asks: bool,
+    /// And brings its text along.
     has_text: bool,
 }
 
 impl FastOpenOptions {
     /// Purpose of a connect's SYN.
     pub fn syn(&self, core: &Core, tuple: &FourTuple, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
-        let asks = self.connects || self.has_text;
-        let cache = &core.fast_open_cache;
-        asks.then(|| cache.syn(tuple.remote.addr, core.config.tcp.fastopen, mss_default, now)).flatten()
+        let config = &core.config.tcp;
+        let asks = (self.connects || self.asks) && config.fastopen & CLIENT != 0;
+        let wish = Wish {
+            no_cookie: self.no_cookie || config.fastopen & CLIENT_WITHOUT_COOKIE != 0,
+            mss_default,
+            loss_counts: config.fastopen_blackhole_timeout,
+        };
+        asks.then(|| core.fast_open_cache.syn(tuple.remote.addr, wish, now)).flatten()
     }
 
     /// Lets the SYN wait for a write, if there is to be one that it can take along.
     pub fn prepare(&self, conn: &Conn, syn: Option<FastOpenSyn>) {
         let takes_text = syn.is_some_and(|syn| syn.cookie.is_none_or(|cookie| !cookie.is_request()));
-        if self.has_text || (self.connects && takes_text) {
-            conn.so.lock().snd.defers_syn = true;
+        if takes_text && (self.has_text || (self.connects && !self.asks)) {
+            let mut so = conn.so.lock();
+            // A peer may have announced segments that have no room for text beside options.
+            so.snd.defers_syn = so.pcb.syn_text_max() > 0;
         }
     }
 
@@ -53,6 +67,10 @@ impl FastOpenOptions {
     pub fn listen(&self, core: &Core, listener: &Listener, backlog: usize) {
         let by_config = if core.config.tcp.fastopen & SERVER_ALL != 0 { backlog } else { 0 };
         listener.fast_open.set_len_max(self.queue_len.max(by_config).min(BACKLOG_MAX));
+        listener.fast_open.no_cookie.store(self.no_cookie, Ordering::Relaxed);
+        if let Some(keys) = self.keys {
+            listener.fast_open.keys.set(keys);
+        }
     }
 }
 
@@ -69,23 +87,47 @@ impl TcpSocket {
 
     /// TCP_FASTOPEN_CONNECT: if there is a cookie of the peer, [`connect`](Self::connect) returns at once, and the
     /// first write goes with the SYN. Else it connects as ever, and asks for a cookie.
+    ///
+    /// A first write that does not block takes only the bytes that the SYN has room for, as on Linux. Whether the peer took them,
+    /// [`TcpInfo`](crate::TcpInfo) says once the connection is made: `syn_text_taken`, and `fast_open_fail` if not.
     pub fn set_fastopen_connect(&mut self, connects: bool) {
         self.fast_open.connects = connects;
     }
 
+    /// TCP_FASTOPEN_NO_COOKIE: a connect sends text to a server of which it has no cookie, and a listener takes text from clients
+    /// that have none of it, as with [`CLIENT_WITHOUT_COOKIE`](crate::fastopen::CLIENT_WITHOUT_COOKIE) and
+    /// [`SERVER_WITHOUT_COOKIE`](crate::fastopen::SERVER_WITHOUT_COOKIE) for all sockets.
+    ///
+    /// A listener that does so answers forged addresses (RFC 7413 section 5): only for networks where nobody can forge them.
+    pub fn set_fastopen_no_cookie(&mut self, no_cookie: bool) {
+        self.fast_open.no_cookie = no_cookie;
+    }
+
+    /// TCP_FASTOPEN_KEY: the keys of a listener's cookies, instead of the stack's
+    /// ([`TcpConfig::fastopen_key`](crate::TcpConfig::fastopen_key)).
+    pub fn set_fastopen_keys(&mut self, keys: Keys) {
+        self.fast_open.keys = Some(keys);
+    }
+
     /// Connects, with `data` on the SYN as far as Fast Open is possible and it fits, and behind the handshake
     /// otherwise (`sendto` with `MSG_FASTOPEN`). Blocks until the handshake is over, unless the socket does not block.
-    /// Returns the stream and how many bytes of `data` it took: all, if the socket blocks.
+    /// Returns the stream and how many bytes of `data` it took: all, if the socket blocks; else those that need not wait, which are the
+    /// SYN's, as on Linux, and none without a cookie of the peer. With no `data` it is a connect that asks for a cookie.
     ///
     /// # Errors
     /// As for [`TcpStream::connect`]; `OutOfMemory` at the cap of packet memory.
     pub fn connect_with(mut self, addr: SocketAddr, data: &[u8]) -> io::Result<(TcpStream, usize)> {
+        self.fast_open.asks = true;
         self.fast_open.has_text = !data.is_empty();
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
         let taken = {
             let (core, ends) = stream.sending()?;
-            user::send(core, &ends, &[IoSlice::new(data)])?
+            match user::send(core, &ends, &[IoSlice::new(data)]) {
+                // The SYN has left without any.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && !blocks => 0,
+                taken => taken?,
+            }
         };
         if blocks {
             let (core, conn) = stream.enter()?;
@@ -104,11 +146,38 @@ impl TcpListener {
         self.enter()?.1.fast_open.set_len_max(queue_len.min(BACKLOG_MAX));
         Ok(())
     }
+
+    /// TCP_FASTOPEN_NO_COOKIE: see [`TcpSocket::set_fastopen_no_cookie`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen_no_cookie(&self, no_cookie: bool) -> io::Result<()> {
+        self.enter()?.1.fast_open.no_cookie.store(no_cookie, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// TCP_FASTOPEN_KEY: from now on these are the keys of this listener's cookies, instead of the stack's. Clients whose cookie is of
+    /// the backup key get a new one.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen_keys(&self, keys: Keys) -> io::Result<()> {
+        self.enter()?.1.fast_open.keys.set(keys);
+        Ok(())
+    }
+
+    /// The keys that this listener has of its own.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn fastopen_keys(&self) -> io::Result<Option<Keys>> {
+        Ok(self.enter()?.1.fast_open.keys.keys())
+    }
 }
 
 impl TcpStream {
     /// TCP_FASTOPEN_CONNECT has let the connect wait, and nothing was written yet.
-    pub(super) fn defers_connect(&self) -> io::Result<bool> {
+    pub(crate) fn defers_connect(&self) -> io::Result<bool> {
         Ok(self.conn()?.so.lock().snd.defers_syn)
     }
 }
