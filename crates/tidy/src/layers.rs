@@ -35,9 +35,10 @@ const ENTROPY: &str = "sockeye-entropy";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SHARED: &str = "sockeye-shared";
+const PACKETDRILL: &str = "sockeye-packetdrill";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 15] = [
+pub const LAYERS: [Layer; 17] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -51,6 +52,8 @@ pub const LAYERS: [Layer; 15] = [
     layer(SHARED, "apps/shared", &[], false, false),
     layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),
     layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED], false, false),
+    layer(PACKETDRILL, "apps/packetdrill", &[STACK], true, false),
+    layer("sockeye-packetdrill-plugin", "apps/packetdrill-plugin", &[PACKETDRILL], true, false),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),
     layer("sockeye-tidy", "crates/tidy", &[], false, false),
 ];

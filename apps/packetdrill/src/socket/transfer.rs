@@ -1,0 +1,219 @@
+//! Reads and writes, with their flags.
+//!
+//! A read or write of a blocking socket goes on in `Adapter::block`; one that has moved some bytes when its time is over, or an error comes, returns
+//! their count, and the error is the next call's.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+
+use sockeye::{TcpStream, fastopen};
+
+use super::message::{self, Received};
+use super::open::{settled, until};
+use super::{Shape, Socket};
+use crate::adapter::{Adapter, World};
+use crate::error::{Call, Errno};
+use crate::files::File;
+
+/// Most bytes that a read takes at once: more than any receive buffer.
+const READ_MAX: usize = 64 << 20;
+
+impl Adapter {
+    /// Up to `len` bytes.
+    pub(crate) fn recv(&self, fd: RawFd, len: usize, flags: i32) -> Call<Received> {
+        let mut world = self.lock();
+        let (nonblocking, timeout) = match world.file(fd)? {
+            File::Socket(socket) => (socket.nonblocking, socket.rcv_timeout),
+            File::Pipe(pipe) => (pipe.nonblocking, None),
+            File::Epoll(_) => return Err(Errno(libc::EINVAL)),
+        };
+        let nonblocking = nonblocking || flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) != 0;
+        let until = until(&world, nonblocking, timeout);
+        let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
+        let mut got = Vec::new();
+        let (mut world, done) = self.block(world, until, |world| {
+            loop {
+                match recv_now(world, fd, len.min(READ_MAX) - got.len(), flags) {
+                    Ok(received) if wants_all && !received.bytes.is_empty() => {
+                        got.extend(&received.bytes);
+                        if got.len() == len {
+                            return Some(Ok(received));
+                        }
+                    }
+                    result => return settled(result),
+                }
+            }
+        });
+        let mut received = match done {
+            Some(Ok(received)) => received,
+            Some(Err(_)) | None if !got.is_empty() => Received::default(),
+            Some(Err(error)) => return Err(error),
+            None => return Err(Errno(libc::EAGAIN)),
+        };
+        if !got.is_empty() {
+            received.bytes = got;
+        }
+        if let Ok(socket) = world.files.socket(fd) {
+            message::fill_control(socket, &mut received)?;
+        }
+        Ok(received)
+    }
+
+    /// Sends `bytes`. With `to` and MSG_FASTOPEN it connects as well.
+    pub(crate) fn send(&self, fd: RawFd, bytes: &[u8], flags: i32, to: Option<SocketAddr>) -> Call<usize> {
+        let mut world = self.lock();
+        let (mut nonblocking, timeout) = match world.file(fd)? {
+            File::Socket(socket) => (socket.nonblocking, socket.snd_timeout),
+            File::Pipe(pipe) => (pipe.nonblocking, None),
+            File::Epoll(_) => return Err(Errno(libc::EINVAL)),
+        };
+        nonblocking |= flags & libc::MSG_DONTWAIT != 0;
+        let mut taken = 0;
+        if flags & libc::MSG_FASTOPEN != 0 {
+            if self.config()?.tcp.fastopen & fastopen::CLIENT == 0 {
+                return Err(Errno(libc::EOPNOTSUPP));
+            }
+            let socket = world.files.socket(fd)?;
+            taken = fast_open(socket, bytes, to, nonblocking)?;
+            world.register(fd)?;
+            if nonblocking {
+                drop(self.settle(world));
+                return Ok(taken);
+            }
+        }
+        let until = until(&world, nonblocking, timeout);
+        let (_world, done) = self.block(world, until, |world| {
+            loop {
+                match send_now(world, fd, &bytes[taken..], flags) {
+                    Ok(more) => {
+                        taken += more;
+                        if taken == bytes.len() || more == 0 {
+                            return Some(Ok(()));
+                        }
+                    }
+                    Err(error) => return settled(Err(error)),
+                }
+            }
+        });
+        match done {
+            Some(Ok(())) => Ok(taken),
+            Some(Err(_)) | None if taken > 0 => Ok(taken),
+            Some(Err(error)) => Err(error),
+            None => Err(Errno(libc::EAGAIN)),
+        }
+    }
+
+    /// `splice`, one of whose ends is a pipe.
+    pub(crate) fn splice(&self, from: RawFd, to: RawFd, len: usize, flags: u32) -> Call<usize> {
+        let mut world = self.lock();
+        let (one, other) = world.files.two(from, to)?;
+        if !matches!((&one, &other), (File::Pipe(_), _) | (_, File::Pipe(_))) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let is_nonblocking = |file: &File| match file {
+            File::Socket(socket) => socket.nonblocking,
+            File::Pipe(pipe) => pipe.nonblocking,
+            File::Epoll(_) => true,
+        };
+        let nonblocking =
+            flags & libc::SPLICE_F_NONBLOCK != 0 || is_nonblocking(one) || is_nonblocking(other);
+        let until = until(&world, nonblocking, None);
+        let (_world, done) = self.block(world, until, |world| settled(splice_now(world, from, to, len)));
+        done.unwrap_or(Err(Errno(libc::EAGAIN)))
+    }
+}
+
+/// Bytes that are there now.
+fn recv_now(world: &mut World, fd: RawFd, len: usize, flags: i32) -> Call<Received> {
+    let socket = match world.file(fd)? {
+        File::Socket(socket) => socket,
+        File::Pipe(pipe) => return Ok(Received { bytes: pipe.take(len)?, ..Received::default() }),
+        File::Epoll(_) => return Err(Errno(libc::EINVAL)),
+    };
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return message::from_error_queue(socket);
+    }
+    let stream = socket.stream()?;
+    if flags & libc::MSG_OOB != 0 {
+        // Urgent bytes are always in line, as with SO_OOBINLINE.
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut bytes = vec![0; len];
+    let got = if flags & libc::MSG_PEEK != 0 { stream.peek(&mut bytes)? } else { read(stream, &mut bytes)? };
+    bytes.truncate(got);
+    Ok(Received { bytes, ..Received::default() })
+}
+
+fn read(mut stream: &TcpStream, bytes: &mut [u8]) -> Call<usize> {
+    Ok(stream.read(bytes)?)
+}
+
+/// Takes as many bytes as there is room for now.
+fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32) -> Call<usize> {
+    let socket = match world.file(fd)? {
+        File::Socket(socket) => socket,
+        File::Pipe(pipe) => return pipe.put(bytes),
+        File::Epoll(_) => return Err(Errno(libc::EINVAL)),
+    };
+    let Ok(mut stream) = socket.stream() else { return Err(Errno(libc::EPIPE)) };
+    if flags & libc::MSG_OOB != 0 {
+        return Ok(stream.send_urgent(bytes)?);
+    }
+    Ok(stream.write(bytes)?)
+}
+
+/// Connects with the text on its SYN, as far as that is possible. Returns how much of it was taken.
+fn fast_open(socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>, nonblocking: bool) -> Call<usize> {
+    match std::mem::replace(&mut socket.shape, Shape::Gone) {
+        Shape::Fresh(fresh) => {
+            let Some(to) = to else {
+                socket.shape = Shape::Fresh(fresh);
+                return Err(Errno(libc::EDESTADDRREQ));
+            };
+            match fresh.connect_with(to, bytes) {
+                Ok((stream, taken)) => {
+                    socket.shape = Shape::Connecting(stream);
+                    Ok(taken)
+                }
+                Err(error) => {
+                    socket.shape = Shape::Fresh(socket.fresh());
+                    Err(error.into())
+                }
+            }
+        }
+        Shape::Connecting(stream) => {
+            socket.shape = Shape::Connecting(stream);
+            if nonblocking { Err(Errno(libc::EALREADY)) } else { Ok(0) }
+        }
+        shape => {
+            socket.shape = shape;
+            Err(Errno(libc::EISCONN))
+        }
+    }
+}
+
+fn splice_now(world: &mut World, from: RawFd, to: RawFd, len: usize) -> Call<usize> {
+    match world.files.two(from, to)? {
+        (File::Socket(socket), File::Pipe(pipe)) => {
+            let room = pipe.room()?;
+            let mut bytes = vec![0; len.min(room)];
+            let got = read(socket.stream()?, &mut bytes)?;
+            pipe.put(&bytes[..got])
+        }
+        (File::Pipe(pipe), File::Socket(socket)) => {
+            let bytes = pipe.peek(len)?;
+            let Ok(mut stream) = socket.stream() else { return Err(Errno(libc::EPIPE)) };
+            let taken = if bytes.is_empty() { 0 } else { stream.write(&bytes)? };
+            pipe.skip(taken);
+            Ok(taken)
+        }
+        (File::Pipe(from), File::Pipe(to)) => {
+            let bytes = from.peek(len.min(to.room()?))?;
+            let taken = to.put(&bytes)?;
+            from.skip(taken);
+            Ok(taken)
+        }
+        (_, _) => Err(Errno(libc::EINVAL)),
+    }
+}
