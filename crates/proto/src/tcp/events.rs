@@ -3,7 +3,7 @@
 //! Plain values; they do not depend on the pcb. The caller acts on them after it has let go of the lock.
 //! Tests: with the pcb.
 
-use super::segment::{Head, Header, Payload};
+use super::segment::{Flags, Head, Header, Payload};
 
 /// Events of the connection, as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -132,5 +132,13 @@ impl Transmit {
     /// Its header, spelled out.
     pub fn header(&self) -> Header {
         self.head.clone().into()
+    }
+
+    /// Sets PSH if `is_end` says that its last byte has a mark ([`Pushes`](super::push::Pushes)). A SYN has none.
+    #[inline]
+    pub fn push_if(&mut self, is_end: bool) {
+        if is_end && self.len > 0 && !self.head.flags().has(Flags::SYN) {
+            self.head.add(Flags::PSH);
+        }
     }
 }

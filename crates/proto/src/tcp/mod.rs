@@ -16,6 +16,7 @@ pub mod meter;
 mod output;
 pub mod pcb;
 pub mod port_choice;
+pub mod push;
 mod rare;
 mod rcv_tune;
 mod reass;

@@ -30,15 +30,20 @@ impl<P: Payload> Pcb<P> {
     /// The next segment to send now, or `None`; to be called until `None`.
     ///
     /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (the rest waits);
-    /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended.
+    /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended. PSH is set as if
+    /// one write had brought all that is in `so_snd`.
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let mut segment = None;
         self.transmit_into(&mut segment, snd_len, rcv_space, now);
+        if let Some(segment) = &mut segment {
+            segment.push_if(segment.offset + segment.len == snd_len);
+        }
         segment
     }
 
-    /// [`poll_transmit`](Self::poll_transmit) that makes the segment in its place. (A copy by large loads right after small stores
-    /// waits until the stores are through.)
+    /// [`poll_transmit`](Self::poll_transmit) that makes the segment in its place, and leaves PSH to the caller
+    /// ([`Pushes`](super::push::Pushes), [`Transmit::push_if`]). (A copy by large loads right after small stores waits until the
+    /// stores are through.)
     pub fn transmit_into(
         &mut self,
         segment: &mut Option<Transmit>,
@@ -260,7 +265,9 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         if self.snd_wnd > 0 {
-            return Some(self.transmit_at_nxt(0, len, fin, rcv_space, now));
+            let mut segment = self.transmit_at_nxt(0, len, fin, rcv_space, now);
+            segment.push_if(true);
+            return Some(segment);
         }
         if len > 0 && self.snd_max == self.snd_una {
             return Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now));
@@ -296,9 +303,6 @@ impl<P: Payload> Pcb<P> {
         let mut flags = Flags::ACK;
         if fin {
             flags = flags.with(Flags::FIN);
-        }
-        if len > 0 && offset + len == self.snd_len {
-            flags = flags.with(Flags::PSH);
         }
         self.last_snd_at = now;
         self.advance_rcv_adv(rcv_space);

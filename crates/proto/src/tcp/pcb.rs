@@ -389,6 +389,11 @@ impl<P: Payload> Pcb<P> {
         self.snd_wnd
     }
 
+    /// The largest window that the peer has offered, bytes.
+    pub fn snd_wnd_max(&self) -> u32 {
+        self.max_snd_wnd
+    }
+
     /// RCV.NXT.
     pub fn rcv_nxt(&self) -> SeqNum {
         self.rcv_nxt

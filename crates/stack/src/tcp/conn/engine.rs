@@ -185,6 +185,9 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
     if let Some(rare) = so.snd.rare.as_deref_mut() {
         rare.urgent = rare.urgent.saturating_sub(bytes);
         rare.mark.acked(bytes);
+        if let Some(pushes) = &mut rare.pushes {
+            pushes.acked(bytes);
+        }
     }
     so.snd.cpu = cx.cpu;
     failpoints::hit(Point::Acked, failpoints::of_conn(conn));
@@ -353,6 +356,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
         let Some(segment) = &mut next else { break };
         failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
+        segment.push_if(so.snd.is_pushed(segment.offset + segment.len));
         let mut payload = if segment.len == 0 {
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
@@ -390,7 +394,6 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
 }
 
 /// The pcb learns up to where the written data is urgent.
-#[cold]
 fn tell_urgent(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
     let urgent = snd.rare.as_deref_mut().map_or(0, |rare| std::mem::take(&mut rare.urgent));
     if urgent != 0 {

@@ -87,10 +87,15 @@ pub(crate) fn set(snd: &mut SendBuf, lowat: u32) -> bool {
 }
 
 /// After output: takes over how much was sent, and wakes writers that this lets in.
-#[cold]
 pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
-    let was_writable = so.snd.is_writable();
+    let (buffered, was_writable) = (so.snd.len(), so.snd.is_writable());
     let Some(rare) = so.snd.rare.as_deref_mut() else { return };
+    if let Some(pushes) = &mut rare.pushes {
+        pushes.settle(pcb, buffered);
+    }
+    if rare.mark.lowat() == NONE {
+        return;
+    }
     // A SYN or FIN counts as a byte; the first is no concern of a socket without a connection, the second of one that has shut down.
     rare.mark.sent = pcb.snd_max().since(pcb.snd_una());
     rare.mark.segment = u32::from(pcb.mss());

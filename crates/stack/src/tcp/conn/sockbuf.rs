@@ -27,6 +27,7 @@ use std::ops::{Deref, DerefMut};
 use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::push::Pushes;
 use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
 use sockeye_sync::reserved::Reserved;
@@ -103,7 +104,7 @@ pub(crate) struct SendBuf {
     pub auto: bool,
     /// The SYN waits for the first write, to take it along (TCP_FASTOPEN_CONNECT).
     pub defers_syn: bool,
-    /// State that hardly any socket has: apart, so that a connection's lines hold the common state.
+    /// State that hardly any connection on loopback has: apart, so that a connection's lines hold the common state.
     pub rare: Option<Box<Rare>>,
 }
 
@@ -113,12 +114,25 @@ pub(crate) struct Rare {
     pub urgent: u32,
     /// TCP_NOTSENT_LOWAT.
     pub mark: Mark,
+    /// Where PSH stands, over an interface. On loopback it stands where a segment empties the buffer.
+    pub pushes: Option<Pushes>,
+}
+
+impl Rare {
+    fn new(lowat: u32, pushes: Option<Pushes>) -> Self {
+        Self { urgent: 0, mark: Mark::new(lowat), pushes }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.urgent == 0 && self.mark.lowat() == notsent::NONE && self.pushes.is_none()
+    }
 }
 
 impl SendBuf {
-    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`].
-    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32) -> Self {
-        let rare = (lowat != notsent::NONE).then(|| Box::new(Rare { urgent: 0, mark: Mark::new(lowat) }));
+    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`]; `is_wire` whether segments leave the stack.
+    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32, is_wire: bool) -> Self {
+        let rare = Rare::new(lowat, is_wire.then(Pushes::new));
+        let rare = (!rare.is_idle()).then(|| Box::new(rare));
         Self {
             chain: Chain::new(),
             hiwat,
@@ -136,14 +150,45 @@ impl SendBuf {
 
     /// The rare state, to be changed.
     pub fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare { urgent: 0, mark: Mark::new(notsent::NONE) }))
+        self.rare.get_or_insert_with(|| Box::new(Rare::new(notsent::NONE, None)))
     }
 
     /// Gives it back if it says nothing any more.
     pub fn drop_idle_rare(&mut self) {
-        if self.rare.as_deref().is_some_and(|rare| rare.urgent == 0 && rare.mark.lowat() == notsent::NONE) {
+        if self.rare.as_deref().is_some_and(Rare::is_idle) {
             self.rare = None;
         }
+    }
+
+    /// `added` bytes were appended; `is_end` if a write ends with them.
+    #[inline]
+    pub fn note_written(&mut self, added: u32, is_end: bool) {
+        let len = self.len();
+        if let Some(pushes) = self.pushes_mut() {
+            pushes.written(added, len, is_end);
+        }
+    }
+
+    /// A write that has appended something waits for space, or ends for want of it.
+    pub fn note_interrupted(&mut self) {
+        let len = self.len();
+        if let Some(pushes) = self.pushes_mut() {
+            pushes.interrupted(len);
+        }
+    }
+
+    /// Whether a segment that ends `offset` bytes from the front has PSH.
+    #[inline]
+    pub fn is_pushed(&self, offset: u32) -> bool {
+        match self.rare.as_deref().and_then(|rare| rare.pushes.as_ref()) {
+            None => offset == self.len(),
+            Some(pushes) => pushes.ends_at(offset),
+        }
+    }
+
+    #[inline]
+    fn pushes_mut(&mut self) -> Option<&mut Pushes> {
+        self.rare.as_deref_mut()?.pushes.as_mut()
     }
 
     /// Bytes buffered.

@@ -184,8 +184,9 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
             return Err(refusal);
         }
         ((), so) = contain::section(core, conn, so, |so| {
+            let before = so.snd.len();
             so.snd.chain.append(chain);
-            appended(conn, so, rest);
+            appended(conn, so, rest, before);
         });
     }
     if so.snd.defers_syn {
@@ -234,23 +235,29 @@ fn begin<S: Source>(
         room = room.min(so.pcb.syn_text_max());
     }
     if room == 0 {
+        if rest.is_begun {
+            so.snd.note_interrupted();
+        }
         refuse(core, so);
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
     let take = so.snd.whole(room as usize);
     if take <= S::LOCKED_MAX {
+        let before = so.snd.len();
         rest.source.take(&core.pool, take, &mut so.snd.chain)?;
-        appended(conn, so, rest);
+        appended(conn, so, rest, before);
         return Ok((take, None));
     }
     // The space is ours while we copy without the lock. At most a chunk.
     Ok((take, Some(so.snd.reserved.take(take as u32))))
 }
 
-/// Bytes of a send are in the buffer.
+/// Bytes of a send are in the buffer, which had `before`.
 #[inline(always)]
-fn appended<S>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>) {
+fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     rest.is_begun = true;
+    let added = so.snd.len() - before;
+    so.snd.note_written(added, rest.source.len() == 0);
     failpoints::hit(Point::Write, failpoints::of_conn(conn));
     if rest.is_urgent {
         let urgent = so.snd.len();

@@ -1,0 +1,316 @@
+//! Where PSH stands in the data of `so_snd`, by Linux's rules (`tcp_mark_push`, `forced_push`).
+//!
+//! RFC 9293 section 3.9.1.2 lets a sender set PSH as it likes if it cannot hold data back for ever. Linux sets it where a write
+//! ends, and where more than half of the largest window that the peer ever offered was written since the last one: else a
+//! receiver that waits for PSH could hold back all that fits into its window. Positions and not segments are marked, so that a
+//! segment that is sent again has the PSH that it had. Written data that is not sent yet lies in runs of whole segments (Linux:
+//! one socket buffer); a write goes on in the last run, whose mark stands at its end and moves along with it.
+//!
+//! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
+//! since the beginning of the stream, modulo 2^32. Bound: [`MARKS_MAX`] marks that are not acknowledged; of more, the oldest are
+//! forgotten, which costs repeated segments their PSH. Tests: below; `tests/sender.rs` of the stack.
+
+use std::collections::VecDeque;
+
+use crate::seq::SeqNum;
+
+use super::accepted::DEFAULT_MSS;
+use super::pcb::Pcb;
+use super::segment::Payload;
+
+/// The marks of one send buffer.
+#[derive(Debug)]
+pub struct Pushes {
+    /// The first byte of the buffer.
+    front: SeqNum,
+    /// The latest mark: there is none if it is not behind `front`.
+    last: SeqNum,
+    /// What was written when it was set (`pushed_seq`): a mark that moves along with its run does not change this.
+    pushed: SeqNum,
+    /// Where the last run begins.
+    run: SeqNum,
+    /// Everything before this was sent, as of the last output.
+    sent: SeqNum,
+    /// Bytes of a full run, and the segment and window that it is computed from.
+    run_max: u32,
+    mss: u32,
+    wnd_max: u32,
+    /// The write that appended last goes on.
+    is_begun: bool,
+    /// Earlier marks behind `front`, in order.
+    #[expect(clippy::box_collection, reason = "one word in a connection that has none")]
+    earlier: Option<Box<VecDeque<SeqNum>>>,
+}
+
+impl Default for Pushes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pushes {
+    /// Those of an empty buffer.
+    pub const fn new() -> Self {
+        let begin = SeqNum::new(0);
+        Self {
+            front: begin,
+            last: begin,
+            pushed: begin,
+            run: begin,
+            sent: begin,
+            run_max: RUN_MAX,
+            mss: 0,
+            wnd_max: u32::MAX,
+            is_begun: false,
+            earlier: None,
+        }
+    }
+
+    /// `added` bytes were appended to the buffer, which now has `len`. `is_end`: with them ends what the caller writes in one go.
+    #[inline]
+    pub fn written(&mut self, added: u32, len: u32, is_end: bool) {
+        let end = self.front + len;
+        let start = end - added;
+        if !self.is_begun {
+            self.run = if self.sent.at_or_after(start) { start } else { self.run.max(self.sent) };
+        }
+        if end.since(self.run) >= self.run_max {
+            self.pass_runs(start, end, is_end);
+        }
+        self.move_along(end);
+        self.is_begun = !is_end;
+        if is_end {
+            self.mark(end);
+            self.pushed = end;
+        }
+    }
+
+    /// What was written so far is to leave although its write goes on: it waits for space, or has given up. The buffer has `len`
+    /// bytes.
+    pub fn interrupted(&mut self, len: u32) {
+        let end = self.front + len;
+        self.is_begun = false;
+        if self.sent.before(end) {
+            self.mark(end);
+            self.pushed = end;
+        }
+    }
+
+    /// `bytes` at the front of the buffer are gone.
+    #[inline]
+    pub fn acked(&mut self, bytes: u32) {
+        self.front += bytes;
+    }
+
+    /// After output: `len` bytes are in the buffer.
+    #[inline]
+    pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>, len: u32) {
+        self.sent = self.front + pcb.snd_nxt().since(pcb.snd_una()).min(len);
+        let (mss, wnd_max) = (u32::from(pcb.mss()), pcb.snd_wnd_max());
+        if mss != self.mss || wnd_max != self.wnd_max {
+            (self.mss, self.wnd_max) = (mss, wnd_max);
+            let most = RUN_MAX.min(half_of_window(wnd_max));
+            self.run_max = (most - most % mss.max(1)).max(mss);
+        }
+        if self.earlier.is_some() {
+            self.forget_acked();
+        }
+    }
+
+    /// Whether the byte before the one that is `offset` bytes from the front has a mark: then a segment that ends there has PSH.
+    #[inline]
+    pub fn ends_at(&self, offset: u32) -> bool {
+        let at = self.front + offset;
+        at == self.last || (self.earlier.is_some() && self.ends_earlier(at))
+    }
+
+    #[inline(never)]
+    fn ends_earlier(&self, at: SeqNum) -> bool {
+        let Some(earlier) = self.earlier.as_deref() else { return false };
+        let distance = |mark: &SeqNum| mark.since(self.front);
+        let at = at.since(self.front);
+        // Marks that were acknowledged since the last output would count as far ahead.
+        earlier.iter().rev().take_while(|mark| distance(mark) >= at).any(|mark| distance(mark) == at)
+    }
+
+    /// Full runs end between `start` and `end`.
+    #[inline(never)]
+    fn pass_runs(&mut self, start: SeqNum, end: SeqNum, is_end: bool) {
+        if start.since(self.run) >= self.run_max {
+            self.run = start;
+        }
+        while end.since(self.run) >= self.run_max {
+            let full = self.run + self.run_max;
+            self.move_along(full);
+            if is_end && full == end {
+                return;
+            }
+            if full.since(self.pushed) > self.wnd_max / 2 {
+                self.mark(full);
+                self.pushed = full;
+            }
+            if full == end {
+                return;
+            }
+            self.run = full;
+        }
+    }
+
+    /// The last run has grown, to `end`.
+    #[inline]
+    fn move_along(&mut self, end: SeqNum) {
+        if self.last.after(self.run.max(self.sent)) && self.last.before(end) {
+            self.last = end;
+        }
+    }
+
+    /// A mark at `at`, in the last run. It takes the place of one that the run has already.
+    fn mark(&mut self, at: SeqNum) {
+        if self.last != at && self.last.after(self.front) && self.last.at_or_before(self.run.max(self.sent)) {
+            let earlier = self.earlier.get_or_insert_default();
+            if earlier.len() >= MARKS_MAX {
+                earlier.pop_front();
+            }
+            earlier.push_back(self.last);
+        }
+        self.last = at;
+    }
+
+    #[inline(never)]
+    fn forget_acked(&mut self) {
+        let Some(earlier) = self.earlier.as_deref_mut() else { return };
+        while earlier.front().is_some_and(|mark| mark.at_or_before(self.front)) {
+            earlier.pop_front();
+        }
+        if earlier.is_empty() && earlier.capacity() > MARKS_KEPT {
+            self.earlier = None;
+        }
+    }
+}
+
+/// Half of the largest window that the peer has offered, or all of a tiny one (`tcp_bound_to_half_wnd`).
+pub(super) fn half_of_window(wnd_max: u32) -> u32 {
+    if wnd_max > u32::from(DEFAULT_MSS) { wnd_max / 2 } else { wnd_max }
+}
+
+/// Bytes of the longest run: those of a packet of 64 KiB without the room for headers that Linux keeps.
+const RUN_MAX: u32 = 65_536 - 321;
+/// Marks that are kept besides the last.
+const MARKS_MAX: usize = 1024;
+/// Room for so many is kept when there are none.
+const MARKS_KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A buffer towards a peer with segments of 1,000 bytes and so large a window; nothing is sent yet.
+    fn towards(wnd_max: u32) -> Pushes {
+        let most = RUN_MAX.min(half_of_window(wnd_max));
+        Pushes { mss: 1000, wnd_max, run_max: most - most % 1000, ..Pushes::new() }
+    }
+
+    fn marks(pushes: &Pushes, len: u32) -> Vec<u32> {
+        (1..=len).filter(|offset| pushes.ends_at(*offset)).collect()
+    }
+
+    #[test]
+    fn the_end_of_a_write_is_marked_and_the_middle_is_not() {
+        let mut pushes = towards(50_000);
+        pushes.written(4_000, 4_000, false);
+        assert_eq!(marks(&pushes, 4_000), []);
+        pushes.written(6_000, 10_000, true);
+        assert_eq!(marks(&pushes, 10_000), [10_000]);
+    }
+
+    #[test]
+    fn writes_that_wait_together_have_one_mark_at_the_end_of_their_run() {
+        let mut pushes = towards(50_000);
+        for len in [400, 1_000, 1_700] {
+            let added = len - if len == 400 { 0 } else { len - 600 };
+            pushes.written(added, len, true);
+        }
+        assert_eq!(marks(&pushes, 1_700), [1_700]);
+        // The run is full at 25,000: a further write begins the next.
+        pushes.written(23_300, 25_000, true);
+        pushes.written(10, 25_010, true);
+        assert_eq!(marks(&pushes, 25_010), [25_000, 25_010]);
+    }
+
+    #[test]
+    fn marks_of_sent_data_stay_until_they_are_acknowledged() {
+        let mut pushes = towards(50_000);
+        for count in 1..=3 {
+            pushes.written(1_000, 1_000 * count, true);
+            pushes.sent = SeqNum::new(1_000 * count);
+        }
+        assert_eq!(marks(&pushes, 3_000), [1_000, 2_000, 3_000]);
+        pushes.acked(2_000);
+        assert_eq!(marks(&pushes, 1_000), [1_000]);
+        pushes.forget_acked();
+        assert!(pushes.earlier.as_deref().is_some_and(VecDeque::is_empty));
+        assert_eq!(marks(&pushes, 1_000), [1_000]);
+    }
+
+    #[test]
+    fn a_long_write_has_a_mark_for_more_than_half_of_the_largest_window() {
+        // Runs of 10,000 bytes.
+        let mut pushes = towards(20_000);
+        pushes.written(45_000, 45_000, true);
+        assert_eq!(marks(&pushes, 45_000), [20_000, 40_000, 45_000]);
+        // The same in parts, as a writer copies them.
+        let mut pushes = towards(20_000);
+        for len in (3_000..=45_000).step_by(3_000) {
+            pushes.sent = pushes.front + (len - 3_000).min(7_000);
+            pushes.written(3_000, len, len == 45_000);
+        }
+        assert_eq!(marks(&pushes, 45_000), [20_000, 40_000, 45_000]);
+    }
+
+    #[test]
+    fn a_mark_that_moves_along_does_not_put_off_the_next() {
+        let mut pushes = towards(20_000);
+        pushes.written(1_000, 1_000, true);
+        pushes.written(29_000, 30_000, false);
+        // 19,000 were written since the mark was set, though its run ended with 10,000.
+        assert_eq!(marks(&pushes, 30_000), [10_000, 20_000]);
+    }
+
+    #[test]
+    fn a_write_that_waits_for_space_marks_what_is_not_sent() {
+        let mut pushes = towards(50_000);
+        pushes.written(5_000, 5_000, false);
+        pushes.sent = SeqNum::new(5_000);
+        pushes.interrupted(5_000);
+        assert_eq!(marks(&pushes, 5_000), []);
+        pushes.written(5_000, 10_000, false);
+        pushes.interrupted(10_000);
+        assert_eq!(marks(&pushes, 10_000), [10_000]);
+    }
+
+    #[test]
+    fn marks_are_bounded_and_the_oldest_are_forgotten() {
+        let mut pushes = towards(50_000);
+        for len in 1..=3_000 {
+            pushes.written(1, len, true);
+            pushes.sent = SeqNum::new(len);
+        }
+        let left = marks(&pushes, 3_000);
+        assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 3_000 - MARKS_MAX as u32));
+        pushes.acked(3_000);
+        pushes.forget_acked();
+        assert!(pushes.earlier.is_none());
+    }
+
+    #[test]
+    fn positions_go_round() {
+        let mut pushes = towards(50_000);
+        let begin = SeqNum::new(u32::MAX - 1_500);
+        (pushes.front, pushes.last, pushes.pushed) = (begin, begin, begin);
+        (pushes.run, pushes.sent) = (begin, begin);
+        pushes.written(1_000, 1_000, true);
+        pushes.sent = begin + 1_000;
+        pushes.written(1_000, 2_000, true);
+        assert_eq!(marks(&pushes, 2_000), [1_000, 2_000]);
+    }
+}
