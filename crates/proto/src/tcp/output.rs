@@ -344,12 +344,15 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// RFC 5681 section 4.1.
+    /// RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
     fn restart_after_idle(&mut self, now: Instant) {
-        if self.snd_una == self.snd_max
-            && since_us(now, self.last_snd_at) > self.rtt.rto_us(self.tuning.rto_max_us)
-        {
-            self.cc.on_idle(u32::from(self.mss));
+        if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
+            return;
+        }
+        let (idle_us, rto_us) = (since_us(now, self.last_snd_at), self.rtt.rto_us(self.tuning.rto_max_us));
+        if idle_us > rto_us {
+            let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
+            self.cc.on_idle(rtos, u32::from(self.mss));
         }
     }
 

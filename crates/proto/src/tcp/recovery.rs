@@ -186,8 +186,8 @@ mod tests {
     fn news(acked: u32, flight: u32) -> Ack {
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
         let (phase, rtt_us, rate, loss) = (cc::Phase::Open, None, None, None);
-        let (mss, paced) = (MSS, false);
-        Ack { now: NOW, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced, rate, loss }
+        let (mss, paced, used) = (MSS, false, (false, flight));
+        Ack { now: NOW, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced, rate, loss }
     }
 
     fn una() -> SeqNum {

@@ -80,6 +80,9 @@ pub struct Settings {
     pub congestion_control: Algorithm,
     /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: no router marks.
     pub ecn: EcnMode,
+    /// A window that was not used for longer than a retransmission timeout is halved for each of them, down to the initial
+    /// one (RFC 2861, `tcp_slow_start_after_idle`).
+    pub slow_start_after_idle: bool,
     /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
     /// lost (`lossless`) or the peer has no SACK.
     pub pacing: PacingMode,
@@ -174,6 +177,7 @@ impl Default for Settings {
             user_timeout_option: false,
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
+            slow_start_after_idle: true,
             pacing: PacingMode::default(),
         }
     }
@@ -203,6 +207,7 @@ pub(super) struct Tuning {
     pub syn_retries: u8,
     pub retries: u8,
     pub lossless: bool,
+    pub slow_start_after_idle: bool,
     pub pacing: PacingMode,
     pub mtu_probing: MtuProbing,
     pub headers_len: u16,
@@ -223,6 +228,7 @@ impl Tuning {
             syn_retries: s.syn_retries,
             retries: s.retries,
             lossless: s.lossless,
+            slow_start_after_idle: s.slow_start_after_idle,
             pacing: s.pacing,
             mtu_probing: s.mtu_probing,
             headers_len: s.headers_len,

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-use super::cc::CongestionControl;
+use super::cc::{CongestionControl, Phase};
 use super::events::{Events, TimerOutcome};
 use super::loss::BLACK_HOLE_TIMEOUTS;
 use super::pcb::{Pcb, Timing};
@@ -103,16 +103,21 @@ impl<P: Payload> Pcb<P> {
             // A window that closed over data in flight is probed too, not flooded.
             self.persist = true;
             self.probe_now = true;
-            self.go_back(true, now);
+            self.go_back(true, false, now);
         } else {
-            let flight = self.snd_max.since(self.snd_una);
             if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
                 self.suspect_black_hole(now);
             }
-            self.go_back(false, now);
-            self.cc.on_rto(flight, u32::from(self.mss), self.rexmt_count == 1);
+            let reduces = self.is_new_congestion();
+            self.go_back(false, reduces, now);
+            let flight = self.snd_max.since(self.snd_una);
+            // Without records all is sent again.
+            let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
+            let pipe = records.map_or(0, |loss| loss.pipe(flight));
+            let has_records = records.is_some();
+            self.cc.on_rto(pipe, u32::from(self.mss), reduces);
             self.ecn.on_reduced(self.snd_max);
-            if self.loss.as_deref().is_some_and(|loss| !loss.records.is_empty()) {
+            if has_records {
                 self.allow_a_segment();
             }
         }
@@ -129,10 +134,21 @@ impl<P: Payload> Pcb<P> {
             && self.rtt.rto_us(self.tuning.rto_max_us) >= u64::from(self.tuning.rto_max_us)
     }
 
+    /// Whether an expiry of the retransmission timer is the first sign of congestion in this window: the threshold is reduced once
+    /// for it (`tcp_enter_loss`). After a recovery or a mark only once all is acknowledged that was out then; in a repair as
+    /// after a timeout if something was acknowledged since.
+    fn is_new_congestion(&self) -> bool {
+        match self.recovery.phase() {
+            Phase::Open => !self.ecn.covers(self.snd_una),
+            Phase::Recovery => self.snd_una.at_or_after(self.recovery.recover()),
+            Phase::Loss => self.rexmt_count == 1 || self.snd_una.at_or_after(self.recovery.recover()),
+        }
+    }
+
     /// Everything that is not known to have arrived may be sent again: with records the ranges marked lost,
-    /// without from SND.UNA on.
-    fn go_back(&mut self, is_probing: bool, now: Instant) {
-        if self.lose_overdue(is_probing, now) {
+    /// without from SND.UNA on. `reduces`: the threshold is about to be reduced.
+    fn go_back(&mut self, is_probing: bool, reduces: bool, now: Instant) {
+        if self.lose_overdue(is_probing, reduces, now) {
             self.recovery.on_timeout(self.snd_max);
         } else {
             if !is_probing {

@@ -37,6 +37,9 @@ pub struct TcpConfig {
     /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
     /// offers it, or offered too. Default `accept`, as on Linux.
     pub ecn: EcnMode,
+    /// Whether a congestion window that was not used for longer than a retransmission timeout is halved for each of them, down to
+    /// the initial one (RFC 2861, `tcp_slow_start_after_idle`). Default on.
+    pub slow_start_after_idle: bool,
     /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
     /// want it, of all connections, or of none. Default `auto`.
     pub pacing: PacingMode,
@@ -88,6 +91,7 @@ impl Default for TcpConfig {
             rto_min: Duration::from_millis(200),
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
+            slow_start_after_idle: true,
             pacing: PacingMode::default(),
             mtu_probing: MtuProbing::default(),
             syn_retries: 6,

@@ -118,6 +118,7 @@ const FIELDS: &[Field] = &[
     field!(tcp.rto_min, rto_min, time),
     field!(tcp.congestion_control, congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(tcp.ecn, ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
+    field!(tcp.slow_start_after_idle, slow_start_after_idle, on_off),
     field!(tcp.pacing, pacing, |text| one_of(text, PacingMode::ALL, PacingMode::NAMES)),
     field!(tcp.mtu_probing, mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
     field!(tcp.syn_retries, syn_retries, number),
@@ -238,6 +239,7 @@ mod tests {
             ("congestion_control", "newreno"),
             ("ecn", "on"),
             ("pacing", "on"),
+            ("slow_start_after_idle", "off"),
             ("mtu_probing", "always"),
             ("fastopen_key", "1-2-3-4,5-6-7-8"),
             ("fastopen_blackhole_timeout", "0"),
@@ -253,6 +255,7 @@ mod tests {
         assert_eq!((config.tcp.ecn, config.tcp.pacing), (EcnMode::On, PacingMode::On));
         assert_eq!(config.tcp.mtu_probing, MtuProbing::Always);
         assert_eq!(config.tcp.fastopen_key.and_then(|keys| keys.backup).map(|key| key[0]), Some(5));
+        assert!(!config.tcp.slow_start_after_idle);
         assert_eq!(config.port_range, 1024..=2047);
     }
 

@@ -159,6 +159,7 @@ impl Core {
             rto_min: config.tcp.rto_min,
             congestion_control: config.tcp.congestion_control,
             ecn: config.tcp.ecn,
+            slow_start_after_idle: config.tcp.slow_start_after_idle,
             pacing: config.tcp.pacing,
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },

@@ -226,13 +226,13 @@ impl CongestionControl for Bbr {
 
     fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool) {}
 
-    fn on_rto(&mut self, _flight: u32, mss: u32, first: bool) {
-        if first {
+    fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
+        if reduces {
             self.save_cwnd();
             self.bounds.note(BETA_PERCENT);
         }
         self.repairing = true;
-        self.cwnd = mss;
+        self.cwnd = pipe.saturating_add(mss).min(CWND_MAX);
     }
 
     fn on_undo(&mut self, before: &Self) {
@@ -245,7 +245,7 @@ impl CongestionControl for Bbr {
         self.cycle.undo(&before.cycle);
     }
 
-    fn on_idle(&mut self, _mss: u32) {
+    fn on_idle(&mut self, _rtos: u32, _mss: u32) {
         // The rate is known: pacing keeps a window that was not used from leaving as a burst.
     }
 

@@ -19,8 +19,8 @@ use crate::time::Instant;
 use super::super::timers::since_us;
 use super::hystart::{Growth, HyStart};
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, SLOW_START_SEGMENTS_MAX, initial_window,
-    percent,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window, percent,
+    ssthresh_after_pause, whole_segments,
 };
 use curve::{Curve, RenoLine, ticks};
 
@@ -44,7 +44,8 @@ pub(in crate::tcp) struct Cubic {
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
-    round: Round,
+    /// Bytes to be acknowledged until the round trip is over.
+    round_left: u32,
     hystart: HyStart,
 }
 
@@ -55,38 +56,6 @@ struct Period {
     age_us: u64,
     curve: Curve,
     line: RenoLine,
-}
-
-/// Which round trip it is, and how much was in flight.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    /// Bytes to be acknowledged until it is over.
-    left: u32,
-    /// Most that was outstanding in this one and in the one before.
-    flight_max: u32,
-    flight_max_before: u32,
-}
-
-impl Round {
-    /// True if the acknowledgment is the first of a new round.
-    fn on_ack(&mut self, ack: &Ack) -> bool {
-        let ended = self.left == 0;
-        if ended {
-            self.flight_max_before = self.flight_max;
-            self.flight_max = 0;
-            self.left = ack.flight.saturating_sub(ack.acked);
-        } else {
-            self.left = self.left.saturating_sub(ack.acked);
-        }
-        self.flight_max = self.flight_max.max(ack.flight);
-        ended
-    }
-
-    /// Most that was outstanding lately. A batch of acknowledgments shows less with each, for nothing is sent
-    /// in between.
-    fn used(&self) -> u32 {
-        self.flight_max.max(self.flight_max_before)
-    }
 }
 
 impl Cubic {
@@ -102,7 +71,7 @@ impl Cubic {
             credit: 0,
             acked_at: Instant::ZERO,
             srtt_8: 0,
-            round: Round::default(),
+            round_left: 0,
             hystart: HyStart::new(),
         }
     }
@@ -112,8 +81,21 @@ impl Cubic {
         self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
     }
 
-    fn grow_in_slow_start(&mut self, ack: &Ack, round_ended: bool) {
-        let mut growth = ack.acked.min(SLOW_START_SEGMENTS_MAX * ack.mss);
+    /// True if the acknowledgment is the first of a new round.
+    fn pass_round(&mut self, ack: &Ack) -> bool {
+        let ended = self.round_left == 0;
+        self.round_left = match ended {
+            true => ack.flight.saturating_sub(ack.acked),
+            false => self.round_left.saturating_sub(ack.acked),
+        };
+        ended
+    }
+
+    /// Returns what is left of `acked` bytes once the threshold is reached. No limit for an acknowledgment, which RFC 9406
+    /// section 4.2 has for data that is not paced (L): Linux has none, and behind receivers that join segments it would cost
+    /// round trips.
+    fn grow_in_slow_start(&mut self, ack: &Ack, acked: u32, round_ended: bool) -> u32 {
+        let mut growth = acked;
         // HyStart++ is for the first slow start: later ones know where to end (RFC 9406 section 4.3).
         if self.ssthresh == CWND_MAX {
             match self.hystart.on_ack(ack.rtt_us, round_ended, ack.paced, ack.now) {
@@ -121,16 +103,19 @@ impl Cubic {
                 Growth::Quarter => growth /= 4,
                 Growth::Over => {
                     self.ssthresh = self.cwnd;
-                    return;
+                    return 0;
                 }
             }
         }
-        self.cwnd = (self.cwnd + growth).min(self.ssthresh);
+        let cwnd = self.cwnd.saturating_add(growth).min(self.ssthresh);
+        let used = cwnd - self.cwnd;
+        self.cwnd = cwnd;
+        growth - used
     }
 
     /// Sections 4.2 to 4.5.
-    fn grow_in_avoidance(&mut self, ack: &Ack, elapsed_us: u64) {
-        let (cwnd, mss) = (self.cwnd, ack.mss);
+    fn grow_in_avoidance(&mut self, acked: u32, mss: u32, elapsed_us: u64) {
+        let cwnd = self.cwnd;
         let rtt_us = u64::from(self.srtt_8 / 8);
         let w_max = self.w_max;
         let period = self.period.get_or_insert_with(|| Period {
@@ -140,7 +125,7 @@ impl Cubic {
         });
         // The time before the first acknowledgment belongs to the period before.
         period.age_us = period.age_us.saturating_add(elapsed_us);
-        period.line.on_ack(ack.acked, cwnd, self.cwnd_prior, mss);
+        period.line.on_ack(acked, cwnd, self.cwnd_prior, mss);
         let reno = period.line.window();
         // Nothing was ever lost, so slow start was ended by a guess: the curve says nothing of where the path is full.
         let floor = if self.cwnd_prior == 0 { cwnd / UNKNOWN_GROWTH_DIVISOR } else { 0 };
@@ -150,7 +135,7 @@ impl Cubic {
             return;
         }
         let target = period.curve.window(ticks(period.age_us.saturating_add(rtt_us)), mss);
-        let (cwnd, acked) = (u64::from(cwnd), u64::from(ack.acked));
+        let (cwnd, acked) = (u64::from(cwnd), u64::from(acked));
         // At most half a window a round trip, below 2^29, times at most 2^30 acknowledged.
         let target = target.clamp(cwnd + u64::from(floor), cwnd + cwnd / 2);
         self.credit += (target - cwnd) * acked.min(cwnd);
@@ -159,17 +144,16 @@ impl Cubic {
         self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
     }
 
-    /// Sections 4.6 and 4.7, with `keep_percent` of the window kept. Fast convergence leaves room to a
-    /// newcomer: a window that shrinks from loss to loss shows that there is one.
-    fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
-        // Data of limited transmit lies beyond cwnd and does not count; unused window does not either.
-        let used = self.cwnd.min(flight.max(self.round.used())).max(mss);
+    /// Sections 4.6 and 4.7, with `keep` of the window kept. Fast convergence leaves room to a newcomer: a window that shrinks
+    /// from loss to loss shows that there is one. It is the window that counts and not the data in flight, as on Linux, which
+    /// section 4.6 allows where an unused window does not grow.
+    fn reduce(&mut self, mss: u32, keep: u64) {
         // A window that was cut to avoid a burst says nothing about the path. A queue that overflowed has often lost more
         // than one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
-        let window = if self.is_deflated { used.max(self.ssthresh) } else { used };
+        let window = if self.is_deflated { self.cwnd.max(self.ssthresh) } else { self.cwnd };
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
-        self.ssthresh = percent(window, keep_percent).max(2 * mss);
+        self.ssthresh = whole_segments(u64::from(window) * keep / BETA_SCALE, mss);
         (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
 }
@@ -187,30 +171,30 @@ impl CongestionControl for Cubic {
         let elapsed_us = since_us(ack.now, self.acked_at);
         self.acked_at = self.acked_at.max(ack.now);
         self.smooth(ack.rtt_us);
-        let round_ended = ack.acked > 0 && self.round.on_ack(ack);
+        let round_ended = ack.acked > 0 && self.pass_round(ack);
         match ack.phase {
             Phase::Open | Phase::Loss => {}
             Phase::Recovery => return,
         }
         self.is_deflated &= self.cwnd < self.ssthresh;
         self.refill_left = self.refill_left.saturating_sub(ack.acked);
-        if self.cwnd < self.ssthresh {
-            // Slow start has used the window if it used half: it doubles within the round.
-            if self.round.used() >= self.cwnd / 2 {
-                self.grow_in_slow_start(ack, round_ended);
-            }
-        } else if self.round.used().saturating_add(ack.mss.max(self.cwnd / UNUSED_SHARE)) > self.cwnd {
+        let is_slow_start = self.cwnd < self.ssthresh;
+        let mut acked = ack.growth(self.cwnd, is_slow_start);
+        if acked > 0 && is_slow_start {
+            acked = self.grow_in_slow_start(ack, acked, round_ended);
+        }
+        if acked > 0 && self.cwnd >= self.ssthresh {
             let elapsed_us = if self.period.is_some() { elapsed_us } else { 0 };
-            self.grow_in_avoidance(ack, elapsed_us);
+            self.grow_in_avoidance(acked, ack.mss, elapsed_us);
         }
     }
 
     fn on_congestion(&mut self, congestion: &Congestion) {
-        let keep_percent = match congestion.cause {
-            Cause::Loss => BETA_PERCENT,
-            Cause::Mark => BETA_ECN_PERCENT,
+        let keep = match congestion.cause {
+            Cause::Loss => BETA,
+            Cause::Mark => BETA_ECN,
         };
-        self.reduce(congestion.flight, congestion.mss, keep_percent);
+        self.reduce(congestion.mss, keep);
         self.cwnd = self.ssthresh;
     }
 
@@ -226,13 +210,13 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
-        if first {
-            self.reduce(flight, mss, BETA_PERCENT);
-            // The next period begins level, where slow start will have led (section 4.8).
-            self.w_max = 0;
+    fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
+        if reduces {
+            self.reduce(mss, BETA);
         }
-        (self.cwnd, self.refill_left) = (mss, 0);
+        // The next period begins level, where slow start will have led (section 4.8).
+        self.w_max = 0;
+        (self.cwnd, self.refill_left) = (pipe.saturating_add(mss).min(CWND_MAX), 0);
     }
 
     fn on_undo(&mut self, before: &Self) {
@@ -241,17 +225,15 @@ impl CongestionControl for Cubic {
             return;
         }
         // Everything is as it was; later measurements are kept.
-        let Self { acked_at, srtt_8, round, .. } = *self;
-        *self = Self { acked_at, srtt_8, round, ..before.clone() };
+        let Self { acked_at, srtt_8, round_left, .. } = *self;
+        *self = Self { acked_at, srtt_8, round_left, ..before.clone() };
     }
 
-    fn on_idle(&mut self, mss: u32) {
-        if self.ssthresh != CWND_MAX {
-            // Slow start leads back to most of the window (RFC 7661 section 4.4.2).
-            self.ssthresh = self.ssthresh.max(self.cwnd - self.cwnd / 4);
-        }
-        self.cwnd = self.cwnd.min(initial_window(mss));
-        (self.period, self.credit, self.round) = (None, 0, Round::default());
+    fn on_idle(&mut self, rtos: u32, mss: u32) {
+        // Slow start leads back to most of the window.
+        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+        self.cwnd = idle_window(self.cwnd, rtos, mss);
+        (self.period, self.credit, self.round_left) = (None, 0, 0);
         (self.is_deflated, self.refill_left) = (false, 0);
     }
 
@@ -263,15 +245,13 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// beta_cubic.
-const BETA_PERCENT: u32 = 70;
-/// beta_ecn of RFC 8511 for CUBIC: marks come before a queue is full.
-const BETA_ECN_PERCENT: u32 = 85;
+/// beta_cubic, 0.7, as Linux has it: 717 of 1,024.
+const BETA: u64 = 717;
+const BETA_SCALE: u64 = 1024;
+/// beta_ecn of RFC 8511 for CUBIC, 0.85: marks come before a queue is full.
+const BETA_ECN: u64 = 871;
 /// (1 + beta_cubic) / 2.
 const FAST_CONVERGENCE_PERCENT: u32 = 85;
-/// In congestion avoidance the window counts as used if less than a segment, or than an eighth of it, was not: data
-/// goes in whole segments, and in runs of several.
-const UNUSED_SHARE: u32 = 8;
 /// Share of the window by which it grows in a round trip of congestion avoidance, at least, before the first loss.
 const UNKNOWN_GROWTH_DIVISOR: u32 = 20;
 /// A longer round trip counts as this, so that its eighths fit.

@@ -11,6 +11,7 @@
 //! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment comes |
 //! | `bbr.rs` | BBR version 3 (draft-ietf-ccwg-bbr); a box, and paced |
 //! | `fresh.rs` | stands in for an algorithm with a box until then |
+//! | `usage.rs` | whether the window is used up |
 //!
 //! Tests: with each algorithm; `tests.rs` lets several flows share a bottleneck.
 
@@ -21,6 +22,7 @@ mod hystart;
 mod newreno;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use core::num::NonZeroU64;
 
@@ -30,6 +32,7 @@ use bbr::Bbr;
 use cubic::Cubic;
 use fresh::Fresh;
 use newreno::NewReno;
+pub(super) use usage::Usage;
 
 /// Where loss recovery stood when an acknowledgment had been taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +60,8 @@ pub(super) struct Ack {
     pub flight: u32,
     /// Bytes believed to be in the network after it (RFC 6675).
     pub pipe: u32,
+    /// The window was used up lately, and the most bytes that were outstanding (`usage.rs`).
+    pub used: (bool, u32),
     pub mss: u32,
     pub phase: Phase,
     /// Round trip of the latest segment that it reports, if that was sent once.
@@ -100,6 +105,20 @@ pub(super) struct LossSample {
     pub app_limited: bool,
 }
 
+impl Ack {
+    /// Bytes by which a window of `cwnd` may grow; 0 if it was not used. In slow start it is to become twice as large as what was
+    /// outstanding, whether or not the sender had more to send (`tcp_is_cwnd_limited`). What was reported by blocks counts with
+    /// the acknowledgment that reported it, and lets the window grow only if SND.UNA moves (`tcp_may_raise_cwnd`).
+    fn growth(&self, cwnd: u32, is_slow_start: bool) -> u32 {
+        let (is_limited, most) = self.used;
+        let is_used = is_limited || (is_slow_start && cwnd / 2 < most);
+        match self.phase {
+            Phase::Open | Phase::Loss if is_used && self.acked > 0 => self.delivered,
+            Phase::Open | Phase::Loss | Phase::Recovery => 0,
+        }
+    }
+}
+
 impl LossSample {
     /// That of a segment that has arrived.
     fn of(rate: &RateSample) -> Self {
@@ -139,12 +158,13 @@ pub(super) trait CongestionControl {
     fn on_congestion(&mut self, congestion: &Congestion);
     /// Fast recovery has ended; `flight` bytes are out now. `paces`: sending obeys [`Self::pacing_rate`].
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool);
-    /// The retransmission timer expired; `first` unless it has for the same data before.
-    fn on_rto(&mut self, flight: u32, mss: u32, first: bool);
+    /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
+    /// for this data.
+    fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
     /// The latest reductions were a mistake: `before` is the algorithm as it was before the first of them.
     fn on_undo(&mut self, before: &Self);
-    /// Nothing was sent for longer than an RTO.
-    fn on_idle(&mut self, mss: u32);
+    /// Nothing was sent for longer than so many RTOs, at least one.
+    fn on_idle(&mut self, rtos: u32, mss: u32);
     /// Sending begins while nothing is in flight. Only algorithms that want rate samples are notified.
     fn on_restart(&mut self, _now: Instant) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
@@ -287,8 +307,8 @@ impl CongestionControl for Cc {
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
         begun!(self, cc => cc.on_recovery_end(flight, mss, paces));
     }
-    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
-        begun!(self, cc => cc.on_rto(flight, mss, first));
+    fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
+        begun!(self, cc => cc.on_rto(pipe, mss, reduces));
     }
     fn on_undo(&mut self, before: &Self) {
         match (&mut *self, before) {
@@ -302,8 +322,8 @@ impl CongestionControl for Cc {
             ) => *self = before.clone(),
         }
     }
-    fn on_idle(&mut self, mss: u32) {
-        begun!(self, cc => cc.on_idle(mss));
+    fn on_idle(&mut self, rtos: u32, mss: u32) {
+        begun!(self, cc => cc.on_idle(rtos, mss));
     }
     fn on_restart(&mut self, now: Instant) {
         begun!(self, cc => cc.on_restart(now));
@@ -327,9 +347,23 @@ pub(super) fn initial_window(mss: u32) -> u32 {
 /// No window grows beyond this, bytes: the largest that RFC 7323 can announce.
 const CWND_MAX: u32 = 1 << 30;
 
-/// Growth per acknowledgment in slow start, segments. RFC 9406 section 4.2 allows eight without pacing;
-/// receivers that acknowledge once per batch would make one segment per acknowledgment crawl.
-const SLOW_START_SEGMENTS_MAX: u32 = 8;
+/// The window after `rtos` timeouts' worth of idleness: halved for each, down to the initial one (RFC 2861, as
+/// `tcp_cwnd_restart`).
+fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
+    let least = cwnd.min(initial_window(mss));
+    cwnd.checked_shr(rtos).unwrap_or(0).max(least)
+}
+
+/// The threshold that slow start after a pause leads back to: three quarters of the window (`tcp_current_ssthresh`).
+fn ssthresh_after_pause(ssthresh: u32, cwnd: u32) -> u32 {
+    ssthresh.max(cwnd - cwnd / 4)
+}
+
+/// A threshold of whole segments, two at least: windows count in segments on Linux.
+fn whole_segments(bytes: u64, mss: u32) -> u32 {
+    let bytes = u32::try_from(bytes).unwrap_or(CWND_MAX);
+    (bytes - bytes % mss.max(1)).max(2 * mss)
+}
 
 /// `bytes` times `percent` / 100.
 fn percent(bytes: u32, percent: u32) -> u32 {

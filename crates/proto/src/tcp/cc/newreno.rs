@@ -3,8 +3,7 @@
 //! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
 
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, SLOW_START_SEGMENTS_MAX, initial_window,
-    percent,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, idle_window, ssthresh_after_pause, whole_segments,
 };
 
 /// The classic: additive increase, multiplicative decrease.
@@ -21,9 +20,10 @@ impl NewReno {
         Self { cwnd, ssthresh: CWND_MAX, bytes_acked: 0 }
     }
 
-    /// RFC 5681 equation 4.
-    fn reduce(&mut self, flight: u32, mss: u32, keep_percent: u32) {
-        self.ssthresh = percent(flight, keep_percent).max(2 * mss);
+    /// RFC 5681 equation 4, of the window and not of the data in flight, as on Linux: an unused window does not grow, and what
+    /// is in flight after a burst of losses says little of what the path carries.
+    fn reduce(&mut self, mss: u32, keep_percent: u64) {
+        self.ssthresh = whole_segments(u64::from(self.cwnd) * keep_percent / 100, mss);
         self.bytes_acked = 0;
     }
 }
@@ -38,23 +38,21 @@ impl CongestionControl for NewReno {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
-        match ack.phase {
-            Phase::Open | Phase::Loss => {}
-            Phase::Recovery => return,
+        let is_slow_start = self.cwnd < self.ssthresh;
+        let mut growth = ack.growth(self.cwnd, is_slow_start);
+        if is_slow_start {
+            // No limit for an acknowledgment (RFC 3465's L): behind receivers that join segments it would cost round trips.
+            let cwnd = self.cwnd.saturating_add(growth).min(self.ssthresh);
+            growth -= cwnd - self.cwnd;
+            self.cwnd = cwnd;
         }
-        // A window that was not used proves nothing about the path (RFC 7661 section 4.3).
-        if ack.flight < self.cwnd / 2 {
+        if growth == 0 {
             return;
         }
-        if self.cwnd < self.ssthresh {
-            self.cwnd = (self.cwnd + ack.acked.min(SLOW_START_SEGMENTS_MAX * ack.mss)).min(CWND_MAX);
-            return;
-        }
-        self.bytes_acked = self.bytes_acked.saturating_add(ack.acked);
-        if self.bytes_acked >= self.cwnd {
-            self.bytes_acked -= self.cwnd;
-            self.cwnd = (self.cwnd + ack.mss).min(CWND_MAX);
-        }
+        self.bytes_acked = self.bytes_acked.saturating_add(growth);
+        let windows = self.bytes_acked / self.cwnd;
+        self.bytes_acked -= windows * self.cwnd;
+        self.cwnd = self.cwnd.saturating_add(windows.saturating_mul(ack.mss)).min(CWND_MAX);
     }
 
     fn on_congestion(&mut self, congestion: &Congestion) {
@@ -62,8 +60,7 @@ impl CongestionControl for NewReno {
             Cause::Loss => BETA_PERCENT,
             Cause::Mark => BETA_ECN_PERCENT,
         };
-        // Data of limited transmit lies beyond cwnd and does not count (RFC 5681 section 3.2 step 2).
-        self.reduce(congestion.flight.min(self.cwnd), congestion.mss, keep_percent);
+        self.reduce(congestion.mss, keep_percent);
         self.cwnd = self.ssthresh;
     }
 
@@ -72,11 +69,11 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh.min(flight.max(mss) + mss);
     }
 
-    fn on_rto(&mut self, flight: u32, mss: u32, first: bool) {
-        if first {
-            self.reduce(flight, mss, BETA_PERCENT);
+    fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
+        if reduces {
+            self.reduce(mss, BETA_PERCENT);
         }
-        self.cwnd = mss;
+        self.cwnd = pipe.saturating_add(mss).min(CWND_MAX);
     }
 
     fn on_undo(&mut self, before: &Self) {
@@ -84,19 +81,20 @@ impl CongestionControl for NewReno {
         self.ssthresh = before.ssthresh;
     }
 
-    fn on_idle(&mut self, mss: u32) {
-        // RFC 5681 section 4.1: the restart window.
-        self.cwnd = self.cwnd.min(initial_window(mss));
+    fn on_idle(&mut self, rtos: u32, mss: u32) {
+        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+        self.cwnd = idle_window(self.cwnd, rtos, mss);
     }
 }
 
 /// Share of the window that is kept at a loss (RFC 5681).
-const BETA_PERCENT: u32 = 50;
+const BETA_PERCENT: u64 = 50;
 /// The same at a mark (RFC 8511): marks come before a queue is full.
-const BETA_ECN_PERCENT: u32 = 80;
+const BETA_ECN_PERCENT: u64 = 80;
 
 #[cfg(test)]
 mod tests {
+    use super::super::Phase;
     use super::*;
 
     const MSS: u32 = 1000;
@@ -104,8 +102,8 @@ mod tests {
     fn ack(acked: u32, flight: u32, mss: u32) -> Ack {
         let now = crate::time::Instant::ZERO;
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-        let (phase, rtt_us, rate, loss) = (Phase::Open, None, None, None);
-        Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced: false, rate, loss }
+        let (phase, rtt_us, rate, loss, used) = (Phase::Open, None, None, None, (true, flight));
+        Ack { now, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced: false, rate, loss }
     }
 
     fn lose(cc: &mut NewReno, flight: u32) {
@@ -114,12 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_grows_by_the_acknowledged_data_up_to_eight_segments() {
+    fn slow_start_grows_by_the_acknowledged_data_up_to_the_threshold() {
         let mut cc = NewReno::new(10 * MSS);
         cc.on_ack(&ack(MSS, 10 * MSS, MSS));
         assert_eq!(cc.cwnd(), 11 * MSS);
         cc.on_ack(&ack(11 * MSS, 11 * MSS, MSS));
-        assert_eq!(cc.cwnd(), 19 * MSS);
+        assert_eq!(cc.cwnd(), 22 * MSS, "by all of it");
+        cc.ssthresh = 24 * MSS;
+        cc.on_ack(&ack(22 * MSS, 22 * MSS, MSS));
+        assert_eq!(cc.cwnd(), 24 * MSS);
+        cc.on_ack(&ack(4 * MSS, 24 * MSS, MSS));
+        assert_eq!(cc.cwnd(), 25 * MSS, "what is left of it counts in congestion avoidance");
     }
 
     #[test]
@@ -144,27 +147,42 @@ mod tests {
     }
 
     #[test]
-    fn an_unused_window_does_not_grow() {
+    fn an_unused_window_does_not_grow_and_one_in_slow_start_to_twice_of_what_was_out() {
+        let unused = |acked, flight| Ack { used: (false, flight), ..ack(acked, flight, MSS) };
         let mut cc = NewReno::new(10 * MSS);
+        cc.on_ack(&unused(5 * MSS, 5 * MSS));
+        assert_eq!(cc.cwnd(), 10 * MSS, "just half of it was used");
+        cc.on_ack(&unused(6 * MSS, 6 * MSS));
+        assert_eq!(cc.cwnd(), 16 * MSS);
+        cc.ssthresh = MSS;
         for _ in 0..1000 {
-            cc.on_ack(&ack(1, 1, MSS));
+            cc.on_ack(&unused(15 * MSS, 15 * MSS));
         }
-        assert_eq!(cc.cwnd(), 10 * MSS);
+        assert_eq!(cc.cwnd(), 16 * MSS, "in congestion avoidance");
     }
 
     #[test]
-    fn a_timeout_leaves_one_segment_and_keeps_ssthresh_when_it_repeats() {
-        let mut cc = NewReno::new(20 * MSS);
-        cc.on_rto(16 * MSS, MSS, true);
-        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
-        cc.on_rto(MSS, MSS, false);
-        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 8 * MSS));
-    }
-
-    #[test]
-    fn limited_transmit_does_not_count_into_the_threshold() {
+    fn only_an_acknowledgment_that_moves_lets_the_window_grow_and_by_what_it_reports() {
         let mut cc = NewReno::new(10 * MSS);
-        lose(&mut cc, 12 * MSS);
+        cc.on_ack(&Ack { acked: 0, ..ack(3 * MSS, 10 * MSS, MSS) });
+        assert_eq!(cc.cwnd(), 10 * MSS);
+        cc.on_ack(&Ack { delivered: MSS, ..ack(4 * MSS, 10 * MSS, MSS) });
+        assert_eq!(cc.cwnd(), 11 * MSS);
+    }
+
+    #[test]
+    fn a_timeout_leaves_a_segment_more_than_is_in_the_network_and_half_of_the_window_as_threshold() {
+        let mut cc = NewReno::new(21 * MSS);
+        cc.on_rto(0, MSS, true);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 10 * MSS));
+        cc.on_rto(2 * MSS, MSS, false);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (3 * MSS, 10 * MSS), "once for a window");
+    }
+
+    #[test]
+    fn the_threshold_comes_from_the_window_in_whole_segments() {
+        let mut cc = NewReno::new(11 * MSS);
+        lose(&mut cc, 4 * MSS);
         assert_eq!(cc.ssthresh(), 5 * MSS);
     }
 
@@ -177,13 +195,16 @@ mod tests {
     }
 
     #[test]
-    fn idleness_shrinks_to_the_initial_window_and_never_grows() {
-        let mut cc = NewReno::new(100 * MSS);
-        cc.on_idle(MSS);
-        assert_eq!(cc.cwnd(), 10 * MSS);
+    fn idleness_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        for (rtos, left) in [(1, 50), (2, 25), (3, 12), (4, 10), (40, 10)] {
+            let mut cc = NewReno::new(100 * MSS);
+            cc.ssthresh = 40 * MSS;
+            cc.on_idle(rtos, MSS);
+            assert_eq!((cc.cwnd() / MSS, cc.ssthresh()), (left, 75 * MSS));
+        }
         let mut small = NewReno::new(2 * MSS);
-        small.on_idle(MSS);
-        assert_eq!(small.cwnd(), 2 * MSS);
+        small.on_idle(1, MSS);
+        assert_eq!((small.cwnd(), small.ssthresh()), (2 * MSS, CWND_MAX));
     }
 
     #[test]

@@ -144,8 +144,8 @@ impl Bottleneck {
 /// An acknowledgment of `acked` bytes and nothing special.
 pub(super) fn ack(now: Instant, acked: u32, flight: u32, mss: u32, phase: Phase, rtt_us: Option<u32>) -> Ack {
     let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-    let (paced, rate, loss) = (false, None, None);
-    Ack { now, acked, delivered, lost, flight, pipe, mss, phase, rtt_us, paced, rate, loss }
+    let (paced, rate, loss, used) = (false, None, None, (true, flight));
+    Ack { now, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced, rate, loss }
 }
 
 /// Jain's index, thousandths.
@@ -228,7 +228,7 @@ fn nothing_is_allocated_before_the_first_acknowledgment() {
     assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
     assert_eq!(cc.algorithm(), Algorithm::Cubic);
     let before = cc.clone();
-    cc.on_rto(10 * MSS, MSS, true);
+    cc.on_rto(0, MSS, true);
     assert!(matches!(cc, Cc::Cubic(_)));
     assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 7 * MSS));
     cc.on_undo(&before);

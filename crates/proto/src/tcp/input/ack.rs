@@ -7,7 +7,7 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::cc::Ack;
+use super::super::cc::{Ack, CongestionControl};
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
 use super::super::sack::SackBlocks;
@@ -171,6 +171,8 @@ impl<P: Payload> Pcb<P> {
             lost: 0,
             flight,
             pipe: flight - acked,
+            // Without records nothing tells apart a window that is full from one that nearly is.
+            used: (flight > self.cc.cwnd() / 2, flight),
             mss: u32::from(self.mss),
             phase,
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
@@ -233,6 +235,7 @@ impl<P: Payload> Pcb<P> {
             && let Some(mut report) = self.take_report(0, flight, (options.timestamps, &options.sack), now)
         {
             report.is_bare_duplicate = bare && options.sack.is_empty();
+            report.is_old = seg.header.ack.before(self.snd_una);
             self.after_report(&report, options.timestamps, now);
             return;
         }

@@ -43,6 +43,8 @@ pub(in crate::tcp) struct Report {
     dsack: Option<SackBlock>,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it, and carries no blocks.
     pub is_bare_duplicate: bool,
+    /// The acknowledgment is from before SND.UNA: its blocks count, and nothing else.
+    pub is_old: bool,
 }
 
 impl Report {
@@ -82,10 +84,13 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
+        let cwnd = self.cc.cwnd();
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
         let echo = ts.map(|ts| ts.ecr);
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
+        let before = una - acked;
+        loss.usage.note(before, max, cwnd.saturating_sub(loss.pipe(flight)), mss);
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
@@ -132,11 +137,14 @@ impl<P: Payload> Pcb<P> {
         if self.cc.wants_rate_samples() {
             news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
-        if report.delivered > 0 || report.acked > 0 || lost > 0 {
+        if (report.delivered > 0 || report.acked > 0 || lost > 0) && !report.is_old {
             self.cc.on_ack(&news);
         }
-        self.enter_recovery(&mut loss, report.acked + report.sacked, now);
-        self.allow(&mut loss, report.delivered, lost, report.acked > 0);
+        self.enter_recovery(&mut loss, now);
+        if !report.is_old {
+            self.reduce_window(&mut loss, report.delivered, lost > 0, report.acked > 0);
+        }
+        self.allow(&mut loss);
         self.arm_after_report(&mut loss, report, now);
         self.loss = Some(loss);
     }
@@ -154,8 +162,8 @@ impl<P: Payload> Pcb<P> {
         (found.lost, found.snapshot)
     }
 
-    /// Something is lost and no repair is under way: fast recovery begins, with an acknowledgment that told of `news` bytes.
-    pub(super) fn enter_recovery(&mut self, loss: &mut Loss, news: u32, now: Instant) {
+    /// Something is lost and no repair is under way: fast recovery begins.
+    pub(super) fn enter_recovery(&mut self, loss: &mut Loss, now: Instant) {
         if loss.records.lost() == 0 || self.recovery.phase() != Phase::Open {
             return;
         }
@@ -163,6 +171,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let prior_cwnd = self.cc.cwnd();
         loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         // A loss in the same round trip as a mark reports the same congestion again.
         if !self.ecn.covers(self.snd_una) {
@@ -170,29 +179,30 @@ impl<P: Payload> Pcb<P> {
             self.ecn.on_reduced(self.snd_max);
         }
         self.recovery.begin(self.snd_max);
-        loss.prr = Prr::new(flight, loss.records.sacked(), news);
+        loss.prr = Prr::new(prior_cwnd);
         count(&mut loss.stats.recovery_count);
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
-    /// Sets how much may leave, after `delivered` bytes have arrived and `lost` bytes were found lost; `moved` if SND.UNA has.
-    pub(super) fn allow(&mut self, loss: &mut Loss, delivered: u32, lost: u32, moved: bool) {
-        let (flight, mss) = (self.flight(), u32::from(self.mss));
-        let pipe = loss.pipe(flight);
+    /// Sets the window of a fast recovery, after `delivered` bytes have arrived; `loses` if something was found lost, `moved` if SND.UNA has
+    /// moved. What arrives without this, by an acknowledgment from before SND.UNA, and what is found lost makes room in the window
+    /// that there is.
+    pub(super) fn reduce_window(&mut self, loss: &mut Loss, delivered: u32, loses: bool, moved: bool) {
+        if self.recovery.phase() == Phase::Recovery && delivered > 0 && !self.cc.governs_recovery() {
+            let (pipe, mss) = (loss.pipe(self.flight()), u32::from(self.mss));
+            loss.prr.on_ack(delivered, moved && !loses, pipe, self.cc.ssthresh(), mss);
+        }
+    }
+
+    /// Sets how much may leave. The window counts data in the network, and output counts what is outstanding.
+    pub(super) fn allow(&mut self, loss: &mut Loss) {
+        let flight = self.flight();
+        let aside = i64::from(flight - loss.pipe(flight));
         let beyond = match self.recovery.phase() {
             Phase::Recovery if !self.cc.governs_recovery() => {
-                if delivered == 0 && !loss.prr.is_fresh() {
-                    if lost > 0 {
-                        // There may be nothing left whose arrival would let it out.
-                        self.allow_a_segment();
-                    }
-                    return;
-                }
-                let is_safe = moved && lost == 0;
-                let sndcnt = loss.prr.on_ack(delivered, is_safe, pipe, self.cc.ssthresh(), mss);
-                i64::from(flight) + i64::from(sndcnt) - i64::from(self.cc.cwnd())
+                aside + i64::from(loss.prr.cwnd()) - i64::from(self.cc.cwnd())
             }
-            Phase::Recovery | Phase::Open | Phase::Loss => i64::from(flight - pipe),
+            Phase::Recovery | Phase::Open | Phase::Loss => aside,
         };
         // Flights and windows are below 2^31.
         self.recovery.inflate(i32::try_from(beyond).unwrap_or(i32::MAX));
@@ -316,6 +326,7 @@ impl<P: Payload> Pcb<P> {
             lost,
             flight: report.flight,
             pipe: loss.pipe(self.flight()),
+            used: loss.usage.get(),
             mss: u32::from(self.mss),
             phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
             rtt_us: report.rtt_us,

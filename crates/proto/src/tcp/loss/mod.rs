@@ -43,6 +43,7 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::cc::Usage;
 use super::timers::NEVER;
 use pacing::Pacing;
 use pmtu::PathMtu;
@@ -59,6 +60,7 @@ pub(super) struct Loss {
     pub(super) records: Records,
     rack: Rack,
     prr: Prr,
+    usage: Usage,
     undo: Option<Undo>,
     frto: Option<Frto>,
     probe: Option<Probe>,
@@ -97,7 +99,8 @@ impl Loss {
         Box::new(Self {
             records: Records::new(una),
             rack: Rack::new(una, srtt_us, now),
-            prr: Prr::default(),
+            prr: Prr::new(0),
+            usage: Usage::new(una),
             undo: None,
             frto: None,
             probe: None,

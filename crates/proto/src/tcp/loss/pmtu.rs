@@ -196,7 +196,7 @@ impl<P: Payload> Pcb<P> {
             loss.frto = None;
             loss.for_mtu = true;
         }
-        self.allow(loss, 0, loss.records.lost(), false);
+        self.allow(loss);
     }
 
     /// True if only the probe is lost: then its repair begins, and there is no congestion.

@@ -1,18 +1,22 @@
-//! Proportional rate reduction (RFC 9937, which replaces RFC 6937): how much may leave during fast recovery.
+//! Proportional rate reduction (RFC 9937, which replaces RFC 6937): the window of a fast recovery.
 //!
 //! While more is in the network than the new window, sending falls in proportion to arrivals. Once less is, as much leaves
 //! as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the recovery to
 //! go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). An acknowledgment
-//! that delivers nothing lets nothing out, so that a peer cannot make segments leave by repeating itself. All in bytes. It
-//! does not depend on the data sent. Invariant: over a recovery no more is sent than arrived, one segment, one more for
-//! each safe acknowledgment, and one for each time that something is found lost without an arrival. Tests at the end.
+//! that delivers nothing changes nothing, so that a peer cannot make segments leave by repeating itself. As on Linux
+//! (`tcp_cwnd_reduction`): the share is of the window before the reduction, counted in whole segments, and what is found lost
+//! later makes room in the window that there is, since it has left the network.
+//!
+//! All in bytes. It does not depend on the data sent. Invariant: over a recovery no more is sent than arrived or was found lost,
+//! one segment, and one more for each safe acknowledgment. Tests at the end.
 
 /// One fast recovery.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Prr {
-    /// RecoverFS: the part of the flight that was not known to have arrived before the acknowledgment that
-    /// began it.
-    recover_fs: u32,
+    /// The window before it.
+    prior_cwnd: u32,
+    /// The window now.
+    cwnd: u32,
     /// Arrived since.
     delivered: u64,
     /// Sent since.
@@ -20,15 +24,14 @@ pub(in crate::tcp) struct Prr {
 }
 
 impl Prr {
-    /// A recovery begins with an acknowledgment after which `flight` is outstanding and `sacked` of it held by the peer, and
-    /// which told of `news` of either kind (RFC 9937 section 6.1).
-    pub fn new(flight: u32, sacked: u32, news: u32) -> Self {
-        Self { recover_fs: (flight.saturating_sub(sacked) + news).max(1), delivered: 0, out: 0 }
+    /// A recovery begins with this window.
+    pub fn new(cwnd: u32) -> Self {
+        Self { prior_cwnd: cwnd, cwnd, delivered: 0, out: 0 }
     }
 
-    /// True until anything has been delivered or sent in it.
-    pub fn is_fresh(&self) -> bool {
-        self.delivered == 0 && self.out == 0
+    /// Bytes that may be in the network.
+    pub fn cwnd(&self) -> u32 {
+        self.cwnd
     }
 
     /// Bytes were sent, new or again.
@@ -36,21 +39,23 @@ impl Prr {
         self.out += u64::from(bytes);
     }
 
-    /// `delivered` bytes were reported to have arrived, `pipe` are believed under way; `is_safe` if SND.UNA has moved and
-    /// nothing more was found lost. Returns sndcnt: bytes that may be sent now.
-    pub fn on_ack(&mut self, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32, mss: u32) -> u32 {
+    /// `delivered` bytes were reported to have arrived, more than none; `pipe` are believed under way; `is_safe` if SND.UNA has
+    /// moved and nothing more was found lost.
+    pub fn on_ack(&mut self, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32, mss: u32) {
         self.delivered += u64::from(delivered);
+        let segment = u64::from(mss.max(1));
         let sndcnt = if pipe > ssthresh {
-            let share = (self.delivered * u64::from(ssthresh)).div_ceil(u64::from(self.recover_fs));
-            share.saturating_sub(self.out)
+            let share =
+                (self.delivered * u64::from(ssthresh)).div_ceil(u64::from(self.prior_cwnd.max(1)) * segment);
+            (share * segment).saturating_sub(self.out)
         } else {
             let arrived = self.delivered.saturating_sub(self.out).max(u64::from(delivered));
-            let more = if is_safe { u64::from(mss) } else { 0 };
+            let more = if is_safe { segment } else { 0 };
             u64::from(ssthresh - pipe).min(arrived + more)
         };
         // The lost segment itself does not wait.
-        let least = if self.out == 0 { u64::from(mss) } else { 0 };
-        u32::try_from(sndcnt.max(least)).unwrap_or(u32::MAX)
+        let least = if self.out == 0 { segment } else { 0 };
+        self.cwnd = pipe.saturating_add(u32::try_from(sndcnt.max(least)).unwrap_or(u32::MAX));
     }
 }
 
@@ -61,34 +66,38 @@ mod tests {
     const MSS: u32 = 1000;
 
     fn begun() -> Prr {
-        Prr::new(20 * MSS, 3 * MSS, 3 * MSS)
+        Prr::new(20 * MSS)
+    }
+
+    /// Bytes that may leave after an acknowledgment.
+    fn sndcnt(prr: &mut Prr, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32) -> u32 {
+        prr.on_ack(delivered, is_safe, pipe, ssthresh, MSS);
+        prr.cwnd() - pipe
     }
 
     #[test]
     fn the_first_retransmission_does_not_wait() {
-        assert_eq!(begun().on_ack(MSS, false, 16 * MSS, 10 * MSS, MSS), MSS);
-        assert_eq!(begun().on_ack(0, false, 5 * MSS, 10 * MSS, MSS), MSS);
-    }
-
-    /// Bytes sent while ten segments arrive one by one, `pipe` being under way each time.
-    fn sent_for_ten(mut prr: Prr, pipe: u32, ssthresh: u32) -> u32 {
-        let mut send = |_| {
-            let sndcnt = prr.on_ack(MSS, false, pipe, ssthresh, MSS) / MSS * MSS;
-            prr.on_sent(sndcnt);
-            sndcnt
-        };
-        (0..10).map(&mut send).sum()
+        assert_eq!(sndcnt(&mut begun(), MSS, false, 16 * MSS, 10 * MSS), MSS);
+        assert_eq!(sndcnt(&mut begun(), 1, false, 5 * MSS, 10 * MSS), MSS);
     }
 
     #[test]
     fn half_as_much_is_sent_as_is_delivered_until_the_new_window_is_reached() {
-        assert_eq!(sent_for_ten(begun(), 15 * MSS, 10 * MSS), 5 * MSS);
+        let mut prr = begun();
+        let mut send = |_| {
+            let count = sndcnt(&mut prr, MSS, false, 15 * MSS, 10 * MSS);
+            prr.on_sent(count);
+            count / MSS
+        };
+        let sent: Vec<u32> = (0..10).map(&mut send).collect();
+        assert_eq!(sent, [1, 0, 1, 0, 1, 0, 1, 0, 1, 0]);
     }
 
     #[test]
-    fn data_delivered_before_recovery_does_not_count_into_the_share() {
-        // Twenty outstanding, ten of them held for long: the other ten are to become five.
-        assert_eq!(sent_for_ten(Prr::new(20 * MSS, 10 * MSS, 0), 6 * MSS, 5 * MSS), 5 * MSS);
+    fn a_share_that_is_no_whole_segment_is_rounded_up() {
+        // Seven of ten: 2.1 segments for three.
+        let mut prr = Prr::new(10 * MSS);
+        assert_eq!(sndcnt(&mut prr, 3 * MSS, false, 8 * MSS, 7 * MSS), 3 * MSS);
     }
 
     #[test]
@@ -96,18 +105,18 @@ mod tests {
         let mut prr = begun();
         prr.on_sent(MSS);
         // All but two were lost.
-        assert_eq!(prr.on_ack(MSS, true, MSS, 10 * MSS, MSS), 2 * MSS);
+        assert_eq!(sndcnt(&mut prr, MSS, true, MSS, 10 * MSS), 2 * MSS);
         prr.on_sent(2 * MSS);
-        assert_eq!(prr.on_ack(MSS, true, 2 * MSS, 10 * MSS, MSS), 2 * MSS);
-        assert_eq!(prr.on_ack(50 * MSS, true, 9 * MSS, 10 * MSS, MSS), MSS, "no further than the window");
+        assert_eq!(sndcnt(&mut prr, MSS, true, 2 * MSS, 10 * MSS), 2 * MSS);
+        assert_eq!(sndcnt(&mut prr, 50 * MSS, true, 9 * MSS, 10 * MSS), MSS, "no further than the window");
     }
 
     #[test]
     fn while_losses_are_found_no_more_is_sent_than_is_delivered() {
         let mut prr = begun();
         prr.on_sent(MSS);
-        assert_eq!(prr.on_ack(MSS, false, MSS, 10 * MSS, MSS), MSS);
+        assert_eq!(sndcnt(&mut prr, MSS, false, MSS, 10 * MSS), MSS);
         prr.on_sent(MSS);
-        assert_eq!(prr.on_ack(2 * MSS, false, MSS, 10 * MSS, MSS), 2 * MSS);
+        assert_eq!(sndcnt(&mut prr, 2 * MSS, false, MSS, 10 * MSS), 2 * MSS);
     }
 }

@@ -64,6 +64,8 @@ pub(in crate::tcp) struct Records {
     split_max: usize,
     /// Two to this many microseconds are a cell of time.
     cell_shift: u8,
+    /// Bytes of a full segment; 0 if segments do not matter.
+    segment: u16,
     /// Records looked at or moved, for the tests of a hostile segment's cost.
     #[cfg(test)]
     pub steps: u64,
@@ -80,6 +82,7 @@ impl Records {
             hint: una,
             split_max: SPLIT_MIN,
             cell_shift: 0,
+            segment: 0,
             #[cfg(test)]
             steps: 0,
         }
@@ -121,6 +124,11 @@ impl Records {
         let cell = rtt_us / CELLS_PER_ROUND_TRIP;
         // The logarithm of 32 bits fits the octet.
         self.cell_shift = u8::try_from(cell.checked_ilog2().unwrap_or(0)).unwrap_or(0);
+    }
+
+    /// Sets the length of a full segment, for data that is sent from now on.
+    pub fn set_segment(&mut self, mss: u16) {
+        self.segment = mss;
     }
 
     /// Sets how many segments are outstanding: a peer that cuts them to pieces is not followed.
@@ -170,7 +178,8 @@ impl Records {
     }
 
     /// The peer says that it holds `start` to `end`, which lies inside the outstanding data. `report` gets
-    /// the bytes that were not known.
+    /// the bytes that were not known. Only whole segments count, as on Linux: a part of one is no sign that
+    /// something was overtaken, and would be sent again with the rest anyway.
     pub fn sack(&mut self, start: SeqNum, end: SeqNum, mut report: impl FnMut(&Record)) {
         let Some(from) = self.whole_from(start, end) else { return };
         let mut to = from;
@@ -179,11 +188,12 @@ impl Records {
         {
             let mut part = record;
             if record.end.after(end) {
-                if record.fate == Fate::Sacked || !self.may_split(to) {
+                let cut = record.whole_before(end);
+                if record.fate == Fate::Sacked || !self.may_split(to) || cut == record.start {
                     break;
                 }
-                part.end = end;
-                self.split(end);
+                part.end = cut;
+                self.split(cut);
             }
             self.step(1);
             if part.fate != Fate::Sacked {
@@ -354,12 +364,15 @@ impl Records {
             && (full || same_cell(last.sent_at, now, shift))
         {
             let first_at = last.sent_since();
+            last.segment = last.segment_with(self.segment);
             (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
             last.span_us = span_us(first_at, now);
             return;
         }
         let fate = Fate::Flying;
-        let record = Record { start, end, sent_at: now, span_us: 0, snapshot, fate, repeated: false };
+        let segment = self.segment;
+        let record =
+            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, segment, repeated: false };
         self.list.push_back(record);
     }
 
@@ -470,8 +483,9 @@ impl Records {
         if !record.start.before(start) {
             return Some(at);
         }
-        if record.fate != Fate::Sacked && self.may_split(at) {
-            self.split(start);
+        let cut = record.whole_after(start);
+        if record.fate != Fate::Sacked && cut.before(end.min(record.end)) && self.may_split(at) {
+            self.split(cut);
         }
         Some(at + 1)
     }
@@ -507,6 +521,7 @@ impl Records {
         }
         if let (Some(last), Some(first)) = (self.list.get(to - 1).copied(), self.list.get_mut(from)) {
             let first_at = first.sent_since().min(last.sent_since());
+            first.segment = first.segment_with(last.segment);
             first.end = last.end;
             first.sent_at = first.sent_at.max(last.sent_at);
             first.span_us = span_us(first_at, first.sent_at);

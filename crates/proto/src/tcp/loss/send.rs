@@ -39,6 +39,7 @@ impl<P: Payload> Pcb<P> {
         }
         let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;
+        loss.records.set_segment(self.mss);
         loss.records.sent(start, end, now, snapshot);
         if sampled {
             loss.rate.on_in_flight(loss.pipe(self.flight()));

@@ -30,8 +30,14 @@ impl<P: Payload> Pcb<P> {
         }
         if loss.reorder_at <= now {
             let (lost, _) = self.find_losses(&mut loss, now);
-            self.enter_recovery(&mut loss, 0, now);
-            self.allow(&mut loss, 0, lost, false);
+            let begins = self.recovery.phase() == Phase::Open;
+            self.enter_recovery(&mut loss, now);
+            if begins && self.recovery.phase() == Phase::Recovery {
+                // As if a segment had arrived, whose acknowledgment would have been the sign (`tcp_rack_reo_timeout`).
+                let mss = u32::from(self.mss);
+                self.reduce_window(&mut loss, mss, lost > 0, false);
+            }
+            self.allow(&mut loss);
         }
         let probe = loss.probe_at <= now;
         if probe {
@@ -47,9 +53,10 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission timer has expired over data in flight: the first segment is lost, and all that has been out for
     /// longer than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away out-of-order data, or if
     /// the timer only finds a closed window (`is_probing`). False if there are no records. The caller reports it to
-    /// congestion control; not of a closed window.
-    pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, now: Instant) -> bool {
+    /// congestion control, which `reduces` the threshold; not of a closed window.
+    pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, reduces: bool, now: Instant) -> bool {
         let (phase, mss, srtt_us) = (self.recovery.phase(), u32::from(self.mss), self.rtt.srtt_us());
+        let is_again = self.rexmt_count > 1;
         let Some(loss) = self.loss.as_deref_mut() else { return false };
         if loss.records.is_empty() {
             return false;
@@ -66,8 +73,12 @@ impl<P: Payload> Pcb<P> {
         }
         if !is_probing {
             count(&mut loss.stats.rto_count);
-            if phase != Phase::Loss {
+            if reduces {
                 loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
+            }
+            // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
+            // of the repair for one of the data sent before.
+            if phase == Phase::Open || is_again {
                 loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
             }
         }
@@ -80,8 +91,7 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer, and in a recovery
-    /// data that is found lost without an arrival. The next acknowledgment counts it.
+    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let beyond = i64::from(flight) + i64::from(mss) - i64::from(self.cc.cwnd());

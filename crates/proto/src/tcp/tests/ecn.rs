@@ -127,7 +127,7 @@ fn acknowledge(t: &mut Script, segments: u32, flags: Flags) {
 
 #[test]
 fn an_echo_reduces_the_window_once_a_round_trip_by_less_than_a_loss_and_is_answered_once() {
-    for (congestion_control, left) in [(Algorithm::NewReno, 8 * MSS), (Algorithm::Cubic, 8500)] {
+    for (congestion_control, left) in [(Algorithm::NewReno, 8 * MSS), (Algorithm::Cubic, 8 * MSS)] {
         let mut t = Script::established(&Settings { congestion_control, ..on() });
         assert_eq!(t.write(40 * MSS).len(), 10);
         acknowledge(&mut t, 1, ECHO);

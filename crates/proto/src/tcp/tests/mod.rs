@@ -30,6 +30,7 @@ mod transfer;
 mod transitions;
 mod undo;
 mod urgent;
+mod usage;
 mod user_timeout;
 mod windows;
 pub mod world;

@@ -123,6 +123,7 @@ impl Path {
 
     fn ack(&self) -> Ack {
         Ack {
+            used: (true, 0),
             now: Instant::from_micros(self.now),
             acked: 0,
             delivered: 0,
@@ -254,9 +255,9 @@ fn a_timeout_leaves_one_segment_and_the_end_of_recovery_restores_the_window() {
     let mut path = path();
     path.run(3 * SECOND);
     let before = path.bbr.cwnd;
-    path.bbr.on_rto(before, MSS, true);
+    path.bbr.on_rto(0, MSS, true);
     assert_eq!(path.bbr.cwnd, MSS);
-    path.bbr.on_rto(before, MSS, false);
+    path.bbr.on_rto(0, MSS, false);
     let mut ack = path.ack();
     (ack.phase, ack.acked, ack.delivered, ack.pipe) = (Phase::Loss, MSS, MSS, 0);
     path.bbr.on_ack(&ack);
@@ -306,7 +307,7 @@ fn bbr_continues_at_the_known_rate_after_a_pause() {
     let mut path = path();
     path.run(3 * SECOND);
     path.run_into(State::Cruise);
-    path.bbr.on_idle(MSS);
+    path.bbr.on_idle(1, MSS);
     path.bbr.on_restart(Instant::from_micros(path.now + 2 * SECOND));
     let rate = path.bbr.pacing_rate().unwrap().get();
     assert!((9_000_000..=10_000_000).contains(&rate), "{rate}");

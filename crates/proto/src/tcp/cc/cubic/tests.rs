@@ -91,7 +91,7 @@ proptest! {
                 1 => { congest(&mut cc, flight, Cause::Mark); true }
                 2 => { cc.on_rto(flight, mss, b & 1 == 0); true }
                 3 => { cc.on_recovery_end(flight, mss, false); true }
-                4 => { cc.on_idle(mss); true }
+                4 => { cc.on_idle(b % 40, mss); true }
                 5 => { cc.on_undo(&before); false }
                 _ => {
                     let phase = if what == 6 { Phase::Loss } else { Phase::Open };
@@ -118,16 +118,12 @@ fn a_loss_takes_three_tenths_and_a_mark_half_of_that() {
 }
 
 #[test]
-fn the_threshold_is_at_least_two_segments_and_counts_at_most_the_data_in_flight() {
-    let mut cc = Cubic::new(2 * MSS);
-    congest(&mut cc, 2 * MSS, Cause::Loss);
-    assert_eq!(cc.cwnd(), 2 * MSS);
-    let mut cc = Cubic::new(100 * MSS);
-    congest(&mut cc, 10 * MSS, Cause::Loss);
-    assert_eq!(cc.cwnd(), 7 * MSS, "the rest of the window was not used");
-    let mut cc = Cubic::new(10 * MSS);
-    congest(&mut cc, 12 * MSS, Cause::Loss);
-    assert_eq!(cc.cwnd(), 7 * MSS, "nor does limited transmit count");
+fn the_threshold_is_at_least_two_segments_and_whole_ones_and_comes_from_the_window() {
+    for (cwnd, flight, left) in [(2, 2, 2), (100, 10, 70), (10, 12, 7), (13, 13, 9), (4, 4, 2)] {
+        let mut cc = Cubic::new(cwnd * MSS);
+        congest(&mut cc, flight * MSS, Cause::Loss);
+        assert_eq!(cc.cwnd(), left * MSS, "{cwnd}");
+    }
 }
 
 #[test]
@@ -194,51 +190,35 @@ fn an_unused_window_does_not_grow_and_its_time_does_not_count() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
     round(&mut cc, 0);
-    let mut window = 0;
-    // Ten minutes of a segment at a time; for two rounds the window still counts as used.
+    let window = cc.cwnd();
+    let unused = |ms| Ack { used: (false, MSS), ..ack(at(ms), MSS, MSS, MSS, Phase::Open, Some(100_000)) };
+    // Ten minutes of a segment at a time.
     for i in 0..6_000 {
-        if i == 200 {
-            window = cc.cwnd();
-        }
-        cc.on_ack(&ack(at(200 + i * 100), MSS, MSS, MSS, Phase::Open, Some(100_000)));
+        cc.on_ack(&unused(200 + i * 100));
     }
     assert_eq!(cc.cwnd(), window);
     let age_us = cc.period.map(|period| period.age_us).unwrap();
     assert!(age_us < 1_000_000, "{age_us}");
     let mut cc = Cubic::new(10 * MSS);
-    for i in 0..100 {
-        cc.on_ack(&ack(at(i), MSS, MSS, MSS, Phase::Open, Some(100_000)));
-    }
+    (0..100).for_each(|i| cc.on_ack(&unused(i)));
     assert_eq!(cc.cwnd(), 10 * MSS, "in slow start");
 }
 
 #[test]
-fn a_small_window_that_is_no_whole_number_of_segments_counts_as_used() {
-    let mut cc = Cubic::new(4 * MSS);
-    congest(&mut cc, 4 * MSS, Cause::Loss);
-    assert_eq!(cc.cwnd(), 2_800);
-    for i in 0..100 {
-        cc.on_ack(&ack(at(i * 50), MSS, 2 * MSS, MSS, Phase::Open, Some(100_000)));
-    }
-    assert!(cc.cwnd() >= 3 * MSS, "{}", cc.cwnd());
-}
-
-#[test]
-fn a_batch_of_acknowledgments_counts_as_a_used_window_to_its_end() {
-    let mut cc = Cubic::new(64 * MSS);
-    for i in 0..16 {
-        let flight = (64 - 4 * i) * MSS;
-        cc.on_ack(&ack(at(0), 4 * MSS, flight, MSS, Phase::Open, Some(100_000)));
-    }
-    assert_eq!(cc.cwnd(), 128 * MSS);
+fn what_is_left_of_an_acknowledgment_at_the_threshold_counts_in_avoidance() {
+    let mut cc = Cubic::new(100 * MSS);
+    cc.on_rto(60 * MSS, MSS, true);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (61 * MSS, 70 * MSS));
+    cc.on_ack(&ack(at(0), 40 * MSS, 61 * MSS, MSS, Phase::Loss, Some(100_000)));
+    assert!(cc.cwnd() >= 70 * MSS && cc.period.is_some(), "{}", cc.cwnd());
 }
 
 #[test]
 fn a_timeout_leaves_one_segment_and_slow_start_ends_at_the_threshold() {
     let mut cc = Cubic::new(100 * MSS);
-    cc.on_rto(100 * MSS, MSS, true);
+    cc.on_rto(0, MSS, true);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 70 * MSS));
-    cc.on_rto(MSS, MSS, false);
+    cc.on_rto(0, MSS, false);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 70 * MSS));
     for i in 0..69 {
         full(&mut cc, i);
@@ -278,14 +258,16 @@ fn an_undo_keeps_a_window_that_has_already_outgrown_it() {
 }
 
 #[test]
-fn idleness_leads_to_the_initial_window_and_slow_start_to_three_quarters() {
+fn idleness_halves_the_window_for_each_timeout_and_slow_start_leads_to_three_quarters() {
+    for (rtos, left) in [(1, 60), (3, 15), (4, 10)] {
+        let mut cc = Cubic::new(100 * MSS);
+        congest(&mut cc, 100 * MSS, Cause::Loss);
+        cc.cwnd = 120 * MSS;
+        cc.on_idle(rtos, MSS);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (left * MSS, 90 * MSS));
+    }
     let mut cc = Cubic::new(100 * MSS);
-    congest(&mut cc, 100 * MSS, Cause::Loss);
-    cc.cwnd = 120 * MSS;
-    cc.on_idle(MSS);
-    assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, 90 * MSS));
-    let mut cc = Cubic::new(100 * MSS);
-    cc.on_idle(MSS);
+    cc.on_idle(20, MSS);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
 }
 
@@ -322,7 +304,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
         "slow start needs no more than a round trip"
     );
     let mut cc = filled;
-    cc.on_rto(20 * MSS, MSS, false);
+    cc.on_rto(0, MSS, false);
     assert_eq!((cc.cwnd(), cc.pacing_rate()), (MSS, None));
 }
 
@@ -335,10 +317,10 @@ fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     congest(&mut cc, 20 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
     cc.on_recovery_end(20 * MSS, MSS, false);
-    cc.on_rto(20 * MSS, MSS, true);
-    assert_eq!(cc.ssthresh(), 137_200, "seven tenths once more");
+    cc.on_rto(0, MSS, true);
+    assert_eq!(cc.ssthresh(), 137 * MSS, "seven tenths once more");
     // Slow start after a timeout measures the capacity of the path anew.
     (0..3).for_each(|i| round(&mut cc, 100 * i));
     congest(&mut cc, 8 * MSS, Cause::Loss);
-    assert_eq!(cc.ssthresh(), 7 * MSS * 8 / 10);
+    assert_eq!(cc.ssthresh(), 5 * MSS);
 }

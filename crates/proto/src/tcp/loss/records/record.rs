@@ -28,6 +28,8 @@ pub(in crate::tcp) struct Record {
     /// The rate estimator's snapshot at that time (`rate.rs`).
     pub snapshot: u32,
     pub fate: Fate,
+    /// Bytes of each of its segments but the last, which may have fewer; 0 if they are of several sizes.
+    pub segment: u16,
     /// Sent more than once.
     pub repeated: bool,
 }
@@ -35,6 +37,29 @@ pub(in crate::tcp) struct Record {
 impl Record {
     pub fn len(&self) -> u32 {
         self.end.since(self.start)
+    }
+
+    /// The beginning of the first segment at or behind `at`, as far as segments are known: its end if there is none.
+    pub fn whole_after(&self, at: SeqNum) -> SeqNum {
+        let segment = u32::from(self.segment);
+        if segment == 0 {
+            return at;
+        }
+        let into = at.since(self.start).div_ceil(segment).saturating_mul(segment);
+        self.start + into.min(self.len())
+    }
+
+    /// The end of the last segment at or before `at`, which lies in it: its beginning if there is none.
+    pub fn whole_before(&self, at: SeqNum) -> SeqNum {
+        let segment = u32::from(self.segment);
+        let into = at.since(self.start);
+        self.start + if segment == 0 { into } else { into - into % segment }
+    }
+
+    /// Its segments, if `more` with segments of `segment` bytes goes on where it ends.
+    pub fn segment_with(&self, segment: u16) -> u16 {
+        let is_whole = segment != 0 && self.len().is_multiple_of(u32::from(segment));
+        if self.segment == segment && is_whole { segment } else { 0 }
     }
 
     /// Since when at the latest any of it has been on its way: the time that counts at arrival. Data still out

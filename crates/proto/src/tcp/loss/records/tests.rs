@@ -49,6 +49,28 @@ fn a_burst_is_one_record_and_a_block_cuts_it() {
 }
 
 #[test]
+fn only_whole_segments_of_a_burst_count_as_held() {
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(300), at(7), 0);
+    records.sent(seq(300), seq(430), at(7), 0);
+    for (start, end, held) in [(429, 430, 0), (401, 430, 0), (1, 99, 0), (150, 199, 0), (150, 250, 0)] {
+        records.sack(seq(start), seq(end), |_| panic!("{start} {end}"));
+        assert_eq!(records.sacked(), held);
+    }
+    records.sack(seq(150), seq(420), |_| {});
+    assert_eq!(fates(&records), [(0, 200, Fate::Flying), (200, 400, Fate::Sacked), (400, 430, Fate::Flying)]);
+    records.sack(seq(400), seq(430), |_| {});
+    assert_eq!(records.sacked(), 230);
+    // Behind a short one there are segments of several sizes, and each byte counts.
+    records.sent(seq(430), seq(530), at(9), 0);
+    records.sent(seq(530), seq(560), at(9), 0);
+    records.sent(seq(560), seq(660), at(9), 0);
+    records.sack(seq(530), seq(560), |_| {});
+    assert_eq!(records.sacked(), 260);
+}
+
+#[test]
 fn neighbours_that_are_acknowledged_become_one() {
     let mut records = ten();
     for i in [5, 3, 7, 4, 6] {

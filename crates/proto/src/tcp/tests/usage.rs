@@ -1,0 +1,143 @@
+//! How the congestion window grows and shrinks, against what Linux does: by what was acknowledged, if it was used, and
+//! once for each window at a loss.
+
+use super::super::cc::Algorithm;
+use super::super::sack::SackBlock;
+use super::super::settings::Settings;
+use super::script::{MSS, Script, WND, ms, plain, secs};
+
+fn begun(congestion_control: Algorithm) -> Script {
+    Script::established(&Settings { sack: true, congestion_control, ..plain() })
+}
+
+/// The peer acknowledges so many segments more, after a round trip. How many leave.
+fn acknowledge(t: &mut Script, segments: u32) -> usize {
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(segments * MSS, WND), &[]);
+    t.output().len()
+}
+
+const BOTH: [Algorithm; 2] = [Algorithm::NewReno, Algorithm::Cubic];
+
+#[test]
+fn an_acknowledgment_of_many_segments_lets_twice_as_many_go_in_slow_start() {
+    for algorithm in BOTH {
+        let mut t = begun(algorithm);
+        assert_eq!(t.write(100 * MSS).len(), 10);
+        assert_eq!(acknowledge(&mut t, 10), 20);
+        assert_eq!(acknowledge(&mut t, 20), 40);
+    }
+}
+
+#[test]
+fn a_window_of_which_half_was_used_does_not_grow_and_more_makes_it_twice_as_large_as_was_used() {
+    for algorithm in BOTH {
+        let mut t = begun(algorithm);
+        assert_eq!(t.write(5 * MSS).len(), 5);
+        acknowledge(&mut t, 5);
+        assert_eq!(t.pcb.cwnd(), 10 * MSS);
+        assert_eq!(t.write(6 * MSS).len(), 6);
+        acknowledge(&mut t, 6);
+        assert_eq!(t.pcb.cwnd(), 16 * MSS);
+    }
+}
+
+#[test]
+fn a_lost_tail_of_one_segment_leaves_the_threshold_at_a_share_of_the_window() {
+    for (algorithm, ssthresh) in [(Algorithm::NewReno, 5), (Algorithm::Cubic, 7)] {
+        let mut t = begun(algorithm);
+        t.write(MSS);
+        let _ = t.wait(secs(1));
+        assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (MSS, ssthresh * MSS));
+        // Slow start leads back within three round trips.
+        t.write(60 * MSS);
+        let sent = [1, 1, 2, 4].map(|segments| acknowledge(&mut t, segments));
+        assert_eq!(sent[0], 2, "{sent:?}");
+        assert!(t.pcb.cwnd() >= ssthresh * MSS, "{sent:?} {}", t.pcb.cwnd());
+    }
+}
+
+#[test]
+fn a_second_timeout_for_the_same_window_reduces_nothing_and_one_after_progress_does() {
+    let mut t = begun(Algorithm::Cubic);
+    t.write(2 * MSS);
+    let _ = t.wait(secs(2));
+    assert!(t.pcb.loss_stats().rto_count > 1);
+    assert_eq!(t.pcb.ssthresh(), 7 * MSS);
+    acknowledge(&mut t, 1);
+    let _ = t.wait(secs(2));
+    assert!(t.pcb.ssthresh() < 3 * MSS, "of a window of two segments: {}", t.pcb.ssthresh());
+}
+
+#[test]
+fn a_timeout_within_a_fast_recovery_keeps_its_threshold() {
+    let mut t = begun(Algorithm::Cubic);
+    t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 5)]);
+    assert_eq!(t.pcb.ssthresh(), 7 * MSS);
+    let _ = t.wait(secs(3));
+    assert!(t.pcb.loss_stats().rto_count > 0);
+    assert_eq!(t.pcb.ssthresh(), 7 * MSS);
+}
+
+#[test]
+fn a_block_of_the_last_byte_alone_is_answered_by_a_probe_of_the_tail() {
+    let mut t = begun(Algorithm::Cubic);
+    t.write(4 * MSS);
+    t.now = t.now + ms(10);
+    let mut header = t.ack_of(0, WND);
+    header.options.sack = [SackBlock { start: t.place(4) - 1, end: t.place(4) }].into_iter().collect();
+    let _ = t.input(header, &[]);
+    assert_eq!(t.places(), []);
+    assert_eq!(t.places_within(ms(30)), [3], "nothing was overtaken as far as is known");
+}
+
+#[test]
+fn a_share_of_arrivals_is_rounded_up_to_segments_in_a_recovery() {
+    let mut t = begun(Algorithm::Cubic);
+    t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    // Six are left in the network, of the seven that the window is to have.
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0]);
+    t.report(0, &[(1, 5)]);
+    assert_eq!(t.places(), [10]);
+    // With half of the window: two for three that have arrived.
+    let mut t = begun(Algorithm::NewReno);
+    t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 4)]);
+    assert_eq!(t.places(), [0, 10]);
+}
+
+#[test]
+fn blocks_of_an_acknowledgment_from_before_make_room_in_the_window_of_a_recovery() {
+    let mut t = begun(Algorithm::Cubic);
+    t.write(40 * MSS);
+    acknowledge(&mut t, 10);
+    t.now = t.now + ms(10);
+    t.report(10, &[(11, 14)]);
+    let _ = t.places();
+    // Two more have arrived, as a segment says that was overtaken.
+    let mut header = t.ack_of(0, WND);
+    header.ack = t.place(8);
+    header.options.sack = [SackBlock { start: t.place(11), end: t.place(16) }].into_iter().collect();
+    let _ = t.input(header, &[]);
+    assert_eq!(t.places().len(), 2, "as many as have left the network");
+}
+
+#[test]
+fn idleness_halves_the_window_for_each_timeout_unless_that_is_off() {
+    for is_on in [true, false] {
+        let s = Settings { sack: true, slow_start_after_idle: is_on, ..plain() };
+        let mut t = Script::established(&s);
+        t.write(70 * MSS);
+        let _ = [10, 20, 40].map(|segments| acknowledge(&mut t, segments));
+        assert_eq!((t.pcb.cwnd(), t.snd), (80 * MSS, 0));
+        // The timeout is 200 ms.
+        t.now = t.now + ms(500);
+        t.write(1);
+        assert_eq!(t.pcb.cwnd(), if is_on { 20 } else { 80 } * MSS);
+    }
+}
