@@ -28,7 +28,7 @@
 //! crate is changed, and a build that does not link this crate has none of it. ADR 76 has the reasons. Tests: `tests/scope.rs`, `tests/waits.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -85,6 +85,10 @@ const START_MONOTONIC_SECS: u64 = 1000;
 /// Time stands still until [`set_elapsed`](Self::set_elapsed) moves it. If several threads are in one machine, their order decides who draws which number.
 pub struct Machine {
     elapsed_nanos: AtomicU64,
+    /// What the monotonic clock shows beyond the elapsed time.
+    monotonic_offset: AtomicI64,
+    /// What real time shows beyond the elapsed time.
+    real_offset: AtomicI64,
     /// Where the stream of random numbers begins.
     random: u64,
     /// Words of it that were drawn.
@@ -99,7 +103,13 @@ impl Machine {
     pub fn new(seed: u64) -> Self {
         // Neighbouring seeds shall not give neighbouring streams, nor those of another user of the same generator and seed.
         let random = mix(seed ^ 0x510e_527f_ade6_82d1);
-        Self { elapsed_nanos: AtomicU64::new(0), random, drawn: AtomicU64::new(0) }
+        Self {
+            elapsed_nanos: AtomicU64::new(0),
+            monotonic_offset: AtomicI64::new(0),
+            real_offset: AtomicI64::new(0),
+            random,
+            drawn: AtomicU64::new(0),
+        }
     }
 
     /// Moves the clock to a point of time since the start: real time and monotonic time alike.
@@ -107,6 +117,13 @@ impl Machine {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         // Relaxed, here and below: each is a value of its own, nothing is published through it.
         self.elapsed_nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    /// Has the clocks show another time than the elapsed one, in nanoseconds beyond it: for clocks that go fast or slow, or were set. The monotonic clock
+    /// must not go back by it. Shows nothing before the start.
+    pub fn set_offsets(&self, monotonic: i64, real: i64) {
+        self.monotonic_offset.store(monotonic, Ordering::Relaxed);
+        self.real_offset.store(real, Ordering::Relaxed);
     }
 
     /// Time since the start.
@@ -141,13 +158,20 @@ impl Machine {
 
     /// Real time since 1970.
     fn real(&self) -> Duration {
-        self.elapsed() + Duration::from_secs(START_UNIX_SECS)
+        let start = Duration::from_secs(START_UNIX_SECS);
+        shifted(start + self.elapsed(), self.real_offset.load(Ordering::Relaxed))
     }
 
     /// Monotonic time.
     fn monotonic(&self) -> Duration {
-        self.elapsed() + Duration::from_secs(START_MONOTONIC_SECS)
+        shifted(self.elapsed(), self.monotonic_offset.load(Ordering::Relaxed))
+            + Duration::from_secs(START_MONOTONIC_SECS)
     }
+}
+
+fn shifted(time: Duration, nanos: i64) -> Duration {
+    let by = Duration::from_nanos(nanos.unsigned_abs());
+    if nanos < 0 { time.saturating_sub(by) } else { time.saturating_add(by) }
 }
 
 impl fmt::Debug for Machine {

@@ -15,7 +15,7 @@ use std::ffi::{c_int, c_long};
 use std::time::Duration;
 
 use super::{clock_gettime, getrandom, is_simulated, set_errno, timespec, with_machine};
-use crate::{Machine, START_MONOTONIC_SECS, START_UNIX_SECS, wait};
+use crate::{Machine, START_MONOTONIC_SECS, wait};
 
 /// The kernel's error numbers are the results from -4095 on.
 const ERRNO_MAX: c_long = 4095;
@@ -127,12 +127,14 @@ unsafe fn futex(args: [c_long; 6]) -> c_long {
     };
     // SAFETY: the caller's contract: null or readable.
     let given = unsafe { (args[3] as *const libc::timespec).as_ref() }.copied().map(duration);
-    let now = with_machine(Machine::elapsed).unwrap_or_default();
-    // The limit as the machine's time since its start.
+    let start = Duration::from_secs(START_MONOTONIC_SECS);
+    let now = with_machine(Machine::monotonic).unwrap_or_default().saturating_sub(start);
+    let real = || with_machine(Machine::real).unwrap_or_default();
+    // The limit as monotonic time since the machine's start.
     let until = given.map(|given| match limit {
         Limit::Relative => now.saturating_add(given),
-        Limit::Monotonic => given.saturating_sub(Duration::from_secs(START_MONOTONIC_SECS)),
-        Limit::Real => given.saturating_sub(Duration::from_secs(START_UNIX_SECS)),
+        Limit::Monotonic => given.saturating_sub(start),
+        Limit::Real => now.saturating_add(given.saturating_sub(real())),
     });
     match until {
         Some(until) if until <= now => {

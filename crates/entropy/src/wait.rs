@@ -24,7 +24,7 @@ struct Wait {
 /// A wait that an armed thread has skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SkippedWait {
-    /// The end of the wait, as the machine's time since its start; `None` if it had no limit.
+    /// The end of the wait, as the machine's monotonic time since its start; `None` if it had no limit.
     pub until: Option<Duration>,
 }
 

@@ -47,6 +47,20 @@ fn one_seed_gives_a_new_thread_the_same_answers_and_another_seed_gives_others() 
 }
 
 #[test]
+fn clocks_can_show_another_time_than_the_elapsed_one() {
+    let machine = Arc::new(Machine::new(1));
+    machine.set_elapsed(Duration::from_secs(10));
+    let _scope = machine.enter().unwrap();
+    let (instant, system) = (Instant::now(), SystemTime::now());
+    machine.set_offsets(2_000_000_000, -3_000_000_000);
+    assert_eq!(instant.elapsed(), Duration::from_secs(2));
+    assert_eq!(system.duration_since(SystemTime::now()).unwrap(), Duration::from_secs(3));
+    assert_eq!(machine.elapsed(), Duration::from_secs(10));
+    machine.set_offsets(i64::MIN, i64::MIN);
+    assert!(Instant::now() < instant, "nothing before the start, and no overflow");
+}
+
+#[test]
 fn time_moves_only_when_it_is_moved_and_both_clocks_together() {
     let machine = Arc::new(Machine::new(1));
     let scope = machine.enter().unwrap();

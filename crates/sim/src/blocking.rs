@@ -78,7 +78,7 @@ pub async fn run<T: Send + 'static>(program: impl FnOnce() -> T + Send + 'static
         let _machine = world.machine.enter();
         OWN.set(Some(Arc::clone(&own)));
         let ambient = Ambient { world, host, tasks: None };
-        let done = catch_unwind(AssertUnwindSafe(|| ambient.scope(program)));
+        let done = catch_unwind(AssertUnwindSafe(|| ambient.scope_on_thread(program)));
         match done {
             Ok(value) => Some(value),
             Err(panic) if panic.is::<Cancelled>() => None,

@@ -79,7 +79,9 @@ impl Driver {
     fn settle(&self, is_done: &impl Fn() -> bool) -> Result<(), Stuck> {
         for _ in 0..TURNS_MAX {
             if let Some(task) = self.world.ready.pop() {
-                if let Some(host) = self.tasks.host_of(task) {
+                if let Some(host) = self.tasks.host_of(task)
+                    && !self.world.lock().park(host, task)
+                {
                     self.enter(host, Some(task));
                 }
             } else if let Some(host) = self.tasks.runtimes.as_ref().and_then(|runtimes| runtimes.next()) {
@@ -145,7 +147,8 @@ impl Driver {
     fn turn(&self, runtimes: &Runtimes, host: Option<usize>, task: Option<u64>) {
         // A host that has crashed in the meantime has none.
         let Some(runtime) = runtimes.get(host) else { return self.run_task(task) };
-        let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task))).unwrap_or(Nanos::MAX);
+        let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task)));
+        let next = next.map_or(Nanos::MAX, |shown| self.world.local_clock(host).when(shown));
         if runtime.schedule(next) && next != Nanos::MAX {
             let mut state = self.world.lock();
             state.queue.push(next, Event::Turn { runtime: runtime_of(host) });
@@ -272,9 +275,10 @@ impl Driver {
         let stacks: Vec<_> =
             state.hosts.iter_mut().map(|host| (host.stack.take(), std::mem::take(&mut host.inbox))).collect();
         let frames = state.sweep();
+        let holds = std::mem::take(&mut state.holds);
         let filters: Vec<_> = state.pipes.iter_mut().map(|pipe| pipe.filter.take()).collect();
         let outside = state.outside.take();
         drop(state);
-        drop((stacks, outside, frames, filters));
+        drop((stacks, outside, frames, holds, filters));
     }
 }

@@ -20,6 +20,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use parking_lot::Mutex;
 use tokio::task::coop;
 
+use crate::process::Program;
 use crate::runtime::Runtimes;
 use crate::world::World;
 
@@ -30,6 +31,10 @@ pub(crate) struct Ready(Mutex<VecDeque<u64>>);
 impl Ready {
     pub fn pop(&self) -> Option<u64> {
         self.0.lock().pop_front()
+    }
+
+    pub fn push(&self, task: u64) {
+        self.0.lock().push_back(task);
     }
 }
 
@@ -48,7 +53,7 @@ impl Wake for Alarm {
     fn wake_by_ref(self: &Arc<Self>) {
         // Only one thread of a simulation runs at a time; the exchange is for the compiler.
         if !self.is_queued.swap(true, Ordering::AcqRel) {
-            self.ready.0.lock().push_back(self.task);
+            self.ready.push(self.task);
         }
     }
 }
@@ -69,6 +74,8 @@ pub(crate) struct Tasks {
     /// Tasks to be dropped, once the running one has returned.
     doomed: RefCell<Vec<u64>>,
     running: Cell<Option<u64>>,
+    /// What hosts run when they start.
+    programs: RefCell<BTreeMap<usize, Program>>,
     /// In a run with `Sim::tokio`.
     pub runtimes: Option<Rc<Runtimes>>,
 }
@@ -102,8 +109,24 @@ impl Ambient {
         AMBIENT.with_borrow(|ambient| ambient.as_ref()?.host)
     }
 
-    /// Calls `f` with this as the current one.
+    /// Calls `f` with this as the current one, on the run's own thread.
     pub fn scope<R>(self, f: impl FnOnce() -> R) -> R {
+        struct Clock(Arc<World>, Option<usize>);
+        impl Drop for Clock {
+            fn drop(&mut self) {
+                self.0.show_clock_of(self.1);
+            }
+        }
+        let outer = Self::host_of_caller();
+        let _clock = (outer != self.host).then(|| {
+            self.world.show_clock_of(self.host);
+            Clock(Arc::clone(&self.world), outer)
+        });
+        self.scope_on_thread(f)
+    }
+
+    /// As [`scope`](Self::scope), on another thread, which runs within such a scope of the run's thread.
+    pub fn scope_on_thread<R>(self, f: impl FnOnce() -> R) -> R {
         struct Outer(Option<Ambient>);
         impl Drop for Outer {
             fn drop(&mut self) {
@@ -127,8 +150,19 @@ impl Tasks {
             next: Cell::new(0),
             doomed: RefCell::default(),
             running: Cell::new(None),
+            programs: RefCell::default(),
             runtimes,
         })
+    }
+
+    /// What a host runs when it starts.
+    pub fn program(&self, host: usize) -> Option<Program> {
+        self.programs.borrow().get(&host).cloned()
+    }
+
+    pub fn set_program(&self, host: usize, program: Program) {
+        let old = self.programs.borrow_mut().insert(host, program);
+        drop(old);
     }
 
     /// Starts a task, which runs when its turn comes.
@@ -146,7 +180,7 @@ impl Tasks {
             ready: Arc::clone(&self.world.ready),
         });
         self.waiting.borrow_mut().insert(id, Task { body, host, alarm });
-        self.world.ready.0.lock().push_back(id);
+        self.world.ready.push(id);
         JoinHandle { task: id, outcome }
     }
 
@@ -213,6 +247,8 @@ impl Tasks {
         let ids = self.waiting.borrow().keys().copied().collect();
         self.running.set(None);
         self.doom(ids);
+        let programs = self.programs.take();
+        drop(programs);
     }
 }
 

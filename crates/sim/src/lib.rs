@@ -51,11 +51,13 @@
 pub mod blocking;
 mod capture;
 pub mod check;
+mod clock;
 mod difference;
 mod drive;
 pub mod emulate;
 mod event;
 mod executor;
+mod hold;
 mod link;
 mod machine;
 mod names;
@@ -63,6 +65,7 @@ mod network;
 mod packet;
 mod pipe;
 mod port;
+mod process;
 mod rng;
 mod run;
 #[cfg_attr(not(feature = "tokio"), path = "runtime_absent.rs")]
@@ -80,6 +83,7 @@ mod readme {}
 pub use capture::Capture;
 pub use difference::Difference;
 pub use executor::{Aborted, JoinHandle, spawn};
+pub use hold::{Hold, PacketInFlight};
 pub use link::{Burst, Fate, LinkConfig, LinkStats};
 pub use network::{Direction, Host, HostConfig, Link, Net};
 pub use packet::{Packet, Segment};

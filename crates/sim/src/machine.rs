@@ -22,6 +22,10 @@ mod replaced {
             self.0.set_elapsed(elapsed);
         }
 
+        pub fn set_offsets(&self, monotonic: i64, real: i64) {
+            self.0.set_offsets(monotonic, real);
+        }
+
         /// Random words that were drawn so far.
         pub fn drawn(&self) -> u64 {
             self.0.drawn()
@@ -61,6 +65,9 @@ mod absent {
 
         #[expect(clippy::unused_self, reason = "as with the feature")]
         pub fn set_elapsed(&self, _: Duration) {}
+
+        #[expect(clippy::unused_self, reason = "as with the feature")]
+        pub fn set_offsets(&self, _: i64, _: i64) {}
 
         #[expect(clippy::unused_self, reason = "as with the feature")]
         pub fn drawn(&self) -> u64 {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
 
+use crate::clock::LocalClock;
 use crate::event::Nanos;
 use crate::executor::{Ambient, JoinHandle, Tasks};
 use crate::link::{Fate, LinkConfig, LinkStats};
@@ -92,6 +93,11 @@ impl Net {
             inbox: std::collections::VecDeque::new(),
             wake_at: Nanos::MAX,
             is_dirty: false,
+            is_paused: false,
+            parked: Vec::new(),
+            is_killed: false,
+            processes: 0,
+            local: LocalClock::default(),
             clock: Nanos::MAX,
             setup,
         });
@@ -227,8 +233,8 @@ impl fmt::Debug for Net {
 /// A host: one stack, and the programs on it. Clones are the same host.
 #[derive(Clone)]
 pub struct Host {
-    net: Net,
-    index: usize,
+    pub(crate) net: Net,
+    pub(crate) index: usize,
 }
 
 impl Host {
@@ -275,6 +281,8 @@ impl Host {
         let mut state = self.net.world.lock();
         let host = &mut state.hosts[self.index];
         host.life += 1;
+        host.is_paused = false;
+        host.parked.clear();
         let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
         state.fault(Some(self.index), "crashed");
         drop(state);
@@ -285,14 +293,23 @@ impl Host {
         drop(remains);
     }
 
-    /// Starts it again after a crash, with the same addresses and a new stack. Programs have to be started anew.
+    /// Starts it again: after a crash with the same addresses and a new stack, after [`kill`](Self::kill) with the stack that it has. Its
+    /// [`program`](Self::program) starts anew; others have to be started.
     ///
     /// # Panics
-    /// If it is up.
+    /// If it is up, and its programs were not killed.
     pub fn restart(&self) {
-        assert!(!self.is_up(), "{} is up: crash it first", self.name());
-        self.net.world.lock().fault(Some(self.index), "started again");
-        self.start().expect("the settings were valid before");
+        let mut state = self.net.world.lock();
+        let host = &mut state.hosts[self.index];
+        let (is_up, is_killed) = (host.stack.is_some(), std::mem::take(&mut host.is_killed));
+        let name = host.name.clone();
+        assert!(!is_up || is_killed, "{name} is up: crash or kill it first");
+        state.fault(Some(self.index), "started again");
+        drop(state);
+        if !is_up {
+            self.start().expect("the settings were valid before");
+        }
+        self.start_program();
     }
 
     fn start(&self) -> io::Result<()> {
@@ -313,12 +330,22 @@ impl Host {
         let host = &mut state.hosts[self.index];
         (host.stack, host.wake_at, host.clock) = (Some(stack), Nanos::MAX, Nanos::MAX);
         state.mark(self.index);
-        let now = state.now;
         drop(state);
-        if let Some(runtimes) = &self.net.tasks.runtimes {
-            runtimes.start(Some(self.index), now, life);
-        }
+        self.start_runtime();
         Ok(())
+    }
+
+    /// Makes the runtime for a new process of it.
+    pub(crate) fn start_runtime(&self) {
+        let Net { world, tasks } = &self.net;
+        let Some(runtimes) = &tasks.runtimes else { return };
+        let state = world.lock();
+        let host = &state.hosts[self.index];
+        let (now, process) = (host.local.monotonic(state.now), host.life + host.processes);
+        drop(state);
+        let ambient =
+            Ambient { world: Arc::clone(world), host: Some(self.index), tasks: Some(Rc::clone(tasks)) };
+        ambient.scope(|| runtimes.start(Some(self.index), now, process));
     }
 }
 

@@ -76,8 +76,14 @@ impl Packet<'_> {
         })
     }
 
-    /// The address that the packet is for.
-    pub(crate) fn dst(&self) -> Option<IpAddr> {
+    /// The address that the packet is from, if it is an IP packet.
+    pub fn src(&self) -> Option<IpAddr> {
+        let (header, _) = ip::parse_head(self.head, self.len, ip::HeaderChecksum::Trusted).ok()?;
+        Some(header.addresses.src())
+    }
+
+    /// The address that the packet is for, if it is an IP packet.
+    pub fn dst(&self) -> Option<IpAddr> {
         let (header, _) = ip::parse_head(self.head, self.len, ip::HeaderChecksum::Trusted).ok()?;
         Some(header.addresses.dst())
     }

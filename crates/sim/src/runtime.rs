@@ -68,7 +68,7 @@ impl Runtimes {
         })
     }
 
-    /// Makes the runtime of a host that starts, for the `life`-th time.
+    /// Makes the runtime of a host that starts, for the `life`-th time, when its monotonic clock shows `now`. In the host's scope, whose clock it reads.
     pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
         let index = runtime_of(host);
         let mut seed = crate::Rng::new(self.seed).fork(index as u64).fork(u64::from(life));
@@ -90,6 +90,21 @@ impl Runtimes {
         self.doomed.borrow_mut().extend(runtime.map(|runtime| (host, runtime)));
     }
 
+    /// A host's programs stop.
+    pub fn pause(&self, host: usize) {
+        if let Some(runtime) = self.get(Some(host)) {
+            runtime.is_paused.set(true);
+        }
+    }
+
+    /// A host's programs go on, or have to look at their clock again.
+    pub fn resume(&self, host: usize) {
+        if let Some(runtime) = self.get(Some(host)) {
+            runtime.is_paused.set(false);
+            self.due.borrow_mut().push_back(runtime_of(Some(host)));
+        }
+    }
+
     /// The runtimes of hosts that have crashed, to be dropped outside of a turn.
     pub fn take_doomed(&self) -> Vec<(usize, Rc<Runtime>)> {
         self.doomed.take()
@@ -108,8 +123,13 @@ impl Runtimes {
 
     /// The host of a runtime that has something to do; `None` if all wait.
     pub fn next(&self) -> Option<Option<usize>> {
-        let due = self.due.borrow_mut().pop_front();
         let all = self.all.borrow();
+        let mut dues = self.due.borrow_mut();
+        // A paused one is due again when it goes on.
+        let is_running = |due: &usize| {
+            all.get(*due).is_some_and(|one| !one.as_ref().is_some_and(|one| one.is_paused.get()))
+        };
+        let due = std::iter::from_fn(|| dues.pop_front()).find(is_running);
         let index =
             due.or_else(|| all.iter().position(|one| one.as_ref().is_some_and(|one| one.is_ready())))?;
         Some(index.checked_sub(1))
@@ -131,8 +151,10 @@ pub(crate) struct Runtime {
     runtime: Option<tokio::runtime::Runtime>,
     metrics: RuntimeMetrics,
     blocking: Arc<Blocking>,
-    /// When it was made: its timers fire at whole milliseconds from then on.
+    /// When it was made, by its host's monotonic clock: its timers fire at whole milliseconds from then on.
     start: Nanos,
+    /// Its host is paused.
+    is_paused: Cell<bool>,
     /// The event by which it gets its next turn; `Nanos::MAX` for none.
     wake_at: Cell<Nanos>,
 }
@@ -166,12 +188,20 @@ impl Runtime {
         let runtime = builder.build().expect("a runtime without I/O needs nothing of the system");
         let metrics = runtime.metrics();
         runtime.spawn(async { tokio::time::sleep(Duration::from_millis(LAST_TICK)).await });
-        Self { runtime: Some(runtime), metrics, blocking, start, wake_at: Cell::new(Nanos::MAX) }
+        Self {
+            runtime: Some(runtime),
+            metrics,
+            blocking,
+            start,
+            is_paused: Cell::new(false),
+            wake_at: Cell::new(Nanos::MAX),
+        }
     }
 
     /// Whether a task was woken from outside, or a closure waits for its thread.
     fn is_ready(&self) -> bool {
-        self.metrics.global_queue_depth() > 0 || self.blocking.state.lock().threads > 0
+        !self.is_paused.get()
+            && (self.metrics.global_queue_depth() > 0 || self.blocking.state.lock().threads > 0)
     }
 
     /// Notes the event by which it gets its next turn. Whether that is a new one.
@@ -179,7 +209,7 @@ impl Runtime {
         self.wake_at.replace(at) != at
     }
 
-    /// Calls `first` in it, and runs its tasks until all wait. Returns the moment of its next timer.
+    /// Calls `first` in it, and runs its tasks until all wait. Returns the moment of its next timer, by its host's monotonic clock.
     ///
     /// # Panics
     /// With `first`; if closures of `spawn_blocking` do not end.

@@ -21,8 +21,10 @@ use sockeye::netif::TxFrame;
 use sockeye_mbuf::{Chain, Pool, PoolConfig};
 
 use crate::capture::{Capture, Tape};
+use crate::clock::LocalClock;
 use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
+use crate::hold::HoldState;
 use crate::link::{LinkConfig, LinkStats};
 use crate::machine::Machine;
 use crate::names;
@@ -59,6 +61,7 @@ pub(crate) struct State {
     /// Hosts whose stack may have something to do, each once.
     pub dirty: VecDeque<usize>,
     pub timers: Slab<Timer>,
+    pub holds: Slab<HoldState>,
     pub tape: Tape,
     pub watch: Watch,
     pub trace: Trace,
@@ -84,6 +87,16 @@ pub(crate) struct HostState {
     /// The event at which its stack wants to be polled; `Nanos::MAX` for none.
     pub wake_at: Nanos,
     pub is_dirty: bool,
+    /// Its programs are stopped.
+    pub is_paused: bool,
+    /// Tasks that can go on when it is not paused any more.
+    pub parked: Vec<u64>,
+    /// Its programs were killed, and not started again since.
+    pub is_killed: bool,
+    /// How often its programs were killed.
+    pub processes: u32,
+    /// What its programs see of time.
+    pub local: LocalClock,
     /// The time that its stack got last; `Nanos::MAX` if none.
     pub clock: Nanos,
     pub setup: Setup,
@@ -105,11 +118,13 @@ pub(crate) struct Timer {
     pub waker: Option<Waker>,
 }
 
-struct InFlight {
-    frame: TxFrame,
-    pipe: usize,
+pub(crate) struct InFlight {
+    pub frame: TxFrame,
+    pub pipe: usize,
     /// Which of all packets it is.
-    number: u64,
+    pub number: u64,
+    /// When it arrives, at the latest.
+    pub at: Nanos,
 }
 
 impl World {
@@ -126,6 +141,7 @@ impl World {
             default_link: LinkConfig::default(),
             dirty: VecDeque::new(),
             timers: Slab::new(),
+            holds: Slab::new(),
             tape: Tape::new(capture),
             watch: Watch::default(),
             trace: Trace::new(keep),
@@ -148,6 +164,21 @@ impl World {
             Some(host) => state.hosts[host].stack.clone(),
             None => state.outside.clone(),
         }
+    }
+
+    /// The threads of the run see the clock of this host from now on, or the simulation's own.
+    pub fn show_clock_of(&self, host: Option<usize>) {
+        let state = self.lock();
+        let local = host.and_then(|host| state.hosts.get(host)).map(|host| host.local).unwrap_or_default();
+        let (monotonic, real) = local.offsets(state.now);
+        drop(state);
+        self.machine.set_offsets(monotonic, real);
+    }
+
+    /// That host's clock.
+    pub fn local_clock(&self, host: Option<usize>) -> LocalClock {
+        let state = self.lock();
+        host.and_then(|host| state.hosts.get(host)).map(|host| host.local).unwrap_or_default()
     }
 
     pub fn lock(&self) -> MutexGuard<'_, State> {
@@ -244,7 +275,8 @@ impl State {
                 }
             }
             Course::Overtaken { at, span, wait } => {
-                let frame = self.frames.insert(InFlight { frame, pipe: index, number });
+                let frame =
+                    self.frames.insert(InFlight { frame, pipe: index, number, at: at.saturating_add(wait) });
                 let number = self.queue.number();
                 self.pipes[index].held.push(Held { frame, number, left: span });
                 self.queue.push(at.saturating_add(wait), Event::Release { pipe: index, frame, number });
@@ -294,13 +326,19 @@ impl State {
     }
 
     fn put(&mut self, pipe: usize, number: u64, at: Nanos, frame: TxFrame) {
-        let frame = self.frames.insert(InFlight { frame, pipe, number });
+        let frame = self.frames.insert(InFlight { frame, pipe, number, at });
         self.queue.push(at, Event::Arrive { frame });
     }
 
-    /// A frame arrives. The caller drops it outside the mutex.
+    /// A frame arrives, or is held. The caller drops it outside the mutex.
     pub fn arrive(&mut self, frame: usize) -> Option<TxFrame> {
-        let InFlight { frame, pipe: index, number } = self.frames.try_remove(frame)?;
+        let flight = self.frames.try_remove(frame)?;
+        self.hold_or_deliver(flight)
+    }
+
+    /// A frame comes to its host. The caller drops what is returned outside the mutex.
+    pub fn deliver(&mut self, flight: InFlight) -> Option<TxFrame> {
+        let InFlight { frame, pipe: index, number, .. } = flight;
         let to = self.pipes[index].to;
         let is_taken = self.hosts[to].stack.is_some();
         self.note(What::Arrived { pipe: index, number, is_taken });
@@ -323,6 +361,17 @@ impl State {
     /// All frames that are on their way, to be dropped outside the mutex.
     pub fn sweep(&mut self) -> Vec<TxFrame> {
         self.frames.drain().map(|flight| flight.frame).collect()
+    }
+
+    /// All of them.
+    pub fn flights(&self) -> impl Iterator<Item = &InFlight> {
+        self.frames.iter().map(|(_, flight)| flight)
+    }
+
+    /// Whether a task has to wait because its host is paused: it is then queued for later.
+    pub fn park(&mut self, host: Option<usize>, task: u64) -> bool {
+        let host = host.and_then(|host| self.hosts.get_mut(host)).filter(|host| host.is_paused);
+        host.map(|host| host.parked.push(task)).is_some()
     }
 
     /// Packets that are on their way now.
