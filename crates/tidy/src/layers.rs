@@ -38,7 +38,7 @@ const SHARED: &str = "sockeye-shared";
 const PACKETDRILL: &str = "sockeye-packetdrill";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 17] = [
+pub const LAYERS: [Layer; 18] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -48,6 +48,7 @@ pub const LAYERS: [Layer; 17] = [
     layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(ENTROPY, "crates/entropy", &[], true, false),
     layer(SIM, "crates/sim", &[PROTO, MBUF, STACK, ENTROPY], false, false),
+    layer("sockeye-conform", "crates/conform", &[STACK, DRIVERS], true, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
     layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),

@@ -1,0 +1,242 @@
+//! Holds two traces of a scenario against each other.
+//!
+//! Records must be the same, one by one and in order. Times and what follows from them (timestamps, the retransmission timeout) may differ by
+//! what stands here and nowhere else:
+//!
+//! | what | may differ by |
+//! |---|---|
+//! | the time of a segment | [`SLACK`], and the kernel's may be later by the granularity of its timers, [`granularity`], for each one that was waited for |
+//! | a timestamp | the same |
+//! | the retransmission timeout | [`SLACK`] and an eighth |
+//!
+//! Tests: below.
+
+use std::time::Duration;
+
+use crate::codec::Packet;
+use crate::known::{self, Pair, Then};
+use crate::scenario::Scenario;
+use crate::segment::{Opt, Segment};
+use crate::trace::{Info, Record, State, Trace, What};
+
+/// Two ticks of the kernel's clock of 4 ms, and what a run may be late.
+pub const SLACK: Duration = Duration::from_millis(12);
+
+/// By how much a timer of the kernel that runs for `wait` may expire late: its wheel has levels, each eight times as coarse
+/// as the one below, from 64 ticks on.
+pub fn granularity(wait: Duration) -> Duration {
+    match wait.as_millis() {
+        0..250 => Duration::from_millis(4),
+        250..2_000 => Duration::from_millis(36),
+        2_000..16_000 => Duration::from_millis(260),
+        16_000..128_000 => Duration::from_millis(2_100),
+        _ => Duration::from_secs(17),
+    }
+}
+
+/// Where two traces part.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// The first records that differ; `None` where a trace is over.
+    pub kernel: Option<Record>,
+    /// As [`kernel`](Self::kernel).
+    pub stack: Option<Record>,
+    /// The records' places in the kernel's trace and the stack's.
+    pub places: (usize, usize),
+    /// In what they differ.
+    pub why: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The names of the known differences that were met.
+    pub known: Vec<&'static str>,
+    /// The first that is not known.
+    pub difference: Option<Difference>,
+}
+
+impl Difference {
+    /// The part of the reason that does not depend on numbers.
+    pub fn kind(&self) -> &str {
+        self.why.split(':').next().unwrap_or_default()
+    }
+}
+
+/// Compares two traces, up to the first difference that is not known.
+pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison {
+    let mut drift = Drift::default();
+    let mut known: Vec<&'static str> = Vec::new();
+    let (mut k, mut s) = (0, 0);
+    let mut event = None;
+    while k < kernel.records.len() || s < stack.records.len() {
+        let pair = (kernel.records.get(k), stack.records.get(s));
+        if let Some(What::State(before, _)) = pair.1.or(pair.0).map(|record| &record.what) {
+            event = scenario.events.get(before + 1);
+        } else if event.is_none() {
+            event = scenario.events.first();
+        }
+        let why = match pair {
+            (Some(kernel), Some(stack)) => drift.differs(kernel, stack),
+            (Some(_), None) => Some("only the kernel does this".to_owned()),
+            (None, Some(_)) => Some("only the stack does this".to_owned()),
+            (None, None) => None,
+        };
+        if let Some(why) = why {
+            let pair = Pair {
+                scenario,
+                event: event.map(|event| &event.action),
+                kernel: pair.0,
+                stack: pair.1,
+                why: &why,
+            };
+            let Some((name, then)) = known::find(&pair) else {
+                let (kernel, stack) = (pair.kernel.cloned(), pair.stack.cloned());
+                let difference = Difference { kernel, stack, places: (k, s), why };
+                return Comparison { known, difference: Some(difference) };
+            };
+            if !known.contains(&name) {
+                known.push(name);
+            }
+            match then {
+                Then::GoOn => {}
+                Then::SkipKernel => s = s.wrapping_sub(1),
+                Then::SkipStack => k = k.wrapping_sub(1),
+                Then::Stop => break,
+            }
+        }
+        (k, s) = (k.wrapping_add(1), s.wrapping_add(1));
+    }
+    Comparison { known, difference: None }
+}
+
+/// How late the kernel's timers may have made its trace.
+#[derive(Default)]
+struct Drift {
+    /// The times of the stack's latest segments, the latest last, those with text apart: a timer that sends one has run since one of them.
+    sent: [[Duration; 3]; 2],
+    late: Duration,
+}
+
+impl Drift {
+    fn differs(&mut self, kernel: &Record, stack: &Record) -> Option<String> {
+        match (&kernel.what, &stack.what) {
+            (What::Sent(a), What::Sent(b)) => {
+                let kind = usize::from(matches!(b, Packet::Tcp(segment) if segment.len > 0));
+                let allowed = SLACK + self.late + granularity(stack.at.saturating_sub(self.sent[kind][0]));
+                self.sent[kind].rotate_left(1);
+                self.sent[kind][2] = stack.at;
+                if kernel.at > stack.at + allowed || stack.at > kernel.at + SLACK {
+                    return Some(format!("time: {:?} is not {:?}", stack.at, kernel.at));
+                }
+                self.late = self.late.max(kernel.at.saturating_sub(stack.at));
+                packets(a, b, allowed)
+            }
+            (What::State(i, a), What::State(j, b)) if i == j => states(a, b),
+            (What::Returned(i, a), What::Returned(j, b)) if i == j => {
+                (a != b).then(|| format!("the call's result: {} is not {}", result(b), result(a)))
+            }
+            (a, b) => (a != b).then(|| "another thing happens".to_owned()),
+        }
+    }
+}
+
+fn result(result: &Result<u32, i32>) -> String {
+    match result {
+        Ok(count) => count.to_string(),
+        Err(number) => std::io::Error::from_raw_os_error(*number).to_string(),
+    }
+}
+
+fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Option<String> {
+    let (Packet::Tcp(a), Packet::Tcp(b)) = (kernel, stack) else {
+        return (kernel != stack).then(|| "another packet".to_owned());
+    };
+    segments(a, b, late)
+}
+
+fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String> {
+    let parts = [
+        ("flags", u32::from(kernel.flags.0), u32::from(stack.flags.0)),
+        ("sequence number", kernel.seq, stack.seq),
+        ("length", kernel.len, stack.len),
+        ("acknowledgment", kernel.ack, stack.ack),
+        ("urgent pointer", u32::from(kernel.urg), u32::from(stack.urg)),
+        ("ECN bits", u32::from(kernel.ecn), u32::from(stack.ecn)),
+        ("text", u32::from(kernel.is_corrupt), u32::from(stack.is_corrupt)),
+    ];
+    if let Some((what, kernel, stack)) = parts.iter().find(|(_, kernel, stack)| kernel != stack) {
+        return Some(format!("{what}: {stack} is not {kernel}"));
+    }
+    if kernel.options.len() != stack.options.len() {
+        return Some("options".to_owned());
+    }
+    let pairs = kernel.options.iter().zip(&stack.options);
+    let differing = pairs.into_iter().find(|(a, b)| match (a, b) {
+        (Opt::Ts(a, echo_a), Opt::Ts(b, echo_b)) => {
+            let later = a.wrapping_sub(*b) as i32;
+            let allowed = late.as_millis() as i32;
+            echo_a != echo_b || later > allowed || later < -(SLACK.as_millis() as i32)
+        }
+        (a, b) => a != b,
+    });
+    if let Some((a, b)) = differing {
+        return Some(format!("option: {b} is not {a}"));
+    }
+    // The last one, so that a difference of windows is one of nothing else.
+    (kernel.win != stack.win).then(|| format!("window: {} is not {}", stack.win, kernel.win))
+}
+
+fn states(kernel: &State, stack: &State) -> Option<String> {
+    if kernel.ready != stack.ready {
+        return Some(format!("readiness: {:?} is not {:?}", stack.ready, kernel.ready));
+    }
+    let (Some(a), Some(b)) = (&kernel.info, &stack.info) else {
+        return (kernel.info.is_some() != stack.info.is_some()).then(|| "TCP_INFO".to_owned());
+    };
+    infos(a, b)
+}
+
+fn infos(kernel: &Info, stack: &Info) -> Option<String> {
+    if kernel.state != stack.state {
+        return Some(format!("state: {} is not {}", stack.state, kernel.state));
+    }
+    // Before the handshake is over, figures of the path are guesses, and not the same ones; after the end they are leftovers.
+    if kernel.state.starts_with("SYN") || kernel.state == "CLOSED" {
+        return None;
+    }
+    for (name, a) in &kernel.figures {
+        let b = stack.get(name);
+        if b != Some(*a) {
+            return Some(format!("{name}: {b:?} is not {a}"));
+        }
+    }
+    let allowed = SLACK + kernel.rto / 8;
+    // Behind a closed window the stack's timeout includes the probes' back-off, the kernel's does not.
+    let is_probing = kernel.get("backoff") != Some(0) && kernel.get("retransmits") == Some(0);
+    let differs = kernel.rto.abs_diff(stack.rto) > allowed && !is_probing;
+    differs.then(|| format!("rto: {:?} is not {:?}", stack.rto, kernel.rto))
+}
+
+/// A difference as text: the scenario, both traces, and where they part.
+pub fn report(scenario: &Scenario, kernel: &Trace, stack: &Trace, difference: &Difference) -> String {
+    use std::fmt::Write;
+    let mut text = format!("{}\n", scenario);
+    let (kernel, stack) = (kernel.lines(scenario), stack.lines(scenario));
+    let _ = writeln!(text, "the same on both sides:");
+    for line in kernel.iter().take(difference.places.0) {
+        let _ = writeln!(text, "  {line}");
+    }
+    let _ = writeln!(text, "then they differ, {}", difference.why);
+    for (side, lines, place) in
+        [("kernel ", kernel, difference.places.0), ("sockeye", stack, difference.places.1)]
+    {
+        for line in lines.iter().skip(place).take(SHOWN) {
+            let _ = writeln!(text, "  {side} {line}");
+        }
+    }
+    text
+}
+
+/// Lines of each side that a report shows from the difference on.
+const SHOWN: usize = 6;

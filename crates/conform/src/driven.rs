@@ -1,0 +1,374 @@
+//! The tested side that is Sockeye: a stack without threads, behind a channel, with a clock that jumps.
+//!
+//! A run is the same each time and takes no time but that of its instructions. It can be stepped, so that the generator sees the state that its
+//! next event meets. Tests: `tests/written.rs`.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::time::Duration;
+
+use sockeye::netif::{ChannelConfig, ChannelPort, channel};
+use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
+use sockeye::{CaState, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+
+use crate::codec::Names;
+use crate::scenario::{Action, Event, How, Scenario, SockOpt};
+use crate::segment::pattern;
+use crate::settings;
+use crate::trace::{Info, Ready, Record, State, Trace, What};
+use crate::{LOCAL, PORT};
+
+/// A run in progress.
+pub struct Driven {
+    stack: Stack,
+    port: ChannelPort,
+    now: Duration,
+    names: Names,
+    socket: Socket,
+    listener: Option<TcpListener>,
+    written: u32,
+    read: u32,
+    trace: Trace,
+}
+
+enum Socket {
+    /// Neither connected nor listening.
+    Fresh(TcpSocket),
+    Stream(TcpStream),
+    None,
+}
+
+/// The peer's address. Each run has a stack of its own, so it is always the same.
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario) -> Trace {
+    let mut driven = Driven::new(scenario);
+    for (index, event) in scenario.events.iter().enumerate() {
+        driven.step(index, event);
+    }
+    driven.finish(scenario)
+}
+
+impl Driven {
+    /// A run of which nothing has happened.
+    ///
+    /// # Panics
+    /// If there can be no stack.
+    pub fn new(scenario: &Scenario) -> Self {
+        let (netif, mut ports) = channel(&ChannelConfig::default()).expect("a channel");
+        let stack = Stack::seeded(settings::stack(&scenario.settings), [7; 16]).expect("a stack");
+        stack.attach(netif, &[format!("{LOCAL}/8").parse().expect("a prefix")]).expect("an interface");
+        let mut socket = TcpSocket::new_v4(&stack);
+        socket.set_nonblocking(true);
+        // Not at the clock's first instant, which the kernel's socket does not meet either.
+        let now = START;
+        stack.poll(now);
+        Self {
+            port: ports.remove(0),
+            stack,
+            now,
+            names: Names::new((PEER, PORT), (LOCAL, PORT)),
+            socket: Socket::Fresh(socket),
+            listener: None,
+            written: 0,
+            read: 0,
+            trace: Trace::default(),
+        }
+    }
+
+    /// Advances the clock to the event's time, and does it. `index` is the event's.
+    pub fn step(&mut self, index: usize, event: &Event) {
+        self.advance(event.at());
+        if index > 0 {
+            let state = self.state();
+            self.record(What::State(index - 1, state));
+        }
+        self.perform(index, &event.action);
+        self.collect();
+    }
+
+    /// Lets the time pass up to `at` from the scenario's begin.
+    pub fn advance(&mut self, at: Duration) {
+        let end = START + at;
+        self.collect();
+        while let Some(next) = self.stack.poll(self.now).filter(|next| *next <= end) {
+            self.collect();
+            self.now = next.max(self.now + TICK);
+        }
+        self.collect();
+        self.now = self.now.max(end);
+        self.stack.poll(self.now);
+        self.collect();
+    }
+
+    /// The trace, with what happens until the scenario's end.
+    pub fn finish(mut self, scenario: &Scenario) -> Trace {
+        self.advance(scenario.end());
+        let state = self.state();
+        self.record(What::State(scenario.events.len().saturating_sub(1), state));
+        self.trace
+    }
+
+    /// The trace so far.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// When the stack wants to run next, from the scenario's begin on.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.stack.poll(self.now).map(|next| next.saturating_sub(START))
+    }
+
+    fn record(&mut self, what: What) {
+        self.trace.records.push(Record { at: self.now - START, what });
+    }
+
+    /// Takes the frames that the stack has sent, and does its due work.
+    fn collect(&mut self) {
+        loop {
+            while let Some(frame) = self.port.try_recv() {
+                let mut bytes = vec![0; frame.len()];
+                frame.copy_to(&mut bytes);
+                let packet = self.names.decode(&bytes);
+                self.record(What::Sent(packet));
+            }
+            if self.stack.poll(self.now).is_none_or(|next| next > self.now) {
+                match self.port.try_recv() {
+                    Some(frame) => {
+                        let mut bytes = vec![0; frame.len()];
+                        frame.copy_to(&mut bytes);
+                        let packet = self.names.decode(&bytes);
+                        self.record(What::Sent(packet));
+                    }
+                    None => return,
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        // The queue is longer than what one event sends.
+        let _ = self.port.try_send(bytes);
+    }
+
+    fn perform(&mut self, index: usize, action: &Action) {
+        let returned = match action {
+            Action::Segment(segment) => {
+                let bytes = self.names.encode(segment);
+                return self.send(&bytes);
+            }
+            Action::Report(report) => {
+                let bytes = self.names.encode_report(*report);
+                return self.send(&bytes);
+            }
+            Action::Wait => return,
+            Action::Listen(backlog) => self.listen(*backlog),
+            Action::Connect => self.connect(),
+            Action::Accept => self.accept(),
+            Action::Read(len) => self.read(index, *len),
+            Action::Write(len) => self.write(*len),
+            Action::Shutdown(how) => self.stream().and_then(|stream| {
+                stream.shutdown(match how {
+                    How::Read => Shutdown::Read,
+                    How::Write => Shutdown::Write,
+                    How::Both => Shutdown::Both,
+                })?;
+                Ok(0)
+            }),
+            Action::Close => {
+                let had = !matches!(self.socket, Socket::None);
+                self.socket = Socket::None;
+                if had { Ok(0) } else { Err(no_socket()) }
+            }
+            Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
+            Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
+            Action::TakeError => self.stream().and_then(|stream| {
+                let error = stream.take_error()?;
+                Ok(error.map_or(0, |error| number(&error) as u32))
+            }),
+        };
+        self.record(What::Returned(index, returned.map_err(|error| number(&error))));
+    }
+
+    fn stream(&self) -> io::Result<&TcpStream> {
+        match &self.socket {
+            Socket::Stream(stream) => Ok(stream),
+            Socket::Fresh(_) => Err(io::Error::from_raw_os_error(libc::ENOTCONN)),
+            Socket::None => Err(no_socket()),
+        }
+    }
+
+    fn fresh(&mut self) -> io::Result<TcpSocket> {
+        match std::mem::replace(&mut self.socket, Socket::None) {
+            Socket::Fresh(socket) => Ok(socket),
+            other => {
+                self.socket = other;
+                Err(no_socket())
+            }
+        }
+    }
+
+    fn listen(&mut self, backlog: u32) -> io::Result<u32> {
+        let mut socket = self.fresh()?;
+        socket.bind(SocketAddr::from((LOCAL, PORT)))?;
+        self.listener = Some(socket.listen(backlog as usize)?);
+        Ok(0)
+    }
+
+    fn connect(&mut self) -> io::Result<u32> {
+        let stream = self.fresh()?.connect(SocketAddr::from((PEER, PORT)))?;
+        self.socket = Socket::Stream(stream);
+        Ok(0)
+    }
+
+    fn accept(&mut self) -> io::Result<u32> {
+        let (stream, _) = self.listener.as_ref().ok_or_else(no_socket)?.accept()?;
+        stream.set_nonblocking(true)?;
+        self.socket = Socket::Stream(stream);
+        Ok(0)
+    }
+
+    fn read(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        let mut bytes = vec![0; len as usize];
+        let got = self.stream()?.read(&mut bytes)? as u32;
+        let first = self.read;
+        self.read += got;
+        if !bytes.iter().zip(first..self.read).all(|(byte, at)| *byte == pattern(at)) {
+            self.record(What::Corrupt(index));
+        }
+        Ok(got)
+    }
+
+    fn write(&mut self, len: u32) -> io::Result<u32> {
+        let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
+        let taken = self.stream()?.write(&bytes)? as u32;
+        self.written += taken;
+        Ok(taken)
+    }
+
+    fn set(&mut self, option: SockOpt, value: u32) -> io::Result<()> {
+        let on = value != 0;
+        let seconds = Duration::from_secs(value.into());
+        let keep = match option {
+            SockOpt::KeepIdle => Some(TcpKeepalive::new().with_time(seconds)),
+            SockOpt::KeepInterval => Some(TcpKeepalive::new().with_interval(seconds)),
+            SockOpt::KeepCount => Some(TcpKeepalive::new().with_retries(value)),
+            _ => None,
+        };
+        match (&mut self.socket, option) {
+            (Socket::None, _) => Err(no_socket()),
+            (Socket::Fresh(socket), SockOpt::Nodelay) => {
+                socket.set_nodelay(on);
+                Ok(())
+            }
+            (Socket::Stream(stream), SockOpt::Nodelay) => stream.set_nodelay(on),
+            (Socket::Fresh(socket), SockOpt::Keepalive) => {
+                socket.set_keepalive(on);
+                Ok(())
+            }
+            (Socket::Stream(stream), SockOpt::Keepalive) => stream.set_keepalive(on),
+            (Socket::Fresh(socket), SockOpt::Linger) => socket.set_linger(Some(seconds)),
+            (Socket::Stream(stream), SockOpt::Linger) => stream.set_linger(Some(seconds)),
+            (Socket::Fresh(socket), SockOpt::UserTimeout) => {
+                socket.set_user_timeout(on.then(|| Duration::from_millis(value.into())))
+            }
+            (Socket::Stream(stream), SockOpt::UserTimeout) => {
+                stream.set_user_timeout(on.then(|| Duration::from_millis(value.into())))
+            }
+            (Socket::Fresh(socket), SockOpt::NotsentLowat) => socket.set_notsent_lowat(on.then_some(value)),
+            (Socket::Stream(stream), SockOpt::NotsentLowat) => stream.set_notsent_lowat(on.then_some(value)),
+            // A socket that is not connected has none here.
+            (Socket::Fresh(_), SockOpt::Quickack) => Ok(()),
+            (Socket::Stream(stream), SockOpt::Quickack) => stream.set_quickack(on),
+            (Socket::Fresh(socket), _) => keep.map_or(Ok(()), |keep| {
+                // A switch that enables it as well is the caller's, as in socket2; the kernel's options do not.
+                socket.set_tcp_keepalive(&keep)
+            }),
+            (Socket::Stream(stream), _) => keep.map_or(Ok(()), |keep| stream.set_tcp_keepalive(&keep)),
+        }
+    }
+
+    fn state(&self) -> State {
+        match (&self.socket, &self.listener) {
+            (Socket::Stream(stream), _) => {
+                State { ready: ready(stream), info: stream.info().ok().map(|info| figures(&info)) }
+            }
+            (_, Some(listener)) => State { ready: ready(listener), info: None },
+            _ => State::default(),
+        }
+    }
+}
+
+/// What a poll that asks for everything says.
+fn ready(source: &impl Pollable) -> Ready {
+    let poll = Poll::new(Duration::ZERO);
+    let all = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
+    let mut events = Events::with_capacity(1);
+    if poll.register(source, Token(0), all, Trigger::Level).is_err() {
+        return Ready::default();
+    }
+    let _ = poll.wait(&mut events, Some(Duration::ZERO));
+    let event = events.iter().next().copied();
+    event.map_or(Ready::default(), |event| Ready {
+        readable: event.is_readable(),
+        writable: event.is_writable(),
+        priority: event.is_priority(),
+        read_closed: event.is_read_closed(),
+        hung_up: event.is_read_closed() && event.is_write_closed(),
+        error: event.is_error(),
+    })
+}
+
+/// In the kernel's units.
+fn figures(info: &TcpInfo) -> Info {
+    let mss = info.snd_mss.max(1);
+    let ca_state = match info.ca_state {
+        CaState::Open => 0,
+        CaState::Disorder => 1,
+        CaState::Recovery => 3,
+        CaState::Loss => 4,
+    };
+    let endless = info.ssthresh >= ENDLESS;
+    let mut figures = vec![
+        ("ca_state", ca_state),
+        ("retransmits", info.retransmits.into()),
+        ("probes", info.probes.into()),
+        ("backoff", info.backoff.into()),
+        ("snd_mss", info.snd_mss.into()),
+        ("snd_cwnd", u64::from(info.cwnd / mss)),
+        ("snd_ssthresh", if endless { u64::from(u32::MAX >> 1) } else { u64::from(info.ssthresh / mss) }),
+        ("snd_wnd", info.snd_wnd.into()),
+        ("notsent_bytes", info.not_sent.into()),
+        ("dsack_dups", info.dsack_count.into()),
+        ("bytes_retrans", info.rexmt_bytes),
+    ];
+    // Not counted before the first segment after the handshake: nothing was.
+    let carried = info.carried.as_ref();
+    figures.push(("bytes_acked", carried.map_or(0, |carried| carried.bytes_acked)));
+    figures.push(("bytes_received", carried.map_or(0, |carried| carried.bytes_received)));
+    figures.push(("data_segs_out", carried.map_or(0, |carried| carried.data_segs_out)));
+    Info { state: info.state, figures, rto: info.rto }
+}
+
+fn no_socket() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
+}
+
+/// The kernel's number of an error.
+fn number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        ErrorKind::WouldBlock => libc::EAGAIN,
+        ErrorKind::InvalidInput => libc::EINVAL,
+        _ => UNKNOWN_ERROR,
+    })
+}
+
+/// An error that has no number. None of the kernel's.
+const UNKNOWN_ERROR: i32 = 9999;
+/// A slow start threshold of so many bytes is none.
+const ENDLESS: u32 = 1 << 30;
+/// The clock at a scenario's begin.
+const START: Duration = Duration::from_secs(10);
+/// The least step of the clock.
+const TICK: Duration = Duration::from_micros(1);

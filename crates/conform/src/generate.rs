@@ -1,0 +1,477 @@
+//! Random scenarios.
+//!
+//! A scenario is made while a driven stack runs it, so the peer knows what the stack has sent, and its segments are near what matters: the
+//! edges of windows, the borders of segments, the numbers that were just acknowledged. Only what is written down counts; a scenario
+//! does not depend on the stack when it is run again.
+//!
+//! # Ties
+//! The kernel's timers are coarse and late, so no event stands where a timer of the stack has just expired or is about to ([`Maker::settle`]).
+//!
+//! Tests: below, `tests/random.rs`.
+
+use std::time::Duration;
+
+use crate::codec::Packet;
+use crate::compare::{SLACK, granularity};
+use crate::driven::Driven;
+use crate::random::Random;
+use crate::scenario::{Action, Event, How, Scenario, SockOpt};
+use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::trace::What;
+
+/// The scenario of a seed.
+pub fn generate(seed: u64) -> Scenario {
+    let mut random = Random::new(seed);
+    let mut scenario = Scenario { about: format!("seed {seed}"), ..Scenario::default() };
+    if random.chance(10) {
+        let (key, value) = random.pick(&[
+            ("timestamps", "off"),
+            ("window_scaling", "off"),
+            ("ecn", "on"),
+            ("congestion_control", "newreno"),
+        ]);
+        scenario.settings.insert(key.to_owned(), value.to_owned());
+    }
+    let driven = Driven::new(&scenario);
+    let mut maker = Maker {
+        random,
+        scenario,
+        driven,
+        at_ms: 0,
+        seen: 0,
+        peer: Peer::default(),
+        sent: Vec::new(),
+        last_event: Duration::ZERO,
+        shift: 7,
+    };
+    maker.shift = maker.random.pick(&[7, 7, 0, 3, 10]);
+    maker.open();
+    let events = 4 + maker.random.below(22);
+    for _ in 0..events {
+        maker.pause();
+        maker.something();
+    }
+    maker.wait();
+    maker.scenario
+}
+
+/// What the scripted peer pretends to be.
+#[derive(Default)]
+struct Peer {
+    has_ts: bool,
+    has_sack: bool,
+    mss: u32,
+    win: u16,
+    /// The number behind all that it has sent, but for what it holds back.
+    snd_nxt: u32,
+    /// A hole in what it has sent.
+    hole: Option<(u32, u32)>,
+    /// It has sent its FIN.
+    is_done: bool,
+    /// What it acknowledges: at most what the tested side has sent.
+    ack: u32,
+    /// Ranges above that, which it says it holds.
+    held: Vec<(u32, u32)>,
+}
+
+struct Maker {
+    random: Random,
+    scenario: Scenario,
+    driven: Driven,
+    at_ms: u32,
+    /// Records that were looked at.
+    seen: usize,
+    peer: Peer,
+    /// The tested side's segments with text, FIN or SYN, each from its first number to the one behind its last.
+    sent: Vec<(u32, u32)>,
+    last_event: Duration,
+    /// The shift of the peer's windows.
+    shift: u8,
+}
+
+/// A scenario is over after so many milliseconds, or soon after.
+const LENGTH_MAX_MS: u32 = 3_000;
+
+impl Maker {
+    fn act(&mut self, action: Action) {
+        let event = Event { at_ms: self.at_ms, action };
+        let index = self.scenario.events.len();
+        self.driven.step(index, &event);
+        self.scenario.events.push(event);
+        self.last_event = Duration::from_millis(self.at_ms.into());
+        self.observe();
+    }
+
+    /// Takes note of what the stack has sent.
+    fn observe(&mut self) {
+        let records = &self.driven.trace().records;
+        for record in &records[self.seen..] {
+            if let What::Sent(Packet::Tcp(segment)) = &record.what
+                && segment.end() != segment.seq
+                && !segment.flags.has(Flags::RST)
+            {
+                self.sent.push((segment.seq, segment.end()));
+            }
+        }
+        self.seen = records.len();
+    }
+
+    /// The number behind all that the stack has sent.
+    fn snd_max(&self) -> u32 {
+        self.sent.iter().map(|(_, end)| *end).max().unwrap_or(0)
+    }
+
+    /// Lets some time pass.
+    fn pause(&mut self) {
+        if self.at_ms > LENGTH_MAX_MS {
+            return;
+        }
+        let wait = match self.random.below(20) {
+            0..5 => 0,
+            5..9 => 10,
+            9..14 => 30 + 10 * self.random.below(4),
+            14..18 => 100 + 20 * self.random.below(6),
+            18 => 350 + 50 * self.random.below(6),
+            _ => 800 + 100 * self.random.below(8),
+        };
+        self.at_ms += wait;
+        if wait > 0 {
+            self.settle();
+        }
+    }
+
+    /// Lets the time pass up to the next event, and moves that away from where the kernel's timers may be on either side of it.
+    fn settle(&mut self) {
+        for _ in 0..TRIES {
+            let at = Duration::from_millis(self.at_ms.into());
+            self.driven.advance(at);
+            let records = &self.driven.trace().records;
+            let expired = records.iter().rev().find(|record| matches!(record.what, What::Sent(_)));
+            let expired = expired.map(|record| record.at).filter(|expired| *expired > self.last_event);
+            let late =
+                expired.map(|expired| expired + SLACK + granularity(expired.saturating_sub(self.last_event)));
+            let due = self.driven.next_due().filter(|due| *due > at && *due < at + SLACK);
+            let clear = late.filter(|late| *late > at).or(due.map(|due| due + SLACK + SLACK));
+            match clear {
+                None => break,
+                Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
+            }
+        }
+        self.observe();
+    }
+
+    /// Opens the connection, in one of the ways there are, mostly without ado.
+    fn open(&mut self) {
+        let is_passive = self.random.chance(60);
+        self.peer.has_ts = self.random.chance(75);
+        self.peer.has_sack = self.random.chance(85);
+        self.peer.mss = self.random.pick(&[1460, 1460, 1460, 1000, 536]);
+        let is_scaled = self.random.chance(85);
+        if is_passive {
+            self.act(Action::Listen(5));
+            if self.random.chance(15) {
+                self.option();
+            }
+            let mut syn = self.syn(Flags::SYN, is_scaled);
+            if self.random.chance(5) && !self.scenario.settings.contains_key("ecn") {
+                syn.flags = syn.flags.with(Flags(0xc0));
+            }
+            self.act(Action::Segment(syn));
+            self.oddity_of_open(10);
+        } else {
+            if self.random.chance(25) {
+                self.option();
+            }
+            self.act(Action::Connect);
+            self.oddity_of_open(8);
+            self.at_ms += self.random.pick(&[10, 30, 60, 100]);
+            self.settle();
+            // What the stack did not offer, the peer may not answer.
+            let has_ts = self.scenario.settings.get("timestamps").is_none_or(|value| value != "off");
+            self.peer.has_ts &= has_ts;
+            self.peer.ack = 1;
+            let is_scaled = is_scaled && !self.scenario.settings.contains_key("window_scaling");
+            let syn_ack = self.syn(Flags::SYN.with(Flags::ACK), is_scaled);
+            self.act(Action::Segment(syn_ack));
+        }
+        self.peer.snd_nxt = 1;
+        self.shift = if is_scaled { self.shift } else { 0 };
+        self.peer.win = self.window_of(64_000);
+        if is_passive {
+            self.at_ms += self.random.pick(&[10, 30, 60, 100]);
+            self.settle();
+            self.peer.ack = 1;
+            self.acknowledge();
+            self.at_ms += 10;
+            self.settle();
+            self.act(Action::Accept);
+        }
+    }
+
+    /// The field for a window of so many bytes.
+    fn window_of(&self, bytes: u32) -> u16 {
+        (bytes >> self.shift).min(65_535) as u16
+    }
+
+    fn syn(&mut self, flags: Flags, is_scaled: bool) -> Segment {
+        let mut options = vec![Opt::Mss(self.peer.mss as u16)];
+        if self.peer.has_sack {
+            options.push(Opt::SackOk);
+        }
+        if self.peer.has_ts {
+            options.push(self.timestamp());
+        }
+        if is_scaled {
+            options.push(Opt::Nop);
+            options.push(Opt::Wscale(self.shift));
+        }
+        Segment { flags, seq: 0, ack: self.peer.ack, win: 65_535, options, ..Segment::default() }
+    }
+
+    /// Something that is not to happen while a connection is opened.
+    fn oddity_of_open(&mut self, percent: u32) {
+        if !self.random.chance(percent) {
+            return;
+        }
+        self.at_ms += self.random.pick(&[0, 20, 1200]);
+        self.settle();
+        let seq = self.random.pick(&[0, 1, 2, 70_000]);
+        let ack = self.random.pick(&[0, 1, 2, 90_000]);
+        let flags = self.random.pick(&[
+            Flags::RST,
+            Flags::RST.with(Flags::ACK),
+            Flags::ACK,
+            Flags::SYN,
+            Flags::SYN.with(Flags::ACK),
+            Flags::FIN.with(Flags::ACK),
+        ]);
+        let options = if self.peer.has_ts { vec![self.timestamp()] } else { Vec::new() };
+        self.act(Action::Segment(Segment { flags, seq, ack, win: 1000, options, ..Segment::default() }));
+    }
+
+    fn timestamp(&mut self) -> Opt {
+        Opt::Ts(1000 + self.at_ms, if self.sent.is_empty() { Echo::Is(0) } else { Echo::Last })
+    }
+
+    /// A segment as the peer would send it now.
+    fn segment(&mut self, flags: Flags, seq: u32, len: u32) -> Segment {
+        let mut options = Vec::new();
+        if self.peer.has_ts {
+            options.extend([Opt::Nop, Opt::Nop, self.timestamp()]);
+        }
+        if self.peer.has_sack && !self.peer.held.is_empty() {
+            let blocks_max = if self.peer.has_ts { 3 } else { 4 };
+            let held: Vec<_> = self.peer.held.iter().rev().take(blocks_max).copied().collect();
+            options.extend([Opt::Nop, Opt::Nop, Opt::Sack(held)]);
+        }
+        let flags = flags.with(Flags::ACK);
+        Segment { flags, seq, len, ack: self.peer.ack, win: self.peer.win, options, ..Segment::default() }
+    }
+
+    fn send(&mut self, flags: Flags, seq: u32, len: u32) {
+        let segment = self.segment(flags, seq, len);
+        self.act(Action::Segment(segment));
+    }
+
+    fn acknowledge(&mut self) {
+        self.send(Flags::default(), self.peer.snd_nxt, 0);
+    }
+
+    fn option(&mut self) {
+        let (option, value) = self.random.pick(&[
+            (SockOpt::Nodelay, 1),
+            (SockOpt::Nodelay, 1),
+            (SockOpt::Linger, 0),
+            (SockOpt::NotsentLowat, 3000),
+        ]);
+        self.act(Action::Set(option, value));
+    }
+
+    fn something(&mut self) {
+        match self.random.below(100) {
+            0..20 => {
+                let len = self.random.pick(&[1, 10, 100, 1000, 1448, 2000, 4000, 10_000, 20_000, 40_000]);
+                self.act(Action::Write(len));
+            }
+            20..32 => {
+                let len = self.random.pick(&[1, 500, 3000, 100_000, 100_000]);
+                self.act(Action::Read(len));
+            }
+            32..56 => self.text(),
+            56..86 => self.answer(),
+            86..90 => self.window(),
+            90..93 => self.finish(),
+            93..96 => self.oddity(),
+            96 => self.option(),
+            97 => self.act(Action::TakeError),
+            _ => self.wait(),
+        }
+    }
+
+    fn wait(&mut self) {
+        self.act(Action::Wait);
+    }
+
+    /// Text of the peer, in order or not.
+    fn text(&mut self) {
+        if self.peer.is_done && self.random.chance(96) {
+            return self.answer();
+        }
+        let len = self.random.pick(&[1, 100, 536, self.peer.mss, self.peer.mss, 1448]);
+        let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
+        let next = self.peer.snd_nxt;
+        match self.random.below(10) {
+            0..5 => {
+                self.send(flags, next, len);
+                self.peer.snd_nxt = next + len;
+            }
+            5 | 6 => {
+                // A segment is lost on the way, and the next one comes.
+                self.peer.hole.get_or_insert((next, next + len));
+                self.send(flags, next + len, len);
+                self.peer.snd_nxt = next + 2 * len;
+            }
+            7 => match self.peer.hole.take() {
+                Some((from, to)) => {
+                    let part =
+                        if self.random.chance(30) { 1 + self.random.below(to - from) } else { to - from };
+                    self.send(flags, from, part);
+                    self.peer.hole = (from + part < to).then_some((from + part, to));
+                }
+                None => self.send(flags, next.saturating_sub(len).max(1), len),
+            },
+            8 => {
+                // What was sent before and something new.
+                let from = next.saturating_sub(self.random.below(len)).max(1);
+                self.send(flags, from, len);
+                self.peer.snd_nxt = next.max(from + len);
+            }
+            _ => {
+                let from = next.saturating_sub(self.random.below(3000)).max(1);
+                self.send(flags, from, len.min(next.saturating_sub(from)));
+            }
+        }
+    }
+
+    /// An acknowledgment.
+    fn answer(&mut self) {
+        let (ack, max) = (self.peer.ack, self.snd_max());
+        let ahead: Vec<(u32, u32)> =
+            self.sent.iter().filter(|(from, _)| *from >= ack.max(1)).copied().collect();
+        match self.random.below(20) {
+            0..10 => {
+                self.peer.ack = max.max(ack);
+                self.peer.held.clear();
+                self.acknowledge();
+            }
+            10..13 if !ahead.is_empty() => {
+                // Up to the end of a segment.
+                let at = self.random.below(ahead.len() as u32) as usize;
+                self.peer.ack = ahead[at].1;
+                let ack = self.peer.ack;
+                self.peer.held.retain(|(from, _)| *from > ack);
+                self.acknowledge();
+            }
+            13..17 if !ahead.is_empty() => {
+                // One of them came, and none before it.
+                let block = ahead[self.random.below(ahead.len() as u32) as usize];
+                if block.0 > ack && !self.peer.held.iter().any(|held| held.0 < block.1 && block.0 < held.1) {
+                    self.peer.held.push(block);
+                }
+                self.acknowledge();
+            }
+            17 if max > 1 => {
+                // A D-SACK, or an old one.
+                let mut segment = self.segment(Flags::default(), self.peer.snd_nxt, 0);
+                if self.peer.has_sack && self.random.chance(60) {
+                    let before: Vec<_> = self.sent.iter().filter(|(_, to)| *to <= ack).copied().collect();
+                    if let Some(block) = before.last() {
+                        segment.options.retain(|option| !matches!(option, Opt::Sack(_)));
+                        segment.options.push(Opt::Sack(vec![*block]));
+                    }
+                } else {
+                    segment.ack = ack.saturating_sub(self.random.below(3000)).max(1);
+                }
+                self.act(Action::Segment(segment));
+            }
+            18 => {
+                let mut segment = self.segment(Flags::default(), self.peer.snd_nxt, 0);
+                segment.ack = max + self.random.pick(&[1, 1000, 3_000_000]);
+                self.act(Action::Segment(segment));
+            }
+            _ => self.acknowledge(),
+        }
+    }
+
+    /// The peer's window changes.
+    fn window(&mut self) {
+        let bytes = self.random.pick(&[0, 0, 0, 1_000, 1_500, 3_000, 10_000, 64_000, 500_000]);
+        self.peer.win = self.window_of(bytes);
+        self.acknowledge();
+    }
+
+    /// A side closes.
+    fn finish(&mut self) {
+        match self.random.below(6) {
+            0..3 if !self.peer.is_done => {
+                let next = self.peer.snd_nxt;
+                self.send(Flags::FIN, next, 0);
+                self.peer.snd_nxt = next + 1;
+                self.peer.is_done = true;
+            }
+            3 => self.act(Action::Shutdown(How::Write)),
+            4 => {
+                let how = self.random.pick(&[How::Read, How::Both]);
+                self.act(Action::Shutdown(how));
+            }
+            _ => self.act(Action::Close),
+        }
+    }
+
+    /// A segment that a peer does not send.
+    fn oddity(&mut self) {
+        let next = self.peer.snd_nxt;
+        let near =
+            self.random.pick(&[next, next, next + 1, next + 500, next.saturating_sub(1), next + 3_000_000]);
+        let flags = self.random.pick(&[
+            Flags::RST,
+            Flags::RST,
+            Flags::SYN,
+            Flags::SYN.with(Flags::FIN),
+            Flags::URG,
+            Flags::default(),
+        ]);
+        let mut segment = self.segment(flags, near, 0);
+        if flags.has(Flags::URG) {
+            (segment.seq, segment.len, segment.urg) = (next, 10, self.random.pick(&[1, 5, 10, 20]) as u16);
+            self.peer.snd_nxt = next + 10;
+        } else if self.random.chance(30) {
+            segment.flags = Flags(segment.flags.0 & !Flags::ACK.0);
+            segment.ack = 0;
+        } else if self.random.chance(20) {
+            segment.options.retain(|option| !matches!(option, Opt::Ts(..)));
+        } else if self.random.chance(20) && self.peer.has_ts {
+            segment.options = vec![Opt::Ts(self.at_ms.saturating_sub(200), Echo::Last)];
+        }
+        self.act(Action::Segment(segment));
+    }
+}
+
+/// How often an event is moved away from timers.
+const TRIES: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_scenario_that_can_be_written_down() {
+        for seed in 0..20 {
+            let scenario = generate(seed);
+            assert_eq!(scenario, generate(seed));
+            assert_eq!(scenario.to_string().parse::<Scenario>().unwrap(), scenario);
+            assert!(scenario.events.windows(2).all(|pair| pair[0].at_ms <= pair[1].at_ms));
+        }
+        assert_ne!(generate(1), generate(2));
+    }
+}

@@ -1,0 +1,222 @@
+//! The tested side that is the Linux kernel: a TUN device in a network namespace, whose other end are the scenarios' peers.
+//!
+//! Its time is real, so many scenarios run at once, each with a peer address of its own. Scenarios with equal settings share a namespace and its
+//! one thread, which makes all calls without blocking, reads and writes the device, and runs before ordinary threads where the process may ask for that.
+//!
+//! The kernel takes in a packet that is written to the device, and answers it, before that call returns. So what a scenario's event causes at once
+//! can be read right after it.
+//!
+//! # Disturbed runs
+//! An event that was late, and a pause between two looks at the device, mark the traces that they may have changed; the caller repeats those runs.
+//!
+//! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
+
+mod run;
+mod sys;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use sockeye_drivers::Namespace;
+use sockeye_drivers::link::KernelLink;
+
+use crate::scenario::Scenario;
+use crate::trace::Trace;
+use crate::{LOCAL, PORT, codec, settings};
+use run::Run;
+
+/// Scenarios that run at once in a namespace.
+pub const SLOTS: usize = 250;
+/// An event may be so late; the same goes for a look at the device.
+const LATE_MAX: Duration = Duration::from_millis(3);
+/// From one scenario's start to the next one's, so that their events do not all fall together.
+const STAGGER: Duration = Duration::from_micros(700);
+/// The largest packet.
+const PACKET_MAX: usize = 65_536;
+const DEVICE: &str = "conform0";
+
+/// Whether this process may make namespaces and devices; if not, why.
+pub fn available() -> Result<(), String> {
+    let lab = Namespace::new().and_then(|namespace| namespace.run(|| Device::open(&BTreeMap::new()))?);
+    lab.map(drop).map_err(|error| format!("no namespace or no TUN device: {error}"))
+}
+
+/// Runs scenarios, and returns their traces in the same order. **Blocks** for as long as they take, the longest for each [`SLOTS`] of them.
+///
+/// # Errors
+/// The system's, if there can be no namespace or device.
+pub fn run(scenarios: &[&Scenario]) -> io::Result<Vec<Trace>> {
+    let mut groups: BTreeMap<&BTreeMap<String, String>, Vec<usize>> = BTreeMap::new();
+    for (index, scenario) in scenarios.iter().enumerate() {
+        groups.entry(&scenario.settings).or_default().push(index);
+    }
+    let mut traces = vec![Trace::default(); scenarios.len()];
+    let results: Vec<io::Result<Vec<(usize, Trace)>>> = std::thread::scope(|scope| {
+        let run_group = |(settings, indices): (&BTreeMap<String, String>, Vec<usize>)| {
+            Namespace::new()?.run(|| -> io::Result<_> {
+                let mut lab = Lab::new(Device::open(settings)?);
+                lab.run(scenarios, &indices)?;
+                Ok(lab.done)
+            })?
+        };
+        let threads: Vec<_> = groups.into_iter().map(|group| scope.spawn(move || run_group(group))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a run does not panic")).collect()
+    });
+    for (index, trace) in results.into_iter().collect::<io::Result<Vec<_>>>()?.into_iter().flatten() {
+        traces[index] = trace;
+    }
+    Ok(traces)
+}
+
+/// The TUN device of the calling thread's namespace.
+struct Device {
+    fd: OwnedFd,
+}
+
+impl Device {
+    fn open(changed: &BTreeMap<String, String>) -> io::Result<Self> {
+        for (path, value) in settings::kernel(changed) {
+            let path = format!("/proc/sys/net/{path}");
+            std::fs::write(&path, value)
+                .map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        }
+        let fd = open("/dev/net/tun", OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
+        sys::attach_tun(&fd, DEVICE)?;
+        let link = KernelLink::new(DEVICE);
+        link.set_queue_len(10_000)?;
+        link.set_up(true)?;
+        link.add_addr(format!("{LOCAL}/8").parse().expect("a prefix"))?;
+        Ok(Self { fd })
+    }
+
+    /// A packet of the kernel, if there is one.
+    fn read<'b>(&self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        let len = rustix::io::read(&self.fd, &mut *buffer).ok()?;
+        Some(&buffer[..len])
+    }
+
+    fn write(&self, packet: &[u8]) {
+        // Into the kernel nothing is held back; a packet that it refuses is a dropped one.
+        let _ = rustix::io::write(&self.fd, packet);
+    }
+}
+
+/// The scenarios of a namespace.
+struct Lab<'s> {
+    device: Device,
+    buffer: Vec<u8>,
+    runs: HashMap<Ipv4Addr, Run<'s>>,
+    /// When each run's next event is due.
+    due: BinaryHeap<Reverse<(Instant, Ipv4Addr)>>,
+    started: u32,
+    done: Vec<(usize, Trace)>,
+}
+
+impl<'s> Lab<'s> {
+    fn new(device: Device) -> Self {
+        sys::run_first();
+        Self {
+            device,
+            buffer: vec![0; PACKET_MAX],
+            runs: HashMap::new(),
+            due: BinaryHeap::new(),
+            started: 0,
+            done: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, scenarios: &[&'s Scenario], indices: &[usize]) -> io::Result<()> {
+        let mut waiting = indices.iter();
+        let mut last_start = Instant::now();
+        let mut looked = Instant::now();
+        loop {
+            self.drain();
+            if looked.elapsed() > LATE_MAX {
+                self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
+            }
+            looked = Instant::now();
+            while let Some(Reverse((at, peer))) = self.due.peek().copied()
+                && at <= Instant::now()
+            {
+                self.due.pop();
+                self.step(at, peer);
+            }
+            if self.runs.len() < SLOTS
+                && last_start.elapsed() >= STAGGER
+                && let Some(&index) = waiting.next()
+            {
+                last_start = Instant::now();
+                self.start(scenarios[index], index)?;
+            }
+            if self.runs.is_empty() && waiting.as_slice().is_empty() {
+                return Ok(());
+            }
+            let next_start =
+                (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
+            let next_event = self.due.peek().map(|Reverse((at, _))| *at);
+            // The time until the next look counts from the end of the wait.
+            looked = looked.max(self.wait(next_event.into_iter().chain(next_start).min())?);
+        }
+    }
+
+    /// Waits for a packet, at most until `next`. Returns when the wait should have been over at the latest.
+    fn wait(&self, next: Option<Instant>) -> io::Result<Instant> {
+        let timeout =
+            next.map_or(Duration::from_millis(100), |at| at.saturating_duration_since(Instant::now()));
+        let timespec = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.device.fd, PollFlags::IN)];
+        let limit = Instant::now() + timeout;
+        poll(&mut fds, Some(&timespec))?;
+        Ok(limit.min(Instant::now()))
+    }
+
+    fn start(&mut self, scenario: &'s Scenario, index: usize) -> io::Result<()> {
+        self.started += 1;
+        let number = self.started;
+        let peer = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 128, 0, 0)) + number);
+        // Listeners of different scenarios do not meet.
+        let port = 1024 + (number % 30_000) as u16;
+        let run = Run::new(scenario, index, (peer, PORT), (LOCAL, port))?;
+        self.due.push(Reverse((run.next_due(), peer)));
+        self.runs.insert(peer, run);
+        Ok(())
+    }
+
+    /// Does what is due for a run.
+    fn step(&mut self, at: Instant, peer: Ipv4Addr) {
+        // What the kernel sent before comes before.
+        self.drain();
+        let Some(run) = self.runs.get_mut(&peer) else { return };
+        run.trace.is_disturbed |= at.elapsed() > LATE_MAX;
+        run.look();
+        if run.is_over() {
+            let run = self.runs.remove(&peer).expect("it was there");
+            self.done.push(run.finish());
+            return;
+        }
+        run.perform(&self.device);
+        self.due.push(Reverse((run.next_due(), peer)));
+        self.drain();
+    }
+
+    /// Takes all that the kernel has sent.
+    fn drain(&mut self) {
+        while let Some(packet) = self.device.read(&mut self.buffer) {
+            if let Some(run) = codec::destination(packet).and_then(|peer| self.runs.get_mut(&peer)) {
+                run.sent(packet);
+            }
+        }
+    }
+}
+
+impl AsFd for Device {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,283 @@
+//! One scenario on the kernel: its sockets, its place in time and its trace.
+//!
+//! It does not wait. Tests: `tests/written.rs`.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr, set_tcp_congestion, socket_error};
+use rustix::net::{
+    AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, connect,
+};
+use rustix::net::{RecvFlags, listen, recv, send, shutdown, socket_with};
+
+use super::{Device, sys};
+use crate::codec::Names;
+use crate::scenario::{Action, How, Scenario, SockOpt};
+use crate::segment::pattern;
+use crate::settings;
+use crate::trace::{Info, Ready, Record, State, Trace, What};
+
+/// A run in progress.
+pub struct Run<'s> {
+    scenario: &'s Scenario,
+    /// The scenario's place in the caller's list.
+    index: usize,
+    start: Instant,
+    /// The event that comes next.
+    next: usize,
+    names: Names,
+    socket: Option<OwnedFd>,
+    /// The socket has called `connect`, or is an accepted one.
+    is_stream: bool,
+    listener: Option<OwnedFd>,
+    written: u32,
+    read: u32,
+    pub trace: Trace,
+}
+
+/// A scenario begins so long after its socket was made.
+const LEAD: Duration = Duration::from_millis(1);
+
+impl<'s> Run<'s> {
+    pub fn new(
+        scenario: &'s Scenario,
+        index: usize,
+        peer: (Ipv4Addr, u16),
+        local: (Ipv4Addr, u16),
+    ) -> io::Result<Self> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        set_socket_reuseaddr(&socket, true)?;
+        set_tcp_congestion(&socket, &settings::kernel_congestion_control(&scenario.settings))?;
+        // Urgent data is in line on the other side.
+        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
+        Ok(Self {
+            scenario,
+            index,
+            start: Instant::now() + LEAD,
+            next: 0,
+            names: Names::new(peer, local),
+            socket: Some(socket),
+            is_stream: false,
+            listener: None,
+            written: 0,
+            read: 0,
+            trace: Trace::default(),
+        })
+    }
+
+    /// When the next event, or the end, is due.
+    pub fn next_due(&self) -> Instant {
+        self.start + self.scenario.events.get(self.next).map_or(self.scenario.end(), |event| event.at())
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.next >= self.scenario.events.len()
+    }
+
+    fn record(&mut self, what: What) {
+        self.trace.records.push(Record { at: self.start.elapsed(), what });
+    }
+
+    /// Takes a packet that the kernel has sent.
+    pub fn sent(&mut self, packet: &[u8]) {
+        let packet = self.names.decode(packet);
+        self.record(What::Sent(packet));
+    }
+
+    /// Records the state, before the next event.
+    pub fn look(&mut self) {
+        if self.next > 0 {
+            let state = self.state();
+            self.record(What::State(self.next - 1, state));
+        }
+    }
+
+    /// The scenario's place, and its trace. Ends its sockets without a word.
+    pub fn finish(self) -> (usize, Trace) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| self.is_stream) {
+            let _ = set_socket_linger(socket, Some(Duration::ZERO));
+        }
+        (self.index, self.trace)
+    }
+
+    /// Does the next event.
+    pub fn perform(&mut self, device: &Device) {
+        let index = self.next;
+        self.next += 1;
+        let returned = match &self.scenario.events[index].action {
+            Action::Segment(segment) => return device.write(&self.names.encode(segment)),
+            Action::Report(report) => return device.write(&self.names.encode_report(*report)),
+            Action::Wait => return,
+            Action::Listen(backlog) => self.listen(*backlog),
+            Action::Connect => self.connect(),
+            Action::Accept => self.accept(),
+            Action::Read(len) => self.read(index, *len),
+            Action::Write(len) => self.write(*len),
+            Action::Shutdown(how) => self.shut(*how),
+            Action::Close => {
+                self.is_stream = false;
+                self.socket.take().map(|_| 0).ok_or_else(no_socket)
+            }
+            Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
+            Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
+            Action::TakeError => self.error(),
+        };
+        self.record(What::Returned(
+            index,
+            returned.map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL)),
+        ));
+    }
+
+    fn socket(&self) -> io::Result<&OwnedFd> {
+        self.socket.as_ref().ok_or_else(no_socket)
+    }
+
+    fn listen(&mut self, backlog: u32) -> io::Result<u32> {
+        let socket = self.socket()?;
+        bind(socket, &SocketAddrV4::new(self.names.local.0, self.names.local.1))?;
+        listen(socket, backlog as i32)?;
+        self.listener = self.socket.take();
+        Ok(0)
+    }
+
+    fn connect(&mut self) -> io::Result<u32> {
+        match connect(self.socket()?, &SocketAddrV4::new(self.names.peer.0, self.names.peer.1)) {
+            Err(rustix::io::Errno::INPROGRESS) => {}
+            other => other?,
+        }
+        self.is_stream = true;
+        Ok(0)
+    }
+
+    fn accept(&mut self) -> io::Result<u32> {
+        let listener = self.listener.as_ref().ok_or_else(no_socket)?;
+        let (socket, _) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+        (self.socket, self.is_stream) = (Some(socket), true);
+        Ok(0)
+    }
+
+    fn read(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        let mut bytes = vec![0; len as usize];
+        let (got, _) = recv(self.socket()?, &mut bytes[..], RecvFlags::DONTWAIT)?;
+        let first = self.read;
+        self.read += got as u32;
+        if !bytes.iter().zip(first..self.read).all(|(byte, at)| *byte == pattern(at)) {
+            self.record(What::Corrupt(index));
+        }
+        Ok(got as u32)
+    }
+
+    fn write(&mut self, len: u32) -> io::Result<u32> {
+        let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
+        let taken = send(self.socket()?, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)? as u32;
+        self.written += taken;
+        Ok(taken)
+    }
+
+    fn shut(&self, how: How) -> io::Result<u32> {
+        let how = match how {
+            How::Read => Shutdown::Read,
+            How::Write => Shutdown::Write,
+            How::Both => Shutdown::Both,
+        };
+        Ok(shutdown(self.socket()?, how).map(|()| 0)?)
+    }
+
+    fn error(&self) -> io::Result<u32> {
+        Ok(socket_error(self.socket()?)?.map_or_else(|error| error.raw_os_error() as u32, |()| 0))
+    }
+
+    fn set(&self, option: SockOpt, value: u32) -> io::Result<()> {
+        let socket = self.socket()?;
+        let tcp = |name| sys::set_option(socket, libc::IPPROTO_TCP, name, value as i32);
+        match option {
+            SockOpt::Nodelay => tcp(libc::TCP_NODELAY),
+            SockOpt::Keepalive => sys::set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, value as i32),
+            SockOpt::KeepIdle => tcp(libc::TCP_KEEPIDLE),
+            SockOpt::KeepInterval => tcp(libc::TCP_KEEPINTVL),
+            SockOpt::KeepCount => tcp(libc::TCP_KEEPCNT),
+            SockOpt::Linger => Ok(set_socket_linger(socket, Some(Duration::from_secs(value.into())))?),
+            SockOpt::UserTimeout => tcp(libc::TCP_USER_TIMEOUT),
+            SockOpt::Quickack => tcp(libc::TCP_QUICKACK),
+            SockOpt::NotsentLowat => tcp(libc::TCP_NOTSENT_LOWAT),
+        }
+    }
+
+    fn state(&self) -> State {
+        match (self.socket.as_ref().filter(|_| self.is_stream), &self.listener) {
+            (Some(socket), _) => {
+                State { ready: ready(socket), info: sys::tcp_info(socket).ok().map(|bytes| figures(&bytes)) }
+            }
+            (None, Some(listener)) => State { ready: ready(listener), info: None },
+            (None, None) => State::default(),
+        }
+    }
+}
+
+fn ready(socket: &OwnedFd) -> Ready {
+    let all = PollFlags::IN | PollFlags::OUT | PollFlags::PRI | PollFlags::RDHUP;
+    let mut fds = [PollFd::new(socket, all)];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut fds, Some(&zero)).is_err() {
+        return Ready::default();
+    }
+    let got = fds[0].revents();
+    Ready {
+        readable: got.contains(PollFlags::IN),
+        writable: got.contains(PollFlags::OUT),
+        priority: got.contains(PollFlags::PRI),
+        read_closed: got.contains(PollFlags::RDHUP),
+        hung_up: got.contains(PollFlags::HUP),
+        error: got.contains(PollFlags::ERR),
+    }
+}
+
+/// The kernel's states in RFC 9293's words, from its number 1 on.
+const STATES: [&str; 12] = [
+    "ESTABLISHED",
+    "SYN-SENT",
+    "SYN-RECEIVED",
+    "FIN-WAIT-1",
+    "FIN-WAIT-2",
+    "TIME-WAIT",
+    "CLOSED",
+    "CLOSE-WAIT",
+    "LAST-ACK",
+    "LISTEN",
+    "CLOSING",
+    "SYN-RECEIVED",
+];
+
+/// Reads the kernel's `struct tcp_info` by its offsets, which never change.
+fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
+    let byte = |at: usize| u64::from(bytes[at]);
+    let word = |at: usize| u64::from(u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
+    let long = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let figures = vec![
+        ("ca_state", byte(1)),
+        ("retransmits", byte(2)),
+        ("probes", byte(3)),
+        ("backoff", byte(4)),
+        ("snd_mss", word(16)),
+        ("snd_cwnd", word(80)),
+        ("snd_ssthresh", word(76)),
+        ("snd_wnd", word(228)),
+        ("notsent_bytes", word(144)),
+        ("dsack_dups", word(216)),
+        ("bytes_retrans", long(208)),
+        ("bytes_acked", long(120)),
+        ("bytes_received", long(128)),
+        ("data_segs_out", word(156)),
+    ];
+    let state = STATES.get((bytes[0] as usize).wrapping_sub(1)).copied().unwrap_or("?");
+    Info { state, figures, rto: Duration::from_micros(word(8)) }
+}
+
+fn no_socket() -> io::Error {
+    io::Error::from_raw_os_error(libc::EBADF)
+}

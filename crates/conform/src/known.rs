@@ -1,0 +1,254 @@
+//! Differences that are meant to be, each with its name in `docs/reference/differences.md`, "TCP beside Linux".
+//!
+//! A difference is known if one of the predicates says so of the two records that differ. It must be narrow: what it lets pass, no scenario finds any
+//! more. What follows depends on the difference: whether the rest of the traces means something ([`Then`]).
+//!
+//! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
+
+use crate::codec::Packet;
+use crate::scenario::{Action, Scenario};
+use crate::segment::{Echo, Flags, Segment};
+use crate::trace::{Info, Ready, Record, State, What};
+
+/// How the comparison goes on behind a known difference.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// With the next records of both.
+    GoOn,
+    /// The kernel has a record more.
+    SkipKernel,
+    /// The stack has a record more.
+    SkipStack,
+    /// Not at all: the two are in different states from here on.
+    Stop,
+}
+
+/// Two records that differ, and what came before.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The event before them.
+    pub event: Option<&'a Action>,
+    /// The kernel's.
+    pub kernel: Option<&'a Record>,
+    /// The stack's.
+    pub stack: Option<&'a Record>,
+    /// In what they differ.
+    pub why: &'a str,
+}
+
+/// A known difference.
+#[derive(Debug)]
+pub struct Known {
+    /// Its name, the first column of the page's table.
+    pub name: &'static str,
+    /// The written scenario that shows it.
+    pub scenario: &'static str,
+    /// Whether a difference is it, and how to go on.
+    pub is: fn(&Pair<'_>) -> Option<Then>,
+}
+
+impl<'a> Pair<'a> {
+    /// Both segments, if both are.
+    fn segments(&self) -> Option<(&'a Segment, &'a Segment)> {
+        match (&self.kernel?.what, &self.stack?.what) {
+            (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => Some((kernel, stack)),
+            _ => None,
+        }
+    }
+
+    /// Both states, if both are.
+    fn states(&self) -> Option<(&'a State, &'a State)> {
+        match (&self.kernel?.what, &self.stack?.what) {
+            (What::State(_, kernel), What::State(_, stack)) => Some((kernel, stack)),
+            _ => None,
+        }
+    }
+}
+
+/// All of them.
+pub const KNOWN: &[Known] = &[
+    Known { name: "receive window", scenario: "passive-open", is: receive_window },
+    Known { name: "first window", scenario: "passive-open", is: first_window },
+    Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
+    Known { name: "window of a reset", scenario: "linger-zero", is: window_of_a_reset },
+    Known {
+        name: "smaller window without news",
+        scenario: "smaller-window",
+        is: smaller_window_without_news,
+    },
+    Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
+    Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
+    Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
+    Known { name: "timestamp in TIME-WAIT", scenario: "active-open", is: timestamp_in_time_wait },
+    Known { name: "timestamps of a reset", scenario: "fin-wait-2-text", is: timestamps_of_a_reset },
+    Known { name: "reset in TIME-WAIT", scenario: "reset-after-close", is: reset_in_time_wait },
+    Known {
+        name: "SYN after a wrong acknowledgment",
+        scenario: "syn-sent-bad-ack",
+        is: syn_after_a_wrong_acknowledgment,
+    },
+    Known {
+        name: "timestamp of a repeated SYN",
+        scenario: "syn-comes-again",
+        is: timestamp_of_a_repeated_syn,
+    },
+    Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
+    Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
+];
+
+/// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
+/// window is open must still be the same.
+fn receive_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_it = pair.why.starts_with("window:")
+        && !kernel.flags.has(Flags::SYN)
+        && (kernel.win == 0) == (stack.win == 0);
+    is_it.then_some(Then::GoOn)
+}
+
+/// The kernel's first window is a multiple of the segment size.
+fn first_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_near = kernel.win.abs_diff(stack.win) < 1460;
+    (pair.why.starts_with("window:") && kernel.flags.has(Flags::SYN) && is_near).then_some(Then::GoOn)
+}
+
+/// The kernel resets a half-open connection for a second SYN in its window; here it is answered with an acknowledgment (RFC 9293 section 3.10.7.4).
+fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_it = cause.flags.has(Flags::SYN)
+        && kernel.flags.has(Flags::RST)
+        && stack.flags == Flags::ACK
+        && stack.seq == 1;
+    is_it.then_some(Then::Stop)
+}
+
+/// A reset's window means nothing; the kernel's is its receive window, here it is 0.
+fn window_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_it = pair.why.starts_with("window:") && kernel.flags.has(Flags::RST) && stack.win == 0;
+    is_it.then_some(Then::GoOn)
+}
+
+/// A segment that acknowledges nothing new and brings no text makes the kernel's idea of the peer's window only larger, or 0; here
+/// it also makes it smaller (RFC 9293 section 3.10.7.4, fifth).
+fn smaller_window_without_news(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let wnd = |state: &State| state.info.as_ref()?.get("snd_wnd");
+    let Some(Action::Segment(_)) = before(pair) else { return None };
+    let is_it = pair.why.starts_with("snd_wnd:") && wnd(kernel) > wnd(stack) && wnd(stack) != Some(0);
+    is_it.then_some(Then::Stop)
+}
+
+/// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
+fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_it = cause.len > 0 && kernel.flags.has(Flags::RST) && stack.flags == Flags::ACK && stack.len == 0;
+    is_it.then_some(Then::Stop)
+}
+
+/// The kernel counts a FIN that waits as a byte not sent, and one that is sent again not as a byte; here it is the other way round.
+fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let closing = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK"].contains(&kernel.state);
+    let more = |name, a: &Info, b: &Info| a.get(name) > b.get(name);
+    let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack);
+    let again = pair.why.starts_with("bytes_retrans:") && more("bytes_retrans", stack, kernel);
+    (closing && (waits || again)).then_some(Then::GoOn)
+}
+
+/// The kernel's socket is CLOSED where a record without one waits out TIME-WAIT; here the socket says TIME-WAIT, as RFC 9293 calls the state.
+fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_it = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state == "TIME-WAIT";
+    (is_it && kernel.ready == stack.ready).then_some(Then::GoOn)
+}
+
+/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, here that of the latest acceptable segment (RFC 7323 section 4.3).
+fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
+    let is_it = pair.why.starts_with("option:") && kernel.flags == Flags::ACK && echo(kernel) != echo(stack);
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
+}
+
+/// A reset has the timestamps that were agreed on (RFC 7323 section 3.2); the kernel's has none where the socket is gone.
+fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_it = pair.why == "options" && kernel.flags.has(Flags::RST) && kernel.options.is_empty();
+    (is_it && stack.timestamp().is_some() && stack.options.len() == 3).then_some(Then::GoOn)
+}
+
+/// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
+fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_reset =
+        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
+    let is_it = kernel.flags == Flags::RST && stack.flags == Flags::ACK && stack.len == 0;
+    (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
+}
+
+fn is_fin(action: &Action) -> bool {
+    matches!(action, Action::Segment(segment) if segment.flags.has(Flags::FIN))
+}
+
+/// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection's, and sends the SYN again at once; here the timer
+/// does (RFC 6298).
+fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    let is_again = kernel.flags == Flags::SYN && pair.scenario.any(|action| *action == Action::Connect);
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    (is_again && cause.flags.has(Flags::ACK) && cause.ack != 1).then_some(Then::Stop)
+}
+
+/// To a SYN that comes again with another timestamp the kernel echoes the first one's, here the latest (RFC 7323 section 4.3).
+fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let both = Flags::SYN.with(Flags::ACK);
+    let is_it = pair.why.starts_with("option: ts") && kernel.flags.has(both) && stack.flags.has(both);
+    is_it.then_some(Then::GoOn)
+}
+
+/// A connect that a router's report has ended stays ready with an error in the kernel, whose error queue keeps the report; there is no such queue here.
+fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_it =
+        kernel.ready.error && !stack.ready.error && kernel.ready == Ready { error: true, ..stack.ready };
+    let is_report = |action: &Action| matches!(action, Action::Report(_));
+    (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
+}
+
+/// The timestamp of a segment that brings nothing new is echoed by the kernel if the segment ends at the latest acknowledgment; here it is not
+/// (RFC 7323 section 5.3, R2).
+fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (Some((_, Echo::Is(theirs))), Some((_, Echo::Is(ours)))) = (kernel.timestamp(), stack.timestamp())
+    else {
+        return None;
+    };
+    let mut top = 0;
+    let is_duplicate = pair.scenario.events.iter().any(|event| {
+        let Action::Segment(segment) = &event.action else { return false };
+        let is_old = segment.len > 0 && segment.end() <= top;
+        top = top.max(segment.end());
+        is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
+    });
+    (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
+}
+
+/// The event that the two states are behind.
+fn before<'a>(pair: &Pair<'a>) -> Option<&'a Action> {
+    let What::State(index, _) = &pair.kernel?.what else { return None };
+    pair.scenario.events.get(*index).map(|event| &event.action)
+}
+
+/// The name of the known difference that this is.
+pub fn find(pair: &Pair<'_>) -> Option<(&'static str, Then)> {
+    KNOWN.iter().find_map(|known| (known.is)(pair).map(|then| (known.name, then)))
+}

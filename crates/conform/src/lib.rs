@@ -1,0 +1,33 @@
+//! Differential tests of Sockeye's TCP against the Linux kernel's.
+//!
+//! A [scenario] is a list of an application's calls and of a scripted peer's segments, with times. It is run on both tested sides,
+//! the [kernel] and a [driven] stack, which record the same kind of [trace]; [compare] says where these differ beyond the tolerances that stand
+//! there, and [known] which differences are meant to be. [generate] makes random scenarios, [shrink] makes a differing one small, and
+//! [campaign] does all of that for many. [text] is the form in which people write scenarios, and in which a difference is printed.
+//!
+//! The programs are `src/bin/conform.rs` and the tests; `docs/reference/conformance.md` is the page for their users.
+//!
+//! `unsafe` stands in `kernel/sys.rs` only.
+#![deny(clippy::multiple_unsafe_ops_per_block)]
+
+pub mod campaign;
+pub mod codec;
+pub mod compare;
+pub mod driven;
+pub mod generate;
+pub mod kernel;
+pub mod known;
+pub mod random;
+pub mod scenario;
+pub mod segment;
+pub mod settings;
+pub mod shrink;
+pub mod text;
+pub mod trace;
+
+use std::net::Ipv4Addr;
+
+/// The tested side's address.
+const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+/// The peer's port, and on the driven stack the listener's as well.
+const PORT: u16 = 8080;

@@ -1,0 +1,132 @@
+//! Scenarios: calls of an application and segments of its peer, each with its time, on one connection.
+//!
+//! A scenario is all that a run depends on, besides the tested side. `text.rs` reads and writes them. Tests: there.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::codec::Report;
+use crate::segment::Segment;
+
+/// A scenario.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scenario {
+    /// What it is about: the comment at the head of its text.
+    pub about: String,
+    /// Settings of the tested side that are not the usual ones: see [`crate::settings`].
+    pub settings: BTreeMap<String, String>,
+    /// In the order of their times.
+    pub events: Vec<Event>,
+}
+
+/// Something that happens to the tested side.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// Milliseconds after the scenario's begin.
+    pub at_ms: u32,
+    /// What happens.
+    pub action: Action,
+}
+
+/// What happens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// A listener is made, with this backlog.
+    Listen(u32),
+    /// The socket connects to the peer, without waiting.
+    Connect,
+    /// The listener's first connection is taken; later calls are on it.
+    Accept,
+    /// Up to so many bytes are read.
+    Read(u32),
+    /// The next so many bytes of the stream are written.
+    Write(u32),
+    /// `shutdown`.
+    Shutdown(How),
+    /// The connection's socket is closed.
+    Close,
+    /// The listener is closed.
+    CloseListener,
+    /// A socket option, on the connection if there is one.
+    Set(SockOpt, u32),
+    /// SO_ERROR.
+    TakeError,
+    /// The peer sends a segment.
+    Segment(Segment),
+    /// A router reports an error.
+    Report(Report),
+    /// Nothing, but the state is looked at.
+    Wait,
+}
+
+/// Directions of `shutdown`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Of reading.
+    Read,
+    /// Of writing.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// Socket options that scenarios set. The number is 0 or 1 for switches, and what the kernel's option takes else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SockOpt {
+    /// TCP_NODELAY.
+    Nodelay,
+    /// SO_KEEPALIVE.
+    Keepalive,
+    /// TCP_KEEPIDLE, seconds.
+    KeepIdle,
+    /// TCP_KEEPINTVL, seconds.
+    KeepInterval,
+    /// TCP_KEEPCNT.
+    KeepCount,
+    /// SO_LINGER with so many seconds.
+    Linger,
+    /// TCP_USER_TIMEOUT, milliseconds.
+    UserTimeout,
+    /// TCP_QUICKACK.
+    Quickack,
+    /// TCP_NOTSENT_LOWAT.
+    NotsentLowat,
+}
+
+impl SockOpt {
+    /// All, with the words of the text.
+    pub const ALL: [(&str, Self); 9] = [
+        ("nodelay", Self::Nodelay),
+        ("keepalive", Self::Keepalive),
+        ("keepidle", Self::KeepIdle),
+        ("keepintvl", Self::KeepInterval),
+        ("keepcnt", Self::KeepCount),
+        ("linger", Self::Linger),
+        ("user_timeout", Self::UserTimeout),
+        ("quickack", Self::Quickack),
+        ("notsent_lowat", Self::NotsentLowat),
+    ];
+}
+
+impl Scenario {
+    /// The time at which it is over: some while after the last event, so that an answer to that is seen.
+    pub fn end(&self) -> Duration {
+        let last = self.events.last().map_or(0, |event| event.at_ms);
+        Duration::from_millis(u64::from(last)) + AFTERMATH
+    }
+
+    /// Whether an event's action is such a one.
+    pub fn any(&self, is: impl Fn(&Action) -> bool) -> bool {
+        self.events.iter().any(|event| is(&event.action))
+    }
+}
+
+impl Event {
+    /// When it happens, from the scenario's begin on.
+    pub fn at(&self) -> Duration {
+        Duration::from_millis(u64::from(self.at_ms))
+    }
+}
+
+/// How long a run goes on after its last event. Longer than a delayed acknowledgment takes, shorter than a retransmission.
+const AFTERMATH: Duration = Duration::from_millis(100);

@@ -1,0 +1,123 @@
+//! A TCP segment with relative numbers: what a scenario's peer sends, and what the tested side is seen to send.
+//!
+//! Sequence numbers are relative to the first SYN of their sender, so 1 is the first byte of text; timestamps to the sender's first.
+//! `codec.rs` makes bytes of it, `text.rs` a line. It does not depend on who sends. Tests: `text.rs`, `codec.rs`.
+
+/// A segment's flags, as in the header: FIN is 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// The letters of the flags, from the lowest bit on.
+    pub const LETTERS: [char; 8] = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
+    /// No more text.
+    pub const FIN: Self = Self(1);
+    /// Begins a connection.
+    pub const SYN: Self = Self(2);
+    /// Ends it at once.
+    pub const RST: Self = Self(4);
+    /// Text that is to be given to the application.
+    pub const PSH: Self = Self(8);
+    /// The acknowledgment number means something.
+    pub const ACK: Self = Self(16);
+    /// The urgent pointer means something.
+    pub const URG: Self = Self(32);
+
+    /// Whether all of these are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// How many sequence numbers SYN and FIN take.
+    pub const fn numbers(self) -> u32 {
+        self.has(Self::SYN) as u32 + self.has(Self::FIN) as u32
+    }
+}
+
+/// The echo of a timestamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Echo {
+    /// That of the latest segment that the tested side has sent.
+    Last,
+    /// So many milliseconds after that of its first segment. In a segment of the tested side: the peer's value itself.
+    Is(u32),
+}
+
+/// An option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opt {
+    /// The largest segment.
+    Mss(u16),
+    /// The shift of later windows.
+    Wscale(u8),
+    /// SACK may be used.
+    SackOk,
+    /// Ranges that were received, each from its first byte to the one behind it.
+    Sack(Vec<(u32, u32)>),
+    /// Value and echo.
+    Ts(u32, Echo),
+    /// Fast Open's cookie, or the question for one.
+    FastOpen(Vec<u8>),
+    /// One byte of padding.
+    Nop,
+    /// Another: its kind and bytes.
+    Raw(u8, Vec<u8>),
+}
+
+/// A segment. The numbers are relative.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Segment {
+    /// Its flags.
+    pub flags: Flags,
+    /// The sequence number of its first byte.
+    pub seq: u32,
+    /// Bytes of text.
+    pub len: u32,
+    /// What it acknowledges.
+    pub ack: u32,
+    /// The header's field, not shifted.
+    pub win: u16,
+    /// The urgent pointer.
+    pub urg: u16,
+    /// The options in order.
+    pub options: Vec<Opt>,
+    /// The two ECN bits of the IP header.
+    pub ecn: u8,
+    /// The text is not what the sender's stream has there. The tested side's only.
+    pub is_corrupt: bool,
+}
+
+impl Segment {
+    /// The number behind its last.
+    pub fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
+    }
+
+    /// Value and echo of its timestamp.
+    pub fn timestamp(&self) -> Option<(u32, Echo)> {
+        self.options.iter().find_map(|option| match option {
+            Opt::Ts(value, echo) => Some((*value, *echo)),
+            _ => None,
+        })
+    }
+
+    /// Its SACK blocks.
+    pub fn sack(&self) -> &[(u32, u32)] {
+        let found = self.options.iter().find_map(|option| match option {
+            Opt::Sack(blocks) => Some(&blocks[..]),
+            _ => None,
+        });
+        found.unwrap_or(&[])
+    }
+}
+
+/// The byte at this place of a stream; both directions have the same ones. Neighboring segments' worth of them differ.
+pub fn pattern(at: u32) -> u8 {
+    (at ^ (at >> 8).wrapping_mul(37) ^ (at >> 16).wrapping_mul(101)) as u8
+}

@@ -1,0 +1,323 @@
+//! Scenarios and segments as text, a line for each event.
+//!
+//! ```text
+//! # The second of two segments comes first.
+//! set ecn on
+//! 0    listen 5
+//! 0    peer S 0 win 65535 mss 1460 sackok ts 100 0 wscale 7
+//! 20   peer A 1 ack 1 win 500 ts 120 last
+//! 20   accept
+//! 50   peer A 1001:2001 ack 1 win 500 ts 150 last
+//! 60   peer PA 1:1001 ack 1 win 500 ts 160 last
+//! ```
+//!
+//! The page `docs/reference/conformance.md` explains the words. What is printed is read back as the same. Tests: below.
+
+use std::fmt::{self, Display, Write};
+use std::str::FromStr;
+
+use crate::codec::Report;
+use crate::scenario::{Action, Event, How, Scenario, SockOpt};
+use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::settings;
+
+/// Text that is no scenario: the line from 1, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TextError {
+    /// The line.
+    pub line: usize,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+impl FromStr for Scenario {
+    type Err = TextError;
+
+    fn from_str(text: &str) -> Result<Self, TextError> {
+        let mut scenario = Self::default();
+        for (number, line) in text.lines().enumerate() {
+            let refused = |why| TextError { line: number + 1, why };
+            let (words, comment) =
+                line.split_once('#').map_or((line, ""), |(words, comment)| (words, comment));
+            let words: Vec<&str> = words.split_whitespace().collect();
+            if words.is_empty() {
+                if scenario.events.is_empty() && !comment.trim().is_empty() {
+                    scenario.about += if scenario.about.is_empty() { "" } else { "\n" };
+                    scenario.about += comment.trim();
+                }
+                continue;
+            }
+            if words[0] == "set" && scenario.events.is_empty() {
+                let [_, key, value] = words[..] else {
+                    return Err(refused("write: set KEY VALUE".to_owned()));
+                };
+                settings::check(key, value).map_err(refused)?;
+                scenario.settings.insert(key.to_owned(), value.to_owned());
+                continue;
+            }
+            let at_ms = number_of(words[0]).map_err(refused)?;
+            if scenario.events.last().is_some_and(|last| last.at_ms > at_ms) {
+                return Err(refused("it is before the line above".to_owned()));
+            }
+            let action = action(&words[1..]).map_err(refused)?;
+            scenario.events.push(Event { at_ms, action });
+        }
+        Ok(scenario)
+    }
+}
+
+fn number_of<T: FromStr>(word: &str) -> Result<T, String> {
+    word.parse().map_err(|_| format!("{word:?} is no number that fits here"))
+}
+
+fn action(words: &[&str]) -> Result<Action, String> {
+    Ok(match words {
+        ["listen", backlog] => Action::Listen(number_of(backlog)?),
+        ["connect"] => Action::Connect,
+        ["accept"] => Action::Accept,
+        ["read", len] => Action::Read(number_of(len)?),
+        ["write", len] => Action::Write(number_of(len)?),
+        ["shutdown", "rd"] => Action::Shutdown(How::Read),
+        ["shutdown", "wr"] => Action::Shutdown(How::Write),
+        ["shutdown", "both"] => Action::Shutdown(How::Both),
+        ["close"] => Action::Close,
+        ["close", "listener"] => Action::CloseListener,
+        ["error"] => Action::TakeError,
+        ["wait"] => Action::Wait,
+        ["opt", name, value] => {
+            let known = SockOpt::ALL.iter().find(|(word, _)| word == name);
+            Action::Set(known.ok_or_else(|| format!("no option is called {name}"))?.1, number_of(value)?)
+        }
+        ["unreachable", code, "about", seq] => {
+            Action::Report(Report { code: number_of(code)?, mtu: 0, seq: number_of(seq)? })
+        }
+        ["unreachable", code, "mtu", mtu, "about", seq] => {
+            Action::Report(Report { code: number_of(code)?, mtu: number_of(mtu)?, seq: number_of(seq)? })
+        }
+        ["peer", rest @ ..] => Action::Segment(segment(rest)?),
+        _ => return Err(format!("{:?} is no event", words.join(" "))),
+    })
+}
+
+/// Reads a segment's words.
+fn segment(words: &[&str]) -> Result<Segment, String> {
+    let [flags, range, rest @ ..] = words else { return Err("a segment has flags and a number".to_owned()) };
+    let mut segment = Segment::default();
+    for letter in flags.chars().filter(|letter| *letter != '.') {
+        let bit = Flags::LETTERS.iter().position(|known| *known == letter);
+        segment.flags.0 |= 1 << bit.ok_or_else(|| format!("{letter} is no flag"))?;
+    }
+    let (from, to) = range.split_once(':').unwrap_or((range, range));
+    segment.seq = number_of(from)?;
+    segment.len = number_of::<u32>(to)?.wrapping_sub(segment.seq);
+    if segment.len > TEXT_MAX {
+        return Err(format!("{range} is longer than a packet"));
+    }
+    let mut words = rest.iter().copied();
+    while let Some(word) = words.next() {
+        let mut next = || words.next().ok_or_else(|| format!("{word} needs more"));
+        match word {
+            "ack" => segment.ack = number_of(next()?)?,
+            "win" => segment.win = number_of(next()?)?,
+            "urg" => segment.urg = number_of(next()?)?,
+            "ecn" => segment.ecn = number_of(next()?)?,
+            "corrupt" => segment.is_corrupt = true,
+            "mss" => segment.options.push(Opt::Mss(number_of(next()?)?)),
+            "wscale" => segment.options.push(Opt::Wscale(number_of(next()?)?)),
+            "sackok" => segment.options.push(Opt::SackOk),
+            "nop" => segment.options.push(Opt::Nop),
+            "ts" => {
+                let value = number_of(next()?)?;
+                let echo = next()?;
+                let echo = if echo == "last" { Echo::Last } else { Echo::Is(number_of(echo)?) };
+                segment.options.push(Opt::Ts(value, echo));
+            }
+            "sack" => {
+                segment.options.push(Opt::Sack(next()?.split(',').map(block).collect::<Result<_, _>>()?))
+            }
+            "fo" => segment.options.push(Opt::FastOpen(hex(next()?)?)),
+            "raw" => segment.options.push(Opt::Raw(number_of(next()?)?, hex(next()?)?)),
+            _ => return Err(format!("{word} is no part of a segment")),
+        }
+    }
+    Ok(segment)
+}
+
+/// Text of a packet, bytes.
+const TEXT_MAX: u32 = 65_000;
+
+fn block(word: &str) -> Result<(u32, u32), String> {
+    let (from, to) = word.split_once(':').ok_or_else(|| format!("{word} is no range"))?;
+    Ok((number_of(from)?, number_of(to)?))
+}
+
+/// Bytes in hexadecimal, `-` for none.
+fn hex(word: &str) -> Result<Vec<u8>, String> {
+    if word == "-" {
+        return Ok(Vec::new());
+    }
+    let pair = |at| word.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    (0..word.len())
+        .step_by(2)
+        .map(|at| pair(at).ok_or_else(|| format!("{word} is not hexadecimal")))
+        .collect()
+}
+
+fn hex_text(bytes: &[u8]) -> String {
+    if bytes.is_empty() {
+        return "-".to_owned();
+    }
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+impl Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for line in self.about.lines() {
+            writeln!(f, "# {line}")?;
+        }
+        for (key, value) in &self.settings {
+            writeln!(f, "set {key} {value}")?;
+        }
+        for event in &self.events {
+            writeln!(f, "{:<6} {}", event.at_ms, event.action)?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(backlog) => write!(f, "listen {backlog}"),
+            Self::Connect => write!(f, "connect"),
+            Self::Accept => write!(f, "accept"),
+            Self::Read(len) => write!(f, "read {len}"),
+            Self::Write(len) => write!(f, "write {len}"),
+            Self::Shutdown(How::Read) => write!(f, "shutdown rd"),
+            Self::Shutdown(How::Write) => write!(f, "shutdown wr"),
+            Self::Shutdown(How::Both) => write!(f, "shutdown both"),
+            Self::Close => write!(f, "close"),
+            Self::CloseListener => write!(f, "close listener"),
+            Self::TakeError => write!(f, "error"),
+            Self::Wait => write!(f, "wait"),
+            Self::Set(option, value) => {
+                let word =
+                    SockOpt::ALL.iter().find(|(_, known)| known == option).map_or("", |(word, _)| word);
+                write!(f, "opt {word} {value}")
+            }
+            Self::Report(Report { code, mtu: 0, seq }) => write!(f, "unreachable {code} about {seq}"),
+            Self::Report(Report { code, mtu, seq }) => write!(f, "unreachable {code} mtu {mtu} about {seq}"),
+            Self::Segment(segment) => write!(f, "peer {segment}"),
+        }
+    }
+}
+
+impl Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set = |bit: usize| self.flags.0 >> bit & 1 == 1;
+        let letters: String = (0..8).rev().filter(|bit| set(*bit)).map(|bit| Flags::LETTERS[bit]).collect();
+        write!(f, "{} {}", if letters.is_empty() { "." } else { &letters }, self.seq)?;
+        if self.len > 0 {
+            write!(f, ":{}", self.seq.wrapping_add(self.len))?;
+        }
+        if self.ack != 0 || self.flags.has(Flags::ACK) {
+            write!(f, " ack {}", self.ack)?;
+        }
+        write!(f, " win {}", self.win)?;
+        for (word, value) in [("urg", u32::from(self.urg)), ("ecn", u32::from(self.ecn))] {
+            if value != 0 {
+                write!(f, " {word} {value}")?;
+            }
+        }
+        for option in &self.options {
+            write!(f, " {option}")?;
+        }
+        if self.is_corrupt { write!(f, " corrupt") } else { Ok(()) }
+    }
+}
+
+impl Display for Opt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mss(mss) => write!(f, "mss {mss}"),
+            Self::Wscale(shift) => write!(f, "wscale {shift}"),
+            Self::SackOk => write!(f, "sackok"),
+            Self::Nop => write!(f, "nop"),
+            Self::Sack(blocks) => {
+                let blocks: Vec<String> = blocks.iter().map(|(from, to)| format!("{from}:{to}")).collect();
+                write!(f, "sack {}", blocks.join(","))
+            }
+            Self::Ts(value, Echo::Last) => write!(f, "ts {value} last"),
+            Self::Ts(value, Echo::Is(echo)) => write!(f, "ts {value} {echo}"),
+            Self::FastOpen(cookie) => write!(f, "fo {}", hex_text(cookie)),
+            Self::Raw(kind, value) => write!(f, "raw {kind} {}", hex_text(value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL_WORDS: &str = "\
+# About
+# two lines.
+set ecn on
+0      listen 5
+0      connect
+0      opt nodelay 1
+0      peer S 0 win 65535 mss 1460 sackok ts 100 0 nop wscale 7 fo -
+20     peer CEUAPRSF 1:1001 ack 1 win 500 urg 3 ecn 2 ts 120 last sack 5:6,9:12 raw 253 00ff
+20     peer . 4294967295:4 win 0
+20     accept
+30     read 5
+30     write 5
+40     shutdown wr
+40     error
+40     unreachable 4 mtu 1000 about 1
+40     unreachable 1 about 1
+41     close
+41     close listener
+50     wait
+";
+
+    #[test]
+    fn what_is_printed_is_read_back() {
+        let scenario: Scenario = ALL_WORDS.parse().unwrap();
+        assert_eq!(scenario.events.len(), 16);
+        let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
+        assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
+        assert_eq!(scenario.about, "About\ntwo lines.");
+        assert_eq!(scenario.to_string(), ALL_WORDS);
+    }
+
+    #[test]
+    fn a_wrong_line_is_named() {
+        for (text, why) in [
+            ("0 listen", "no event"),
+            ("x listen 1", "no number"),
+            ("5 connect\n4 close", "before the line above"),
+            ("0 peer S", "flags and a number"),
+            ("0 peer Z 1", "no flag"),
+            ("0 peer S 1 mss", "needs more"),
+            ("0 peer S 2:1", "longer than a packet"),
+            ("0 opt x 1", "no option"),
+            ("set x 1", "x"),
+        ] {
+            let error = text.parse::<Scenario>().unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+            assert_eq!(error.line, text.lines().count());
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The written scenarios, on the kernel and on Sockeye.
+//!
+//! Where the test may not make a namespace and a device, it says so and runs them on Sockeye alone.
+
+use std::path::{Path, PathBuf};
+
+use sockeye_conform::campaign::{self, Outcome};
+use sockeye_conform::compare::report;
+use sockeye_conform::known::KNOWN;
+use sockeye_conform::scenario::Scenario;
+use sockeye_conform::{driven, kernel};
+
+const PAGE: &str = include_str!("../../../docs/reference/differences.md");
+
+fn written() -> Vec<(String, Scenario)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.is_file()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let scenario = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, scenario)
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn written_scenarios_go_as_on_linux() {
+    let (names, scenarios): (Vec<String>, Vec<Scenario>) = written().into_iter().unzip();
+    assert!(scenarios.len() > 40, "the scenarios were not found");
+    if let Err(why) = kernel::available() {
+        println!("skipped, only run on Sockeye: {why}");
+        scenarios.iter().for_each(|scenario| assert!(!driven::run(scenario).records.is_empty()));
+        return;
+    }
+    let outcomes = campaign::run(&scenarios).unwrap();
+    let mut differing = String::new();
+    for ((name, scenario), outcome) in names.iter().zip(&scenarios).zip(&outcomes) {
+        if let Outcome::Differs(found) = outcome {
+            let difference = found.1.difference.as_ref().unwrap();
+            differing +=
+                &format!("{name}:\n{}\n", report(scenario, &found.0, &driven::run(scenario), difference));
+        }
+    }
+    assert!(differing.is_empty(), "{differing}");
+    let busy = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Disturbed)).count();
+    println!("{} scenarios, {busy} of them on a machine too busy", names.len());
+    for known in KNOWN {
+        let index = names.iter().position(|name| name == known.scenario);
+        let index = index.unwrap_or_else(|| panic!("{}: no scenario {}", known.name, known.scenario));
+        match &outcomes[index] {
+            Outcome::Same(met) => {
+                assert!(met.contains(&known.name), "{} does not show {:?}", known.scenario, known.name)
+            }
+            Outcome::Disturbed => {}
+            Outcome::Differs(_) => unreachable!("there is none, as was seen"),
+        }
+    }
+}
+
+#[test]
+fn each_known_difference_has_its_row() {
+    for known in KNOWN {
+        let is_row = |line: &str| {
+            line.starts_with(&format!("| {} |", known.name))
+                && line.ends_with(&format!("| `{}` |", known.scenario))
+        };
+        assert!(
+            PAGE.lines().any(is_row),
+            "differences.md has no row of {:?} with {:?}",
+            known.name,
+            known.scenario
+        );
+    }
+}
+
+#[test]
+fn a_run_on_sockeye_is_the_same_each_time() {
+    for (name, scenario) in written() {
+        assert_eq!(driven::run(&scenario).records, driven::run(&scenario).records, "{name}");
+    }
+}
