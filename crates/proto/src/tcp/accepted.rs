@@ -67,8 +67,6 @@ pub struct TimeWaitParams {
     pub snd_nxt: SeqNum,
     /// RCV.NXT, past the peer's FIN.
     pub rcv_nxt: SeqNum,
-    /// RCV.WND, bytes.
-    pub rcv_wnd: u32,
     /// The window field for the acknowledgments still to be sent, as it stands in the header.
     pub window_field: u16,
     /// Timestamps if the connection used them.

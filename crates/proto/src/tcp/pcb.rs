@@ -482,7 +482,6 @@ impl<P: Payload> Pcb<P> {
         TimeWaitParams {
             snd_nxt: self.snd_max,
             rcv_nxt: self.rcv_nxt,
-            rcv_wnd: self.rcv_wnd(),
             window_field: window::window_field(self.rcv_wnd(), self.rcv_scale),
             timestamps: self.ts_on.then_some(TimestampState {
                 ts_recent: self.ts_recent,

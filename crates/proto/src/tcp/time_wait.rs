@@ -26,7 +26,7 @@ use crate::time::Instant;
 /// How far past SND.NXT the next incarnation's ISS lies at least, bytes: farther than any unscaled
 /// window reaches, so that the peer cannot take the new SYN for data of the old connection.
 const ISS_DISTANCE: u32 = 65_535 + 2;
-/// Least milliseconds between two answers to segments that carry neither data nor the repeated FIN.
+/// Least milliseconds between two answers to segments that carry neither data nor a FIN.
 ///
 /// Two hosts that each think the other's number wrong would otherwise exchange ACKs for ever.
 pub const ACK_INTERVAL_MS: u32 = 500;
@@ -40,8 +40,6 @@ pub struct TimeWait {
     two_msl_ms: u32,
     snd_nxt: SeqNum,
     rcv_nxt: SeqNum,
-    /// RCV.WND, bytes.
-    rcv_wnd: u32,
     ts_recent: u32,
     ts_offset: u32,
     /// No TSval later than this has been sent.
@@ -92,7 +90,6 @@ impl TimeWait {
             two_msl_ms: u32::try_from(params.two_msl.as_millis()).unwrap_or(u32::MAX),
             snd_nxt: params.snd_nxt,
             rcv_nxt: params.rcv_nxt,
-            rcv_wnd: params.rcv_wnd,
             ts_recent,
             ts_offset,
             ts_sent: timestamp::value(now, ts_offset),
@@ -124,7 +121,7 @@ impl TimeWait {
             && timestamp::older(ts.val, self.ts_recent)
         {
             // PAWS, RFC 7323 section 5.3, R1: old duplicates are acknowledged and dropped.
-            return self.ack_limited(payload_len, now);
+            return self.ack_limited(hdr.seq_len(payload_len), now);
         }
         self.on_valid_age(hdr, payload_len, now)
     }
@@ -142,7 +139,8 @@ impl TimeWait {
     /// RFC 6191 section 2. Where only the new incarnation has timestamps the RFC would always accept;
     /// whether ours would agree to them is not known here, so the sequence number decides.
     fn is_newer_syn(&self, hdr: &Header) -> bool {
-        let seq_is_newer = hdr.seq.at_or_after(self.rcv_nxt);
+        // Of one at RCV.NXT the RFC would say the same, but no initial number is that close to the last one (as on Linux).
+        let seq_is_newer = hdr.seq.after(self.rcv_nxt);
         match (self.timestamps, hdr.options.timestamps) {
             (true, Some(ts)) => {
                 timestamp::older(self.ts_recent, ts.val) || (ts.val == self.ts_recent && seq_is_newer)
@@ -151,33 +149,25 @@ impl TimeWait {
         }
     }
 
-    /// The first and fifth to eighth steps of RFC 9293 section 3.10.7.4, for a segment that PAWS let
-    /// through.
+    /// A segment that PAWS let through. All that can still come from the peer is its FIN again, and the acknowledgment of ours; anything
+    /// else shows that it does not know where the connection stands, and it is told, as on Linux.
     fn on_valid_age(&mut self, hdr: &Header, payload_len: usize, now: Instant) -> TimeWaitAction {
         let len = hdr.seq_len(payload_len);
         let ack_is_sent = hdr.flags.has(Flags::ACK) && hdr.ack.at_or_before(self.snd_nxt);
         let ends_here = hdr.seq + len == self.rcv_nxt;
         if hdr.flags.has(Flags::FIN) && ends_here && ack_is_sent {
-            // The peer has not seen our last ACK. The test for acceptability would refuse its FIN,
-            // which lies before RCV.NXT, so it comes first.
+            // The peer has not seen our last ACK.
             self.note_timestamp(hdr);
             self.deadline = now + Duration::from_millis(u64::from(self.two_msl_ms));
             return TimeWaitAction::Ack(self.ack(now));
         }
-        if !is_acceptable(hdr.seq, len, self.rcv_nxt, self.rcv_wnd) {
-            return self.ack_limited(payload_len, now);
-        }
-        if !hdr.flags.has(Flags::ACK) {
+        if hdr.seq == self.rcv_nxt && len == 0 {
+            if ack_is_sent {
+                self.note_timestamp(hdr);
+            }
             return TimeWaitAction::Ignore;
         }
-        if !ack_is_sent {
-            return self.ack_limited(0, now);
-        }
-        if hdr.seq.at_or_before(self.rcv_nxt) {
-            self.note_timestamp(hdr);
-        }
-        // Text after the peer's FIN cannot occur and is ignored, as the RFC says.
-        TimeWaitAction::Ignore
+        self.ack_limited(len, now)
     }
 
     /// The acknowledgment of everything: `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`.
@@ -201,9 +191,9 @@ impl TimeWait {
     }
 
     /// An acknowledgment, unless the segment may be part of an ACK loop and the last such answer is
-    /// less than [`ACK_INTERVAL_MS`] old. A segment with data is never part of one.
-    fn ack_limited(&mut self, payload_len: usize, now: Instant) -> TimeWaitAction {
-        if payload_len == 0 {
+    /// less than [`ACK_INTERVAL_MS`] old. A segment with data or a FIN is never part of one.
+    fn ack_limited(&mut self, len: u32, now: Instant) -> TimeWaitAction {
+        if len == 0 {
             // An unshifted timestamp is the low half of the millisecond clock.
             let now_ms = timestamp::value(now, 0);
             if self.limited && now_ms.wrapping_sub(self.limited_at_ms) < self.ack_interval_ms() {

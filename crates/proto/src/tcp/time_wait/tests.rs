@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 const SND_NXT: SeqNum = SeqNum::new(1000);
 const RCV_NXT: SeqNum = SeqNum::new(5000);
-const RCV_WND: u32 = 2000;
 const TS_RECENT: u32 = 70_000;
 const TS_OFFSET: u32 = u32::MAX - 3;
 const TWO_MSL: Duration = Duration::from_secs(60);
@@ -23,7 +22,6 @@ fn record(timestamps: bool) -> TimeWait {
     let params = TimeWaitParams {
         snd_nxt: SND_NXT,
         rcv_nxt: RCV_NXT,
-        rcv_wnd: RCV_WND,
         window_field: 500,
         timestamps: timestamps.then_some(state),
         expires_at: start() + TWO_MSL,
@@ -120,15 +118,18 @@ fn a_syn_reopens_as_in_rfc_6191() {
     // (timestamps before, age of the SYN's TSval, offset of its sequence number, reopens)
     let rows = [
         (true, Some(-1), -9000, true),
-        (true, Some(0), 0, true),
+        (true, Some(0), 1, true),
+        (true, Some(0), 0, false),
         (true, Some(0), -1, false),
         (true, Some(1), 9000, false),
-        (true, None, 0, true),
-        (true, None, -1, false),
-        (false, None, 0, true),
+        (true, None, 1, true),
+        (true, None, 0, false),
+        (false, None, 1, true),
+        (false, None, 0, false),
         (false, None, 9000, true),
         (false, None, -1, false),
-        (false, Some(-1), 0, true),
+        (false, Some(-1), 1, true),
+        (false, Some(-1), 0, false),
         (false, Some(-1), -1, false),
     ];
     for row in rows {
@@ -174,7 +175,8 @@ fn segments_without_data_are_answered_once_per_interval() {
     assert_eq!(tw.on_segment(&old_syn, 0, after(499)), TimeWaitAction::Ignore);
     assert!(is_ack(tw.on_segment(&old_syn, 0, after(760))));
     assert_eq!(tw.on_segment(&old_ack, 0, after(761)), TimeWaitAction::Ignore);
-    // Repeated data is always answered.
+    // Repeated data and FINs are always answered.
+    assert!(is_ack(tw.on_segment(&segment(FIN_ACK, 5, Some(0)), 0, after(761))));
     let old_data = segment(Flags::ACK, -100, Some(0));
     assert!(is_ack(tw.on_segment(&old_data, 50, after(762))));
     assert!(is_ack(tw.on_segment(&old_data, 50, after(763))));
@@ -204,12 +206,34 @@ fn ts_recent_follows_acceptable_segments_and_never_decreases() {
 }
 
 #[test]
-fn an_ack_of_unsent_data_is_answered() {
-    let mut tw = record(false);
-    let hdr = Header { ack: SND_NXT + 1, ..segment(Flags::ACK, 0, None) };
-    assert!(is_ack(tw.on_segment(&hdr, 0, after(1))));
-    let no_ack = segment(Flags::NONE, 0, None);
-    assert_eq!(tw.on_segment(&no_ack, 5, after(1)), TimeWaitAction::Ignore);
+fn only_an_empty_segment_at_the_end_is_not_answered() {
+    // (flags, offset from RCV.NXT, bytes of text, acknowledgment beyond ours, answered)
+    let rows = [
+        (Flags::ACK, 0, 0, 0, false),
+        (Flags::ACK, 0, 0, 1, false),
+        (Flags::NONE, 0, 0, 0, false),
+        (Flags::ACK, 1, 0, 0, true),
+        (Flags::ACK, -1, 0, 0, true),
+        (Flags::ACK, 70_000, 0, 0, true),
+        (Flags::NONE, 1, 0, 0, true),
+        (Flags::ACK, 0, 5, 0, true),
+        (Flags::NONE, 0, 5, 0, true),
+        (Flags::ACK, -5, 5, 0, true),
+        (FIN_ACK, 0, 0, 0, true),
+        (FIN_ACK, 1, 0, 0, true),
+        (FIN_ACK, -1, 0, 1, true),
+        (Flags::FIN, -1, 0, 0, true),
+    ];
+    for row in rows {
+        let (flags, offset, payload_len, beyond, answered) = row;
+        let mut tw = record(false);
+        let hdr = Header { ack: SND_NXT + beyond, ..segment(flags, offset, None) };
+        assert_eq!(is_ack(tw.on_segment(&hdr, payload_len, after(1))), answered, "{row:?}");
+        assert_eq!(tw.deadline(), start() + TWO_MSL, "{row:?}");
+        let is_text = payload_len > 0 || flags.has(Flags::FIN);
+        let again = tw.on_segment(&hdr, payload_len, after(2));
+        assert_eq!(is_ack(again), answered && is_text, "empty ones may be part of a loop: {row:?}");
+    }
 }
 
 #[test]
