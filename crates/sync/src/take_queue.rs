@@ -60,6 +60,11 @@ impl<T> TakeQueue<T> {
         self.items.drain(..)
     }
 
+    /// All that is queued, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.items.iter()
+    }
+
     /// Queues an item. The taker that comes back is owed a [`WaitQueue::wake`].
     pub fn push(&mut self, item: T) -> Option<Arc<WaitQueue>> {
         self.items.push_back(item);

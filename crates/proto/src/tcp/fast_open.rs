@@ -107,6 +107,8 @@ pub enum SynText {
     Refused,
     /// The SYN had to be repeated, which went without.
     Lost,
+    /// So it was, as the network has said that the first was too long for the path.
+    TooLong,
 }
 
 /// Why a client's SYN took no text to the server's application (`tcpi_fastopen_client_fail`).
@@ -159,11 +161,11 @@ impl FastOpen {
 
     fn fail(&self) -> Option<FastOpenFail> {
         match self.text {
-            SynText::Part | SynText::Refused | SynText::Lost if !self.is_answered => None,
-            SynText::Part | SynText::Refused | SynText::Lost if self.is_repeated => {
-                Some(FastOpenFail::SynRepeated)
+            SynText::Part | SynText::Refused | SynText::Lost | SynText::TooLong => {
+                let repeated =
+                    if self.is_repeated { FastOpenFail::SynRepeated } else { FastOpenFail::TextNotAcked };
+                self.is_answered.then_some(repeated)
             }
-            SynText::Part | SynText::Refused | SynText::Lost => Some(FastOpenFail::TextNotAcked),
             SynText::None if self.option.is_some_and(|cookie| cookie.is_request()) => {
                 Some(FastOpenFail::CookieUnavailable)
             }
@@ -263,6 +265,17 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The SYN with text was too long for the path. False if there was none.
+    pub(super) fn fast_open_too_long(&mut self) -> bool {
+        match self.rare.fast_open_mut() {
+            Some(fast_open) if fast_open.text == SynText::Sent => {
+                (fast_open.text, fast_open.is_repeated) = (SynText::TooLong, true);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     /// Our SYN is acknowledged, and `text` bytes behind it.
     pub(super) fn fast_open_answered(&mut self, text: u32) {
         if let Some(fast_open) = self.rare.fast_open_mut()
@@ -270,7 +283,7 @@ impl<P: Payload> Pcb<P> {
         {
             fast_open.is_answered = true;
             fast_open.text = match text {
-                0 if fast_open.is_repeated => SynText::Lost,
+                0 if fast_open.is_repeated => fast_open.text,
                 0 => SynText::Refused,
                 text if text < fast_open.sent_len => SynText::Part,
                 _ => SynText::Taken,

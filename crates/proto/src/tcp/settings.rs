@@ -48,7 +48,8 @@ pub struct Settings {
     pub syn_retries: u8,
     /// How often anything else is repeated before the connection is given up.
     pub retries: u8,
-    /// How long to wait for the peer's FIN after `close`.
+    /// How long to wait for the peer's FIN after `close` (`tcp_fin_timeout`, `TCP_LINGER2`), and at least three and a half
+    /// retransmission timeouts, as on Linux; zero: not at all, the connection is reset once our FIN is acknowledged.
     pub fin_wait_2: Duration,
     /// The length of TIME-WAIT (2MSL).
     pub time_wait: Duration,
@@ -68,6 +69,8 @@ pub struct Settings {
     pub path_mtu: u16,
     /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
     pub mtu_probing: MtuProbing,
+    /// Where that begins, bytes of payload (`tcp_base_mss`).
+    pub base_mss: u16,
     /// Fast Open of an active open (RFC 7413).
     pub fast_open: Option<FastOpenSyn>,
     /// How long something may remain unacknowledged, or wait for a window, before the connection is given up
@@ -172,6 +175,7 @@ impl Default for Settings {
             mtu_min: 552,
             path_mtu: 0,
             mtu_probing: MtuProbing::default(),
+            base_mss: 1024,
             fast_open: None,
             user_timeout: Duration::ZERO,
             user_timeout_option: false,
@@ -213,6 +217,7 @@ pub(super) struct Tuning {
     pub headers_len: u16,
     pub mtu_min: u16,
     pub path_mtu: u16,
+    pub base_mss: u16,
 }
 
 impl Tuning {
@@ -234,15 +239,12 @@ impl Tuning {
             headers_len: s.headers_len,
             mtu_min: s.mtu_min,
             path_mtu: s.path_mtu,
+            base_mss: s.base_mss,
         }
     }
 
     pub const fn time_wait(&self) -> Duration {
         Duration::from_millis(self.time_wait_ms as u64)
-    }
-
-    pub const fn fin_wait_2(&self) -> Duration {
-        Duration::from_millis(self.fin_wait_2_ms as u64)
     }
 }
 

@@ -7,11 +7,13 @@
 //!
 //! States of an entry, and their transitions:
 //! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;
-//! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later;
+//! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later, unless the listener has
+//!   another [`Patience`];
 //! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place: if the accept queue is
 //!   full the caller does nothing, the client's ACK is as good as lost, and a later SYN-ACK makes it
-//!   come again (as Linux does); else the caller makes the pcb and calls [`remove`](SynCache::remove);
-//! * dropped by [`on_rst`](SynCache::on_rst), by [`retain`](SynCache::retain) when its listener closes,
+//!   come again (as Linux does); else the caller makes the pcb and calls [`remove`](SynCache::remove). A listener that
+//!   defers lets an acknowledgment without text pass, and waits for the text;
+//! * dropped by [`on_rst`](SynCache::on_rst), by [`on_unreachable`](SynCache::on_unreachable), by [`retain`](SynCache::retain) when its listener closes,
 //!   or as the oldest one when a new SYN finds the cache full. Under a flood of SYNs the cache thus
 //!   holds the newest, of which an honest client's completes in a round trip (BSD's answer); unless the caller
 //!   answers with a cookie then ([`cookie`]), and makes no entry.
@@ -45,10 +47,12 @@ use super::timestamp;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-/// How often a SYN-ACK is repeated before the handshake is given up (`tcp_synack_retries` of Linux).
-pub const SYNACK_RETRIES_MAX: u8 = 5;
+/// How often a SYN-ACK may be repeated before the handshake is given up, at most.
+pub const SYNACK_RETRIES_MAX: u8 = 15;
 /// Time from the first SYN-ACK to the second; it doubles with each (RFC 6298 section 2.1 and 5.5).
 pub const SYNACK_TIMEOUT: Duration = Duration::from_secs(1);
+/// It grows no further than to this, as the retransmission timeout of a connection.
+pub const SYNACK_TIMEOUT_MAX: Duration = Duration::from_secs(120);
 /// Entries of a shard unless told otherwise: 96 KiB with an IPv6 key.
 pub const CAPACITY_DEFAULT: usize = 1024;
 /// Most entries that a cache may have.
@@ -76,6 +80,45 @@ pub struct ListenParams {
     pub sack: bool,
     /// Agree to ECN (RFC 3168).
     pub ecn: bool,
+}
+
+/// For how long a listener waits for its peers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// How often a SYN-ACK is repeated before the handshake is given up (`tcp_synack_retries`), at most [`SYNACK_RETRIES_MAX`].
+    pub retries: u8,
+    /// Expiries of the SYN-ACK's timer during which a handshake is not complete until text comes (`TCP_DEFER_ACCEPT`), at most
+    /// [`SYNACK_RETRIES_MAX`]; 0: the acknowledgment completes it.
+    pub defers: u8,
+}
+
+impl Default for Patience {
+    /// Linux's.
+    fn default() -> Self {
+        Self { retries: 5, defers: 0 }
+    }
+}
+
+impl Patience {
+    /// The number of expiries in which `time` passes, rounded up, as Linux counts (`secs_to_retrans`).
+    pub fn defers_for(time: Duration) -> u8 {
+        (0..SYNACK_RETRIES_MAX).find(|count| Self::time_of(*count) >= time).unwrap_or(SYNACK_RETRIES_MAX)
+    }
+
+    /// The time that so many expiries take.
+    pub fn time_of(defers: u8) -> Duration {
+        (0..defers.min(SYNACK_RETRIES_MAX)).map(|retries| table::timeout(usize::from(retries))).sum()
+    }
+
+    /// Whether a handshake whose timer expires for the time after `retries` ones is given up.
+    fn is_over(self, retries: u8, is_acked: bool) -> bool {
+        retries >= SYNACK_RETRIES_MAX || (retries >= self.retries && !(is_acked && retries < self.defers))
+    }
+
+    /// Whether the SYN-ACK is repeated then: a peer that has acknowledged it is asked again only at the end of the time.
+    fn repeats(self, retries: u8, is_acked: bool) -> bool {
+        self.defers == 0 || !is_acked || retries + 1 >= self.defers
+    }
 }
 
 /// The numbers a connection starts from, both from [`isn`](super::isn).
@@ -132,10 +175,12 @@ pub struct Statistics {
     pub dropped_overflow: u64,
     /// Entries dropped because their listener went away.
     pub dropped_listener: u64,
-    /// Entries given up after [`SYNACK_RETRIES_MAX`] repetitions.
+    /// Entries given up after the listener's [`Patience`].
     pub timed_out: u64,
     /// Entries ended by the peer's reset.
     pub reset: u64,
+    /// Entries ended by a report of the network.
+    pub unreachable: u64,
     /// SYN-ACKs repeated by the timer.
     pub retransmitted: u64,
 }
@@ -220,7 +265,14 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
 
     /// Takes a segment that is neither SYN nor RST, of `payload_len` bytes: the third of the handshake,
     /// if all is well. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
-    pub fn on_ack(&mut self, key: &K, hdr: &Header, payload_len: usize, now: Instant) -> AckOutcome<L> {
+    pub fn on_ack(
+        &mut self,
+        key: &K,
+        hdr: &Header,
+        payload_len: usize,
+        now: Instant,
+        patience: impl FnOnce(&L) -> Patience,
+    ) -> AckOutcome<L> {
         let (_, found) = self.table.find(key);
         if found == NIL {
             return AckOutcome::NoEntry;
@@ -228,6 +280,9 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         let slot = self.table.slot_mut(found);
         let half_open = &mut slot.half_open;
         match check_ack(half_open, hdr, payload_len) {
+            AckCheck::Complete if half_open.waits_for_text(hdr, payload_len, patience(&slot.listener)) => {
+                AckOutcome::Ignore
+            }
             AckCheck::Complete => AckOutcome::Accept {
                 listener: slot.listener.clone(),
                 accepted: half_open.accepted(slot.sent_at, now),
@@ -258,6 +313,18 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         challenge(half_open, now).map_or(RstOutcome::Ignore, RstOutcome::Challenge)
     }
 
+    /// The network reports that a SYN-ACK with sequence number `seq` did not arrive. If that is ours the handshake is over: its
+    /// client will come again (as on Linux; nobody waits for it here). Another number was guessed (RFC 5927), and changes nothing.
+    /// Returns the listener's handle if the entry is gone.
+    pub fn on_unreachable(&mut self, key: &K, seq: SeqNum) -> Option<L> {
+        let (bucket, found) = self.table.find(key);
+        if found == NIL || self.table.slot_mut(found).half_open.iss != seq {
+            return None;
+        }
+        self.statistics.unreachable += 1;
+        Some(self.table.remove(bucket, found))
+    }
+
     /// Whether a handshake of this name is under way.
     pub fn contains(&self, key: &K) -> bool {
         self.table.find(key).1 != NIL
@@ -283,16 +350,26 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// Repeats the SYN-ACKs that are due at `now`, each through `send`, and gives up those that have
     /// been repeated often enough. After a jump of the clock each entry is still repeated only once.
     /// Work is bounded by the number of entries due.
-    pub fn on_timer(&mut self, now: Instant, mut send: impl FnMut(&K, Header)) {
+    pub fn on_timer(
+        &mut self,
+        now: Instant,
+        patience: impl Fn(&L) -> Patience,
+        mut send: impl FnMut(&K, Header),
+    ) {
         // An entry moved to the next queue starts anew at `now`, so it is not met again there.
         for retries in 0..=SYNACK_RETRIES_MAX {
             while let Some(index) = self.table.due(retries, now) {
-                if retries == SYNACK_RETRIES_MAX {
+                let slot = self.table.slot_mut(index);
+                let (patience, is_acked) = (patience(&slot.listener), slot.half_open.is_acked());
+                if patience.is_over(retries, is_acked) {
                     self.table.remove_at(index);
                     self.statistics.timed_out += 1;
                     continue;
                 }
                 self.table.requeue(index, now);
+                if !patience.repeats(retries, is_acked) {
+                    continue;
+                }
                 let repeating = Repeating { table: &mut self.table, index };
                 let slot = repeating.table.slot_mut(index);
                 send(&slot.key, slot.half_open.syn_ack(now));
@@ -302,7 +379,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         }
     }
 
-    /// When [`on_timer`](Self::on_timer) is next to be called; `None` if the cache is empty. Six loads.
+    /// When [`on_timer`](Self::on_timer) is next to be called; `None` if the cache is empty. Sixteen loads.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.table.next_deadline()
     }

@@ -2,7 +2,7 @@
 //! RFC 5461, RFC 5927).
 //!
 //! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
-//! two minutes hears at once (as on Linux). Once connected, every report is *soft*, for it may be forged or pass over:
+//! two minutes hears at once (as on Linux). So it ends a connection by Fast Open that nobody has accepted yet. Once connected, every report is *soft*, for it may be forged or pass over:
 //! it is remembered, and given as the reason if the connection is given up later without any progress in between. It
 //! does not depend on ICMP's numbers, or on errors of the application. Tests: below and `tests/path_mtu.rs`.
 
@@ -33,19 +33,23 @@ pub enum Unreachable {
 
 impl<P: Payload> Pcb<P> {
     /// A packet of ours that began with sequence number `seq` is reported not to have arrived. A report that quotes
-    /// nothing in flight is not believed. The events are empty, or [`Events::UNREACHABLE`] and [`Events::CLOSED`]: a
+    /// nothing in flight is not believed. `is_accepted`: the application has the connection. The events are empty, or [`Events::UNREACHABLE`] and [`Events::CLOSED`]: a
     /// handshake that is given up, for the reason that was reported.
-    pub fn on_unreachable(&mut self, seq: SeqNum, why: Unreachable, now: Instant) -> Events {
+    pub fn on_unreachable(
+        &mut self,
+        seq: SeqNum,
+        why: Unreachable,
+        is_accepted: bool,
+        now: Instant,
+    ) -> Events {
         let now = self.clock(now);
-        if !(seq.at_or_after(self.snd_una) && seq.before(self.snd_max)) {
+        let oldest = if self.syn_unacked { self.iss } else { self.snd_una };
+        if !(seq.at_or_after(oldest) && seq.before(self.snd_max)) {
             return Events::NONE;
         }
         match self.state {
-            State::SynSent | State::SynReceived => {
-                self.enter_closed();
-                self.meter_mut(now).soft_error = Some((why, self.snd_una));
-                Events::UNREACHABLE.with(Events::CLOSED)
-            }
+            State::SynSent | State::SynReceived => self.end_unreachable(why, now),
+            State::Established if self.syn_unacked && !is_accepted => self.end_unreachable(why, now),
             State::Established
             | State::CloseWait
             | State::FinWait1
@@ -57,6 +61,12 @@ impl<P: Payload> Pcb<P> {
             }
             State::TimeWait | State::Closed => Events::NONE,
         }
+    }
+
+    fn end_unreachable(&mut self, why: Unreachable, now: Instant) -> Events {
+        self.enter_closed();
+        self.meter_mut(now).soft_error = Some((why, self.snd_una));
+        Events::UNREACHABLE.with(Events::CLOSED)
     }
 
     /// The last report on the data that is out now; for the report that the connection has timed out

@@ -4,14 +4,16 @@
 //! which has to follow. This module does not depend on sockets. Tests: `tests/close.rs`,
 //! `tests/transitions.rs`.
 
+use core::time::Duration;
+
 use crate::time::Instant;
 
 use super::closed::reset_at;
 use super::pcb::{Pcb, RCV_WND_MAX};
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
-use super::settings::KeepaliveSettings;
+use super::settings::{KeepaliveSettings, millis};
 use super::state::State;
-use super::timers::{Keepalive, NEVER};
+use super::timers::{Keepalive, NEVER, after_us};
 use super::timestamp;
 
 impl<P: Payload> Pcb<P> {
@@ -57,7 +59,10 @@ impl<P: Payload> Pcb<P> {
         if !self.closed {
             self.closed = true;
             if self.state == State::FinWait2 {
-                self.two_msl_at = now + self.tuning.fin_wait_2();
+                if self.tuning.fin_wait_2_ms == 0 {
+                    return self.abort();
+                }
+                self.start_fin_wait_2(now);
             }
         }
         None
@@ -85,6 +90,23 @@ impl<P: Payload> Pcb<P> {
     /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll.
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.nodelay = nodelay;
+    }
+
+    /// `TCP_SYNCNT`: how often a SYN, or the SYN-ACK of a simultaneous open or of Fast Open, is repeated.
+    pub fn set_syn_retries(&mut self, retries: u8) {
+        self.tuning.syn_retries = retries;
+    }
+
+    /// `TCP_LINGER2`: see [`Settings::fin_wait_2`](super::settings::Settings::fin_wait_2). Has no effect on a FIN-WAIT-2 that has begun.
+    pub fn set_fin_wait_2(&mut self, timeout: Duration) {
+        self.tuning.fin_wait_2_ms = millis(timeout);
+    }
+
+    /// The timer of FIN-WAIT-2 without a reader starts (Linux's `tcp_fin_time`).
+    pub(super) fn start_fin_wait_2(&mut self, now: Instant) {
+        let set_us = u64::from(self.tuning.fin_wait_2_ms) * 1000;
+        let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
+        self.two_msl_at = after_us(now, set_us.max(rto_us / 2 * 7));
     }
 
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::settings::{KeepaliveSettings, MtuProbing, PacingMode};
+use sockeye_proto::tcp::syncache::SYNACK_RETRIES_MAX;
 
 use super::{SynCookies, fastopen, invalid, millis, within};
 
@@ -46,8 +47,18 @@ pub struct TcpConfig {
     /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides routers' reports. Default `blackhole`:
     /// once large packets seem to vanish without a word.
     pub mtu_probing: MtuProbing,
+    /// Bytes of payload with which that begins (`tcp_base_mss`), 48 to 65,495. Default 1,024; IPv6 begins with what every path takes, if that is more.
+    pub base_mss: u16,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
     pub syn_retries: u8,
+    /// SYN-ACK transmissions after the first (`tcp_synack_retries`), at most 15. Default 5.
+    pub synack_retries: u8,
+    /// Reset a client whose handshake is done and whose connection finds the accept queue full (`tcp_abort_on_overflow`), instead of
+    /// letting it try again. Default off.
+    pub abort_on_overflow: bool,
+    /// How long a connection that is closed waits for the peer's FIN (`tcp_fin_timeout`), 1 ms to 10 min, for sockets that say nothing
+    /// else ([`TcpStream::set_fin_timeout`](crate::TcpStream::set_fin_timeout)). Default 60 s.
+    pub fin_timeout: Duration,
     /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
     pub retries: u8,
     /// Silence before the first probe of a connection with SO_KEEPALIVE (`tcp_keepalive_time`), 1 ms to 32,767 s.
@@ -94,7 +105,11 @@ impl Default for TcpConfig {
             slow_start_after_idle: true,
             pacing: PacingMode::default(),
             mtu_probing: MtuProbing::default(),
+            base_mss: 1024,
             syn_retries: 6,
+            synack_retries: 5,
+            abort_on_overflow: false,
+            fin_timeout: Duration::from_secs(60),
             retries: 15,
             keepalive_time: Duration::from_secs(7200),
             keepalive_intvl: Duration::from_secs(75),
@@ -128,6 +143,9 @@ impl TcpConfig {
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
         within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
+        within("base_mss", u64::from(self.base_mss), 48, 65_495)?;
+        within("synack_retries", u64::from(self.synack_retries), 0, u64::from(SYNACK_RETRIES_MAX))?;
+        within("fin_timeout (ms)", millis(self.fin_timeout), 1, 600_000)?;
         within("retries", u64::from(self.retries), 1, 255)?;
         let keepalive_max = millis(KEEPALIVE_TIME_MAX);
         within("keepalive_time (ms)", millis(self.keepalive_time), 1, keepalive_max)?;

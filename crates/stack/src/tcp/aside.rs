@@ -17,6 +17,7 @@ use crate::inet::ip::{Cast, Received};
 use crate::tcp::conn::Work;
 use crate::tcp::conn::outbox::{Context, Routed};
 use crate::tcp::discipline::{Chosen, Discipline};
+use crate::tcp::handshake::passive;
 use crate::tcp::route;
 
 /// See the module's head.
@@ -30,9 +31,13 @@ pub(crate) fn input(cx: &mut Context<'_>, aside: Aside) {
 /// A segment of ours did not arrive. Its connection judges by the number whether to believe it (RFC 5927).
 fn undelivered(cx: &mut Context<'_>, tuple: &FourTuple, seq: SeqNum, error: Error) {
     let hash = tuple.hash(&cx.core.key);
-    let conn = cx.core.demux.shard(hash).conn(hash, tuple).cloned();
-    if let Some(conn) = conn {
-        Chosen::enter(cx, &conn, Work::Undelivered(seq, error));
+    let shard = cx.core.demux.shard(hash);
+    match shard.conn(hash, tuple).cloned() {
+        Some(conn) => {
+            drop(shard);
+            Chosen::enter(cx, &conn, Work::Undelivered(seq, error));
+        }
+        None => passive::undelivered(cx, shard, tuple, seq, error),
     }
 }
 

@@ -164,6 +164,7 @@ impl Core {
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
             mtu_probing: config.tcp.mtu_probing,
+            base_mss: config.tcp.base_mss,
             syn_retries: config.tcp.syn_retries,
             user_timeout_option: config.tcp.user_timeout_option,
             retries: config.tcp.retries,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::methods::passed_methods;
 use super::{TcpSocket, TcpStream};
+use crate::tcp::handshake::fastopen::Keys;
 use crate::tcp::socket::TcpKeepalive;
 
 passed_methods!(TcpStream {
@@ -57,6 +58,30 @@ passed_methods!(TcpStream {
     /// # Errors
     /// None; the signature is that of `socket2`.
     user_timeout() -> Option<Duration>;
+
+    /// TCP_SYNCNT: see [`crate::TcpStream::set_syn_retries`].
+    ///
+    /// # Errors
+    /// As there.
+    set_syn_retries(retries: u32) -> ();
+
+    /// How often a SYN is repeated: see [`crate::TcpStream::syn_retries`].
+    ///
+    /// # Errors
+    /// None today.
+    syn_retries() -> u32;
+
+    /// TCP_LINGER2: see [`crate::TcpStream::set_fin_timeout`].
+    ///
+    /// # Errors
+    /// None today.
+    set_fin_timeout(timeout: Option<Duration>) -> ();
+
+    /// The TCP_LINGER2 time: see [`crate::TcpStream::fin_timeout`].
+    ///
+    /// # Errors
+    /// None today.
+    fin_timeout() -> Duration;
 
     /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB: see [`crate::TcpStream::set_send_buffer_size`].
     ///
@@ -143,5 +168,67 @@ impl TcpSocket {
     /// EINVAL if it is out of these bounds.
     pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
         self.inner.lock().set_ttl(ttl)
+    }
+
+    /// TCP_SYNCNT of the connection, or of a listener's SYN-ACKs: see [`crate::TcpSocket::set_syn_retries`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_syn_retries(&self, retries: u32) -> io::Result<()> {
+        self.inner.lock().set_syn_retries(retries)
+    }
+
+    /// TCP_DEFER_ACCEPT of a listener: see [`crate::TcpListener::set_defer_accept`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_defer_accept(&self, time: Option<Duration>) -> io::Result<()> {
+        self.inner.lock().set_defer_accept(time);
+        Ok(())
+    }
+
+    /// TCP_LINGER2 of the connection, or of a listener's connections: see [`crate::TcpStream::set_fin_timeout`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fin_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.inner.lock().set_fin_timeout(timeout);
+        Ok(())
+    }
+
+    /// TCP_FASTOPEN of a listener: see [`crate::TcpSocket::set_fastopen`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen(&self, queue_len: usize) -> io::Result<()> {
+        self.inner.lock().set_fastopen(queue_len);
+        Ok(())
+    }
+
+    /// TCP_FASTOPEN_CONNECT: see [`crate::TcpSocket::set_fastopen_connect`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen_connect(&self, connects: bool) -> io::Result<()> {
+        self.inner.lock().set_fastopen_connect(connects);
+        Ok(())
+    }
+
+    /// TCP_FASTOPEN_NO_COOKIE: see [`crate::TcpSocket::set_fastopen_no_cookie`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen_no_cookie(&self, no_cookie: bool) -> io::Result<()> {
+        self.inner.lock().set_fastopen_no_cookie(no_cookie);
+        Ok(())
+    }
+
+    /// TCP_FASTOPEN_KEY of a listener: see [`crate::TcpSocket::set_fastopen_keys`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_fastopen_keys(&self, keys: Keys) -> io::Result<()> {
+        self.inner.lock().set_fastopen_keys(keys);
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod echo;
 mod errors;
 mod floods;
 mod fragments;
+mod handshakes;
 mod hook;
 mod malformed;
 mod martians;

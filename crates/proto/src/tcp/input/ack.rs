@@ -11,7 +11,7 @@ use super::super::cc::{Ack, CongestionControl};
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
 use super::super::sack::SackBlocks;
-use super::super::segment::{Flags, Options, Payload, Timestamps};
+use super::super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::super::settings::micros;
 use super::super::state::State;
 use super::super::timers::{NEVER, since_us};
@@ -270,8 +270,16 @@ impl<P: Payload> Pcb<P> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
+                if self.closed && self.tuning.fin_wait_2_ms == 0 {
+                    // As on Linux: nobody is left to wait for the peer's FIN.
+                    input.reply =
+                        Some(self.reset_answering(&Header { ack: self.snd_una, ..Header::default() }));
+                    self.enter_closed();
+                    input.events.insert(Events::CLOSED);
+                    return Step::Break(());
+                }
                 if self.closed {
-                    self.two_msl_at = now + self.tuning.fin_wait_2();
+                    self.start_fin_wait_2(now);
                 }
                 Step::Continue(())
             }

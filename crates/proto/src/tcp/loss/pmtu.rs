@@ -121,6 +121,9 @@ impl<P: Payload> Pcb<P> {
     pub fn on_packet_too_big(&mut self, seq: SeqNum, mtu: u32, now: Instant) -> bool {
         let now = self.clock(now);
         let in_flight = seq.at_or_after(self.snd_una) && seq.before(self.snd_max);
+        if in_flight && self.state == State::SynSent {
+            return self.on_syn_too_big(mtu, now);
+        }
         if !in_flight || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
             return false;
         }
@@ -140,8 +143,28 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
+    /// The SYN with text was too big. It is repeated at once without text, and announces no more than the path takes, as on Linux: the
+    /// way back is likely to be the same. True if the report has changed anything.
+    fn on_syn_too_big(&mut self, mtu: u32, now: Instant) -> bool {
+        let reported = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
+        let reported = u16::try_from(reported).unwrap_or(u16::MAX).max(self.tuning.mtu_min);
+        if u32::from(reported) >= self.path_mtu() || !self.fast_open_too_long() {
+            return false;
+        }
+        self.rcv_mss = reported.saturating_sub(self.tuning.headers_len);
+        self.tuning.path_mtu = reported;
+        self.snd_nxt = self.iss;
+        self.spoil_timing();
+        self.arm_rexmt(now);
+        true
+    }
+
     /// The largest IP packet that the path is known to take, bytes (`tcpi_pmtu`).
     pub fn path_mtu(&self) -> u32 {
+        if self.state == State::SynSent {
+            // The MSS is the peer's to say; our own SYN announces what we know.
+            return u32::from(self.rcv_mss) + u32::from(self.tuning.headers_len);
+        }
         u32::from(self.mss) + u32::from(self.options_len()) + u32::from(self.tuning.headers_len)
     }
 
@@ -156,9 +179,9 @@ impl<P: Payload> Pcb<P> {
         mtu.saturating_sub(self.tuning.headers_len + self.options_len()).max(1)
     }
 
-    /// Where a search begins, bytes of payload.
+    /// Where a search begins, bytes of payload; every path of IPv6 takes more than Linux's default.
     fn base(&self) -> u16 {
-        self.payload_of(u32::from(BASE_MSS + self.tuning.headers_len))
+        self.tuning.base_mss.max(self.payload_of(0))
     }
 
     fn with_path_mtu<R>(&mut self, now: Instant, change: impl FnOnce(&mut PathMtu) -> R) -> R {
@@ -233,11 +256,14 @@ impl<P: Payload> Pcb<P> {
         let ceiling = self.mss;
         self.begin_with_known_path();
         let base = self.base();
-        if self.tuning.mtu_probing != MtuProbing::Always || !self.keeps_records() || base >= self.mss {
+        if self.tuning.mtu_probing != MtuProbing::Always || self.tuning.lossless || base >= self.mss {
             return;
         }
+        // Without records nothing tells the loss of a probe: the largest size is tried when the path is taken for a new one.
+        let searches = self.keeps_records();
         let mut loss = Loss::new(self.snd_una, self.rtt.srtt_us(), self.clock);
-        let path = PathMtu { high: self.mss, ..*PathMtu::new(ceiling, base, true) };
+        let raise_at = if searches { NEVER } else { self.clock + RAISE_AFTER };
+        let path = PathMtu { high: self.mss, raise_at, ..*PathMtu::new(ceiling, base, searches) };
         loss.path_mtu = Some(Box::new(path));
         self.loss = Some(loss);
         self.mss = base;
@@ -332,8 +358,6 @@ fn plateau_below(mtu: u32) -> u32 {
 
 /// RFC 1191's table, without the smallest.
 const PLATEAUS: [u32; 8] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 552];
-/// Where a search begins, bytes of payload and options, as on Linux (`tcp_base_mss`).
-const BASE_MSS: u16 = 1024;
 /// The search is over when the bounds are this close, bytes.
 const SEARCH_END: u16 = 16;
 /// Losses of a probe that are taken for the path's limit: one may be chance.

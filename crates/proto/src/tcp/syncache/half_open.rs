@@ -1,11 +1,12 @@
 //! The state that is kept of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
 //!
-//! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts and the
-//! agreement to ECN stays as the SYN made it. Tests: `syncache/tests.rs`.
+//! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts, the
+//! agreement to ECN and the mark of an acknowledgment stays as the SYN made it. Tests: `syncache/tests.rs`.
 
 use core::num::NonZeroU8;
+use core::ops::BitAnd;
 
-use super::{InitialNumbers, ListenParams};
+use super::{InitialNumbers, ListenParams, Patience};
 use crate::seq::SeqNum;
 use crate::tcp::accepted::{Accepted, TimestampState, WindowScale};
 use crate::tcp::ecn;
@@ -47,11 +48,17 @@ impl Agreed {
     const TIMESTAMPS: u8 = 2;
     const SACK: u8 = 4;
     const ECN: u8 = 8;
+    /// Not agreed on, but a bit as well: the peer has acknowledged our SYN, and the listener waits for its text.
+    const ACKED: u8 = 16;
 
     fn new(timestamps: bool, sack: bool, ecn: bool) -> Self {
         let bit = |wanted: bool, bit: u8| u8::from(wanted) * bit;
         let bits = [bit(timestamps, Self::TIMESTAMPS), bit(sack, Self::SACK), bit(ecn, Self::ECN)];
         Self(bits.into_iter().fold(Self::ALWAYS, |all, bit| all | bit))
+    }
+
+    fn without_ecn(self) -> Self {
+        Self(self.0.get().bitand(!Self::ECN).try_into().unwrap_or(Self::ALWAYS))
     }
 
     const fn has(self, bit: u8) -> bool {
@@ -196,6 +203,20 @@ impl HalfOpen {
         }
     }
 
+    /// Whether the acknowledgment that completes the handshake has to wait for text, as the listener wishes. Remembers that it came.
+    pub fn waits_for_text(&mut self, hdr: &Header, payload_len: usize, patience: Patience) -> bool {
+        let waits = self.retries < patience.defers && hdr.seq_len(payload_len) == 0;
+        if waits {
+            self.agreed = Agreed(self.agreed.0 | Agreed::ACKED);
+        }
+        waits
+    }
+
+    /// Whether an acknowledgment has come that had to wait.
+    pub fn is_acked(&self) -> bool {
+        self.agreed.has(Agreed::ACKED)
+    }
+
     /// Counts an answer outside the timer; from then on no round trip can be measured (Karn's rule).
     pub fn note_answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
@@ -205,7 +226,7 @@ impl HalfOpen {
     /// ECN.
     pub fn note_repeated(&mut self, hdr: &Header) {
         if !ecn::is_offered(hdr.flags) {
-            self.agreed = Agreed::new(self.agreed.timestamps(), self.agreed.sack(), false);
+            self.agreed = self.agreed.without_ecn();
         }
         if let Some(ts) = hdr.options.timestamps
             && self.agreed.timestamps()

@@ -13,7 +13,7 @@ use core::time::Duration;
 use siphasher::sip::SipHasher13;
 
 use super::half_open::HalfOpen;
-use super::{SYNACK_RETRIES_MAX, SYNACK_TIMEOUT};
+use super::{SYNACK_RETRIES_MAX, SYNACK_TIMEOUT, SYNACK_TIMEOUT_MAX};
 use crate::time::Instant;
 
 /// No slot.
@@ -231,8 +231,8 @@ impl<K: Hash + Eq, L> Table<K, L> {
 }
 
 /// How long an entry waits that has been repeated `retries` times.
-fn timeout(retries: usize) -> Duration {
-    SYNACK_TIMEOUT * (1 << retries)
+pub(super) fn timeout(retries: usize) -> Duration {
+    (SYNACK_TIMEOUT * (1 << retries)).min(SYNACK_TIMEOUT_MAX)
 }
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ fn third() -> Header {
     }
 }
 
+/// The patience of listeners that have no wishes.
+fn patient<L>(_listener: &L) -> Patience {
+    Patience::default()
+}
+
 fn cache_with_one(now: Instant) -> Cache {
     let mut cache = Cache::new(4, HASH_KEY);
     cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, now);
@@ -74,7 +79,7 @@ fn cache_with_one(now: Instant) -> Cache {
 /// Runs the timer; returns the SYN-ACKs sent.
 fn tick(cache: &mut Cache, now: Instant) -> Vec<(Key, Header)> {
     let mut sent = Vec::new();
-    cache.on_timer(now, |key, header| sent.push((*key, header)));
+    cache.on_timer(now, patient, |key, header| sent.push((*key, header)));
     cache.table.assert_consistent();
     sent
 }
@@ -126,10 +131,10 @@ fn a_handshake_agrees_on_every_option() {
         ecn: false,
         rtt: Some(Duration::from_millis(25)),
     };
-    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35))), Some(expected));
+    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35), patient)), Some(expected));
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
     assert_eq!((cache.len(), cache.next_deadline()), (0, None));
-    assert_eq!(cache.on_ack(&key(1), &third(), 0, at(36)), AckOutcome::NoEntry);
+    assert_eq!(cache.on_ack(&key(1), &third(), 0, at(36), patient), AckOutcome::NoEntry);
     let statistics = Statistics { added: 1, completed: 1, ..Statistics::default() };
     assert_eq!(cache.statistics(), statistics);
 }
@@ -145,7 +150,7 @@ fn an_option_is_agreed_on_only_if_both_sides_want_it() {
         let syn_ack = cache.on_syn(key(1), LISTENER, &syn, &params, NUMBERS, at(0)).unwrap();
         assert_eq!(syn_ack.options, Options { mss: Some(1440), ..Options::default() });
         assert_eq!(u32::from(syn_ack.window), params.rcv_wnd.min(65_535));
-        let made = accepted(cache.on_ack(&key(1), &bare_third, 0, at(1))).unwrap();
+        let made = accepted(cache.on_ack(&key(1), &bare_third, 0, at(1), patient)).unwrap();
         assert_eq!(made.peer_mss, peer_mss);
         assert_eq!((made.window_scale, made.timestamps), (None, None));
         assert!(!made.sack_permitted);
@@ -165,7 +170,7 @@ fn every_combination_of_options_survives_the_packing() {
             let mut cache = Cache::new(1, HASH_KEY);
             let syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &params, NUMBERS, at(0)).unwrap();
             assert_eq!(syn_ack.options.window_scale, window_scale);
-            let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1))).unwrap();
+            let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1), patient)).unwrap();
             assert_eq!(made.timestamps.is_some(), timestamps);
             assert_eq!((made.sack_permitted, made.ecn), (sack, ecn));
             assert_eq!(syn_ack.flags.has(Flags::ECE), ecn);
@@ -188,9 +193,9 @@ fn ecn_is_agreed_to_once_and_given_up_with_the_first_repetition() {
             syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &PARAMS, NUMBERS, at(500)).unwrap();
         }
         if late {
-            cache.on_timer(at(1000), |_, repeated| syn_ack = repeated);
+            cache.on_timer(at(1000), patient, |_, repeated| syn_ack = repeated);
         }
-        let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1001))).unwrap();
+        let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1001), patient)).unwrap();
         assert!(!syn_ack.flags.has(Flags::CWR));
         assert_eq!(made.ecn, syn_ack.flags.has(Flags::ECE));
         made.ecn
@@ -218,7 +223,7 @@ fn a_repeated_syn_gets_the_same_answer_and_no_round_trip_sample() {
     assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1000))));
     let mut last = third();
     last.options.timestamps = Some(Timestamps { val: 96, ecr: 800 });
-    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(501))).unwrap().rtt, None);
+    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(501), patient)).unwrap().rtt, None);
 }
 
 #[test]
@@ -230,7 +235,7 @@ fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     assert_eq!(answer.window, u16::MAX >> 7);
     assert!(answer.options.timestamps.is_some());
     // The old handshake can still complete.
-    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(6))).is_some());
+    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(6), patient)).is_some());
     // SYN-SENT answers the unacceptable ACK with <SEQ=SEG.ACK><CTL=RST>.
     let rst = reset_at(answer.ack);
     assert_eq!(cache.on_rst(&key(1), &rst, at(7)), RstOutcome::Removed(LISTENER));
@@ -271,12 +276,12 @@ fn invalid_segments_do_not_complete_the_handshake() {
     ];
     for (name, hdr, payload_len, expected) in rows {
         let mut cache = cache_with_one(at(0));
-        let outcome = cache.on_ack(&key(1), &hdr, payload_len, at(1));
+        let outcome = cache.on_ack(&key(1), &hdr, payload_len, at(1), patient);
         match expected {
             Some(expected) => assert_eq!(outcome, expected, "{name}"),
             None => assert!(matches!(outcome, AckOutcome::Challenge(_)), "{name}: {outcome:?}"),
         }
-        assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some(), "{name}");
+        assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2), patient)).is_some(), "{name}");
     }
 }
 
@@ -289,7 +294,7 @@ fn data_or_fin_or_a_segment_without_timestamps_may_complete_the_handshake() {
         [(third(), 1460), (Header { flags: fin, ..third() }, 3), (behind, 9), (bare, 0), (bare, 9)]
     {
         let mut cache = cache_with_one(at(0));
-        assert!(accepted(cache.on_ack(&key(1), &hdr, payload_len, at(1))).is_some());
+        assert!(accepted(cache.on_ack(&key(1), &hdr, payload_len, at(1), patient)).is_some());
     }
 }
 
@@ -298,22 +303,22 @@ fn challenges_of_one_entry_are_bounded() {
     let mut cache = cache_with_one(at(0));
     let outside = Header { seq: IRS - 5, ..third() };
     for _ in 0..ANSWERS_MAX {
-        let outcome = cache.on_ack(&key(1), &outside, 0, at(1));
+        let outcome = cache.on_ack(&key(1), &outside, 0, at(1), patient);
         assert!(matches!(outcome, AckOutcome::Challenge(_)));
     }
-    assert_eq!(cache.on_ack(&key(1), &outside, 0, at(1)), AckOutcome::Ignore);
+    assert_eq!(cache.on_ack(&key(1), &outside, 0, at(1), patient), AckOutcome::Ignore);
     assert_eq!(cache.on_rst(&key(1), &reset_at(IRS + 2), at(1)), RstOutcome::Ignore);
-    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2))).is_some());
+    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(2), patient)).is_some());
 }
 
 #[test]
 fn a_handshake_refused_by_a_full_accept_queue_is_repeated_and_completes() {
     let mut cache = cache_with_one(at(0));
-    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(1))).is_some());
+    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(1), patient)).is_some());
     assert_eq!(cache.len(), 1);
     assert_eq!(tick(&mut cache, at(1000)).len(), 1);
     // The answer to the repeated SYN-ACK completes it, without a sample of the round trip.
-    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(1001))).unwrap().rtt, None);
+    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(1001), patient)).unwrap().rtt, None);
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
 }
 
@@ -333,6 +338,71 @@ fn the_syn_ack_is_repeated_with_backoff_and_then_given_up() {
     assert_eq!((cache.len(), cache.next_deadline()), (0, None));
     let statistics = Statistics { added: 1, retransmitted: 5, timed_out: 1, ..Statistics::default() };
     assert_eq!(cache.statistics(), statistics);
+}
+
+#[test]
+fn a_listener_may_have_less_or_more_patience() {
+    for (retries, times) in [(0, 1), (1, 3), (8, 127 + 2 * 120), (15, 127 + 9 * 120)] {
+        let mut cache = cache_with_one(at(0));
+        let (mut sent, mut seconds) = (0, 0);
+        while !cache.is_empty() {
+            seconds += 1;
+            cache.on_timer(at(seconds * 1000), |_| Patience { retries, defers: 0 }, |_, _| sent += 1);
+        }
+        assert_eq!((sent, seconds), (retries, times));
+    }
+}
+
+#[test]
+fn a_listener_that_defers_waits_for_text() {
+    let patience = |_: &u64| Patience { retries: 5, defers: 3 };
+    let mut cache = cache_with_one(at(0));
+    let ack = |cache: &mut Cache, hdr: &Header, len, now| cache.on_ack(&key(1), hdr, len, now, patience);
+    assert_eq!(ack(&mut cache, &third(), 0, at(10)), AckOutcome::Ignore);
+    let mut sent = Vec::new();
+    for ms in 0..60_000 {
+        cache.on_timer(at(ms), patience, |_, _| sent.push(ms));
+    }
+    // A peer that has acknowledged is asked once more, at the end of the time; after that any acknowledgment will do.
+    assert_eq!(sent, [7000, 15_000, 31_000]);
+    assert!(accepted(ack(&mut cache, &third(), 0, at(60_000))).is_some());
+    let fin = Header { flags: Flags::FIN.with(Flags::ACK), ..third() };
+    for (hdr, len) in [(third(), 1), (fin, 0)] {
+        let mut cache = cache_with_one(at(0));
+        assert_eq!(ack(&mut cache, &third(), 0, at(10)), AckOutcome::Ignore);
+        assert!(accepted(ack(&mut cache, &hdr, len, at(20))).is_some());
+    }
+    // One that has not is asked as ever, and a wait that is longer than the retries is granted to those that have.
+    let mut cache = cache_with_one(at(0));
+    let (mut sent, slow) = (0, |_: &u64| Patience { retries: 1, defers: 3 });
+    assert_eq!(cache.on_ack(&key(1), &third(), 0, at(1), slow), AckOutcome::Ignore);
+    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _| sent += 1));
+    assert_eq!((cache.len(), sent), (1, 0));
+    let mut cache = cache_with_one(at(0));
+    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _| sent += 1));
+    assert_eq!((cache.len(), sent), (0, 1));
+}
+
+#[test]
+fn times_of_deferring_are_counted_in_expiries() {
+    for (seconds, defers) in
+        [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), (127, 7), (128, 8), (100_000, 15)]
+    {
+        assert_eq!(Patience::defers_for(Duration::from_secs(seconds)), defers, "{seconds}");
+    }
+    assert_eq!(Patience::time_of(3), Duration::from_secs(7));
+}
+
+#[test]
+fn a_report_of_the_network_ends_the_handshake_whose_number_it_quotes() {
+    let mut cache = cache_with_one(at(0));
+    for wrong in [ISS - 1, ISS + 1, IRS] {
+        assert_eq!(cache.on_unreachable(&key(1), wrong), None);
+    }
+    assert_eq!(cache.on_unreachable(&key(2), ISS), None);
+    assert_eq!(cache.on_unreachable(&key(1), ISS), Some(LISTENER));
+    assert_eq!((cache.len(), cache.statistics().unreachable), (0, 1));
+    assert_eq!(cache.on_ack(&key(1), &third(), 0, at(1), patient), AckOutcome::NoEntry);
 }
 
 #[test]
@@ -356,9 +426,9 @@ fn a_full_cache_drops_the_oldest_entry_regardless_of_its_retries() {
     for (number, dropped) in [(4, 1), (5, 2), (6, 3), (7, 4)] {
         add(&mut cache, number, 1001);
         assert_eq!(cache.len(), 3);
-        assert_eq!(cache.on_ack(&key(dropped), &third(), 0, at(1001)), AckOutcome::NoEntry);
+        assert_eq!(cache.on_ack(&key(dropped), &third(), 0, at(1001), patient), AckOutcome::NoEntry);
         for kept in dropped + 1..=number {
-            assert!(accepted(cache.on_ack(&key(kept), &third(), 0, at(1001))).is_some());
+            assert!(accepted(cache.on_ack(&key(kept), &third(), 0, at(1001), patient)).is_some());
         }
     }
     assert_eq!(cache.statistics().dropped_overflow, 4);
@@ -387,7 +457,7 @@ fn a_handle_is_dropped_with_its_entry() {
     }
     assert_eq!(std::sync::Arc::strong_count(&listener), 3);
     assert!(cache.remove(&key(4)).is_some());
-    cache.on_timer(at(1_000_000), |_, _| {});
+    cache.on_timer(at(1_000_000), patient, |_, _| {});
     assert_eq!(std::sync::Arc::strong_count(&listener), 2);
 }
 

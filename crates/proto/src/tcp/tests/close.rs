@@ -1,10 +1,12 @@
 //! Closing in every order, half-closed connections, aborts, data that is not read any more.
 
+use core::time::Duration;
+
 use super::super::events::Events;
 use super::super::segment::Flags;
 use super::super::settings::Settings;
 use super::super::state::State;
-use super::script::{ACK, FIN, ISS, RST, Script, ms, plain, secs};
+use super::script::{ACK, FIN, ISS, RST, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -100,6 +102,40 @@ fn fin_wait_2_ends_after_close_but_not_after_shutdown() {
     let mut t = Script::in_state(State::FinWait2, &plain(), true);
     let _ = t.wait(secs(61));
     assert_eq!(t.pcb.state(), State::Closed);
+}
+
+#[test]
+fn fin_wait_2_is_as_long_as_was_set_and_lasts_some_retransmission_timeouts() {
+    let mut t = Script::in_state(State::FinWait2, &plain(), false);
+    t.pcb.set_fin_wait_2(secs(20));
+    assert_eq!(t.pcb.close(0, t.now), None);
+    let _ = t.wait(ms(19_999));
+    assert_eq!(t.pcb.state(), State::FinWait2);
+    let _ = t.wait(ms(1));
+    assert_eq!(t.pcb.state(), State::Closed);
+    let mut t = Script::in_state(State::FinWait1, &plain(), true);
+    t.pcb.set_fin_wait_2(ms(1));
+    let _ = t.input(t.ack_of(1, WND), &[]);
+    let least = t.pcb.rto() * 7 / 2;
+    let _ = t.wait(least - ms(1));
+    assert_eq!(t.pcb.state(), State::FinWait2);
+    let _ = t.wait(ms(2));
+    assert_eq!(t.pcb.state(), State::Closed);
+}
+
+#[test]
+fn without_fin_wait_2_the_peer_is_reset_once_our_fin_is_acknowledged() {
+    let settings = Settings { fin_wait_2: Duration::ZERO, ..plain() };
+    let mut t = Script::in_state(State::FinWait2, &settings, false);
+    let reset = t.pcb.close(0, t.now).expect("a reset");
+    assert_eq!((reset.flags.has(RST), t.pcb.state()), (true, State::Closed));
+    let mut t = Script::in_state(State::FinWait1, &settings, true);
+    let input = t.input(t.ack_of(1, WND), &[]);
+    assert_eq!(input.reply.map(|reset| (reset.seq, reset.flags)), Some((t.pcb.snd_max(), RST)));
+    assert!(input.events.has(Events::CLOSED));
+    let mut t = Script::in_state(State::FinWait1, &settings, false);
+    let input = t.input(t.ack_of(1, WND), &[]);
+    assert_eq!((input.reply, t.pcb.state()), (None, State::FinWait2), "a reader waits for the rest");
 }
 
 #[test]

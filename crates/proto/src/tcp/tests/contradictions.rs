@@ -120,7 +120,7 @@ fn report(t: &mut Script, rng: &mut Rng, probe: Option<SeqNum>) {
     };
     let _ = t.pcb.on_packet_too_big(seq, mtu, t.now);
     if rng.percent(20) {
-        let _ = t.pcb.on_unreachable(seq, Unreachable::Host, t.now);
+        let _ = t.pcb.on_unreachable(seq, Unreachable::Host, true, t.now);
     }
 }
 

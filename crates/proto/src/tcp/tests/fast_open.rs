@@ -7,6 +7,7 @@ use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
+use super::super::unreachable::Unreachable;
 use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, plain, secs};
 use crate::seq::SeqNum;
 
@@ -276,4 +277,55 @@ fn cookies_of_an_invalid_length_are_ignored() {
         assert_eq!(Cookie::new(&vec![7; len]).is_some(), is_one, "{len}");
     }
     assert!(Cookie::REQUEST.is_request() && !cookie().is_request());
+}
+
+#[test]
+fn a_syn_that_is_too_long_for_the_path_is_repeated_at_once_without_text() {
+    for (mtu, announced) in [(840, 800), (100, 552 - 40), (0, 1492 - 40)] {
+        let mut t = Script::connect(&Settings {
+            fast_open: Some(FastOpenSyn { cookie: Some(cookie()), mss: 1460 }),
+            mss: 1460,
+            ..plain()
+        });
+        t.snd = 2000;
+        assert_eq!(t.output()[0].len, 1420);
+        assert!(!t.pcb.on_packet_too_big(SeqNum::new(ISS + 5000), mtu, t.now), "a guess");
+        assert!(!t.pcb.on_packet_too_big(SeqNum::new(ISS), 1500, t.now), "no news");
+        assert!(t.pcb.on_packet_too_big(SeqNum::new(ISS), mtu, t.now));
+        assert_eq!(t.pcb.path_mtu(), announced + 40);
+        let sent = t.output();
+        let (head, len) = (sent[0].header(), sent[0].len);
+        assert_eq!((sent.len(), head.flags, head.seq, len), (1, SYN, SeqNum::new(ISS), 0));
+        assert_eq!(head.options.mss.map(u32::from), Some(announced));
+        assert_eq!(head.options.fast_open, None);
+        assert!(!t.pcb.on_packet_too_big(SeqNum::new(ISS), 600, t.now), "there is no text any more");
+        let options = Options { mss: Some(1460), ..Options::default() };
+        let input = t.input(Header { options, ..t.raw(IRS, ISS + 1, SYN_ACK) }, &[]);
+        assert!(input.events.has(Events::CONNECTED));
+        assert_eq!(u32::from(t.pcb.mss()), announced);
+        let fate = (t.pcb.syn_text(), t.pcb.fast_open_fail());
+        assert_eq!(fate, (SynText::TooLong, Some(FastOpenFail::SynRepeated)));
+    }
+}
+
+#[test]
+fn a_report_of_the_network_ends_a_servers_connection_that_nobody_has_accepted() {
+    let why = Unreachable::Host;
+    let mut t = server(10);
+    assert_eq!(t.pcb.on_unreachable(SeqNum::new(ISS + 1), why, false, t.now), Events::NONE, "a guess");
+    assert_eq!(
+        t.pcb.on_unreachable(SeqNum::new(ISS), why, true, t.now),
+        Events::NONE,
+        "it is the application's"
+    );
+    let events = t.pcb.on_unreachable(SeqNum::new(ISS), why, false, t.now);
+    assert_eq!((events, t.pcb.unreachable()), (Events::UNREACHABLE.with(Events::CLOSED), Some(why)));
+    let mut t = server(10);
+    let _ = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
+    t.write(100);
+    assert_eq!(
+        t.pcb.on_unreachable(SeqNum::new(ISS + 1), why, false, t.now),
+        Events::NONE,
+        "it is connected"
+    );
 }

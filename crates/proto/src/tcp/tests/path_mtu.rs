@@ -143,7 +143,7 @@ fn a_black_hole_is_not_found_with_probing_off() {
 
 #[test]
 fn a_search_from_the_start_finds_the_size_without_a_congestion_response() {
-    for payload_max in [usize::MAX, 8_000, 3_000, 1_448, 1_012] {
+    for payload_max in [usize::MAX, 8_000, 3_000, 1_448, 1_024] {
         let s = Settings { mtu_probing: MtuProbing::Always, mss: 8960, ..Settings::default() };
         let mut w = World::new(9, s.clone(), s, Link::CLEAN);
         w.payload_max = payload_max;
@@ -154,6 +154,21 @@ fn a_search_from_the_start_finds_the_size_without_a_congestion_response() {
         assert!(mss <= most && mss + 16 >= most, "{mss} of {most}");
         let stats = pcb.loss_stats();
         assert_eq!((stats.recovery_count, stats.rto_count), (0, 0), "{stats:?}");
+    }
+}
+
+#[test]
+fn a_search_begins_at_the_base_with_and_without_options() {
+    for (timestamps, sack, base, mss) in [
+        (false, true, 1024, 1024),
+        (true, true, 1024, 1024),
+        (false, false, 1024, 1024),
+        (true, true, 300, 552 - 40 - 12),
+    ] {
+        let mtu_probing = MtuProbing::Always;
+        let s = Settings { mtu_probing, timestamps, sack, base_mss: base, mss: 2000, ..plain() };
+        let t = Script::established(&s);
+        assert_eq!(t.pcb.mss(), mss, "{timestamps} {sack} {base}");
     }
 }
 
@@ -188,19 +203,19 @@ fn a_report_ends_a_handshake_and_is_stored_by_a_connection() {
     let mut t = Script::connect(&plain());
     let _ = t.output();
     let why = Unreachable::Host;
-    assert_eq!(t.pcb.on_unreachable(SeqNum::new(ISS + 1), why, t.now), Events::NONE, "a guess");
-    let events = t.pcb.on_unreachable(SeqNum::new(ISS), why, t.now);
+    assert_eq!(t.pcb.on_unreachable(SeqNum::new(ISS + 1), why, true, t.now), Events::NONE, "a guess");
+    let events = t.pcb.on_unreachable(SeqNum::new(ISS), why, true, t.now);
     assert!(events.has(Events::UNREACHABLE.with(Events::CLOSED)));
     assert_eq!((t.pcb.state(), t.pcb.unreachable()), (State::Closed, Some(why)));
 
     let mut t = Script::established(&plain());
     let _ = t.write(MSS);
-    assert_eq!(t.pcb.on_unreachable(seq(0), Unreachable::Network, t.now), Events::NONE);
+    assert_eq!(t.pcb.on_unreachable(seq(0), Unreachable::Network, true, t.now), Events::NONE);
     assert_eq!((t.pcb.state(), t.pcb.unreachable()), (State::Established, Some(Unreachable::Network)));
     let _ = t.input(t.seg(ACK), &[]);
     assert_eq!(t.pcb.unreachable(), None, "it got through");
     let _ = t.write(MSS);
-    assert_eq!(t.pcb.on_unreachable(seq(MSS), Unreachable::Host, t.now), Events::NONE);
+    assert_eq!(t.pcb.on_unreachable(seq(MSS), Unreachable::Host, true, t.now), Events::NONE);
     let _ = t.wait(secs(3600));
     assert!(t.events.has(Events::TIMED_OUT));
     assert_eq!(t.pcb.unreachable(), Some(Unreachable::Host), "the reason for the timeout");

@@ -66,7 +66,9 @@ pub(crate) fn step(
         Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
         Work::Undelivered(seq, error) => {
             failpoints::hit(Point::Undelivered, failpoints::of_conn(conn));
-            let events = super::undelivered::apply(cx.core, pcb, conn.tuple.remote.addr, seq, error, cx.now);
+            let is_accepted = so.fast_open.as_ref().is_none_or(|place| !place.is_waiting(conn));
+            let remote = conn.tuple.remote.addr;
+            let events = super::undelivered::apply(cx.core, pcb, remote, (seq, error), is_accepted, cx.now);
             on_events(cx, pcb, conn, so, events);
         }
         Work::Uncork(other) => cx.outbox.uncorked.push(other),
@@ -305,6 +307,9 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & reason::OPTION != 0 {
         pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
         pcb.set_keepalive(conn.options.keepalive_settings(), cx.now);
+        pcb.set_syn_retries(conn.options.syn_retries.load(Ordering::Relaxed));
+        let fin_timeout_ms = conn.options.fin_timeout_ms.load(Ordering::Relaxed);
+        pcb.set_fin_wait_2(Duration::from_millis(u64::from(fin_timeout_ms)));
         let user_timeout_ms = conn.options.user_timeout_ms.load(Ordering::Relaxed);
         pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
         pcb.set_rcv_hiwat(so.rcv.hiwat);

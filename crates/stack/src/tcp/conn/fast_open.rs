@@ -39,7 +39,9 @@ pub(super) fn over(
         match lesson.text {
             SynText::None | SynText::Sent => {}
             SynText::Taken => core.count(counter::FASTOPEN_ACTIVE),
-            SynText::Part | SynText::Refused | SynText::Lost => core.count(counter::FASTOPEN_ACTIVE_FAIL),
+            SynText::Part | SynText::Refused | SynText::Lost | SynText::TooLong => {
+                core.count(counter::FASTOPEN_ACTIVE_FAIL);
+            }
         }
         let counts = core.config.tcp.fastopen_blackhole_timeout;
         if core.fast_open_cache.learn(conn.tuple.remote.addr, &lesson, counts, cx.now) {
@@ -59,8 +61,13 @@ pub(super) fn over(
 pub(super) fn failed(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buffers) {
     match pcb.syn_text() {
         SynText::Sent | SynText::Lost if !so.snd.connected => unanswered(cx, conn),
-        SynText::None | SynText::Sent | SynText::Taken | SynText::Part | SynText::Refused | SynText::Lost => {
-        }
+        SynText::None
+        | SynText::Sent
+        | SynText::Taken
+        | SynText::Part
+        | SynText::Refused
+        | SynText::Lost
+        | SynText::TooLong => {}
     }
 }
 

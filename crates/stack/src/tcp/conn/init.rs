@@ -5,6 +5,8 @@
 //! children) become the pcb's settings, the options and the sizes of the buffers here. It does not depend on
 //! handshakes or tables: the caller has the pcb and puts the connection into the table.
 
+use std::time::Duration;
+
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
@@ -35,6 +37,8 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp.nodelay = settings.nodelay;
     tcp.keepalive = settings.keepalive;
     tcp.user_timeout = settings.user_timeout;
+    tcp.syn_retries = settings.syn_retries_or(tcp.syn_retries);
+    tcp.fin_wait_2 = Duration::from_millis(u64::from(settings.fin_timeout_ms));
     tcp.congestion_control = settings.congestion_control;
     tcp
 }
@@ -58,6 +62,8 @@ pub(crate) fn make(
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
+    options.syn_retries.store(settings.syn_retries_or(core.config.tcp.syn_retries), Ordering::Relaxed);
+    options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
     if is_connected {

@@ -27,7 +27,7 @@ pub(crate) mod sockbuf;
 mod transfer;
 pub(crate) mod transmit;
 mod tune;
-mod undelivered;
+pub(crate) mod undelivered;
 pub(crate) mod user;
 
 use sockeye_proto::tcp::pcb::Pcb;
@@ -126,6 +126,10 @@ pub(crate) struct SocketOptions {
     pub keepalive_interval_ms: AtomicU32,
     /// TCP_USER_TIMEOUT; 0 for none.
     pub user_timeout_ms: AtomicU32,
+    /// TCP_LINGER2; 0: no FIN-WAIT-2.
+    pub fin_timeout_ms: AtomicU32,
+    /// TCP_SYNCNT, or the stack's.
+    pub syn_retries: AtomicU8,
     /// Whether there was a first write: a connection for one message does best with no more references
     /// (`TcpStream::peer`).
     pub has_written: AtomicBool,
@@ -158,6 +162,8 @@ impl SocketOptions {
             keepalive_time_ms: AtomicU32::new(0),
             keepalive_interval_ms: AtomicU32::new(0),
             user_timeout_ms: AtomicU32::new(0),
+            fin_timeout_ms: AtomicU32::new(0),
+            syn_retries: AtomicU8::new(0),
             has_written: AtomicBool::new(false),
             reuse_addr,
             reuse_port,

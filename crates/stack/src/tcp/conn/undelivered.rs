@@ -21,28 +21,41 @@ pub(super) fn apply(
     core: &Core,
     pcb: &mut Pcb<Data>,
     remote: IpAddr,
-    seq: SeqNum,
-    error: Error,
+    (seq, error): (SeqNum, Error),
+    is_accepted: bool,
     now: Instant,
 ) -> Events {
-    match error {
+    let why = match error {
         Error::PacketTooBig(mtu) => {
             if pcb.on_packet_too_big(seq, mtu, now) {
                 // The next connection there begins with it.
                 ip::on_path_mtu(core, remote, pcb.path_mtu(), 0, now);
             }
-            Events::NONE
+            return Events::NONE;
         }
-        Error::Unreachable(what) => pcb.on_unreachable(seq, unreachable(what), now),
-        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => {
-            pcb.on_unreachable(seq, Unreachable::Host, now)
-        }
-        Error::ParameterProblem(Problem::NextHeader, _) => {
-            pcb.on_unreachable(seq, Unreachable::Protocol, now)
-        }
+        Error::Unreachable(what) => unreachable(what),
+        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Unreachable::Host,
+        Error::ParameterProblem(Problem::NextHeader, _) => Unreachable::Protocol,
         Error::ParameterProblem(Problem::Field | Problem::Option | Problem::IncompleteChain, _) => {
-            pcb.on_unreachable(seq, Unreachable::Malformed, now)
+            Unreachable::Malformed
         }
+    };
+    pcb.on_unreachable(seq, why, is_accepted, now)
+}
+
+/// Whether a report about a SYN-ACK ends its handshake, which nobody waits for yet. As on Linux, those that say that there is no way
+/// do on IPv4 (`tcp_v4_err`), and those that say that it is forbidden or makes no sense on IPv6 (`icmpv6_err_convert`).
+pub(crate) fn ends_handshake(error: Error, is_ipv4: bool) -> bool {
+    match error {
+        Error::PacketTooBig(_) => false,
+        Error::Unreachable(icmp::Unreachable::Network | icmp::Unreachable::Host) => is_ipv4,
+        Error::Unreachable(icmp::Unreachable::BeyondScope) => false,
+        Error::Unreachable(
+            icmp::Unreachable::Prohibited | icmp::Unreachable::Port | icmp::Unreachable::SourceRoute,
+        ) => !is_ipv4,
+        Error::Unreachable(icmp::Unreachable::Protocol) => false,
+        Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => is_ipv4,
+        Error::ParameterProblem(..) => true,
     }
 }
 

@@ -30,6 +30,7 @@ pub(crate) use self::keys::KeyRing;
 pub use crate::config::fastopen::{
     BadKeys, CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER, SERVER_ALL, SERVER_WITHOUT_COOKIE,
 };
+use crate::tcp::conn::Conn;
 use crate::tcp::handshake::listen::Listener;
 
 /// Servers that a stack has cookies of, at most.
@@ -120,7 +121,7 @@ impl Cache {
             SynText::Lost => true,
             // Whose cookie has become invalid gets another with the refusal.
             SynText::Refused => cookie.is_none(),
-            SynText::None | SynText::Sent | SynText::Taken | SynText::Part => false,
+            SynText::None | SynText::Sent | SynText::Taken | SynText::Part | SynText::TooLong => false,
         };
         self.has_entries.store(true, Ordering::Relaxed);
         let mut entries = self.entries.lock();
@@ -258,6 +259,11 @@ impl Place {
     /// The place that [`Queue::reserve`] has granted.
     pub fn new(listener: &Arc<Listener>) -> Self {
         Self(Arc::clone(listener))
+    }
+
+    /// Whether the connection waits to be accepted. Looks through the listener's queue, under the connection's lock.
+    pub fn is_waiting(&self, conn: &Arc<Conn>) -> bool {
+        self.0.holds(conn)
     }
 
     /// Gives it back; `reset_at` if the connection was reset.

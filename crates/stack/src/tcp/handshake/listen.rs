@@ -8,6 +8,7 @@ use std::io;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
+use sockeye_proto::tcp::syncache::{Patience, SYNACK_RETRIES_MAX};
 use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
 
@@ -35,6 +36,10 @@ pub(crate) struct Listener {
     /// IP_TTL of its children, which may be set at any time; 0: the interface's.
     pub hop_limit: AtomicU8,
     pub nonblocking: AtomicBool,
+    /// TCP_SYNCNT, of SYN-ACKs; 0: the stack's.
+    pub syn_retries: AtomicU8,
+    /// TCP_DEFER_ACCEPT, in expiries of a SYN-ACK's timer.
+    pub defers: AtomicU8,
     /// Those that Fast Open has let in and that have not proved themselves.
     pub fast_open: Queue,
     /// Handles of the application.
@@ -95,6 +100,8 @@ impl Listener {
             settings: SocketSettings { nonblocking: false, ..*options },
             hop_limit: AtomicU8::new(options.tos_ttl.ttl),
             nonblocking: AtomicBool::new(options.nonblocking),
+            syn_retries: AtomicU8::new(options.syn_retries),
+            defers: AtomicU8::new(options.defers),
             fast_open: Queue::default(),
             users: AtomicU32::new(1),
             bind_id,
@@ -204,6 +211,19 @@ impl Listener {
     pub fn with_waiting<R>(&self, f: impl FnOnce(bool, &mut Waiters) -> R) -> R {
         let mut queue = self.line.queue.lock();
         f(queue.closed || !queue.ready.is_empty(), &mut queue.waiters)
+    }
+
+    /// Whether `conn` is among those that wait to be accepted.
+    pub fn holds(&self, conn: &Arc<Conn>) -> bool {
+        self.line.queue.lock().ready.iter().any(|child| Arc::ptr_eq(&child.conn, conn))
+    }
+
+    /// How long it waits for its peers.
+    pub fn patience(&self, synack_retries: u8) -> Patience {
+        // Relaxed: options, which order nothing.
+        let set = self.syn_retries.load(Ordering::Relaxed);
+        let retries = if set == 0 { synack_retries } else { set };
+        Patience { retries: retries.min(SYNACK_RETRIES_MAX), defers: self.defers.load(Ordering::Relaxed) }
     }
 
     /// Connections that wait to be accepted, and how many may.

@@ -8,6 +8,7 @@
 //! Runs with no socket lock held; of the tables, the connection's shard is locked while handshake and connection are
 //! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/syn_flood.rs`.
 
+use sockeye_proto::icmp::Error;
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::accepted::Accepted;
 use sockeye_proto::tcp::closed::{self, ListenAction};
@@ -29,10 +30,12 @@ use crate::rt::panics::{self, PanicSource};
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::undelivered::ends_handshake;
 use crate::tcp::conn::{Conn, Work, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::fastopen::{self, Place};
 use crate::tcp::handshake::listen::{Child, Listener};
+use crate::tcp::handshake::values;
 use crate::tcp::route::{acquaint, answer};
 use crate::tcp::tables::demux::{Demux, HalfOpen, Shard};
 use crate::tcp::tables::listeners::Replica;
@@ -175,7 +178,12 @@ fn open_early(
     text.truncate(accepted.rcv_wnd.min(listener.settings.rcvbuf) as usize);
     let len = u32::try_from(text.len()).unwrap_or(0);
     let now = cx.now;
-    let make = |settings: &Settings| Pcb::accept_fast_open(settings, accepted, len, cookie, now);
+    // One more than of an ordinary SYN-ACK, as on Linux: the text is lost with the connection.
+    let retries = listener.patience(core.config.tcp.synack_retries.saturating_add(1)).retries;
+    let make = |settings: &Settings| {
+        let settings = Settings { syn_retries: retries, ..settings.clone() };
+        Pcb::accept_fast_open(&settings, accepted, len, cookie, now)
+    };
     let Some(child) = establish(cx, &mut shard, name, listener, discipline, make) else {
         return place.give_back(None);
     };
@@ -200,6 +208,23 @@ fn wants_cookie(setting: SynCookies, shard: &Shard, tuple: &FourTuple) -> bool {
     }
 }
 
+/// The network reports that a segment with sequence number `seq` of a name without a connection did not arrive. If it is the SYN-ACK of a
+/// handshake and the report says that there is no way, the handshake is over; the client's acknowledgment, should it come, is a stray.
+pub(crate) fn undelivered(
+    cx: &mut Context<'_>,
+    mut shard: MutexGuard<'_, Shard>,
+    tuple: &FourTuple,
+    seq: SeqNum,
+    error: Error,
+) {
+    if ends_handshake(error, tuple.local.addr.is_ipv4()) {
+        let gone = handshake(cx, &mut shard, tuple, |half_open| half_open.on_unreachable(tuple, seq));
+        drop(shard);
+        drop(gone);
+        values::bury(cx);
+    }
+}
+
 /// No connection, no SYN: the third segment of a handshake, or a stray.
 pub(crate) fn third_segment(
     cx: &mut Context<'_>,
@@ -219,7 +244,10 @@ pub(crate) fn third_segment(
     }
     let outcome = if header.flags.has(Flags::ACK) {
         let len = segment.payload.len();
-        handshake(cx, &mut shard, &tuple, |half_open| half_open.on_ack(&tuple, &header, len, now))
+        let retries = cx.core.config.tcp.synack_retries;
+        handshake(cx, &mut shard, &tuple, |half_open| {
+            half_open.on_ack(&tuple, &header, len, now, |listener| listener.patience(retries))
+        })
     } else {
         Some(AckOutcome::NoEntry)
     };
@@ -328,9 +356,19 @@ fn complete(
     let discipline = Chosen::of_conn(cx.core, hash, via, segment.from.as_deref());
     let now = cx.now;
     let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
+    let aborts = cx.core.config.tcp.abort_on_overflow;
     let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, discipline, make);
+    if child.is_none() && aborts {
+        let _listener = shard.half_open.remove(&tuple);
+    }
     drop(shard);
-    let Some(child) = child else { return };
+    let Some(child) = child else {
+        if aborts {
+            let reset = closed::reset_for(&segment.header, segment.payload.len());
+            reset.into_iter().for_each(|reset| answer(cx, tuple, reset));
+        }
+        return;
+    };
     acquaint(segment.from.as_ref(), &child);
     Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
     listener.push(Child { conn: child, value: listener.take_value() }, cx);

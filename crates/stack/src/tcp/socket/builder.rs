@@ -51,6 +51,12 @@ pub(crate) struct SocketSettings {
     pub keepalive: KeepaliveSettings,
     /// TCP_USER_TIMEOUT; zero for none.
     pub user_timeout: Duration,
+    /// TCP_SYNCNT; 0: the stack's.
+    pub syn_retries: u8,
+    /// TCP_DEFER_ACCEPT, in expiries of a SYN-ACK's timer.
+    pub defers: u8,
+    /// TCP_LINGER2 in milliseconds; 0: no FIN-WAIT-2.
+    pub fin_timeout_ms: u32,
     /// SO_LINGER in milliseconds, or [`LINGER_OFF`].
     pub linger_ms: u32,
     /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::tcp::conn::notsent::NONE).
@@ -124,6 +130,9 @@ impl TcpSocket {
             rcvbuf_set: false,
             keepalive: config.tcp.keepalive(),
             user_timeout: Duration::ZERO,
+            syn_retries: 0,
+            defers: 0,
+            fin_timeout_ms: u32::try_from(config.tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),
             linger_ms: LINGER_OFF,
             notsent_lowat: config.tcp.notsent_lowat,
         };

@@ -10,6 +10,7 @@ pub(crate) mod stream;
 mod builder;
 mod fastopen;
 mod getters;
+mod handshake;
 pub(crate) mod info;
 pub(crate) mod keepalive;
 mod mbufs;

@@ -153,6 +153,9 @@ mod tests {
             rcvbuf_set: false,
             keepalive: Default::default(),
             user_timeout: Default::default(),
+            syn_retries: 0,
+            defers: 0,
+            fin_timeout_ms: 0,
             linger_ms: crate::tcp::conn::LINGER_OFF,
             notsent_lowat: crate::tcp::conn::notsent::NONE,
         };

@@ -80,7 +80,7 @@ proptest! {
                     model.syn(number, now);
                 }
                 Step::Ack(number) => {
-                    let outcome = cache.on_ack(&key(number), &third(), 0, at(now));
+                    let outcome = cache.on_ack(&key(number), &third(), 0, at(now), patient);
                     prop_assert_eq!(accepted(outcome).is_some(), model.holds(number));
                 }
                 Step::Rst(number) => {
@@ -130,7 +130,7 @@ proptest! {
             },
             ..Header::default()
         };
-        let outcome = cache.on_ack(&key(1), &hdr, payload_len, at(1));
+        let outcome = cache.on_ack(&key(1), &hdr, payload_len, at(1), patient);
         prop_assert!(accepted(outcome).is_none() || hdr.ack == ISS + 1);
         prop_assert_eq!(cache.len(), 1);
         cache.on_rst(&key(1), &hdr, at(1));
