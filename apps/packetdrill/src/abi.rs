@@ -5,6 +5,7 @@
 //! is passed in the same register either way. Tests: `tests/interface.rs`.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_short, c_uint, c_ulong, c_void};
+use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -246,13 +247,29 @@ unsafe extern "C" fn recv(
 ) -> ssize_t {
     // SAFETY: packetdrill's promise.
     let adapter = unsafe { of(ud) };
-    answer(adapter.recv(fd, len, flags).and_then(|received| {
-        // MSG_TRUNC of TCP: the bytes are thrown away.
-        if flags & libc::MSG_TRUNC == 0 {
-            user::write(into, &received.bytes)?;
-        }
-        Ok(received.bytes.len())
-    }))
+    answer(received_into(adapter, fd, into, len, flags).map(|(got, _from)| got))
+}
+
+/// Bytes received to the caller's memory, and a datagram's sender.
+fn received_into(
+    adapter: &Adapter,
+    fd: c_int,
+    into: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> Call<(usize, Option<SocketAddr>)> {
+    // MSG_TRUNC of TCP: the bytes are thrown away.
+    let keeps = flags & libc::MSG_TRUNC == 0;
+    if len > 0 && keeps && user::read(into, 1).is_err() {
+        // Bytes that cannot be given stay where they are; the call waits for them all the same.
+        let there = adapter.recv(fd, 1, flags | libc::MSG_PEEK)?;
+        return if there.bytes.is_empty() { Ok((0, None)) } else { Err(Errno(libc::EFAULT)) };
+    }
+    let received = adapter.recv(fd, len, flags)?;
+    if keeps {
+        user::write(into, &received.bytes)?;
+    }
+    Ok((received.bytes.len(), received.from))
 }
 
 unsafe extern "C" fn recvfrom(
@@ -261,15 +278,18 @@ unsafe extern "C" fn recvfrom(
     into: *mut c_void,
     len: size_t,
     flags: c_int,
-    _addr: *mut sockaddr,
+    addr: *mut sockaddr,
     addr_len: *mut socklen_t,
 ) -> ssize_t {
-    if !addr_len.is_null() {
-        // A connection's bytes come without an address.
-        let _ = user::write(addr_len.cast(), &0_u32.to_ne_bytes());
-    }
     // SAFETY: packetdrill's promise.
-    unsafe { recv(ud, fd, into, len, flags) }
+    let adapter = unsafe { of(ud) };
+    answer(received_into(adapter, fd, into, len, flags).and_then(|(got, from)| {
+        if !addr_len.is_null() {
+            // A connection's bytes come without an address.
+            put(addr.cast(), addr_len, &from.map(address::write).unwrap_or_default())?;
+        }
+        Ok(got)
+    }))
 }
 
 unsafe extern "C" fn recvmsg(ud: *mut c_void, fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
@@ -278,7 +298,7 @@ unsafe extern "C" fn recvmsg(ud: *mut c_void, fd: c_int, message: *mut msghdr, f
     answer(header_at(message).and_then(|mut header| {
         let pieces = user::read_iovecs(header.msg_iov.cast(), header.msg_iovlen)?;
         let received = adapter.recv(fd, total(&pieces)?, flags)?;
-        let Received { bytes, control, flags: message_flags } = &received;
+        let Received { bytes, control, flags: message_flags, from } = &received;
         if flags & libc::MSG_TRUNC == 0 {
             let _ = scatter(&pieces, bytes)?;
         }
@@ -286,7 +306,10 @@ unsafe extern "C" fn recvmsg(ud: *mut c_void, fd: c_int, message: *mut msghdr, f
         let control: &[u8] = if fits { control } else { &[] };
         user::write(header.msg_control, control)?;
         header.msg_flags = message_flags | if fits { 0 } else { libc::MSG_CTRUNC };
-        (header.msg_namelen, header.msg_controllen) = (0, control.len());
+        let name = from.map(address::write).unwrap_or_default();
+        let name = &name[..name.len().min(header.msg_namelen as usize)];
+        user::write(header.msg_name, name)?;
+        (header.msg_namelen, header.msg_controllen) = (name.len() as u32, control.len());
         // SAFETY: `header_at` has read the same place.
         unsafe { message.write(header) };
         Ok(bytes.len())

@@ -12,18 +12,18 @@
 //! under the lock before it counts itself among the waiting, and `settle` changes the round under the lock.
 //!
 //! The clock moves only in `sleep`, `receive` and, by a microsecond each, in `time`, since packetdrill spins on it. On a thread whose call has just
-//! ended, the first `time` gives the moment at which it ended; `sleep` waits until it has been asked for, since packetdrill's main thread may look
-//! at the call's result next.
+//! ended, the first `time` gives the moment at which it ended. `sleep` and `receive` wait until that was asked for and the thread is asleep again, since
+//! packetdrill's main thread may look at the call's result next, or the thread go on to a call that sends.
 //!
 //! Tests: `tests/interface.rs`.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::RawFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
@@ -64,6 +64,8 @@ pub(crate) struct World {
     untried: usize,
     /// Ended calls whose threads have not asked for the time yet.
     untold: usize,
+    /// Their threads, as the kernel shows them.
+    ended: Vec<PathBuf>,
     /// The ends of waiting calls' time-outs.
     deadlines: BTreeMap<u64, Duration>,
     serial: u64,
@@ -75,7 +77,9 @@ struct Running {
     queues: Arc<Queues>,
     /// When it was made.
     since: Duration,
-    config_text: String,
+    sysctl_text: String,
+    /// Bytes of the log of commands that were read for the device.
+    log_len: u64,
 }
 
 pub(crate) type Locked<'a> = MutexGuard<'a, World>;
@@ -108,6 +112,7 @@ impl Adapter {
             waiting: 0,
             untried: 0,
             untold: 0,
+            ended: Vec::new(),
             deadlines: BTreeMap::new(),
             serial: 0,
         };
@@ -125,16 +130,17 @@ impl Adapter {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stack, with the kernel settings as they are now; made at the first call.
+    /// The stack, with the kernel settings as they are now; made at the first call. The sizes of buffers stay those of that time.
     ///
     /// # Errors
     /// EINVAL for a setting that cannot be; it is said on the standard error.
     pub(crate) fn stack(&self, world: &mut World) -> Call<Stack> {
-        let text = self.sysctl_log.as_deref().map(sysctl::read).unwrap_or_default();
-        let is_current = |running: &Running| running.config_text == text || !world.files.is_empty();
-        if let Some(running) = &world.running
-            && is_current(running)
-        {
+        let text = self.sysctl_text();
+        if let Some(running) = &mut world.running {
+            if running.sysctl_text != text {
+                let config = sysctl::apply(&self.flags.config, &text).map_err(refused)?;
+                running.change(&config, text).map_err(|error| refused(error.to_string()))?;
+            }
             return Ok(running.stack.clone());
         }
         let config = sysctl::apply(&self.flags.config, &text).map_err(refused)?;
@@ -145,16 +151,29 @@ impl Adapter {
         Ok(stack)
     }
 
+    /// Sees whether a command has changed the device.
+    fn refresh(&self, world: &mut World) {
+        let Some(log) = &self.sysctl_log else { return };
+        let len = std::fs::metadata(log).map_or(0, |data| data.len());
+        if let Some(running) = world.running.as_mut().filter(|running| running.log_len != len) {
+            running.log_len = len;
+            running.queues.set_drops(sysctl::drops(&sysctl::read(log)));
+        }
+    }
+
+    fn sysctl_text(&self) -> String {
+        self.sysctl_log.as_deref().map(sysctl::read).unwrap_or_default()
+    }
+
     /// The settings as they are now.
     ///
     /// # Errors
     /// As [`stack`](Self::stack).
     pub(crate) fn config(&self) -> Call<Config> {
-        let text = self.sysctl_log.as_deref().map(sysctl::read).unwrap_or_default();
-        sysctl::apply(&self.flags.config, &text).map_err(refused)
+        sysctl::apply(&self.flags.config, &self.sysctl_text()).map_err(refused)
     }
 
-    fn start(&self, config: Config, config_text: String, since: Duration) -> std::io::Result<Running> {
+    fn start(&self, config: Config, sysctl_text: String, since: Duration) -> std::io::Result<Running> {
         let mut seed = [0; 16];
         seed[..8].copy_from_slice(&self.flags.seed.to_le_bytes());
         let stack = Stack::seeded(config, seed)?;
@@ -164,7 +183,7 @@ impl Adapter {
             let everything: Prefix = everything.parse().map_err(std::io::Error::other)?;
             stack.add_route(everything, netif)?;
         }
-        Ok(Running { stack, queues, since, config_text })
+        Ok(Running { stack, queues, since, sysctl_text, log_len: 0 })
     }
 
     /// Lets everything happen that is due or has become possible.
@@ -173,6 +192,7 @@ impl Adapter {
             world = self.wait(&self.tried, world);
         }
         world.driving = true;
+        self.refresh(&mut world);
         world.run();
         loop {
             let waiting = world.waiting;
@@ -234,6 +254,7 @@ impl Adapter {
                 world.waiting -= 1;
                 let _ = world.deadlines.remove(&serial);
                 world.untold += 1;
+                world.ended.extend(std::fs::read_link("/proc/thread-self"));
                 ENDED_AT.set(Some(world.now));
             }
             self.tried.notify_all();
@@ -283,8 +304,10 @@ impl Adapter {
         drop(self.told(world));
     }
 
-    /// Waits until the threads whose calls have ended have asked for the time. In real time, and not for ever: a caller that never asks gets on.
+    /// Waits until the threads whose calls have ended have asked for the time and sleep again. In real time, and not for ever: a caller that never asks
+    /// gets on.
     fn told<'a>(&'a self, mut world: Locked<'a>) -> Locked<'a> {
+        let until = Instant::now() + TOLD_MAX;
         while world.untold > 0 {
             let waited = self.tried.wait_timeout(world, TOLD_MAX);
             let is_over;
@@ -293,7 +316,18 @@ impl Adapter {
                 world.untold = 0;
             }
         }
-        world
+        let ended = std::mem::take(&mut world.ended);
+        if ended.is_empty() {
+            return world;
+        }
+        // They may ask for the time once more.
+        drop(world);
+        for thread in ended {
+            while !is_asleep(&thread) && Instant::now() < until {
+                thread::yield_now();
+            }
+        }
+        self.lock()
     }
 
     /// `gettimeofday`.
@@ -330,6 +364,10 @@ impl Adapter {
             if let Some((at, packet)) = world.sent.pop_front() {
                 return Some((EPOCH + at, packet));
             }
+            world = self.told(world);
+            if world.sent_count() > 0 {
+                continue;
+            }
             let at = world.due().filter(|at| *at <= limit)?;
             world = self.advance(world, at);
         }
@@ -353,6 +391,23 @@ impl Adapter {
 
     fn wait<'a>(&self, condition: &Condvar, world: Locked<'a>) -> Locked<'a> {
         condition.wait(world).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    /// Kernel settings have changed.
+    fn change(&mut self, config: &Config, text: String) -> std::io::Result<()> {
+        if let Some(keys) =
+            config.tcp.fastopen_key.filter(|keys| self.stack.tcp_config().fastopen_key != Some(*keys))
+        {
+            self.stack.set_fastopen_keys(keys);
+        }
+        self.stack.set_tcp_config(config.tcp)?;
+        if sysctl::flush_count(&text) > sysctl::flush_count(&self.sysctl_text) {
+            self.stack.clear_fastopen_cache();
+        }
+        self.sysctl_text = text;
+        Ok(())
     }
 }
 
@@ -395,6 +450,12 @@ impl World {
     pub fn file(&mut self, fd: RawFd) -> Call<&mut File> {
         self.files.get(fd)
     }
+}
+
+/// Whether a thread sleeps in the kernel, or is gone.
+fn is_asleep(thread: &Path) -> bool {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(thread).join("stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('S'))
 }
 
 /// Says why the stack cannot be as it was asked to be.

@@ -127,6 +127,7 @@ impl Epoll {
                 self.poll.register(stream, token, interest, trigger)?;
             }
             Shape::Listening(listener) => self.poll.register(listener, token, interest, trigger)?,
+            Shape::Datagram(udp) => self.poll.register(udp, token, interest, trigger)?,
             Shape::Fresh(_) | Shape::Gone => return Ok(()),
         }
         item.is_registered = true;
@@ -144,6 +145,7 @@ impl Epoll {
         let _ = match &socket.shape {
             Shape::Connecting(stream) | Shape::Connected(stream) => self.poll.deregister(stream),
             Shape::Listening(listener) => self.poll.deregister(listener),
+            Shape::Datagram(udp) => self.poll.deregister(udp),
             Shape::Fresh(_) | Shape::Gone => Ok(()),
         };
     }

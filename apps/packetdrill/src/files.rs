@@ -110,11 +110,6 @@ impl Files {
         self.open.remove(&fd).map(|(_, file)| file).ok_or(Errno(libc::EBADF))
     }
 
-    /// Whether no file is open.
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty()
-    }
-
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (RawFd, &File)> {
         self.open.iter().map(|(fd, (_, file))| (*fd, file))

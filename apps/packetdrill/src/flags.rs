@@ -110,6 +110,7 @@ fn linux_like() -> Config {
     // One bulk flow, whose segments come one at a time.
     config.writer_admission = false;
     config.tcp.fastopen = fastopen::CLIENT;
+    config.tcp.fastopen_blackhole_timeout = Duration::ZERO;
     config
 }
 

@@ -68,6 +68,7 @@ fn of_socket(socket: &Socket) -> Call<u32> {
         // A socket in state CLOSE that nobody has shut.
         Shape::Fresh(_) | Shape::Gone => return Ok(OUT | WRNORM | HUP),
         Shape::Listening(listener) => poll.register(listener, Token(0), EVERYTHING, Trigger::Level)?,
+        Shape::Datagram(udp) => poll.register(udp, Token(0), EVERYTHING, Trigger::Level)?,
         Shape::Connecting(stream) | Shape::Connected(stream) => {
             poll.register(stream, Token(0), EVERYTHING, Trigger::Level)?;
         }
@@ -80,6 +81,9 @@ fn of_socket(socket: &Socket) -> Call<u32> {
 
 /// The bits that follow from a connection's state alone.
 pub(crate) fn of_state(socket: &Socket) -> u32 {
+    if socket.is_deferred {
+        return OUT | WRNORM;
+    }
     match socket.stream().map(TcpStream::state_name) {
         // The end of a connection shuts both directions.
         Ok("CLOSED") => IN | RDNORM | OUT | WRNORM | RDHUP | HUP,

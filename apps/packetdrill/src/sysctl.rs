@@ -28,6 +28,22 @@ pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
+/// How often what was learned of peers was to be forgotten (`ip tcp_metrics flush`).
+pub(crate) fn flush_count(text: &str) -> usize {
+    text.lines().filter(|line| FLUSHES.contains(line)).count()
+}
+
+/// Whether the device drops what is sent (`tc qdisc replace dev tun0 root pfifo limit 0`), by the last line that says so or otherwise.
+pub(crate) fn drops(text: &str) -> bool {
+    let last = text.lines().rev().find_map(|line| line.strip_prefix(QDISC));
+    last.is_some_and(|qdisc| qdisc.ends_with("limit 0"))
+}
+
+/// Lines of it. The second is a setting of kernels that have it for that purpose.
+const FLUSHES: [&str; 2] = ["tcp_metrics flush", "net.ipv4.tcp_fastopen_cookies=0"];
+/// Before a queueing discipline.
+const QDISC: &str = "qdisc ";
+
 /// `net/ipv4/tcp_x` and `/proc/sys/net/ipv4/tcp_x` are `net.ipv4.tcp_x`.
 fn plain(name: &str) -> String {
     let name = name.trim().trim_matches('"');
@@ -83,7 +99,10 @@ fn translate(name: &str, value: &str) -> (String, String) {
         "tcp_retries2" => (is("retries"), is(value)),
         "tcp_max_tw_buckets" => (is("time_wait_max"), is(value)),
         "tcp_max_syn_backlog" => (is("syn_backlog"), is(value)),
-        "tcp_keepalive_time" | "tcp_keepalive_intvl" => (is(short(name)), format!("{value}s")),
+        "tcp_keepalive_time" | "tcp_keepalive_intvl" | "tcp_fin_timeout" => {
+            (is(short(name)), format!("{value}s"))
+        }
+        "tcp_fastopen_blackhole_timeout_sec" => (is("fastopen_blackhole_timeout"), format!("{value}s")),
         "ip_local_port_range" => (is("port_range"), value.split_whitespace().collect::<Vec<_>>().join("-")),
         name => (is(short(name)), is(value)),
     }
@@ -137,6 +156,17 @@ mod tests {
         assert_eq!(config.tcp.fastopen, fastopen::CLIENT | fastopen::SERVER | fastopen::SERVER_ALL);
         assert_eq!((config.tcp.syn_retries, config.tcp.notsent_lowat), (5, 4000));
         assert_eq!(config.tcp.keepalive_time, Duration::from_secs(300));
+    }
+
+    #[test]
+    fn what_is_no_setting_is_found_by_its_line() {
+        assert_eq!(
+            flush_count("tcp_metrics flush\nnet.ipv4.tcp_ecn=0\nnet.ipv4.tcp_fastopen_cookies=0\n"),
+            2
+        );
+        assert!(drops("qdisc replace dev tun0 root pfifo limit 0\n"));
+        assert!(!drops("qdisc replace dev tun0 root pfifo limit 0\nqdisc replace dev tun0 root pfifo\n"));
+        assert!(!drops(""));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! Scripts read them with the `getsockopt` of libc. Sizes in segments are bytes divided by the MSS. A field that the stack does not have is 0. Tests:
 //! below, and `tests/interface.rs`.
 
-use sockeye::{CaState, TcpInfo};
+use sockeye::{CaState, FastOpenFail, TcpInfo};
 
-use crate::error::Call;
+use crate::error::{Call, Errno};
 use crate::socket::{Shape, Socket};
 
 /// Writes fields one behind the other; each is aligned by its place.
@@ -35,6 +35,7 @@ pub(crate) fn of(socket: &Socket) -> Call<Vec<u8>> {
         Shape::Connecting(stream) | Shape::Connected(stream) => Ok(layout(&stream.info()?)),
         Shape::Listening(_) => Ok(bare(LISTEN)),
         Shape::Fresh(_) | Shape::Gone => Ok(bare(CLOSE)),
+        Shape::Datagram(_) => Err(Errno(libc::ENOPROTOOPT)),
     }
 }
 
@@ -75,7 +76,8 @@ fn layout(info: &TcpInfo) -> Vec<u8> {
         options(info),
         // Two fields of four bits.
         snd_scale | rcv_scale << 4,
-        0,
+        // `tcpi_fastopen_client_fail` behind one bit that is not kept here.
+        info.fast_open_fail.map_or(0, fast_open_fail) << 1,
     ]);
     layout.u32(&[micros(info.rto), micros(info.ato), info.snd_mss, info.rcv_mss]);
     let unacked = segments(info.in_flight);
@@ -138,9 +140,18 @@ fn ca_state(state: CaState) -> u8 {
     }
 }
 
+fn fast_open_fail(why: FastOpenFail) -> u8 {
+    match why {
+        FastOpenFail::CookieUnavailable => 1,
+        FastOpenFail::TextNotAcked => 2,
+        FastOpenFail::SynRepeated => 3,
+    }
+}
+
 /// `TCPI_OPT_*`.
 fn options(info: &TcpInfo) -> u8 {
-    u8::from(info.timestamps)
+    u8::from(info.syn_text_taken) << 5
+        | u8::from(info.timestamps)
         | u8::from(info.sack) << 1
         | u8::from(info.wscale.is_some()) << 2
         | u8::from(info.ecn) << 3

@@ -5,6 +5,7 @@
 //! Tests: `tests/interface.rs`.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use sockeye::netif::{Netif, RxFrame, Sent, TxFrame};
 pub(crate) struct Queues {
     inward: Mutex<VecDeque<Vec<u8>>>,
     outward: Mutex<Vec<Vec<u8>>>,
+    /// The device's queue takes nothing. Relaxed: the thread that sets it runs the stack.
+    drops: AtomicBool,
 }
 
 /// The stack's side.
@@ -27,6 +30,11 @@ impl Queues {
     /// Gives the stack a packet.
     pub fn inject(&self, packet: Vec<u8>) {
         locked(&self.inward).push_back(packet);
+    }
+
+    /// Whether the device drops what it is given.
+    pub fn set_drops(&self, drops: bool) {
+        self.drops.store(drops, Ordering::Relaxed);
     }
 
     /// Takes what the stack has sent.
@@ -57,6 +65,9 @@ impl Netif for Wire {
     }
 
     fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        if self.queues.drops.load(Ordering::Relaxed) {
+            return Sent { queue: 0, dropped_count: frames.drain(..).count() };
+        }
         let mut outward = locked(&self.queues.outward);
         for frame in frames.drain(..) {
             let mut packet = vec![0; frame.len()];

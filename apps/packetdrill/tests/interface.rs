@@ -83,6 +83,7 @@ fn a_write_that_waits_takes_all_and_accept_waits_too() {
     std::thread::scope(|scope| {
         let server = scope.spawn(|| {
             let fd = host.accept(listener).unwrap();
+            let _ = host.time();
             (fd, host.write(fd, &[7; 20_000]))
         });
         host.wait_asleep();

@@ -151,6 +151,23 @@ fn transfers_in_both_directions_need_no_thread_and_no_real_time() {
 }
 
 #[test]
+fn settings_of_tcp_that_are_replaced_count_for_later_connections() {
+    let mut world = World::new(|_| {});
+    let (before, _server) = world.pair();
+    let mut tcp = world.stack.tcp_config();
+    tcp.syn_retries = 200;
+    assert_eq!(world.stack.set_tcp_config(tcp).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(world.stack.tcp_config().syn_retries, 6);
+    tcp.syn_retries = 6;
+    tcp.timestamps = false;
+    world.stack.set_tcp_config(tcp).unwrap();
+    let (after, accepted) = world.pair();
+    let has = |stream: &TcpStream| stream.info().unwrap().timestamps;
+    assert_eq!((has(&before), has(&after), has(&accepted)), (true, false, false));
+    assert!(world.stack.config().tcp.timestamps, "those of the beginning");
+}
+
+#[test]
 fn poll_of_an_empty_stack_has_no_deadline() {
     let world = World::new(|_| {});
     assert_eq!(world.stack.poll(Duration::from_secs(5)), None);

@@ -1,5 +1,7 @@
 //! What recvmsg returns besides bytes: control messages, in the layout of `struct cmsghdr`, and the error queue.
 
+use std::net::SocketAddr;
+
 use super::Socket;
 use super::options::TCP_INQ;
 use crate::error::{Call, Errno};
@@ -12,6 +14,8 @@ pub(crate) struct Received {
     pub control: Vec<u8>,
     /// `msg_flags`.
     pub flags: i32,
+    /// The sender of a datagram.
+    pub from: Option<SocketAddr>,
 }
 
 /// Bytes of `struct cmsghdr`: length, level, type.
@@ -20,10 +24,19 @@ const HEADER_LEN: usize = size_of::<usize>() + 8;
 /// Adds the control messages that the socket was asked for.
 pub(crate) fn fill_control(socket: &Socket, received: &mut Received) -> Call<()> {
     if let (true, Ok(stream)) = (socket.wants_inq, socket.stream()) {
-        let left = i32::try_from(stream.available()?).unwrap_or(i32::MAX);
+        let left = match i32::try_from(stream.available()?).unwrap_or(i32::MAX) {
+            // The end counts as a byte.
+            0 if has_ended(stream.state_name()) => 1,
+            left => left,
+        };
         push(&mut received.control, libc::IPPROTO_TCP, TCP_INQ, &left.to_ne_bytes());
     }
     Ok(())
+}
+
+/// Whether the peer's FIN has come.
+fn has_ended(state: &str) -> bool {
+    matches!(state, "CLOSE-WAIT" | "CLOSING" | "LAST-ACK" | "TIME-WAIT" | "CLOSED")
 }
 
 /// The first entry of the error queue (MSG_ERRQUEUE).

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sockeye::TcpStream;
 
 use super::{Shape, Socket};
-use crate::adapter::{Adapter, World};
+use crate::adapter::{Adapter, Locked, World};
 use crate::error::{Call, Errno};
 use crate::files::File;
 
@@ -22,18 +22,26 @@ impl Adapter {
             _ => return Err(Errno(libc::EAFNOSUPPORT)),
         };
         let flags = kind & (libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        if kind & !flags != libc::SOCK_STREAM || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
-            return Err(Errno(libc::EPROTONOSUPPORT));
-        }
+        let nonblocking = flags & libc::SOCK_NONBLOCK != 0;
         let mut world = self.lock();
         let stack = self.stack(&mut world)?;
-        let socket = Socket::new(stack, is_v6, flags & libc::SOCK_NONBLOCK != 0);
+        let socket = match (kind & !flags, protocol) {
+            (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => Socket::new(stack, is_v6, nonblocking),
+            (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => Socket::datagram(stack, is_v6, nonblocking)?,
+            (_, _) => return Err(Errno(libc::EPROTONOSUPPORT)),
+        };
         world.files.add(File::Socket(Box::new(socket)))
     }
 
     pub(crate) fn bind(&self, fd: RawFd, addr: SocketAddr) -> Call<()> {
         let mut world = self.lock();
         let socket = world.files.socket(fd)?;
+        if let Shape::Datagram(_) = socket.shape {
+            let bound = socket.udp().bind(addr)?;
+            bound.set_nonblocking(true)?;
+            socket.shape = Shape::Datagram(bound);
+            return world.register(fd);
+        }
         let Shape::Fresh(fresh) = &mut socket.shape else { return Err(Errno(libc::EINVAL)) };
         fresh.bind(addr)?;
         socket.bound = Some(fresh.local_addr().unwrap_or(addr));
@@ -82,10 +90,16 @@ impl Adapter {
         let before = world.sent_count();
         let socket = world.files.socket(fd)?;
         let (nonblocking, timeout) = (socket.nonblocking, socket.snd_timeout);
+        if let Shape::Datagram(udp) = &socket.shape {
+            return Ok(udp.connect(addr)?);
+        }
         match std::mem::replace(&mut socket.shape, Shape::Gone) {
             Shape::Fresh(_) => start(socket, addr)?,
             Shape::Connecting(stream) => {
                 socket.shape = Shape::Connecting(stream);
+                if socket.is_deferred {
+                    return Err(Errno(libc::EISCONN));
+                }
                 if outcome(socket).is_none() {
                     return Err(Errno(libc::EALREADY));
                 }
@@ -104,12 +118,25 @@ impl Adapter {
             }
         }
         world.register(fd)?;
-        if world.sent_count() == before && defers(world.files.socket(fd)?) {
+        let is_silent = world.sent_count() == before;
+        let socket = world.files.socket(fd)?;
+        if is_silent && defers(socket) {
             // Fast Open: the SYN waits for the first write.
+            socket.is_deferred = true;
             return Ok(());
         }
         let world = self.settle(world);
         let until = until(&world, nonblocking, timeout);
+        self.await_connect(world, fd, until).1
+    }
+
+    /// Waits for the end of a handshake.
+    pub(super) fn await_connect<'a>(
+        &'a self,
+        world: Locked<'a>,
+        fd: RawFd,
+        until: Option<Duration>,
+    ) -> (Locked<'a>, Call<()>) {
         let (mut world, done) = self.block(world, until, |world| {
             world.files.socket(fd).map_or_else(|error| Some(Err(error)), outcome)
         });
@@ -117,13 +144,17 @@ impl Adapter {
         if let Ok(socket) = world.files.socket(fd) {
             finish(socket, &result);
         }
-        result
+        (world, result)
     }
 
     /// `connect` to AF_UNSPEC: the connection is reset, and the socket can be used anew.
     pub(crate) fn disconnect(&self, fd: RawFd) -> Call<()> {
         let mut world = self.lock();
         let socket = world.files.socket(fd)?;
+        if let Shape::Datagram(udp) = &socket.shape {
+            udp.disconnect();
+            return Ok(());
+        }
         if let Ok(stream) = socket.stream() {
             stream.set_linger(Some(Duration::ZERO))?;
         }
@@ -175,6 +206,7 @@ fn accept_now(world: &mut World, fd: RawFd) -> Call<(RawFd, SocketAddr)> {
     stream.set_nonblocking(true)?;
     let mut accepted = Socket::new(socket.stack.clone(), socket.is_v6, false);
     accepted.shape = Shape::Connected(stream);
+    accepted.settings.clone_from(&socket.settings);
     Ok((world.files.add(File::Socket(Box::new(accepted)))?, peer))
 }
 
@@ -228,6 +260,16 @@ fn finish(socket: &mut Socket, result: &Call<()>) {
         (Shape::Connecting(_), Err(_)) => Shape::Fresh(socket.fresh()),
         (shape, _) => shape,
     };
+}
+
+/// Whether a handshake that goes on in the background has ended well, which is then noted.
+///
+/// # Errors
+/// With which it has ended.
+pub(super) fn has_connected(socket: &mut Socket) -> Call<bool> {
+    let Some(result) = outcome(socket) else { return Ok(false) };
+    finish(socket, &result);
+    result.map(|()| true)
 }
 
 /// Whether the connect waits for text to go with its SYN.

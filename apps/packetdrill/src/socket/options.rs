@@ -1,5 +1,8 @@
 //! getsockopt, setsockopt, ioctl and fcntl: the options that the stack has, by their numbers on Linux. Others are ENOPROTOOPT.
 //!
+//! The send buffer is as large as Linux's `sk_sndbuf`, which is twice the value of SO_SNDBUF: Linux counts memory there, and a large segment's is little more
+//! than its bytes.
+//!
 //! An option is set on the socket before it connects or listens (`on_socket`), on the connection (`on_stream`) or on the listener (`on_listener`).
 
 use std::os::fd::RawFd;
@@ -49,6 +52,19 @@ impl Setting {
         }
     }
 
+    /// Zero or less is none.
+    fn whole_seconds(&self) -> Option<Duration> {
+        self.seconds().ok()
+    }
+
+    /// TCP_LINGER2: seconds, 0 for the stack's own, negative for not at all.
+    fn fin_timeout(&self) -> Call<Option<Duration>> {
+        Ok(match self.int()? {
+            0 => None,
+            seconds => Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))),
+        })
+    }
+
     fn name_text(&self) -> &str {
         let len = self.value.iter().position(|byte| *byte == 0).unwrap_or(self.value.len());
         std::str::from_utf8(&self.value[..len]).unwrap_or("")
@@ -94,6 +110,15 @@ impl Setting {
         Ok(Some(self.int()? as u32).filter(|bytes| *bytes > 0))
     }
 
+    /// TCP_FASTOPEN_KEY: one key or two.
+    fn keys(&self) -> Call<fastopen::Keys> {
+        match self.value.as_chunks::<16>() {
+            ([primary], []) => Ok(fastopen::Keys { primary: *primary, backup: None }),
+            ([primary, backup], []) => Ok(fastopen::Keys { primary: *primary, backup: Some(*backup) }),
+            (_, _) => Err(Errno(libc::EINVAL)),
+        }
+    }
+
     fn algorithm(&self) -> Call<CongestionControl> {
         let name = match self.name_text() {
             "reno" => "newreno",
@@ -114,15 +139,20 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.set_reuse_port(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => socket.set_keepalive(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_LINGER) => socket.set_linger(setting.linger()?)?,
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => socket.set_send_buffer_size(setting.size()?),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => socket.set_send_buffer_size(2 * setting.size()?),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => socket.set_recv_buffer_size(setting.size()?),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => socket.set_nodelay(setting.on()?),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => socket.set_congestion_control(setting.algorithm()?),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => socket.set_fastopen(setting.size()?),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => socket.set_fastopen_connect(setting.on()?),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => socket.set_fastopen_keys(setting.keys()?),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => socket.set_fastopen_no_cookie(setting.on()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             socket.set_tcp_keepalive(&setting.keepalive()?)?;
         }
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => socket.set_syn_retries(setting.unsigned()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => socket.set_defer_accept(setting.whole_seconds()),
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => socket.set_fin_timeout(setting.fin_timeout()?),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => socket.set_user_timeout(setting.user_timeout()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => socket.set_notsent_lowat(setting.lowat()?)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -145,13 +175,15 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => {}
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => stream.set_keepalive(setting.on()?)?,
         (libc::SOL_SOCKET, libc::SO_LINGER) => stream.set_linger(setting.linger()?)?,
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => stream.set_send_buffer_size(setting.size()?)?,
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => stream.set_send_buffer_size(2 * setting.size()?)?,
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => stream.set_recv_buffer_size(setting.size()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stream.set_nodelay(setting.on()?)?,
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => stream.set_quickack(setting.on()?)?,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             stream.set_tcp_keepalive(&setting.keepalive()?)?;
         }
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => stream.set_syn_retries(setting.unsigned()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => stream.set_fin_timeout(setting.fin_timeout()?)?,
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stream.set_user_timeout(setting.user_timeout()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => stream.set_notsent_lowat(setting.lowat()?)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -169,6 +201,12 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
 fn on_listener(listener: &TcpListener, setting: &Setting) -> Call<()> {
     match (setting.level, setting.name) {
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => listener.set_fastopen(setting.size()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => listener.set_syn_retries(setting.unsigned()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => listener.set_defer_accept(setting.whole_seconds())?,
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => listener.set_fastopen_keys(setting.keys()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => {
+            listener.set_fastopen_no_cookie(setting.on()?)?
+        }
         (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
             listener.set_ttl(setting.unsigned()?)?;
         }
@@ -176,6 +214,16 @@ fn on_listener(listener: &TcpListener, setting: &Setting) -> Call<()> {
         (_, _) => return Err(UNKNOWN),
     }
     Ok(())
+}
+
+/// Sets an option of a socket of UDP: those that count for its bind.
+fn on_datagram(setting: &Setting) -> Call<()> {
+    match (setting.level, setting.name) {
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT)
+        | (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY)
+        | (libc::IPPROTO_IP, libc::IP_TRANSPARENT) => setting.on().map(drop),
+        (_, _) => Err(UNKNOWN),
+    }
 }
 
 impl Socket {
@@ -189,6 +237,7 @@ impl Socket {
                     Shape::Fresh(socket) => on_socket(socket, &setting)?,
                     Shape::Connecting(stream) | Shape::Connected(stream) => on_stream(stream, &setting)?,
                     Shape::Listening(listener) => on_listener(listener, &setting)?,
+                    Shape::Datagram(_) => on_datagram(&setting)?,
                     Shape::Gone => return Err(UNKNOWN),
                 }
                 self.settings.push(setting);
@@ -198,7 +247,7 @@ impl Socket {
     }
 
     /// The last value that was set.
-    fn was_set(&self, level: i32, name: i32) -> Option<i32> {
+    pub(super) fn was_set(&self, level: i32, name: i32) -> Option<i32> {
         let found = self.settings.iter().rev().find(|setting| (setting.level, setting.name) == (level, name));
         found.and_then(|setting| setting.int().ok())
     }
@@ -210,6 +259,16 @@ impl Socket {
         if let (libc::IPPROTO_TCP, libc::TCP_CONGESTION) = (level, name) {
             return self.algorithm_name();
         }
+        if let (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) = (level, name) {
+            // Keys that were set are those of this socket, also before it listens.
+            let own =
+                self.settings.iter().rev().find(|setting| (setting.level, setting.name) == (level, name));
+            let stack = self.stack.config().tcp.fastopen_key;
+            let of_stack = || {
+                stack.map(|keys| [&keys.primary[..], keys.backup.as_ref().map_or(&[], |key| key)].concat())
+            };
+            return Ok(own.map(|setting| setting.value.clone()).or_else(of_stack).unwrap_or_default());
+        }
         if let (libc::SOL_SOCKET, libc::SO_MEMINFO) = (level, name) {
             return Ok(tcp_info::memory(self));
         }
@@ -219,14 +278,17 @@ impl Socket {
             (_, libc::IPPROTO_TCP, TCP_CC_INFO) => Ok(Vec::new()),
             (Shape::Connecting(stream) | Shape::Connected(stream), _, _) => of_stream(stream, level, name),
             (Shape::Fresh(socket), _, _) => of_socket(socket, level, name),
-            (Shape::Listening(_) | Shape::Gone, _, _) => Err(UNKNOWN),
+            (Shape::Listening(_) | Shape::Datagram(_) | Shape::Gone, _, _) => Err(UNKNOWN),
         }
     }
 
     /// Options whose value is an `int` in every shape.
     fn get_any(&mut self, level: i32, name: i32) -> Call<Option<i32>> {
+        let is_datagram = matches!(self.shape, Shape::Datagram(_));
         Ok(Some(match (level, name) {
+            (libc::SOL_SOCKET, libc::SO_TYPE) if is_datagram => libc::SOCK_DGRAM,
             (libc::SOL_SOCKET, libc::SO_TYPE) => libc::SOCK_STREAM,
+            (libc::SOL_SOCKET, libc::SO_PROTOCOL) if is_datagram => libc::IPPROTO_UDP,
             (libc::SOL_SOCKET, libc::SO_PROTOCOL) => libc::IPPROTO_TCP,
             (libc::SOL_SOCKET, libc::SO_DOMAIN) => {
                 if self.is_v6 {
@@ -236,17 +298,22 @@ impl Socket {
                 }
             }
             (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => i32::from(matches!(self.shape, Shape::Listening(_))),
-            (libc::SOL_SOCKET, libc::SO_ERROR) => match self.stream() {
-                Ok(stream) => stream.take_error()?.map_or(0, |error| Errno::from(error).0),
-                Err(_) => 0,
-            },
+            (libc::SOL_SOCKET, libc::SO_ERROR) => {
+                let error = match &self.shape {
+                    Shape::Connecting(stream) | Shape::Connected(stream) => stream.take_error()?,
+                    Shape::Datagram(udp) => udp.take_error()?,
+                    Shape::Fresh(_) | Shape::Listening(_) | Shape::Gone => None,
+                };
+                error.map_or(0, |error| Errno::from(error).0)
+            }
             (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => {
                 self.was_set(level, name).unwrap_or(0)
             }
             (libc::IPPROTO_TCP, TCP_INQ) => i32::from(self.wants_inq),
-            (libc::IPPROTO_TCP, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT) => {
-                self.was_set(level, name).unwrap_or(0)
-            }
+            (
+                libc::IPPROTO_TCP,
+                libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE,
+            ) => self.was_set(level, name).unwrap_or(0),
             (_, _) => return Ok(None),
         }))
     }
@@ -270,17 +337,18 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
     let seconds = |time: Duration| i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
     let value = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => i32::from(stream.keepalive()?),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => int(stream.send_buffer_size()?),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => int(stream.send_buffer_size()? / 2),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => int(stream.recv_buffer_size()?),
         (libc::SOL_SOCKET, libc::SO_LINGER) => return Ok(linger(stream.linger()?)),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(stream.nodelay()?),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => i32::from(stream.quickack()?),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => int(stream.info()?.snd_mss as usize),
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => int(stream.syn_retries()? as usize),
+        (libc::IPPROTO_TCP, libc::TCP_LINGER2) => seconds(stream.fin_timeout()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => seconds(stream.keepalive_time()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => seconds(stream.keepalive_interval()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => int(stream.keepalive_retries()? as usize),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => millis(stream.user_timeout()?),
-        (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => stream.notsent_lowat()?.unwrap_or(0) as i32,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             int(stream.tos()? as usize)
         }
@@ -296,7 +364,7 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
 fn of_socket(socket: &TcpSocket, level: i32, name: i32) -> Call<Vec<u8>> {
     let value = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => i32::from(socket.keepalive()),
-        (libc::SOL_SOCKET, libc::SO_SNDBUF) => int(socket.send_buffer_size()),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => int(socket.send_buffer_size() / 2),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => int(socket.recv_buffer_size()),
         (libc::SOL_SOCKET, libc::SO_LINGER) => return Ok(linger(socket.linger())),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(socket.nodelay()),

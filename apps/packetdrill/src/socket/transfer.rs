@@ -7,15 +7,20 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use sockeye::{TcpStream, fastopen};
+use sockeye::{TcpStream, UdpSocket, fastopen};
 
 use super::message::{self, Received};
-use super::open::{settled, until};
+use super::open::{has_connected, settled, until};
 use super::{Shape, Socket};
 use crate::adapter::{Adapter, World};
 use crate::error::{Call, Errno};
 use crate::files::File;
+use crate::ready;
 
+/// Bytes of the longest datagram.
+const DATAGRAM_MAX: usize = 65_536;
+/// What ends the wait of a writer.
+const WAKES: u32 = ready::OUT | ready::ERR | ready::HUP;
 /// Most bytes that a read takes at once: more than any receive buffer.
 const READ_MAX: usize = 64 << 20;
 
@@ -70,29 +75,42 @@ impl Adapter {
         };
         nonblocking |= flags & libc::MSG_DONTWAIT != 0;
         let mut taken = 0;
-        if flags & libc::MSG_FASTOPEN != 0 {
-            if self.config()?.tcp.fastopen & fastopen::CLIENT == 0 {
-                return Err(Errno(libc::EOPNOTSUPP));
-            }
-            let socket = world.files.socket(fd)?;
-            taken = fast_open(socket, bytes, to, nonblocking)?;
-            world.register(fd)?;
+        if let Some(first) = self.first_send(&mut world, fd, bytes, flags, to)? {
+            world = self.settle(world);
             if nonblocking {
-                drop(self.settle(world));
+                // What the SYN has not taken is the caller's to send again.
+                return if first > 0 { Ok(first) } else { Err(Errno(libc::EINPROGRESS)) };
+            }
+            taken = first;
+            let until = until(&world, false, timeout);
+            let (settled, connected) = self.await_connect(world, fd, until);
+            connected?;
+            if taken == bytes.len() {
                 return Ok(taken);
             }
+            world = settled;
         }
         let until = until(&world, nonblocking, timeout);
+        let mut is_full = false;
         let (_world, done) = self.block(world, until, |world| {
+            // A writer that waits is woken when the socket is writable, which is later than when it has room for a byte.
+            if is_full
+                && world.file(fd).is_ok_and(|file| ready::of_file(file).is_ok_and(|bits| bits & WAKES == 0))
+            {
+                return None;
+            }
             loop {
-                match send_now(world, fd, &bytes[taken..], flags) {
+                match send_now(world, fd, &bytes[taken..], flags, to) {
                     Ok(more) => {
                         taken += more;
                         if taken == bytes.len() || more == 0 {
                             return Some(Ok(()));
                         }
                     }
-                    Err(error) => return settled(Err(error)),
+                    Err(error) => {
+                        is_full = true;
+                        return settled(Err(error));
+                    }
                 }
             }
         });
@@ -102,6 +120,39 @@ impl Adapter {
             Some(Err(error)) => Err(error),
             None => Err(Errno(libc::EAGAIN)),
         }
+    }
+
+    /// A write that goes with a SYN: how many bytes that took. `None` if the write has nothing to do with one.
+    fn first_send(
+        &self,
+        world: &mut World,
+        fd: RawFd,
+        bytes: &[u8],
+        flags: i32,
+        to: Option<SocketAddr>,
+    ) -> Call<Option<usize>> {
+        let File::Socket(socket) = world.file(fd)? else { return Ok(None) };
+        if socket.is_deferred {
+            socket.is_deferred = false;
+            let mut stream = socket.stream()?;
+            return match stream.write(bytes) {
+                Ok(taken) => Ok(Some(taken)),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(Some(0)),
+                Err(error) => Err(error.into()),
+            };
+        }
+        if flags & libc::MSG_FASTOPEN == 0 {
+            return Ok(None);
+        }
+        if self.config()?.tcp.fastopen & fastopen::CLIENT == 0 {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
+        if matches!(socket.shape, Shape::Connecting(_)) && has_connected(socket)? {
+            return Ok(None);
+        }
+        let taken = fast_open(socket, bytes, to)?;
+        world.register(fd)?;
+        Ok(Some(taken))
     }
 
     /// `splice`, one of whose ends is a pipe.
@@ -134,6 +185,9 @@ fn recv_now(world: &mut World, fd: RawFd, len: usize, flags: i32) -> Call<Receiv
     if flags & libc::MSG_ERRQUEUE != 0 {
         return message::from_error_queue(socket);
     }
+    if let Shape::Datagram(udp) = &socket.shape {
+        return datagram(udp, len, flags);
+    }
     let stream = socket.stream()?;
     if flags & libc::MSG_OOB != 0 {
         // Urgent bytes are always in line, as with SO_OOBINLINE.
@@ -145,17 +199,30 @@ fn recv_now(world: &mut World, fd: RawFd, len: usize, flags: i32) -> Call<Receiv
     Ok(Received { bytes, ..Received::default() })
 }
 
+/// A datagram, or its first `len` bytes.
+fn datagram(udp: &UdpSocket, len: usize, flags: i32) -> Call<Received> {
+    let mut bytes = vec![0; DATAGRAM_MAX];
+    let (got, from) =
+        if flags & libc::MSG_PEEK != 0 { udp.peek_from(&mut bytes)? } else { udp.recv_from(&mut bytes)? };
+    bytes.truncate(got.min(len));
+    let flags = if got > len { libc::MSG_TRUNC } else { 0 };
+    Ok(Received { bytes, flags, from: Some(from), ..Received::default() })
+}
+
 fn read(mut stream: &TcpStream, bytes: &mut [u8]) -> Call<usize> {
     Ok(stream.read(bytes)?)
 }
 
 /// Takes as many bytes as there is room for now.
-fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32) -> Call<usize> {
+fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32, to: Option<SocketAddr>) -> Call<usize> {
     let socket = match world.file(fd)? {
         File::Socket(socket) => socket,
         File::Pipe(pipe) => return pipe.put(bytes),
         File::Epoll(_) => return Err(Errno(libc::EINVAL)),
     };
+    if let Shape::Datagram(udp) = &socket.shape {
+        return Ok(to.map_or_else(|| udp.send(bytes), |to| udp.send_to(bytes, to))?);
+    }
     let Ok(mut stream) = socket.stream() else { return Err(Errno(libc::EPIPE)) };
     if flags & libc::MSG_OOB != 0 {
         return Ok(stream.send_urgent(bytes)?);
@@ -164,7 +231,7 @@ fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32) -> Call<usiz
 }
 
 /// Connects with the text on its SYN, as far as that is possible. Returns how much of it was taken.
-fn fast_open(socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>, nonblocking: bool) -> Call<usize> {
+fn fast_open(socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>) -> Call<usize> {
     match std::mem::replace(&mut socket.shape, Shape::Gone) {
         Shape::Fresh(fresh) => {
             let Some(to) = to else {
@@ -184,7 +251,7 @@ fn fast_open(socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>, nonblock
         }
         Shape::Connecting(stream) => {
             socket.shape = Shape::Connecting(stream);
-            if nonblocking { Err(Errno(libc::EALREADY)) } else { Ok(0) }
+            Err(Errno(libc::EALREADY))
         }
         shape => {
             socket.shape = shape;

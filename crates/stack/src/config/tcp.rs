@@ -138,7 +138,7 @@ impl TcpConfig {
     }
 
     /// Checks every field.
-    pub(super) fn validate(&self) -> io::Result<()> {
+    pub(crate) fn validate(&self) -> io::Result<()> {
         within("notsent_lowat", u64::from(self.notsent_lowat), 1, u64::from(u32::MAX))?;
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;

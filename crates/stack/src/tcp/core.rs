@@ -16,11 +16,11 @@ use sockeye_proto::tcp::syncache::{ListenParams, cookie};
 use sockeye_proto::tcp::window::window_scale_for;
 use sockeye_proto::time::Instant;
 use sockeye_sync::Serials;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, Read, Snapshot};
 
 use crate::base::addr::{Endpoint, FourTuple, HashKey, octets};
 use crate::base::entropy::Entropy;
-use crate::config::Config;
+use crate::config::{Config, TcpConfig};
 use crate::inet;
 use crate::inet::ip::path_mtu::{FLOOR_V4, FLOOR_V6};
 use crate::inet::netif::table::{Link, Via};
@@ -37,6 +37,8 @@ pub(crate) struct Core {
     /// State of the settings that are measured against each other.
     #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "the product keeps nothing"))]
     pub discipline: <Chosen as Discipline>::OfStack,
+    /// The settings of TCP that new sockets get.
+    tcp: Snapshot<TcpConfig>,
     pub demux: Demux,
     /// Numbers of connections.
     pub conn_serials: Serials,
@@ -73,6 +75,7 @@ impl Core {
             HashKey(entropy.u64(), entropy.u64()),
         );
         Self {
+            tcp: Snapshot::new(config.tcp),
             demux,
             ports: Ports::new(range, || entropy.bytes()),
             fast_open_keys: fastopen::KeyRing::of(fast_open_keys(config, entropy)),
@@ -94,6 +97,16 @@ impl Core {
     pub fn rotate_fast_open_key(&self) {
         let drawn = Entropy::mixed(self.secret_bytes(), self.fast_open_keys.nonce()).bytes();
         self.fast_open_keys.rotate(drawn);
+    }
+
+    /// The settings of TCP as they are now. Not to be kept.
+    pub fn tcp_config(&self) -> Read<TcpConfig> {
+        self.tcp.read()
+    }
+
+    /// Replaces them.
+    pub fn set_tcp_config(&self, config: TcpConfig) {
+        self.tcp.replace(config);
     }
 
     /// Shared state of the Internet layer.
@@ -145,7 +158,7 @@ impl Core {
 
     /// Parameters of a new pcb.
     pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
-        let (config, local) = (&self.config, tuple.local.addr);
+        let (config, local) = (self.tcp_config(), tuple.local.addr);
         let link = self.link(local, via, Some(tuple.remote.addr));
         Settings {
             mss: link.mss,
@@ -153,22 +166,22 @@ impl Core {
             tso_max: link.segment_max,
             rcv_buf,
             rcv_buf_max: self.rcv_buf_max(rcv_buf),
-            timestamps: config.tcp.timestamps,
-            window_scaling: config.tcp.window_scaling,
-            delack: config.tcp.delack,
-            rto_min: config.tcp.rto_min,
-            congestion_control: config.tcp.congestion_control,
-            ecn: config.tcp.ecn,
-            slow_start_after_idle: config.tcp.slow_start_after_idle,
-            pacing: config.tcp.pacing,
+            timestamps: config.timestamps,
+            window_scaling: config.window_scaling,
+            delack: config.delack,
+            rto_min: config.rto_min,
+            congestion_control: config.congestion_control,
+            ecn: config.ecn,
+            slow_start_after_idle: config.slow_start_after_idle,
+            pacing: config.pacing,
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },
-            mtu_probing: config.tcp.mtu_probing,
-            base_mss: config.tcp.base_mss,
-            syn_retries: config.tcp.syn_retries,
-            user_timeout_option: config.tcp.user_timeout_option,
-            retries: config.tcp.retries,
-            time_wait: config.tcp.time_wait,
+            mtu_probing: config.mtu_probing,
+            base_mss: config.base_mss,
+            syn_retries: config.syn_retries,
+            user_timeout_option: config.user_timeout_option,
+            retries: config.retries,
+            time_wait: config.time_wait,
             ts_offset,
             lossless: self.netifs.out(via).is_none(),
             ..Settings::default()
@@ -194,15 +207,15 @@ impl Core {
 
     /// The offer of a SYN-ACK.
     pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
-        let config = &self.config;
+        let config = self.tcp_config();
         ListenParams {
             mss: self.link(local, via, None).mss,
             peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
-            window_scale: config.tcp.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
-            timestamps: config.tcp.timestamps,
+            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
+            timestamps: config.timestamps,
             sack: true,
-            ecn: config.tcp.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
+            ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
         }
     }
 }

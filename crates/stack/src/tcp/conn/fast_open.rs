@@ -43,7 +43,7 @@ pub(super) fn over(
                 core.count(counter::FASTOPEN_ACTIVE_FAIL);
             }
         }
-        let counts = core.config.tcp.fastopen_blackhole_timeout;
+        let counts = core.tcp_config().fastopen_blackhole_timeout;
         if core.fast_open_cache.learn(conn.tuple.remote.addr, &lesson, counts, cx.now) {
             core.count(counter::FASTOPEN_BLACKHOLE);
         }
@@ -82,7 +82,7 @@ pub(super) fn given_up(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buff
 #[cold]
 fn unanswered(cx: &Context<'_>, conn: &Conn) {
     cx.core.count(counter::FASTOPEN_ACTIVE_FAIL);
-    if !cx.core.config.tcp.fastopen_blackhole_timeout.is_zero() {
+    if !cx.core.tcp_config().fastopen_blackhole_timeout.is_zero() {
         cx.core.count(counter::FASTOPEN_BLACKHOLE);
     }
     cx.core.fast_open_cache.note_unanswered(conn.tuple.remote.addr, cx.now);

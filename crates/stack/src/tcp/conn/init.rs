@@ -62,7 +62,7 @@ pub(crate) fn make(
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
-    options.syn_retries.store(settings.syn_retries_or(core.config.tcp.syn_retries), Ordering::Relaxed);
+    options.syn_retries.store(settings.syn_retries_or(core.tcp_config().syn_retries), Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);

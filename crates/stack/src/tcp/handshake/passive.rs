@@ -63,7 +63,9 @@ pub(crate) fn on_syn(
     let params = core.listen_params(tuple.local.addr, via, listener.settings.rcvbuf);
     // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
     // Nor is there room in it for what the application sends along.
-    if iss_floor.is_none() && !listener.carries() && wants_cookie(core.config.tcp.syn_cookies, &shard, &tuple)
+    if iss_floor.is_none()
+        && !listener.carries()
+        && wants_cookie(core.tcp_config().syn_cookies, &shard, &tuple)
     {
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
@@ -105,7 +107,7 @@ enum FastOpen {
 /// Decides as RFC 7413 section 4.2 says. A listener that has no place answers no request for a cookie either, as on Linux.
 fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
     let (core, queue) = (cx.core, &listener.fast_open);
-    let bits = core.config.tcp.fastopen;
+    let bits = core.tcp_config().fastopen;
     let asked = segment.header.options.fast_open;
     if asked.is_some_and(|cookie| cookie.is_request()) {
         core.count(counter::FASTOPEN_COOKIE_REQD);
@@ -179,7 +181,7 @@ fn open_early(
     let len = u32::try_from(text.len()).unwrap_or(0);
     let now = cx.now;
     // One more than of an ordinary SYN-ACK, as on Linux: the text is lost with the connection.
-    let retries = listener.patience(core.config.tcp.synack_retries.saturating_add(1)).retries;
+    let retries = listener.patience(core.tcp_config().synack_retries.saturating_add(1)).retries;
     let make = |settings: &Settings| {
         let settings = Settings { syn_retries: retries, ..settings.clone() };
         Pcb::accept_fast_open(&settings, accepted, len, cookie, now)
@@ -244,7 +246,7 @@ pub(crate) fn third_segment(
     }
     let outcome = if header.flags.has(Flags::ACK) {
         let len = segment.payload.len();
-        let retries = cx.core.config.tcp.synack_retries;
+        let retries = cx.core.tcp_config().synack_retries;
         handshake(cx, &mut shard, &tuple, |half_open| {
             half_open.on_ack(&tuple, &header, len, now, |listener| listener.patience(retries))
         })
@@ -356,7 +358,7 @@ fn complete(
     let discipline = Chosen::of_conn(cx.core, hash, via, segment.from.as_deref());
     let now = cx.now;
     let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
-    let aborts = cx.core.config.tcp.abort_on_overflow;
+    let aborts = cx.core.tcp_config().abort_on_overflow;
     let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, discipline, make);
     if child.is_none() && aborts {
         let _listener = shard.half_open.remove(&tuple);

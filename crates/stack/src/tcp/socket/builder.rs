@@ -15,7 +15,7 @@ use super::tos_ttl::TosTtl;
 use super::{TcpListener, TcpStream};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::base::bind::{ANY_PORT, BindOptions};
-use crate::config::{BUFFER_MAX, BUFFER_MIN};
+use crate::config::{BUFFER_MAX, BUFFER_MIN, TcpConfig};
 use crate::inet::netif::scope;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::handle::Stack;
@@ -75,6 +75,25 @@ pub struct TcpSocket {
     bound: Option<Bound>,
 }
 
+impl Stack {
+    /// The settings of TCP as they are now; those that the stack was made with in a child of fork(2) that has lost it.
+    pub fn tcp_config(&self) -> TcpConfig {
+        self.core::<Core>().map_or(self.config().tcp, |core| *core.tcp_config())
+    }
+
+    /// Replaces the settings of TCP, as `sysctl` does on Linux. They count for sockets that are made and handshakes that begin from now on;
+    /// an existing connection keeps its own. `gro`, `time_wait_max`, `syn_backlog` and `fastopen_key` stay as they were
+    /// (keys: [`set_fastopen_keys`](Self::set_fastopen_keys)). [`config`](Self::config) shows the settings of the beginning.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a field is out of its bounds: nothing is changed then.
+    pub fn set_tcp_config(&self, tcp: TcpConfig) -> io::Result<()> {
+        tcp.validate()?;
+        self.core::<Core>()?.set_tcp_config(tcp);
+        Ok(())
+    }
+}
+
 /// A place in the bind table, given back when dropped.
 #[derive(Debug)]
 struct Bound {
@@ -114,13 +133,14 @@ impl TcpSocket {
 
     fn new(stack: &Stack, is_v6: bool) -> Self {
         let config = stack.config();
+        let tcp = stack.tcp_config();
         let settings = SocketSettings {
             reuse_addr: false,
             reuse_port: false,
             v6_only: false,
             nodelay: false,
             tos_ttl: TosTtl::DEFAULT,
-            congestion_control: config.tcp.congestion_control,
+            congestion_control: tcp.congestion_control,
             nonblocking: false,
             transparent: false,
             canonical: false,
@@ -128,13 +148,13 @@ impl TcpSocket {
             rcvbuf: config.rcvbuf,
             sndbuf_set: false,
             rcvbuf_set: false,
-            keepalive: config.tcp.keepalive(),
+            keepalive: tcp.keepalive(),
             user_timeout: Duration::ZERO,
             syn_retries: 0,
             defers: 0,
-            fin_timeout_ms: u32::try_from(config.tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),
+            fin_timeout_ms: u32::try_from(tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),
             linger_ms: LINGER_OFF,
-            notsent_lowat: config.tcp.notsent_lowat,
+            notsent_lowat: tcp.notsent_lowat,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }

@@ -39,7 +39,7 @@ pub(super) struct FastOpenOptions {
 impl FastOpenOptions {
     /// Purpose of a connect's SYN.
     pub fn syn(&self, core: &Core, tuple: &FourTuple, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
-        let config = &core.config.tcp;
+        let config = core.tcp_config();
         let asks = (self.connects || self.asks) && config.fastopen & CLIENT != 0;
         let wish = Wish {
             no_cookie: self.no_cookie || config.fastopen & CLIENT_WITHOUT_COOKIE != 0,
@@ -65,7 +65,7 @@ impl FastOpenOptions {
     }
 
     pub fn listen(&self, core: &Core, listener: &Listener, backlog: usize) {
-        let by_config = if core.config.tcp.fastopen & SERVER_ALL != 0 { backlog } else { 0 };
+        let by_config = if core.tcp_config().fastopen & SERVER_ALL != 0 { backlog } else { 0 };
         listener.fast_open.set_len_max(self.queue_len.max(by_config).min(BACKLOG_MAX));
         listener.fast_open.no_cookie.store(self.no_cookie, Ordering::Relaxed);
         if let Some(keys) = self.keys {

@@ -55,7 +55,7 @@ impl TcpSocket {
     /// TCP_LINGER2 of the connection, or of a listener's connections: see [`TcpStream::set_fin_timeout`].
     pub fn set_fin_timeout(&mut self, timeout: Option<Duration>) {
         self.settings.fin_timeout_ms =
-            fin_timeout_ms(timeout.unwrap_or_else(|| self.stack.config().tcp.fin_timeout));
+            fin_timeout_ms(timeout.unwrap_or_else(|| self.stack.tcp_config().fin_timeout));
     }
 
     /// The TCP_LINGER2 time.
@@ -90,7 +90,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn set_fin_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        let ms = fin_timeout_ms(timeout.unwrap_or_else(|| self.stack().config().tcp.fin_timeout));
+        let ms = fin_timeout_ms(timeout.unwrap_or_else(|| self.stack().tcp_config().fin_timeout));
         self.conn()?.options.fin_timeout_ms.store(ms, Ordering::Relaxed);
         self.notify(reason::OPTION)
     }

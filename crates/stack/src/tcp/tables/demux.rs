@@ -265,7 +265,7 @@ pub(crate) fn on_timer(cx: &mut crate::tcp::conn::outbox::Context<'_>, index: us
     // A SYN-ACK that cannot be repeated takes its entry with it (`SynCache::on_timer`); the others are repeated all the same.
     cx.drain("the timer of handshakes", |cx| {
         let (now, routed) = (cx.now, &mut cx.outbox.routed);
-        let retries = core.config.tcp.synack_retries;
+        let retries = core.tcp_config().synack_retries;
         let patience = |listener: &Arc<Replica>| listener.patience(retries);
         shard.half_open.on_timer(now, patience, |tuple, header| {
             failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
