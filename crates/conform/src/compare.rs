@@ -89,6 +89,7 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
                 kernel: pair.0,
                 stack: pair.1,
                 why: &why,
+                earlier: &kernel.records[..k.min(kernel.records.len())],
             };
             let Some((name, then)) = known::find(&pair) else {
                 let (kernel, stack) = (pair.kernel.cloned(), pair.stack.cloned());
@@ -136,7 +137,7 @@ impl Drift {
             (What::Returned(i, a), What::Returned(j, b)) if i == j => {
                 (a != b).then(|| format!("the call's result: {} is not {}", result(b), result(a)))
             }
-            (a, b) => (a != b).then(|| "another thing happens".to_owned()),
+            (a, b) => (a != b).then(|| format!("the kernel {}, the stack {}", a.verb(), b.verb())),
         }
     }
 }

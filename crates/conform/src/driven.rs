@@ -148,8 +148,8 @@ impl Driven {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // The queue is longer than what one event sends.
-        let _ = self.port.try_send(bytes);
+        // The queue is longer than what one event sends. What the device does not carry would be a difference by itself.
+        self.port.try_send(bytes).expect("a packet that the device carries");
     }
 
     fn perform(&mut self, index: usize, action: &Action) {

@@ -317,7 +317,10 @@ impl Maker {
         if self.peer.is_done && self.random.chance(96) {
             return self.answer();
         }
-        let len = self.random.pick(&[1, 100, 536, self.peer.mss, self.peer.mss, 1448]);
+        // A packet is no longer than the device's 1,500 bytes.
+        let full = if self.peer.has_ts { 1448 } else { 1460 };
+        let full = if self.peer.held.is_empty() { full } else { full - 36 };
+        let len = self.random.pick(&[1, 100, 536, self.peer.mss.min(full), self.peer.mss.min(full), full]);
         let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
         let next = self.peer.snd_nxt;
         match self.random.below(10) {

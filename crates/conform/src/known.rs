@@ -5,8 +5,10 @@
 //!
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
+use std::time::Duration;
+
 use crate::codec::Packet;
-use crate::scenario::{Action, Scenario};
+use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
@@ -36,6 +38,8 @@ pub struct Pair<'a> {
     pub stack: Option<&'a Record>,
     /// In what they differ.
     pub why: &'a str,
+    /// What the kernel did before.
+    pub earlier: &'a [Record],
 }
 
 /// A known difference.
@@ -56,6 +60,14 @@ impl<'a> Pair<'a> {
             (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => Some((kernel, stack)),
             _ => None,
         }
+    }
+
+    /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
+    fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
+        let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.stack) else { return None };
+        let waits = self.kernel.is_none_or(|record| !matches!(record.what, What::Sent(_)));
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
     }
 
     /// Both states, if both are.
@@ -95,6 +107,12 @@ pub const KNOWN: &[Known] = &[
         is: timestamp_of_a_repeated_syn,
     },
     Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
+    Known { name: "acknowledgment of a FIN", scenario: "fin-later", is: acknowledgment_of_a_fin },
+    Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
+    Known { name: "segment without ACK", scenario: "no-ack-bit", is: segment_without_ack },
+    Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
+    Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
+    Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
 ];
 
@@ -240,6 +258,77 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
         is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
     });
     (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
+}
+
+/// A FIN is acknowledged at once here; the kernel delays that as it does for text.
+fn acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let is_late = |record: &Record| {
+        let What::Sent(Packet::Tcp(ack)) = &record.what else { return false };
+        let is_its = |event: &Event| {
+            let Action::Segment(fin) = &event.action else { return false };
+            let age = record.at.saturating_sub(event.at());
+            fin.flags.has(Flags::FIN) && ack.ack == fin.end() && record.at >= event.at() && age < DELAYED_MAX
+        };
+        ack.flags == Flags::ACK && ack.len == 0 && pair.scenario.events.iter().any(is_its)
+    };
+    let waits = |record: Option<&Record>| record.is_some_and(|record| !matches!(record.what, What::Sent(_)));
+    match (pair.kernel, pair.stack) {
+        (kernel, Some(stack)) if waits(kernel) && is_late(stack) => Some(Then::SkipStack),
+        (Some(kernel), stack) if waits(stack) && is_late(kernel) => Some(Then::SkipKernel),
+        _ => None,
+    }
+}
+
+/// Acknowledgments are delayed for 40 ms; the rest is what the comparison allows for.
+const DELAYED_MAX: Duration = Duration::from_millis(40 + 12 + 4);
+
+/// The kernel answers unacceptable segments of a connection once in half a second (`tcp_invalid_ratelimit`); here 7 to 14 of them are answered in a
+/// second, a number that nobody else can predict (RFC 5961 section 7, CVE-2016-5696).
+fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_stack_answers()?;
+    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL);
+    let is_limited = pair.earlier.iter().rev().take_while(|record| record.at >= since).any(|record| {
+        matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
+    });
+    let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
+    (is_limited && is_limitable && !cause.flags.has(Flags::RST)).then_some(Then::SkipStack)
+}
+
+/// `tcp_invalid_ratelimit`.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500 + 4);
+
+/// The kernel drops what has none of ACK, RST and SYN without a look; here an unacceptable one is answered first (RFC 9293 section 3.10.7.4, first).
+fn segment_without_ack(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, _) = pair.only_the_stack_answers()?;
+    let any = Flags::ACK.with(Flags::RST).with(Flags::SYN);
+    (cause.flags.0 & any.0 == 0).then_some(Then::SkipStack)
+}
+
+/// The kernel's SACK block has the number of a FIN that came out of order, here blocks are of text.
+fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_longer = |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 == b.1 + 1);
+    let (theirs, ours) = (kernel.sack(), stack.sack());
+    let is_it = theirs != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
+    (is_it && pair.why.starts_with("option: sack") && pair.scenario.any(is_fin)).then_some(Then::GoOn)
+}
+
+/// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
+fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_urgent = |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::URG));
+    let is_it = kernel.ready == Ready { priority: true, ..stack.ready } && !stack.ready.priority;
+    (is_it && pair.scenario.any(is_urgent)).then_some(Then::Stop)
+}
+
+/// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
+fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_it = kernel.info.is_none() && stack.info.is_none() && !kernel.ready.readable && stack.ready.readable;
+    let is_challenged = pair.earlier.iter().any(|record| {
+        matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
+    });
+    (is_it && is_challenged).then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.

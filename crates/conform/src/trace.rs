@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::scenario::Scenario;
+use crate::segment::Flags;
 
 /// A trace, in the order in which things happened.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +103,23 @@ impl Trace {
     /// The trace as lines, with the events between.
     pub fn lines(&self, scenario: &Scenario) -> Vec<String> {
         self.records.iter().map(|record| record.line(scenario)).collect()
+    }
+}
+
+impl What {
+    /// What the tested side does.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Sent(Packet::Tcp(segment)) if segment.len > 0 => "sends text",
+            Self::Sent(Packet::Tcp(segment)) if segment.flags.numbers() > 0 => "sends SYN or FIN",
+            Self::Sent(Packet::Tcp(segment)) if segment.flags.has(Flags::RST) => "sends a reset",
+            Self::Sent(Packet::Tcp(segment)) if !segment.sack().is_empty() => "sends an acknowledgment with SACK",
+            Self::Sent(Packet::Tcp(_)) => "sends an acknowledgment",
+            Self::Sent(_) => "sends something else",
+            Self::Returned(..) => "returns",
+            Self::Corrupt(_) => "reads other bytes",
+            Self::State(..) => "waits",
+        }
     }
 }
 

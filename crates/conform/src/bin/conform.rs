@@ -12,6 +12,7 @@ use sockeye_conform::campaign::{self, Outcome};
 use sockeye_conform::compare::report;
 use sockeye_conform::generate::generate;
 use sockeye_conform::scenario::Scenario;
+use sockeye_conform::trace::Record;
 use sockeye_conform::{driven, kernel};
 
 const USAGE: &str = "\
@@ -147,6 +148,16 @@ fn text_of(scenario: &Scenario, outcome: &Outcome) -> String {
     report(scenario, &found.0, &driven::run(scenario), difference)
 }
 
+/// A difference in one line.
+fn line_of(scenario: &Scenario, outcome: &Outcome) -> String {
+    let Outcome::Differs(found) = outcome else { return String::new() };
+    let difference = found.1.difference.as_ref().expect("a differing outcome has one");
+    let side = |record: &Option<Record>| {
+        record.as_ref().map_or_else(|| "the end".to_owned(), |record| record.line(scenario).trim().to_owned())
+    };
+    format!("{} | kernel {} | sockeye {}", difference.why, side(&difference.kernel), side(&difference.stack))
+}
+
 fn run_random(count: u64, first: u64, keep_going: bool, shrink: bool) -> Result<bool> {
     let started = Instant::now();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
@@ -163,6 +174,9 @@ fn run_random(count: u64, first: u64, keep_going: bool, shrink: bool) -> Result<
             let kind = found.1.difference.as_ref().map_or("", |difference| difference.kind()).to_owned();
             let met = kinds.entry(kind.clone()).or_default();
             *met += 1;
+            if keep_going {
+                println!("{}: {}", scenario.about, line_of(scenario, outcome));
+            }
             if *met == 1 || !keep_going {
                 println!("{} differs:\n{}", scenario.about, text_of(scenario, outcome));
                 if shrink {
