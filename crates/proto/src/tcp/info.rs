@@ -14,7 +14,7 @@ use super::loss::Loss;
 use super::meter::Meter;
 use super::pcb::Pcb;
 use super::segment::Payload;
-use super::timers::{Keepalive, NEVER};
+use super::timers::NEVER;
 
 /// Where loss recovery stands (`tcpi_ca_state`). Linux's CWR is open here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ pub struct TcpInfo {
     pub ca_state: CaState,
     /// Expiries of the retransmission timer since something was last acknowledged (`tcpi_retransmits`).
     pub retransmits: u8,
-    /// Window probes without an answer (`tcpi_probes`).
+    /// Window or keepalive probes without an answer (`tcpi_probes`).
     pub probes: u8,
     /// How often the timeout is doubled now (`tcpi_backoff`).
     pub backoff: u8,
@@ -242,7 +242,7 @@ impl<P: Payload> Pcb<P> {
             fast_open_fail: self.fast_open_fail(),
             ca_state: self.ca_state(),
             retransmits: if self.persist { 0 } else { expiries },
-            probes: if self.persist { expiries } else { 0 },
+            probes: if self.persist { expiries } else { self.keepalive_probes() },
             backoff: self.rtt.backoff(),
             wscale: self.scaling.then_some((self.snd_scale, self.rcv_scale)),
             ato: Duration::from_micros(u64::from(self.tuning.delack_us)),
@@ -267,7 +267,7 @@ impl<P: Payload> Pcb<P> {
         let probe_at = self.loss.as_deref().map_or(NEVER, Loss::rexmt_deadline);
         let rexmt_at = self.rexmt_at.min(probe_at);
         let is_persist = self.persist || (self.snd_wnd == 0 && self.snd_max == self.snd_una);
-        let keep_probes = self.keepalive.as_deref().map_or(0, Keepalive::probe_count);
+        let keep_probes = self.keepalive_probes();
         let (kind, at, expiries) = match () {
             () if self.two_msl_at != NEVER => (TimerKind::TimeWait, self.two_msl_at, 0),
             () if rexmt_at != NEVER && is_persist => (TimerKind::Persist, rexmt_at, self.rexmt_count),
@@ -276,6 +276,10 @@ impl<P: Payload> Pcb<P> {
             () => return None,
         };
         Some(RunningTimer { kind, left: at.since(now.max(self.clock)), expiries })
+    }
+
+    fn keepalive_probes(&self) -> u8 {
+        self.keepalive.as_deref().map_or(0, |keep| keep.probe_count(self.last_rcv_at))
     }
 
     fn ca_state(&self) -> CaState {

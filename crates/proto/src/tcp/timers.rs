@@ -41,9 +41,10 @@ impl Keepalive {
         self.settings
     }
 
-    /// Probes sent since the peer was last heard.
-    pub fn probe_count(&self) -> u8 {
-        self.probe_count
+    /// Probes sent since the peer was last heard, at `heard_at`.
+    pub fn probe_count(&self, heard_at: Instant) -> u8 {
+        // The count itself is set back when the next one may be due.
+        if heard_at >= self.probed_at { 0 } else { self.probe_count }
     }
 }
 

@@ -67,6 +67,16 @@ fn data_in_flight_leaves_detection_to_the_retransmission_timer() {
 }
 
 #[test]
+fn unanswered_keepalive_probes_are_told() {
+    let mut t = kept();
+    let probes = |t: &Script| t.pcb.info(0, t.now).probes;
+    let _ = t.wait(secs(7300));
+    assert_eq!(probes(&t), 2);
+    let _ = t.input(t.seg(ACK), b"");
+    assert_eq!(probes(&t), 0, "the peer is there");
+}
+
+#[test]
 fn keepalive_can_be_switched_on_and_off() {
     let mut t = Script::established(&plain());
     assert_eq!(t.pcb.next_deadline(), None);
