@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::known::{self, Pair, Then};
 use crate::scenario::Scenario;
-use crate::segment::{Opt, Segment};
+use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, Trace, What};
 
 /// Two ticks of the kernel's clock of 4 ms, and what a run may be late.
@@ -114,19 +114,34 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
 /// How late the kernel's timers may have made its trace.
 #[derive(Default)]
 struct Drift {
-    /// The times of the stack's latest segments, the latest last, those with text apart: a timer that sends one has run since one of them.
-    sent: [[Duration; 3]; 2],
+    /// The times of the stack's latest segments that a retransmission, persist or keepalive timer may have sent, the latest last: a timer that
+    /// sends one has run since one of them.
+    sent: [Duration; 3],
     late: Duration,
+    /// The number behind all that the stack has sent.
+    top: u32,
 }
 
 impl Drift {
+    /// How much later than the stack's a segment of the kernel may be.
+    fn allowed(&mut self, stack: &Record, packet: &Packet) -> Duration {
+        let Packet::Tcp(segment) = packet else { return SLACK };
+        let is_bare = segment.flags == Flags::ACK && segment.len == 0 && segment.seq == self.top;
+        self.top = self.top.max(segment.end());
+        if is_bare {
+            // What delays an acknowledgment runs for less than the coarse timers do.
+            return SLACK + granularity(Duration::ZERO);
+        }
+        let allowed = SLACK + self.late + granularity(stack.at.saturating_sub(self.sent[0]));
+        self.sent.rotate_left(1);
+        self.sent[2] = stack.at;
+        allowed
+    }
+
     fn differs(&mut self, kernel: &Record, stack: &Record) -> Option<String> {
         match (&kernel.what, &stack.what) {
             (What::Sent(a), What::Sent(b)) => {
-                let kind = usize::from(matches!(b, Packet::Tcp(segment) if segment.len > 0));
-                let allowed = SLACK + self.late + granularity(stack.at.saturating_sub(self.sent[kind][0]));
-                self.sent[kind].rotate_left(1);
-                self.sent[kind][2] = stack.at;
+                let allowed = self.allowed(stack, b);
                 if kernel.at > stack.at + allowed || stack.at > kernel.at + SLACK {
                     return Some(format!("time: {:?} is not {:?}", stack.at, kernel.at));
                 }

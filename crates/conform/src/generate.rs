@@ -145,19 +145,38 @@ impl Maker {
         for _ in 0..TRIES {
             let at = Duration::from_millis(self.at_ms.into());
             self.driven.advance(at);
-            let records = &self.driven.trace().records;
-            let expired = records.iter().rev().find(|record| matches!(record.what, What::Sent(_)));
-            let expired = expired.map(|record| record.at).filter(|expired| *expired > self.last_event);
-            let late =
-                expired.map(|expired| expired + SLACK + granularity(expired.saturating_sub(self.last_event)));
             let due = self.driven.next_due().filter(|due| *due > at && *due < at + SLACK);
-            let clear = late.filter(|late| *late > at).or(due.map(|due| due + SLACK + SLACK));
+            let clear =
+                self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
             match clear {
                 None => break,
                 Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
             }
         }
         self.observe();
+    }
+
+    /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to
+    /// how late the next one is.
+    fn kernel_is_done(&self) -> Option<Duration> {
+        let is_event = |at: Duration| self.scenario.events.iter().rev().any(|event| event.at() == at);
+        let records = self.driven.trace().records.iter();
+        let timers: Vec<(Duration, bool)> = records
+            .filter_map(|record| match &record.what {
+                What::Sent(Packet::Tcp(segment)) if !is_event(record.at) => {
+                    Some((record.at, segment.len > 0))
+                }
+                _ => None,
+            })
+            .collect();
+        let (expired, is_text) = *timers.last().filter(|(at, _)| *at > self.last_event)?;
+        if !is_text && timers.len() == 1 {
+            return Some(expired + SLACK + granularity(expired.saturating_sub(self.last_event)));
+        }
+        let before = timers.len().checked_sub(2).map_or(Duration::ZERO, |index| timers[index].0);
+        let several = u32::try_from(timers.len()).unwrap_or(LATE_COUNT_MAX).min(LATE_COUNT_MAX);
+        let longest = granularity(expired.saturating_sub(before)).max(granularity(RTO));
+        Some(expired + SLACK + longest + granularity(RTO) * several)
     }
 
     /// Opens the connection, in one of the ways there are, mostly without ado.
@@ -460,6 +479,10 @@ impl Maker {
     }
 }
 
+/// An ordinary retransmission timeout.
+const RTO: Duration = Duration::from_millis(300);
+/// Timers whose lateness adds up.
+const LATE_COUNT_MAX: u32 = 3;
 /// How often an event is moved away from timers.
 const TRIES: u32 = 6;
 

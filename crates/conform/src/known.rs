@@ -113,6 +113,8 @@ pub const KNOWN: &[Known] = &[
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
+    Known { name: "restart of the timeout", scenario: "restart-of-the-timeout", is: restart_of_the_timeout },
+    Known { name: "sample of a flight", scenario: "tail-loss-probe", is: sample_of_a_flight },
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
 ];
 
@@ -273,6 +275,9 @@ fn acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     };
     let waits = |record: Option<&Record>| record.is_some_and(|record| !matches!(record.what, What::Sent(_)));
     match (pair.kernel, pair.stack) {
+        (Some(kernel), Some(stack)) if pair.why.starts_with("time:") && is_late(kernel) && is_late(stack) => {
+            Some(Then::GoOn)
+        }
         (kernel, Some(stack)) if waits(kernel) && is_late(stack) => Some(Then::SkipStack),
         (Some(kernel), stack) if waits(stack) && is_late(kernel) => Some(Then::SkipKernel),
         _ => None,
@@ -316,7 +321,8 @@ fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
 fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
-    let is_urgent = |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::URG));
+    let is_urgent =
+        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::URG));
     let is_it = kernel.ready == Ready { priority: true, ..stack.ready } && !stack.ready.priority;
     (is_it && pair.scenario.any(is_urgent)).then_some(Then::Stop)
 }
@@ -324,11 +330,46 @@ fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
 fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
-    let is_it = kernel.info.is_none() && stack.info.is_none() && !kernel.ready.readable && stack.ready.readable;
+    let is_it =
+        kernel.info.is_none() && stack.info.is_none() && !kernel.ready.readable && stack.ready.readable;
     let is_challenged = pair.earlier.iter().any(|record| {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_it && is_challenged).then_some(Then::Stop)
+}
+
+/// With less than four segments in flight, the time that the first has waited counts for the timeout (RFC 7765); in the kernel it starts anew at
+/// each acknowledgment.
+fn restart_of_the_timeout(pair: &Pair<'_>) -> Option<Then> {
+    let stack = pair.stack?;
+    let What::Sent(Packet::Tcp(again)) = &stack.what else { return None };
+    let texts = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 => Some((record.at, text)),
+        _ => None,
+    });
+    let top = texts.clone().map(|(_, text)| text.end()).max()?;
+    let first = texts.clone().find(|(_, text)| text.end() == again.end())?.0;
+    let is_few = top.wrapping_sub(again.seq) < 4 * 1460;
+    let is_acknowledged_since = pair.scenario.events.iter().any(|event| {
+        let is_ack = matches!(&event.action, Action::Segment(ack) if ack.ack <= again.seq && ack.ack > 1);
+        is_ack && event.at() > first && event.at() <= stack.at
+    });
+    let is_earlier = pair.kernel.is_none_or(|kernel| kernel.at > stack.at);
+    (again.len > 0 && is_few && is_acknowledged_since && is_earlier).then_some(Then::Stop)
+}
+
+/// An acknowledgment of several segments, one of which was sent again, measures the round trip by the others (RFC 6298 section 3); in the kernel
+/// it measures nothing.
+fn sample_of_a_flight(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, _) = pair.states()?;
+    let Some(Action::Segment(cause)) = before(pair) else { return None };
+    let texts = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && text.timestamp().is_none() => Some(text),
+        _ => None,
+    });
+    let is_again = |text: &&Segment| texts.clone().filter(|other| other.end() == text.end()).count() > 1;
+    let is_covered = texts.clone().filter(is_again).any(|text| text.end() <= cause.ack);
+    (pair.why.starts_with("rto:") && is_covered && kernel.info.is_some()).then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.

@@ -113,7 +113,9 @@ impl What {
             Self::Sent(Packet::Tcp(segment)) if segment.len > 0 => "sends text",
             Self::Sent(Packet::Tcp(segment)) if segment.flags.numbers() > 0 => "sends SYN or FIN",
             Self::Sent(Packet::Tcp(segment)) if segment.flags.has(Flags::RST) => "sends a reset",
-            Self::Sent(Packet::Tcp(segment)) if !segment.sack().is_empty() => "sends an acknowledgment with SACK",
+            Self::Sent(Packet::Tcp(segment)) if !segment.sack().is_empty() => {
+                "sends an acknowledgment with SACK"
+            }
             Self::Sent(Packet::Tcp(_)) => "sends an acknowledgment",
             Self::Sent(_) => "sends something else",
             Self::Returned(..) => "returns",
