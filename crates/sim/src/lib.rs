@@ -70,6 +70,8 @@ mod rng;
 mod run;
 #[cfg_attr(not(feature = "tokio"), path = "runtime_absent.rs")]
 mod runtime;
+mod seeds;
+mod shard;
 pub mod time;
 mod trace;
 mod watch;
@@ -89,6 +91,9 @@ pub use network::{Direction, Host, HostConfig, Link, Net};
 pub use packet::{Packet, Segment};
 pub use rng::Rng;
 pub use run::{PCAP_VARIABLE, SEED_VARIABLE, Sim, run, run_seeds};
+pub use seeds::{KEEP_GOING_VARIABLE, Outcome, Seeds, THREADS_VARIABLE};
+pub use shard::{RESULTS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
+pub use sockeye_sim_macros::test;
 pub use watch::{Retransmission, Traffic};
 
 /// The sockets that programs use: those of `sockeye`, in the shape of `tokio::net`.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::capture::Capture;
 use crate::difference::{self, Difference, Found};
 use crate::drive::Driver;
+use crate::event::Nanos;
 use crate::executor::{Ambient, Tasks};
 use crate::machine::Machine;
 use crate::network::Net;
@@ -52,6 +53,8 @@ pub struct Sim {
 pub(crate) struct Done<T> {
     pub outcome: thread::Result<T>,
     pub record: Record,
+    /// Simulated time at its end.
+    pub now: Nanos,
 }
 
 /// Events that the report of a failure shows.
@@ -105,6 +108,19 @@ impl Sim {
     pub fn tokio(mut self) -> Self {
         self.has_tokio = true;
         self
+    }
+
+    pub(crate) fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
+    pub(crate) fn quiet(self) -> Self {
+        Self { is_quiet: true, ..self }
+    }
+
+    pub(crate) fn without_pcap(self) -> Self {
+        let capture = if self.pcap.is_some() { Capture::default() } else { self.capture };
+        Self { pcap: None, capture, ..self }
     }
 
     /// Runs the program that `main` begins; programs that it starts on hosts go on until it ends, and not
@@ -225,7 +241,7 @@ impl Sim {
             (Ok(value), Ok(())) => Ok(value),
             (Err(panic), _) | (Ok(_), Err(panic)) => Err(panic),
         };
-        Done { outcome, record }
+        Done { outcome, record, now: state.now }
     }
 
     #[cfg(not(feature = "tokio"))]
@@ -323,7 +339,7 @@ fn on_its_own_thread<R: Send>(f: impl FnOnce() -> R + Send) -> R {
 ///
 /// # Panics
 /// If it is no number: to run something else would be worse.
-fn seed_of_environment() -> Option<u64> {
+pub(crate) fn seed_of_environment() -> Option<u64> {
     let text = std::env::var(SEED_VARIABLE).ok()?;
     match text.trim().parse() {
         Ok(seed) => Some(seed),

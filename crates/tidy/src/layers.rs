@@ -32,13 +32,14 @@ const STACK: &str = "sockeye";
 const DRIVERS: &str = "sockeye-drivers";
 const DIAG: &str = "sockeye-diag";
 const ENTROPY: &str = "sockeye-entropy";
+const SIM_MACROS: &str = "sockeye-sim-macros";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SHARED: &str = "sockeye-shared";
 const PACKETDRILL: &str = "sockeye-packetdrill";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 18] = [
+pub const LAYERS: [Layer; 19] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),
@@ -47,7 +48,8 @@ pub const LAYERS: [Layer; 18] = [
     layer(DRIVERS, "crates/drivers", &[SYNC, MBUF, NETIF], true, false),
     layer(DIAG, "crates/diag", &[STACK], false, false),
     layer(ENTROPY, "crates/entropy", &[], true, false),
-    layer(SIM, "crates/sim", &[PROTO, MBUF, STACK, ENTROPY], false, false),
+    layer(SIM_MACROS, "crates/sim-macros", &[], false, false),
+    layer(SIM, "crates/sim", &[PROTO, MBUF, STACK, ENTROPY, SIM_MACROS], false, false),
     layer("sockeye-conform", "crates/conform", &[STACK, DRIVERS], true, false),
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),

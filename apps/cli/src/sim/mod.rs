@@ -9,6 +9,7 @@ mod args;
 mod chart;
 mod kernel;
 mod matrix;
+mod merge;
 mod report;
 mod transfer;
 
@@ -33,6 +34,8 @@ pub struct SimCommand {
 enum What {
     /// Measure the goodput of one stream over many paths, beside theory and the kernel
     Matrix(matrix::MatrixArgs),
+    /// Join the results of seeds that several machines ran (SOCKEYE_SIM_RESULTS)
+    Merge(merge::MergeArgs),
 }
 
 /// Runs the transfers, or a matrix of them, and prints the results.
@@ -42,6 +45,7 @@ enum What {
 pub fn sim(command: &SimCommand) -> io::Result<ExitCode> {
     match (&command.what, command.args.on) {
         (Some(What::Matrix(args)), _) => matrix::matrix(args),
+        (Some(What::Merge(args)), _) => merge::merge(args),
         (None, On::Sockeye) => simulated(&command.args),
         (None, On::Kernel) => in_real_time(&command.args),
     }

@@ -8,6 +8,7 @@ mod http;
 mod iperf3;
 mod manual;
 mod matrix;
+mod merge;
 mod programs;
 mod sim;
 mod sim_kernel;

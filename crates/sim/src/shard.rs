@@ -1,0 +1,195 @@
+//! A part of the seeds for each of several machines, and the file of results.
+//!
+//! The parts are taken in turns (the first of three has the seeds 0, 3, 6, ...), so that they take about the same time. Tests: below, `tests/seeds.rs`.
+
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Which part of the seeds is run here: `I/N`, counted from 0.
+pub const SHARD_VARIABLE: &str = "SOCKEYE_SIM_SHARD";
+/// The number of parts, where a job's own variable has the index.
+pub const SHARDS_VARIABLE: &str = "SOCKEYE_SIM_SHARDS";
+/// A file, or a folder for a file for each test and part, to which results are appended as lines of JSON.
+pub const RESULTS_VARIABLE: &str = "SOCKEYE_SIM_RESULTS";
+
+/// One of several parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shard {
+    pub index: u64,
+    pub count: u64,
+}
+
+impl Shard {
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// The part that the environment asks for:
+    /// * `SOCKEYE_SIM_SHARD=I/N`,
+    /// * of an indexed Job of Kubernetes, which does not tell its pods how many they are, `SOCKEYE_SIM_SHARDS=N` and `JOB_COMPLETION_INDEX`,
+    /// * of an array of Slurm its own variables.
+    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let number = |name: &str| match variable(name) {
+            None => Ok(None),
+            Some(text) => match text.trim().parse::<u64>() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(format!("{name} is {text:?}: it must be a number")),
+            },
+        };
+        if let Some(text) = variable(SHARD_VARIABLE) {
+            let parts = text.split_once('/');
+            let parts = parts.and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
+            let wrong = format!("{SHARD_VARIABLE} is {text:?}: it must be I/N with I from 0 to N - 1");
+            return parts.and_then(|(index, count)| Self::new(index, count)).ok_or(wrong);
+        }
+        let count = number(SHARDS_VARIABLE)?;
+        if let (Some(count), Some(index)) = (count, number("JOB_COMPLETION_INDEX")?) {
+            let wrong = format!("JOB_COMPLETION_INDEX is {index}, and {SHARDS_VARIABLE} is {count}");
+            return Self::new(index, count).ok_or(wrong);
+        }
+        if let (Some(id), Some(tasks)) = (number("SLURM_ARRAY_TASK_ID")?, number("SLURM_ARRAY_TASK_COUNT")?) {
+            let first = number("SLURM_ARRAY_TASK_MIN")?.unwrap_or(0);
+            let step = number("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
+            let index = id.saturating_sub(first) / step;
+            let wrong =
+                format!("SLURM_ARRAY_TASK_ID is {id}, and the array has {tasks} tasks from {first} on");
+            return Self::new(index, count.unwrap_or(tasks)).ok_or(wrong);
+        }
+        match count {
+            Some(count) if count > 1 => {
+                Err(format!("{SHARDS_VARIABLE} is {count}, and nothing says which of them this is"))
+            }
+            _ => Ok(Self::WHOLE),
+        }
+    }
+
+    fn new(index: u64, count: u64) -> Option<Self> {
+        (index < count).then_some(Self { index, count })
+    }
+
+    /// Whether the `place`-th seed is in this part.
+    pub fn has(&self, place: u64) -> bool {
+        place % self.count == self.index
+    }
+}
+
+/// The outcome of a seed.
+pub(crate) struct SeedResult<'a> {
+    pub test: &'a str,
+    pub seed: u64,
+    /// What the failure says.
+    pub failure: Option<&'a str>,
+    pub simulated_nanos: u64,
+    pub events: u64,
+    pub digest: u64,
+}
+
+impl SeedResult<'_> {
+    /// As a line of JSON. The digest is text: it does not fit into what many readers have for a number.
+    fn line(&self) -> String {
+        let Self { test, seed, failure, simulated_nanos, events, digest } = self;
+        let mut line = format!("{{\"test\":{},\"seed\":{seed}", json(test));
+        match failure {
+            None => line.push_str(",\"outcome\":\"passed\""),
+            Some(message) => {
+                let _infallible = write!(line, ",\"outcome\":\"failed\",\"message\":{}", json(message));
+            }
+        }
+        let _infallible = writeln!(
+            line,
+            ",\"simulated_ns\":{simulated_nanos},\"events\":{events},\"digest\":\"{digest:016x}\"}}"
+        );
+        line
+    }
+}
+
+/// The file of results that the environment names, for a test's part.
+pub(crate) fn results_file(given: &Path, test: &str, shard: Shard) -> PathBuf {
+    if !given.is_dir() {
+        return given.to_owned();
+    }
+    let name = test.replace("::", ".");
+    given.join(format!("{name}.{}-of-{}.jsonl", shard.index, shard.count))
+}
+
+/// Appends a line in one write: lines of several threads and processes do not mix.
+pub(crate) fn append(path: &Path, result: &SeedResult<'_>) -> io::Result<()> {
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(result.line().as_bytes())
+}
+
+fn json(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            char if char < ' ' => {
+                let _infallible = write!(quoted, "\\u{:04x}", u32::from(char));
+            }
+            char => quoted.push(char),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(variables: &[(&str, &str)]) -> Result<Shard, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        Shard::of_environment(|name| find(name).map(|(_, value)| (*value).to_owned()))
+    }
+
+    #[test]
+    fn a_part_is_named_by_the_environment_or_by_the_job_that_runs_it() {
+        let part = |index, count| Ok(Shard { index, count });
+        assert_eq!(shard(&[]), part(0, 1));
+        assert_eq!(shard(&[("SOCKEYE_SIM_SHARD", "2/3")]), part(2, 3));
+        assert_eq!(shard(&[("SOCKEYE_SIM_SHARDS", "5"), ("JOB_COMPLETION_INDEX", "4")]), part(4, 5));
+        // A job that knows nothing of parts runs all seeds.
+        assert_eq!(shard(&[("JOB_COMPLETION_INDEX", "4")]), part(0, 1));
+        let slurm = [
+            ("SLURM_ARRAY_TASK_ID", "14"),
+            ("SLURM_ARRAY_TASK_COUNT", "3"),
+            ("SLURM_ARRAY_TASK_MIN", "10"),
+            ("SLURM_ARRAY_TASK_STEP", "2"),
+        ];
+        assert_eq!(shard(&slurm), part(2, 3));
+        let own =
+            [("SOCKEYE_SIM_SHARD", "0/2"), ("SLURM_ARRAY_TASK_ID", "1"), ("SLURM_ARRAY_TASK_COUNT", "9")];
+        assert_eq!(shard(&own), part(0, 2));
+    }
+
+    #[test]
+    fn a_part_that_is_none_is_an_error() {
+        for text in ["3/3", "1", "a/b", "0/0", "-1/2"] {
+            assert!(shard(&[("SOCKEYE_SIM_SHARD", text)]).is_err(), "{text}");
+        }
+        assert!(shard(&[("SOCKEYE_SIM_SHARDS", "4")]).is_err());
+        assert!(shard(&[("SOCKEYE_SIM_SHARDS", "4"), ("JOB_COMPLETION_INDEX", "4")]).is_err());
+        assert!(shard(&[("SLURM_ARRAY_TASK_ID", "x"), ("SLURM_ARRAY_TASK_COUNT", "1")]).is_err());
+    }
+
+    #[test]
+    fn each_place_is_in_one_part() {
+        let parts = [0, 1, 2].map(|index| Shard { index, count: 3 });
+        assert!((0..30).all(|place| parts.iter().filter(|part| part.has(place)).count() == 1));
+    }
+
+    #[test]
+    fn a_result_is_one_line_of_json() {
+        let mut result =
+            SeedResult { test: "a::b", seed: 7, failure: None, simulated_nanos: 5, events: 2, digest: 0xab };
+        let passed = "{\"test\":\"a::b\",\"seed\":7,\"outcome\":\"passed\",\"simulated_ns\":5,\"events\":2,\"digest\":\"00000000000000ab\"}\n";
+        assert_eq!(result.line(), passed);
+        result.failure = Some("left \"1\"\n\tright \\");
+        assert!(
+            result.line().contains(r#""failed","message":"left \"1\"\n\u0009right \\","#),
+            "{}",
+            result.line()
+        );
+    }
+}

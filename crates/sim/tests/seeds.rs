@@ -1,0 +1,155 @@
+//! Tests that run once for each seed: the attribute, all cores, parts, results, replays.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use sockeye_sim::net::{TcpListener, TcpStream};
+use sockeye_sim::{Capture, LinkConfig, Net, Seeds, Sim, time};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// Under this name a test calls itself in a process of its own.
+const CHILD: &str = "SIM_SEEDS_CHILD";
+
+fn child(test: &str, variables: &[(&str, &str)]) -> Output {
+    Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A lossy exchange, whose course depends on the seed.
+async fn exchange(net: Net) {
+    net.set_default_link(LinkConfig { loss: 0.1, ..LinkConfig::rtt(Duration::from_millis(30)) });
+    let (client, server) = (net.host("client"), net.host("server"));
+    server.program(|| async {
+        let listener = TcpListener::bind("server:80").await.unwrap();
+        listener.accept().await.unwrap().0.write_all(&[7; 20_000]).await.unwrap();
+    });
+    let got = client.spawn(async {
+        let mut bytes = Vec::new();
+        TcpStream::connect("server:80").await.unwrap().read_to_end(&mut bytes).await.unwrap();
+        bytes.len()
+    });
+    assert_eq!(got.await.unwrap(), 20_000);
+}
+
+/// The attribute with its default.
+#[sockeye_sim::test]
+async fn a_test_of_seeds_gets_a_network(net: Net) {
+    exchange(net).await;
+}
+
+/// With arguments, without a parameter, and with a result.
+#[sockeye_sim::test(seeds = [3, 5], sim = |sim| sim.time_max(Duration::from_secs(7)).capture(Capture::Off),)]
+#[should_panic(expected = "the program failed: \"no luck\"")]
+async fn a_test_of_seeds_may_return_an_error() -> Result<(), &'static str> {
+    time::sleep(Duration::from_secs(5)).await;
+    Err("no luck")
+}
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[sockeye_sim::test(seeds = 0..3, tokio)]
+async fn a_test_of_seeds_has_tokio_if_it_says_so(net: Net) {
+    tokio::time::sleep(Duration::from_secs(9)).await;
+    assert_eq!(net.now(), Duration::from_secs(9));
+}
+
+/// The digest of each seed.
+fn digests(seeds: impl IntoIterator<Item = u64>) -> BTreeMap<u64, u64> {
+    let found = Arc::new(Mutex::new(BTreeMap::new()));
+    Seeds::new(seeds).run(|net| {
+        let found = Arc::clone(&found);
+        async move {
+            exchange(net.clone()).await;
+            found.lock().unwrap().insert(net.seed(), net.digest());
+        }
+    });
+    found.lock().unwrap().clone()
+}
+
+#[test]
+fn a_seed_alone_is_the_same_as_among_others_on_several_threads() {
+    let all = digests(0..200);
+    assert_eq!(all.len(), 200);
+    assert!(all.values().collect::<std::collections::BTreeSet<_>>().len() > 190, "seeds differ");
+    assert_eq!(digests([150])[&150], all[&150]);
+    let alone = Sim::exactly(70).run(|net| async move {
+        exchange(net.clone()).await;
+        net.digest()
+    });
+    assert_eq!(alone, all[&70]);
+}
+
+/// Fails for three seeds of a hundred.
+fn unlucky() {
+    Seeds::new(0..100).sim(|sim| sim.capture(Capture::Off)).run(|net| async move {
+        println!("ran seed {}", net.seed());
+        assert!(![13, 50, 51].contains(&net.seed()), "seed {} is unlucky", net.seed());
+    });
+}
+
+#[test]
+fn the_first_seed_that_fails_is_the_tests_failure_and_can_be_replayed() {
+    let name = "the_first_seed_that_fails_is_the_tests_failure_and_can_be_replayed";
+    if is_child() {
+        return unlucky();
+    }
+    let output = child(name, &[]);
+    let errors = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(errors.contains("sockeye-sim: the first seed that fails: 13\n"), "{errors}");
+    assert!(
+        errors.contains(&format!("SOCKEYE_SIM_SEED=13 cargo test -p sockeye-sim -- --exact {name}")),
+        "{errors}"
+    );
+    let output = child(name, &[("SOCKEYE_SIM_SEED", "51")]);
+    assert!(!output.status.success());
+    assert!(text(&output.stderr).contains("seed 51 is unlucky"));
+    assert_eq!(text(&output.stdout).matches("ran seed").count(), 1);
+}
+
+#[test]
+fn parts_write_their_results_as_lines_and_keep_going() {
+    let name = "parts_write_their_results_as_lines_and_keep_going";
+    if is_child() {
+        return unlucky();
+    }
+    let folder = std::env::temp_dir().join(format!("sockeye-sim-seeds-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let results = ("SOCKEYE_SIM_RESULTS", folder.to_str().unwrap());
+    let first = child(name, &[results, ("SOCKEYE_SIM_SHARD", "0/2")]);
+    let second = child(
+        name,
+        &[results, ("SOCKEYE_SIM_SHARDS", "2"), ("JOB_COMPLETION_INDEX", "1"), ("SOCKEYE_SIM_THREADS", "3")],
+    );
+    assert!(text(&first.stderr).contains("part 0 of 2 (from 0): 50 of 100 seeds"), "{}", text(&first.stderr));
+    assert!(text(&second.stderr).contains("2 of 50 seeds failed: 13, 51"), "{}", text(&second.stderr));
+    let read =
+        |index: u32| std::fs::read_to_string(folder.join(format!("{name}.{index}-of-2.jsonl"))).unwrap();
+    let (even, odd) = (read(0), read(1));
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!((even.lines().count(), odd.lines().count()), (50, 50));
+    assert_eq!((even.matches("\"failed\"").count(), odd.matches("\"failed\"").count()), (1, 2));
+    assert!(
+        even.contains(",\"seed\":50,\"outcome\":\"failed\",\"message\":\"seed 50 is unlucky\","),
+        "{even}"
+    );
+    let wrong = child(name, &[("SOCKEYE_SIM_SHARD", "2/2")]);
+    assert!(!wrong.status.success() && text(&wrong.stderr).contains("must be I/N"));
+}
