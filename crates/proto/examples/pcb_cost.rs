@@ -58,6 +58,7 @@ fn header(pcb: &Pcb<Length>, tick: u64) -> Header {
         flags: Flags::ACK,
         window: 65_535,
         urgent: 0,
+        gso_size: 0,
         options: Options { timestamps: Some(Timestamps { val, ecr: 1 }), ..Options::default() },
     }
 }

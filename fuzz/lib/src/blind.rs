@@ -155,7 +155,7 @@ impl Bed {
     fn peer_sends(&mut self, seq: SeqNum, len: u32, flags: Flags) {
         let options = Options { timestamps: self.timestamps(self.clock()), ..Options::default() };
         let ack = self.pcb.snd_max();
-        let header = Header { seq, ack, flags, window: WND, urgent: 0, options };
+        let header = Header { seq, ack, flags, window: WND, urgent: 0, gso_size: 0, options };
         let input = self.feed(&header, len);
         self.snd -= input.acked;
         if !input.deliver.is_empty() {

@@ -17,6 +17,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::cc::{Cause, Congestion, CongestionControl, Phase};
+use super::delack::QUICK_ACKS_FEW;
 use super::pcb::Pcb;
 use super::segment::{Flags, Payload};
 use super::state::State;
@@ -120,10 +121,14 @@ impl<P: Payload> Pcb<P> {
         }
         if flags.has(Flags::CWR) {
             self.ecn.echo = Flags::NONE;
+            // The sender's window may be down to a segment.
+            self.ack_now = true;
         }
         if flags.has(Flags::CE) {
-            // The first is worth an acknowledgment at once.
-            self.ack_now |= self.ecn.echo == Flags::NONE;
+            // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.
+            if self.ecn.echo == Flags::NONE && self.ato_us > 0 {
+                self.enter_quick_acks(QUICK_ACKS_FEW);
+            }
             self.ecn.echo = Flags::ECE;
         }
     }

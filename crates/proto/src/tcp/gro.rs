@@ -27,7 +27,7 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::delack::Text;
+use super::delack::{Piece, Text};
 use super::pcb::Pcb;
 use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::timestamp;
@@ -63,7 +63,7 @@ impl Joined {
             return false;
         }
         self.last = header.seq;
-        self.text.add(len, header.flags.has(Flags::PSH));
+        self.text.add(Piece::of(header, len));
         (self.room, self.count) = (self.room - len, self.count + 1);
         true
     }
@@ -97,7 +97,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let room = self.rcv_wnd().min(LEN_MAX) - len;
-        let text = self.text_of(len, header.flags.has(Flags::PSH));
+        let text = self.text_of(Piece::of(header, len));
         Some(Joined { first: header.plain(), last: header.seq, text, count: 1, room })
     }
 

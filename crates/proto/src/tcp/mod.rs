@@ -3,7 +3,8 @@
 pub mod accepted;
 pub mod cc;
 pub mod closed;
-mod delack;
+mod comp_sack;
+pub mod delack;
 pub mod ecn;
 pub mod events;
 pub mod fast_open;

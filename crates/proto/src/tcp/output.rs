@@ -71,7 +71,10 @@ impl<P: Payload> Pcb<P> {
             State::SynReceived => {
                 *segment = self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now));
             }
-            State::FinWait2 | State::TimeWait => *segment = self.transmit_ack(rcv_space, now),
+            State::FinWait2 | State::TimeWait => {
+                self.settle_waiting_ack(rcv_space);
+                *segment = self.transmit_ack(rcv_space, now);
+            }
             State::Closed => {}
         }
     }
@@ -229,9 +232,6 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         self.record_sent(seq, end, now);
-        if len > 0 {
-            self.note_answer(now);
-        }
         let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
         if self.ecn.on && len > 0 {
             segment.head.add(self.ecn.on_text(seq, end));
@@ -305,6 +305,9 @@ impl<P: Payload> Pcb<P> {
             flags = flags.with(Flags::FIN);
         }
         self.last_snd_at = now;
+        if len > 0 {
+            self.note_answer(now);
+        }
         self.advance_rcv_adv(rcv_space);
         // Made where it is used: of a header that both ways share the compiler makes a copy in memory.
         let head = if self.has_extras() {
@@ -394,7 +397,8 @@ impl<P: Payload> Pcb<P> {
 
     /// Whether a segment without data is owed.
     #[inline]
-    fn owes_bare(&self, rcv_space: u32) -> bool {
+    fn owes_bare(&mut self, rcv_space: u32) -> bool {
+        self.settle_waiting_ack(rcv_space);
         self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.window_update_due(rcv_space)
     }
 
@@ -405,6 +409,7 @@ impl<P: Payload> Pcb<P> {
         if self.dup_acks_owed > 0 {
             // The edge stays, for a duplicate must not change the window (RFC 5681 section 2).
             self.dup_acks_owed -= 1;
+            self.acks.scheduled = true;
         } else if self.ack_now || self.window_update_due(rcv_space) {
             let before = self.rcv_adv;
             self.advance_rcv_adv(rcv_space);
@@ -451,6 +456,8 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         header.options.sack = reass.take_sack(count, self.dup_acks_owed);
+        // It stands for those that were left out.
+        reass.comp.restart();
         // One duplicate fits an acknowledgment (RFC 2883), so each needs its own.
         self.ack_now |= reass.has_duplicate() && self.dup_acks_owed == 0;
         if reass.is_empty() {
@@ -476,6 +483,9 @@ impl<P: Payload> Pcb<P> {
     fn advance_rcv_adv(&mut self, rcv_space: u32) {
         if !self.state.receives() {
             return;
+        }
+        if rcv_space < self.rcv_hiwat / 2 {
+            self.end_quick_acks();
         }
         let most = self.rcv_wnd_max();
         let space = rcv_space.min(most);

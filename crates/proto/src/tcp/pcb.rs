@@ -23,7 +23,7 @@ use crate::time::Instant;
 
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Algorithm, Cc, CongestionControl};
-use super::delack::AckMode;
+use super::delack::{Acks, low_micros};
 use super::ecn::Ecn;
 use super::fast_open::FastOpen;
 use super::loss::Loss;
@@ -109,15 +109,18 @@ pub struct Pcb<P: Payload> {
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
     pub(super) rexmt_count: u8,
-    /// Acknowledgments that may still go out at once (`delack.rs`).
-    pub(super) quick_acks: u8,
+    /// Who waits for acknowledgments, and how urgently (`delack.rs`).
+    pub(super) acks: Acks,
     /// Ends of messages that came since the last acknowledgment, at most 2.
     pub(super) pushed: u8,
-    pub(super) ack_mode: AckMode,
     // This and `challenge_second` fill gaps; an ordinary segment does not touch them.
     pub(super) challenge_count: u8,
+    /// The length of the last segment, if it was short and may have been a full one (`delack.rs`).
+    pub(super) rcv_last_len: u16,
     /// When text in order last came: the low 32 bits of the clock, microseconds.
     pub(super) text_at_us: u32,
+    /// How long an acknowledgment waits, microseconds; 0 before the first text.
+    pub(super) ato_us: u32,
     /// The second in which `challenge_count` challenge acknowledgments were sent.
     pub(super) challenge_second: u32,
     /// Retransmission timer, or persist timer if `persist`.
@@ -256,7 +259,7 @@ impl<P: Payload> Pcb<P> {
             ts_recent: 0,
             ts_offset: s.ts_offset,
             mss,
-            rcv_mss_seen: mss.min(RCV_MSS_FIRST_GUESS),
+            rcv_mss_seen: mss,
             rcv_mss: mss,
             state,
             snd_scale: 0,
@@ -276,10 +279,11 @@ impl<P: Payload> Pcb<P> {
             syn_unacked: false,
             timing: Timing::Idle,
             rexmt_count: 0,
-            quick_acks: 0,
+            acks: Acks::default(),
             pushed: 0,
-            ack_mode: AckMode::Fresh,
-            text_at_us: 0,
+            rcv_last_len: 0,
+            text_at_us: low_micros(now),
+            ato_us: 0,
             rexmt_at: NEVER,
             delack_at: NEVER,
             clock: now,
@@ -324,6 +328,7 @@ impl<P: Payload> Pcb<P> {
         let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
         // The MSS counts fixed headers only, the sender deducts the options (RFC 6691).
         self.mss = announced.min(self.rcv_mss).max(MSS_MIN) - options;
+        self.guess_rcv_mss();
     }
 
     /// The handshake is done: sets up congestion control for the negotiated MSS.
@@ -503,7 +508,5 @@ pub(super) const TIMESTAMPS_LEN: u16 = 12;
 /// We send segments of at least this many bytes, options included, whatever a peer announces: a smaller MSS
 /// only serves to make us send many packets for few bytes.
 const MSS_MIN: u16 = 88;
-/// Before the peer has sent a segment, take its segments to be small: early acknowledgments come early.
-const RCV_MSS_FIRST_GUESS: u16 = 536;
 /// No receive window is larger, bytes (RFC 7323 section 2.3).
 pub(super) const RCV_WND_MAX: u32 = 1 << 30;

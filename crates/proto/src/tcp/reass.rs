@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::seq::SeqNum;
 
+use super::comp_sack::CompSack;
 use super::sack::{SackBlock, SackBlocks};
 use super::segment::{Payload, SACK_BLOCKS_MAX};
 
@@ -39,6 +40,8 @@ pub(super) struct Reass<P> {
     duplicates: VecDeque<SackBlock>,
     /// SACK was negotiated: duplicates are worth noting.
     reports: bool,
+    /// Acknowledgments that are left out.
+    pub comp: CompSack,
     /// Where the peer's stream ends, if its FIN arrived early.
     fin: Option<SeqNum>,
 }
@@ -68,6 +71,7 @@ impl<P: Payload> Reass<P> {
             recent: VecDeque::new(),
             duplicates: VecDeque::new(),
             reports,
+            comp: CompSack::default(),
             fin: None,
         }
     }
@@ -112,8 +116,7 @@ impl<P: Payload> Reass<P> {
         reached
     }
 
-    /// A segment's bytes from `start` to `end` came although they were there. What touches the last range and is not reported yet is
-    /// reported together with it, as if the two segments had come as one.
+    /// A segment's bytes from `start` to `end` came although they were there. What touches the last range is reported with it.
     pub fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
         if !self.reports || self.extend_duplicate(start, end) {
             return;
@@ -204,6 +207,26 @@ impl<P: Payload> Reass<P> {
             blocks.push(SackBlock { start: self.number(*start), end: self.number(start + run.len()) });
         }
         blocks
+    }
+
+    /// Whether two other runs have grown later than the last one grew before: reports with few blocks may not name it.
+    pub fn is_late_block(&self) -> bool {
+        let Some(last) = self.fresh.back() else { return false };
+        let this = self.run_at(*last);
+        let mut newer = None;
+        for &place in self.fresh.iter().rev().skip(1).chain(&self.recent) {
+            let run = self.run_at(place);
+            if run == this {
+                return false;
+            }
+            match newer {
+                _ if run.is_none() => {}
+                None => newer = run,
+                Some(_) if newer == run => {}
+                Some(_) => return true,
+            }
+        }
+        false
     }
 
     /// Notes the run that holds `place` at index `at` of `starts`, unless it is among them or gone.
@@ -369,8 +392,7 @@ fn bytes(distance: u64) -> usize {
 const PLACE_OF_ORIGIN: u64 = 1 << 32;
 /// Growths remembered until they are reported: some reports' worth, more than one batch of segments makes.
 const FRESH_MAX: usize = 64;
-/// Duplicates remembered until they are reported, one in each acknowledgment. Beyond it the latest takes the place of the one
-/// before it, as each does on Linux.
+/// Duplicates remembered until they are reported, one in each acknowledgment. Beyond it the latest replaces the one before it.
 const DUPLICATES_MAX: usize = 16;
 /// Bytes of a run that are moved to join it with the one before.
 const JOIN_MAX: u64 = 64 << 10;

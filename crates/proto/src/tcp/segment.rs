@@ -167,6 +167,9 @@ pub struct Header {
     pub window: u16,
     /// SEG.UP, bytes past `seq`; meaningful only with [`Flags::URG`].
     pub urgent: u16,
+    /// Not of the TCP header: bytes of text of each of the segments that a device has joined to this one, but the last; 0 if it
+    /// has joined none. Only on the way in.
+    pub gso_size: u16,
     /// Parsed options.
     pub options: Options,
 }
@@ -247,7 +250,7 @@ impl From<PlainHeader> for Header {
     fn from(plain: PlainHeader) -> Self {
         let PlainHeader { seq, ack, flags, window, timestamps } = plain;
         let options = Options { timestamps, ..Options::default() };
-        Self { seq, ack, flags, window, urgent: 0, options }
+        Self { seq, ack, flags, window, urgent: 0, gso_size: 0, options }
     }
 }
 

@@ -186,6 +186,7 @@ impl TimeWait {
             flags: Flags::ACK,
             window: self.window_field,
             urgent: 0,
+            gso_size: 0,
             options: Options { timestamps, ..Options::default() },
         }
     }

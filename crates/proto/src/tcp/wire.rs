@@ -177,6 +177,7 @@ pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Ran
         flags,
         window: u16::from_be_bytes([w0, w1]),
         urgent: u16::from_be_bytes([u0, u1]),
+        gso_size: 0,
         options,
     };
     Ok((ports, header, header_len..have))

@@ -26,7 +26,7 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Longest delay of an acknowledgment (RFC 9293 section 3.8.6.3), at most 500 ms. Default 40 ms.
     ///
-    /// Most are sent earlier, as on Linux: for two full segments, for the first sixteen segments, after a pause, and when a
+    /// Most are sent earlier, as on Linux: for more than one full segment, for the first sixteen segments, after a pause, and when a
     /// read has emptied the receive buffer. Where the application answers within this time, its answer carries them.
     pub delack: Duration,
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip

@@ -9,6 +9,7 @@
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::delack::QUICK_ACKS_MAX;
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
 use super::super::reass::Reass;
@@ -124,8 +125,10 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.note_duplicate(seg.seq, seg.payload_len());
-        if !seg.payload.is_empty() && seg.seq.before(self.rcv_nxt) {
-            self.on_text_again();
+        if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
+            // The acknowledgment was lost or is late. Only of the last text it counts as one of those that go at once.
+            self.enter_quick_acks(QUICK_ACKS_MAX);
+            self.acks.scheduled |= (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
         }
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait
@@ -167,7 +170,8 @@ impl<P: Payload> Pcb<P> {
         let stale = self.rcv_nxt.since(seg.seq);
         if stale > 0 {
             self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
-            self.ack_now = true;
+            // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
+            self.ack_now |= stale >= seg.payload_len() || !self.state.receives();
             if stale > seg.payload_len() {
                 seg.flags = seg.flags.without(Flags::FIN);
             }

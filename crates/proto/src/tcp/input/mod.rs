@@ -22,7 +22,7 @@ pub(super) use challenge::{CHALLENGES_MAX, CHALLENGES_MIN};
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::delack::Text;
+use super::delack::{Piece, Text};
 use super::events::Input;
 use super::pcb::Pcb;
 use super::sack::SackBlocks;
@@ -69,7 +69,7 @@ impl<P: Payload> Pcb<P> {
         let now = self.clock(now);
         let len = payload_len(&payload);
         if self.is_predicted(header, len) {
-            let acked = self.on_predicted(&header.plain(), len, now);
+            let acked = self.on_predicted(&header.plain(), Piece::of(header, len), now);
             return Input { deliver: payload, acked, ..Input::default() };
         }
         match self.state {
@@ -93,7 +93,8 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     pub fn on_expected_plain(&mut self, header: &PlainHeader, len: u32, now: Instant) -> Option<u32> {
         let now = self.clock(now);
-        self.is_plain_predicted(header, len).then(|| self.on_predicted(header, len, now))
+        self.is_plain_predicted(header, len)
+            .then(|| self.on_predicted(header, Piece::of_plain(header, len), now))
     }
 
     /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
@@ -128,8 +129,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     #[inline]
-    fn on_predicted(&mut self, header: &PlainHeader, len: u32, now: Instant) -> u32 {
-        let text = self.text_of(len, header.flags.has(Flags::PSH));
+    fn on_predicted(&mut self, header: &PlainHeader, piece: Piece, now: Instant) -> u32 {
+        let text = if piece.len > 0 { self.text_of(piece) } else { self.no_text() };
         self.take_predicted(header, header.seq, text, now)
     }
 

@@ -4,10 +4,9 @@
 //! peer's FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT are
 //! delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
 
-use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::delack::Text;
+use super::super::delack::{Piece, Text};
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
 use super::super::reass::Reass;
@@ -34,13 +33,14 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         let len = seg.payload_len();
+        let piece = Piece::of(&seg.header, len);
         let payload = core::mem::take(&mut seg.payload);
         if seg.seq == self.rcv_nxt && self.reass.is_none() {
-            let text = self.text_of(len, seg.flags.has(Flags::PSH));
+            let text = self.text_of(piece);
             self.advance_rcv_nxt(text, now);
             input.deliver = payload;
         } else {
-            self.reassemble(seg.seq, payload, seg.seq != seg.header.seq, input);
+            self.reassemble(seg, payload, piece, now, input);
         }
         seg.seq += len;
         Step::Continue(())
@@ -57,7 +57,7 @@ impl<P: Payload> Pcb<P> {
                 .note_fin(seg.seq);
             // If there was text in front of the FIN, that has already been answered.
             if seg.seq == seg.header.seq {
-                self.owe_duplicate();
+                self.owe_duplicate(now);
             }
         }
         let in_order = seg.flags.has(Flags::FIN) && seg.seq == self.rcv_nxt;
@@ -78,20 +78,24 @@ impl<P: Payload> Pcb<P> {
         self.owe_ack(text, now);
     }
 
-    /// Text with a hole before it, or that fills one. `is_rest`: a duplicate in front of it was cut off.
-    fn reassemble(&mut self, seq: SeqNum, payload: P, is_rest: bool, input: &mut Input<P>) {
-        let fills = seq == self.rcv_nxt;
+    /// Text with a hole before it, or that fills one.
+    fn reassemble(&mut self, seg: &Segment<P>, payload: P, piece: Piece, now: Instant, input: &mut Input<P>) {
+        // A duplicate in front of it was cut off.
+        let is_rest = seg.seq != seg.header.seq;
+        let fills = seg.seq == self.rcv_nxt;
         let (nxt, reports) = (self.rcv_nxt, self.sack_ok);
         let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt, reports)));
-        reass.insert(seq, payload, is_rest);
+        reass.insert(seg.seq, payload, is_rest);
         if !fills {
-            self.owe_duplicate();
+            self.owe_duplicate(now);
             return;
         }
         while let Some(run) = reass.take(self.rcv_nxt) {
             self.rcv_nxt += payload_len(&run);
             input.deliver.append(run);
         }
+        let text = self.text_of(piece);
+        self.owe_ack(text, now);
         // A hole was filled: the peer shall know at once (RFC 5681 section 4.2). Duplicates still owed
         // would now be of the new number and say something false.
         self.dup_acks_owed = 0;
@@ -115,23 +119,26 @@ impl<P: Payload> Pcb<P> {
         dropped
     }
 
-    /// Each segment out of order is answered by a duplicate acknowledgment of its own, or the peer would
-    /// not count three of them when they come in one batch.
-    fn owe_duplicate(&mut self) {
-        self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
-    }
-
     /// The peer's FIN has its turn.
     fn on_peer_fin(&mut self, now: Instant, input: &mut Input<P>) {
         self.rcv_nxt += 1;
         self.dup_acks_owed = 0;
-        self.ack_now = true;
+        self.acks.scheduled = true;
         self.reass = None;
         input.events.insert(Events::PEER_FIN);
         match self.state {
-            State::Established => self.state = State::CloseWait,
-            State::FinWait1 => self.state = State::Closing,
-            State::FinWait2 => self.enter_time_wait(now, input),
+            State::Established => {
+                self.state = State::CloseWait;
+                self.on_fin_to_answer(now);
+            }
+            State::FinWait1 => {
+                self.state = State::Closing;
+                self.ack_now = true;
+            }
+            State::FinWait2 => {
+                self.enter_time_wait(now, input);
+                self.ack_now = true;
+            }
             State::SynSent
             | State::SynReceived
             | State::CloseWait

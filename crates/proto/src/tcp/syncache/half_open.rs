@@ -146,6 +146,7 @@ impl HalfOpen {
             flags: if self.ecn() { SYN_ACK.with(Flags::ECE) } else { SYN_ACK },
             window: self.window,
             urgent: 0,
+            gso_size: 0,
             options: Options {
                 mss: Some(self.mss),
                 window_scale: self.scale.unpack().map(|scale| scale.rcv),
@@ -165,6 +166,7 @@ impl HalfOpen {
             flags: Flags::ACK,
             window: self.window >> shift,
             urgent: 0,
+            gso_size: 0,
             options: Options { timestamps: self.timestamps(now), ..Options::default() },
         }
     }

@@ -110,6 +110,7 @@ fn a_handshake_agrees_on_every_option() {
         flags: Flags::SYN.with(Flags::ACK),
         window: u16::MAX,
         urgent: 0,
+        gso_size: 0,
         options: Options {
             mss: Some(1440),
             window_scale: Some(7),

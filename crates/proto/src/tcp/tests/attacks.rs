@@ -174,7 +174,7 @@ fn ts_recent_is_that_of_the_earliest_unacknowledged_segment() {
     assert_eq!(echo, Some(100));
     t.peer_ts = Some(Timestamps { val: 170, ecr: 0 });
     let _ = t.input(t.seg(FIN), &[]);
-    assert_eq!(t.output()[0].header().options.timestamps.map(|ts| ts.ecr), Some(170));
+    assert_eq!(t.wait(ms(40))[0].1.header().options.timestamps.map(|ts| ts.ecr), Some(170));
 }
 
 #[test]

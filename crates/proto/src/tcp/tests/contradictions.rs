@@ -150,7 +150,7 @@ fn call(t: &mut Script, rng: &mut Rng) {
         }
         5 => t.space = rng.below(1 << 20) as u32,
         6 => drop((t.pcb.info(0, t.now), t.pcb.wanted_snd_hiwat(), t.pcb.snd_due_at())),
-        _ => t.pcb.on_emptied(),
+        _ => t.pcb.on_read(true),
     }
 }
 

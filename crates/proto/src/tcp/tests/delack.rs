@@ -2,9 +2,12 @@
 
 use core::time::Duration;
 
+use super::super::delack::AckAtRead;
+use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
+use super::super::state::State;
 use super::quick_ack::settled;
-use super::script::{ACK, FIN, IRS, MSS, Script, ms, plain};
+use super::script::{ACK, FIN, IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain};
 use crate::seq::SeqNum;
 
 fn full() -> Vec<u8> {
@@ -29,6 +32,108 @@ fn later_segments_do_not_restart_the_delay() {
     assert!(t.wait(ms(30)).is_empty());
     let _ = t.input(t.seg(ACK), b"y");
     assert_eq!(t.wait(ms(100))[0].0, ms(10));
+}
+
+#[test]
+fn text_shortly_before_the_delay_is_over_is_acknowledged_at_once() {
+    // The gaps are short, so the delay stays at its least of 40 ms; a quarter of it is short.
+    for (at, waits) in [(29, true), (30, false), (39, false)] {
+        let mut t = settled(&plain());
+        let _ = t.input(t.seg(ACK), b"x");
+        for _ in 0..at {
+            assert!(t.wait(ms(1)).is_empty());
+        }
+        let _ = t.input(t.seg(ACK), b"y");
+        assert_eq!(t.output().is_empty(), waits, "{at}");
+    }
+}
+
+/// What Linux 6.18 does with the same segments, to its tick of 4 ms.
+#[test]
+fn the_delay_follows_the_gaps_between_segments_up_to_the_round_trip() {
+    for (rtt, expected) in [(300, 55), (10, 40)] {
+        let mut t = Script::connect(&plain());
+        t.output();
+        t.now = t.now + ms(rtt);
+        let _ = t.input(Header { window: WND, ..t.raw(IRS, ISS + 1, SYN_ACK) }, &[]);
+        t.output();
+        t.pcb.set_quickack(false, true);
+        let _ = t.input(t.seg(ACK), b"x");
+        assert!(t.wait(ms(35)).is_empty());
+        // The delay is now 40 / 2 + 35 ms, and that of the first text nearly over.
+        let _ = t.input(t.seg(ACK), b"y");
+        assert_eq!(t.lens(), [0]);
+        let _ = t.wait(ms(100));
+        let _ = t.input(t.seg(ACK), b"z");
+        let sent = t.wait(ms(1_000));
+        assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(expected)]);
+    }
+}
+
+#[test]
+fn more_than_a_full_segment_waits_for_a_reader_that_is_behind() {
+    let mut t = settled(&plain());
+    // The window that the peer knows is as large as the free space.
+    let _ = t.input(t.seg(ACK), &full());
+    t.output();
+    let _ = t.input(t.seg(ACK), &full());
+    t.space -= 2 * MSS;
+    assert_eq!(t.lens(), [] as [u32; 0]);
+    assert_eq!(t.pcb.acks_at_read(), AckAtRead::Any);
+    t.space += 1;
+    t.pcb.on_read(false);
+    assert_eq!(t.lens(), [0], "the reader's first byte sends it");
+    for _ in 0..2 {
+        let _ = t.input(t.seg(ACK), &full());
+    }
+    t.space -= 2 * MSS;
+    assert_eq!(t.lens(), [] as [u32; 0]);
+    assert_eq!(t.wait(ms(100)).iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(40)], "or the delay");
+}
+
+#[test]
+fn one_and_a_bit_of_a_full_segment_is_acknowledged_at_once() {
+    let mut t = settled(&plain());
+    for _ in 0..2 {
+        let _ = t.input(t.seg(ACK), &full());
+    }
+    assert_eq!(t.lens(), [0]);
+    let _ = t.input(t.seg(ACK), &full());
+    assert!(t.output().is_empty());
+    let _ = t.input(t.seg(ACK), b"y");
+    assert_eq!(t.lens(), [0]);
+}
+
+#[test]
+fn two_segments_of_one_length_in_a_row_are_full_ones() {
+    for (len, has_psh, is_full) in
+        [(700, true, true), (535, true, false), (535, false, true), (80, false, false)]
+    {
+        let mut t = settled(&plain());
+        let _ = t.input(t.seg(ACK), &full());
+        let _ = t.input(t.seg(ACK), &full());
+        t.output();
+        let flags = if has_psh { ACK.with(Flags::PSH) } else { ACK };
+        for _ in 0..2 {
+            let _ = t.input(t.seg(flags), &vec![1; len]);
+        }
+        let now = t.output().len();
+        let _ = t.wait(ms(50));
+        let seen = t.pcb.info(0, t.now).rcv_mss;
+        assert_eq!(seen, if is_full { len as u32 } else { MSS }, "{len} {has_psh}");
+        // What came together is more than such a segment.
+        assert_eq!(now, usize::from(is_full || 2 * len > MSS as usize), "{len} {has_psh}");
+    }
+}
+
+#[test]
+fn segments_that_a_device_has_joined_count_as_they_were_sent() {
+    let joined = |t: &Script, gso_size| Header { gso_size, ..t.seg(ACK) };
+    for (gso_size, acks) in [(500, 1), (0, 0)] {
+        let mut t = settled(&plain());
+        let _ = t.input(joined(&t, gso_size), &full());
+        assert_eq!(t.output().len(), acks, "two of 500 bytes");
+    }
 }
 
 #[test]
@@ -95,13 +200,43 @@ fn a_filled_hole_is_acknowledged_at_once_and_once() {
 }
 
 #[test]
-fn repeated_text_and_a_fin_are_acknowledged_at_once() {
+fn repeated_text_is_acknowledged_at_once_and_a_fin_with_our_own() {
     let mut t = Script::established(&plain());
     let first = t.seg(ACK);
     let _ = t.input(first, &full());
     t.output();
     let _ = t.input(first, &full());
     assert_eq!(t.lens(), [0]);
+    // The application's own FIN may carry the acknowledgment of the peer's.
+    let _ = t.input(t.seg(FIN), &[]);
+    assert!(t.output().is_empty());
+    assert_eq!(t.wait(ms(100)).iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(40)]);
+}
+
+#[test]
+fn a_fin_without_text_before_it_and_one_that_answers_ours_are_acknowledged_at_once() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(FIN), &[]);
+    assert_eq!(t.lens(), [0]);
+    for state in [State::FinWait1, State::FinWait2] {
+        let mut t = settled(&plain());
+        t.pcb.shutdown_write();
+        assert_eq!(t.lens(), [0]);
+        if state == State::FinWait2 {
+            let _ = t.input(t.seg(ACK), &[]);
+        }
+        let mut fin = t.seg(FIN);
+        if state == State::FinWait1 {
+            fin.ack = t.pcb.snd_una();
+        }
+        let _ = t.input(fin, &[]);
+        assert_eq!(t.lens(), [0], "{state:?}");
+    }
+}
+
+#[test]
+fn within_one_process_a_fin_is_acknowledged_at_once() {
+    let mut t = settled(&Settings { lossless: true, ..plain() });
     let _ = t.input(t.seg(FIN), &[]);
     assert_eq!(t.lens(), [0]);
 }

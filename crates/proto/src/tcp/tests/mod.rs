@@ -6,6 +6,7 @@
 mod attacks;
 mod blind;
 mod close;
+mod comp_sack;
 mod congestion;
 mod contradictions;
 mod delack;

@@ -96,6 +96,7 @@ fn header(t: &Script, op: &Op) -> Option<(Header, u16)> {
                 flags: Flags::from_bits(flags),
                 window,
                 urgent: 0,
+                gso_size: 0,
                 options: Options { timestamps: ts, sack: blocks(t, sack), ..Options::default() },
             };
             Some((header, len))

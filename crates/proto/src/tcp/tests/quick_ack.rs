@@ -1,7 +1,7 @@
 //! Acknowledgments that do not wait: at the start, after a pause, for a reader that has taken everything. The segments expected
 //! here are those that Linux sends.
 
-use super::super::delack::QUICK_ACKS_MAX;
+use super::super::delack::{AckAtRead, QUICK_ACKS_MAX};
 use super::super::segment::Flags;
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -52,8 +52,8 @@ pub fn settled(s: &Settings) -> Script {
 
 /// The reader takes everything. Whether that is acknowledged.
 fn is_emptying_acknowledged(t: &mut Script) -> bool {
-    let expected = t.pcb.acks_when_emptied();
-    t.pcb.on_emptied();
+    let expected = t.pcb.acks_at_read() != AckAtRead::No;
+    t.pcb.on_read(true);
     let acks = t.lens();
     assert!(acks.is_empty() != expected && acks.len() <= 1, "{acks:?}");
     expected
@@ -79,8 +79,8 @@ fn a_new_connection_acknowledges_sixteen_segments_at_once() {
 
 #[test]
 fn a_small_window_has_room_for_fewer() {
-    // Before the peer has sent a full segment, its segments are taken to have 536 bytes.
-    for (window, quick) in [(100, 2), (1_071, 2), (1_072, 1), (2_144, 2), (10 * 1_072, 10), (17 * 1_072, 16)]
+    // Before the peer has sent a full segment, its segments are taken to have 536 bytes, or half the window.
+    for (window, quick) in [(100, 2), (1_071, 1), (1_072, 1), (2_144, 2), (10 * 1_072, 10), (17 * 1_072, 16)]
     {
         let mut t = Script::established(&Settings { rcv_buf: window, ..plain() });
         t.space = window;
@@ -262,9 +262,9 @@ fn nothing_is_counted_before_the_first_text() {
 fn the_option_has_acknowledgments_wait_for_an_answer_or_sends_the_one_that_waits() {
     let mut t = Script::established(&plain());
     assert!(t.pcb.quickack() && is_quick(&mut t));
-    t.pcb.set_quickack(false);
+    t.pcb.set_quickack(false, true);
     assert!(!t.pcb.quickack() && !is_quick(&mut t));
-    t.pcb.set_quickack(true);
+    t.pcb.set_quickack(true, true);
     assert!(t.pcb.quickack());
     assert_eq!(t.lens(), [0], "the one that waited");
     assert!(is_quick(&mut t));

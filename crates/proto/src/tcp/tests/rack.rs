@@ -263,7 +263,8 @@ fn losses_are_repaired_without_timeouts_and_without_repeating_more() {
         let stats = w.ends[0].pcb().loss_stats();
         let lost = 3_000_000 / 1448 * loss;
         assert!(u64::from(stats.rexmt_fast) < 2 * lost && stats.rexmt_fast > 0, "{stats:?}");
-        assert_eq!(stats.undo_count, 0, "{stats:?}");
+        // Where acknowledgments are lost, a timeout may have been for nothing.
+        assert!(stats.undo_count <= stats.rto_count, "{stats:?}");
         assert!(stats.rto_count <= 1, "{stats:?}");
     }
 }

@@ -150,6 +150,7 @@ impl Script {
             flags,
             window: WND,
             urgent: 0,
+            gso_size: 0,
             options: super::super::segment::Options { timestamps: self.peer_ts, ..Default::default() },
         }
     }

@@ -314,10 +314,9 @@ impl World {
             let most = pcb.rcv_wnd_max();
             let hiwat = pcb.rcv_hiwat().min(most);
             due |= window_update_due(space.min(most), pcb.rcv_nxt(), pcb.rcv_adv(), hiwat, pcb.window_unit());
-            if end.rcv.is_empty()
-                && let Some(pcb) = end.pcb.as_mut().filter(|pcb| pcb.acks_when_emptied())
-            {
-                pcb.on_emptied();
+            let is_empty = end.rcv.is_empty();
+            if let Some(pcb) = end.pcb.as_mut().filter(|pcb| pcb.acks_at_read().is_due(is_empty)) {
+                pcb.on_read(is_empty);
                 due = true;
             }
         }
@@ -472,6 +471,7 @@ impl World {
                 },
                 window: s.rcv_buf.min(65_535) as u16,
                 urgent: 0,
+                gso_size: 0,
                 options: Options {
                     mss: Some(s.mss),
                     window_scale: header

@@ -65,6 +65,7 @@ fn a_repeated_fin_is_acknowledged_and_restarts_the_timer() {
             flags: Flags::ACK,
             window: 500,
             urgent: 0,
+            gso_size: 0,
             options: Options { timestamps: Some(ts), ..Options::default() },
         };
         assert_eq!(action, TimeWaitAction::Ack(ack));

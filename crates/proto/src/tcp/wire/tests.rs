@@ -293,6 +293,7 @@ fn any_header() -> impl Strategy<Value = Header> {
             flags,
             window: words[0],
             urgent: words[1],
+            gso_size: 0,
             options,
         })
     })

@@ -97,6 +97,7 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
         header.flags = header.flags.with(Flags::CE);
         core.input.count(count::MARKED, 1);
     }
+    header.gso_size = frame.gso_size;
     let payload = Data(segment.payload(core, &frame, in_head)?);
     let to = FourTuple {
         local: Endpoint::new(addresses.dst(), ports.dst),

@@ -1,9 +1,9 @@
 //! How a reader reports to the protocol that it has taken bytes from `so_rcv` (BSD's `pru_rcvd`): by the connection's one message, and
-//! only if a window update is due, or an acknowledgment now that `so_rcv` is empty. It never waits.
+//! only if a window update is due, or an acknowledgment because `so_rcv` is empty or much waits for one. It never waits.
 //!
 //! The reader decides under the hold of the lock that unlinks the bytes ([`Discipline::owes_message`](crate::tcp::discipline::Discipline)),
-//! and runs the message itself, before it lets go. Whether emptying `so_rcv` makes an acknowledgment due is the pcb's decision
-//! (`proto/src/tcp/delack.rs`); it stands in `RecvBuf::acks_when_emptied`. When the message is run and bytes have come meanwhile, the
+//! and runs the message itself, before it lets go. Whether taking bytes makes an acknowledgment due is the pcb's decision
+//! (`proto/src/tcp/delack.rs`); it stands in `RecvBuf::acks_at_read`. When the message is run and bytes have come meanwhile, the
 //! receive that takes those decides.
 //!
 //! The message is [`Conn::notify`](super::Conn): the protocol re-arms it *before* it looks at the buffers, so space that is freed
@@ -17,7 +17,7 @@
 //! may go to sleep for more than the buffer can hold: the message for the bytes that it took was sent, or was not due, before it
 //! waits.
 //!
-//! The same holds for the acknowledgment: `acks_when_emptied` is stored in the hold that appended the bytes, and read in the hold
+//! The same holds for the acknowledgment: `acks_at_read` is stored in the hold that appended the bytes, and read in the hold
 //! that unlinks the last of them. If bytes come between that and the message, the buffer is not empty when it is run; the flag is
 //! still set then, and the read that takes them decides again.
 //!
@@ -50,7 +50,7 @@ pub(crate) fn is_posted(core: &Core, conn: &Conn, reasons: u32) -> bool {
 
 /// The protocol has got the message: the reader may have emptied the buffer. The window is a matter of output.
 pub(super) fn heard(pcb: &mut Pcb<Data>, so: &Buffers, reasons: u32) {
-    if reasons & reason::RCVD != 0 && so.rcv.chain.is_empty() {
-        pcb.on_emptied();
+    if reasons & reason::RCVD != 0 {
+        pcb.on_read(so.rcv.chain.is_empty());
     }
 }

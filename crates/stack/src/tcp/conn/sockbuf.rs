@@ -12,7 +12,7 @@
 //! * [`RecvBuf::adv`]: the window edge that the peer knows. The owner computes and stores it in one section,
 //!   a reader unlinks data and asks [`RecvBuf::update_due`] in one section: either the owner saw the reader's
 //!   space, or the reader sees the owner's edge. No window update is lost.
-//! * [`RecvBuf::acks_when_emptied`]: whether the peer is to hear at once that the reader has taken everything. The owner stores
+//! * [`RecvBuf::acks_at_read`]: whether the peer is to hear at once that the reader has taken bytes. The owner stores
 //!   it in the section that delivered the bytes, a reader looks in the section that unlinks them.
 //! * the wait queues' tickets, taken and notified under the same lock.
 //!
@@ -26,6 +26,7 @@ use std::ops::{Deref, DerefMut};
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::delack::AckAtRead;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::push::Pushes;
 use sockeye_proto::tcp::segment::Payload;
@@ -281,8 +282,8 @@ pub(crate) struct RecvBuf {
     pub closed: bool,
     /// `hiwat` grows with the reader's rate.
     pub auto: bool,
-    /// An acknowledgment goes out as soon as `chain` is empty (`Pcb::acks_when_emptied`).
-    pub acks_when_emptied: bool,
+    /// Whether an acknowledgment goes out when a reader takes bytes (`Pcb::acks_at_read`).
+    pub acks_at_read: AckAtRead,
     /// The last urgent byte, until it is read.
     pub urgent: Option<SeqNum>,
 }
@@ -302,7 +303,7 @@ impl RecvBuf {
             shut: false,
             closed: false,
             auto,
-            acks_when_emptied: false,
+            acks_at_read: AckAtRead::No,
             urgent: None,
         }
     }
@@ -319,7 +320,7 @@ impl RecvBuf {
     #[inline]
     pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>) {
         self.adv = pcb.rcv_adv();
-        self.acks_when_emptied = pcb.acks_when_emptied();
+        self.acks_at_read = pcb.acks_at_read();
     }
 
     /// Free bytes.
@@ -333,10 +334,10 @@ impl RecvBuf {
         !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
     }
 
-    /// Whether the reader has taken everything, and the peer should hear of it.
+    /// Whether the peer should hear that the reader has taken bytes.
     #[inline]
     pub fn ack_due(&self) -> bool {
-        self.acks_when_emptied && self.chain.is_empty()
+        self.acks_at_read.is_due(self.chain.is_empty())
     }
 
     /// The number of the first byte in `chain`.

@@ -104,7 +104,8 @@ mod tests {
         let so = conn.so.lock();
         let (ack, seq) = (so.pcb.snd_una(), so.rcv.nxt + number * 10);
         let flags = Flags::ACK.with(Flags::PSH);
-        let header = Header { seq, ack, flags, window: u16::MAX, urgent: 0, options: Options::default() };
+        let header =
+            Header { seq, ack, flags, window: u16::MAX, urgent: 0, gso_size: 0, options: Options::default() };
         let mut payload = Chain::new();
         payload.extend_from_slice(&stack.core::<crate::rt::env::Env>().unwrap().pool, &[0; 10]).unwrap();
         Work::segment(header.into(), Data(payload))

@@ -218,7 +218,10 @@ impl TcpStream {
         if let Some(error) = conn.panicked() {
             return Err(error.into());
         }
-        conn.so.lock().pcb.set_quickack(quickack);
+        let mut so = conn.so.lock();
+        let is_empty = so.rcv.chain.is_empty();
+        so.pcb.set_quickack(quickack, is_empty);
+        drop(so);
         self.notify(reason::OUTPUT)
     }
 

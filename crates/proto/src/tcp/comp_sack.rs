@@ -1,0 +1,105 @@
+//! Fewer acknowledgments while a hole is open: Linux's compression of them (`tcp_comp_sack_*`).
+//!
+//! Each segment behind a hole is answered by a duplicate acknowledgment, so that a sender that counts to three finds the loss. With SACK the
+//! blocks tell a sender more than the count does, so beyond the third for one RCV.NXT an acknowledgment waits a little, and the ones
+//! that follow with it: a twentieth of the round trip, at most [`DELAY_MAX_US`], and at most [`COMPRESSED_MAX`] of them. It does not
+//! wait where it could lose news: an acknowledgment names the blocks that changed last, so one is sent before a third
+//! block changes.
+//!
+//! The state is in the out-of-order queue, which exists while there is a hole. An acknowledgment that waits uses the timer of delayed ones.
+//! Tests: `tests/comp_sack.rs`.
+
+use crate::time::Instant;
+
+use super::pcb::Pcb;
+use super::rcv_tune::RcvTune;
+use super::segment::Payload;
+use super::timers::after_us;
+use crate::seq::SeqNum;
+
+/// Longest wait, microseconds (`tcp_comp_sack_delay_ns`).
+const DELAY_MAX_US: u32 = 1_000;
+/// The part of a round trip.
+const RTT_PARTS: u32 = 20;
+/// Most acknowledgments that are left out in a row (`tcp_comp_sack_nr`).
+const COMPRESSED_MAX: u8 = 44;
+/// A sender without SACK finds a loss by so many (RFC 5681 section 3.2).
+const DUPLICATES_TO_COUNT: u8 = 3;
+
+/// The state of one hole.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CompSack {
+    /// Acknowledgments left out since the last.
+    compressed: u8,
+    /// Sent for this RCV.NXT without waiting.
+    sent: u8,
+    /// This one.
+    nxt: SeqNum,
+}
+
+impl CompSack {
+    /// An acknowledgment is sent. True if it stands for others.
+    pub fn restart(&mut self) -> bool {
+        core::mem::take(&mut self.compressed) > 0
+    }
+
+    /// One is due for RCV.NXT. True if it may be left out for now.
+    fn leaves_out(&mut self, nxt: SeqNum) -> bool {
+        if self.compressed >= COMPRESSED_MAX {
+            return false;
+        }
+        if self.nxt != nxt {
+            (self.nxt, self.sent) = (nxt, 0);
+        }
+        if self.sent < DUPLICATES_TO_COUNT {
+            self.sent += 1;
+            return false;
+        }
+        self.compressed += 1;
+        true
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// A segment has come behind a hole.
+    ///
+    /// Each is answered by an acknowledgment of its own, or the peer would not count three of them when they come in one batch.
+    pub(super) fn owe_duplicate(&mut self, now: Instant) {
+        self.acks.scheduled = true;
+        let is_quick = self.acks.quick > 0 && !self.acks.interactive || self.has_full_segment();
+        let delay_us = self.compression_us();
+        let nxt = self.rcv_nxt;
+        if let Some(reass) = self.reass.as_deref_mut()
+            && self.sack_ok
+            && !is_quick
+        {
+            // What was left out so far goes before its blocks are forgotten.
+            if reass.comp.compressed > 0 && reass.is_late_block() {
+                reass.comp.restart();
+                self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
+            }
+            if delay_us > 0 && reass.comp.leaves_out(nxt) {
+                self.delack_at = self.delack_at.min(after_us(now, u64::from(delay_us)));
+                return;
+            }
+        }
+        self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
+    }
+
+    /// How long an acknowledgment may wait, microseconds: the shorter of both directions' round trips counts; if that of incoming data is
+    /// not known, not at all.
+    fn compression_us(&self) -> u32 {
+        let tune = self.meter.as_deref().and_then(|meter| meter.tune.as_ref());
+        let incoming_us = tune.and_then(RcvTune::rtt).map_or(0, super::settings::micros);
+        let rtt_us = match self.rtt.srtt_us() {
+            0 => incoming_us,
+            ours_us => ours_us.min(incoming_us),
+        };
+        (rtt_us / RTT_PARTS).min(DELAY_MAX_US)
+    }
+
+    /// The timer has expired. True if it was for acknowledgments that were left out.
+    pub(super) fn ends_compression(&mut self) -> bool {
+        self.reass.as_deref_mut().is_some_and(|reass| reass.comp.restart())
+    }
+}
