@@ -1,4 +1,4 @@
-//! epoll: each set is a `Poll` of the stack, which decides when an edge is told.
+//! epoll: each set is a `Poll` of the stack, which decides when an edge is told. Its event then has all of the socket's readiness, as the kernel's does.
 //!
 //! A socket may be in a set before it connects or listens; it is registered with the stack when it does (`World::register`). Pipes are not in sets.
 //! Tests: `tests/interface.rs`.
@@ -182,10 +182,8 @@ fn collect(world: &mut World, set: RawFd, max: usize) -> Call<Vec<(u32, u64)>> {
 fn tell(world: &mut World, set: RawFd, fd: RawFd, bits: u32) -> Call<Option<(u32, u64)>> {
     let Ok((File::Epoll(epoll), File::Socket(socket))) = world.files.two(set, fd) else { return Ok(None) };
     let Some(item) = epoll.items.get(&fd).copied().filter(|item| !item.is_spent) else { return Ok(None) };
-    let all = match item.is_registered {
-        true => bits | ready::of_state(socket),
-        false => ready::OUT | ready::WRNORM | ready::HUP,
-    };
+    // As the kernel's `ep_send_events`: the stack says that something has changed, and what is told is all that is so now.
+    let all = if bits == 0 && item.is_registered { 0 } else { ready::of_socket(socket)? };
     let bits = all & (item.events | ALWAYS);
     if bits == 0 {
         return Ok(None);

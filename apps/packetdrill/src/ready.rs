@@ -62,7 +62,8 @@ pub(crate) fn of_file(file: &File) -> Call<u32> {
     }
 }
 
-fn of_socket(socket: &Socket) -> Call<u32> {
+/// The bits of a socket now.
+pub(crate) fn of_socket(socket: &Socket) -> Call<u32> {
     let poll = Poll::new(Duration::ZERO);
     match &socket.shape {
         // A socket in state CLOSE that nobody has shut.

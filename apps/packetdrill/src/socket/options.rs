@@ -312,7 +312,10 @@ impl Socket {
             (libc::IPPROTO_TCP, TCP_INQ) => i32::from(self.wants_inq),
             (
                 libc::IPPROTO_TCP,
-                libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE,
+                libc::TCP_FASTOPEN
+                | libc::TCP_FASTOPEN_CONNECT
+                | libc::TCP_FASTOPEN_NO_COOKIE
+                | libc::TCP_NOTSENT_LOWAT,
             ) => self.was_set(level, name).unwrap_or(0),
             (_, _) => return Ok(None),
         }))
