@@ -110,7 +110,9 @@ fn traffic(layout: &mut Layout, info: &TcpInfo) {
     let times =
         carried.map_or([0; 3], |c| [micros(c.busy_time), micros(c.rwnd_limited), micros(c.sndbuf_limited)]);
     layout.u64(&times);
-    layout.u32(&[segments(info.delivered_bytes), info.mark_count]);
+    // The handshake counts as one: the SYN, or the SYN-ACK, was delivered.
+    let handshake = u32::from(!matches!(info.state, "SYN-SENT" | "SYN-RECEIVED" | "CLOSED"));
+    layout.u32(&[segments(info.delivered_bytes) + handshake, info.mark_count]);
     layout.u64(&[of(|c| c.bytes_sent), info.rexmt_bytes]);
     layout.u32(&[info.dsack_count, u32::from(info.reordering_seen), 0, info.snd_wnd, info.rcv_wnd]);
 }
