@@ -337,16 +337,23 @@ fn an_unanswered_syn_with_data_disables_fast_open_to_the_server() {
 
 #[test]
 fn a_write_that_does_not_block_takes_what_the_syn_has_room_for() {
-    let link = Silence::new();
+    let mut link = Silence::new();
     let addr = "10.9.0.2:7".parse().unwrap();
     let (mut stream, taken) = link.socket().connect_with(addr, &[7; 5000]).unwrap();
+    assert_eq!(link.pass(0), [true], "it is one segment, though the peer may be thought to take 536 bytes");
     assert_eq!(taken, 1420, "an MSS of 1460 less the longest options");
     assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::WouldBlock);
     let mut socket = link.socket();
     socket.set_fastopen_connect(true);
     let mut stream = socket.connect(addr).unwrap();
     assert_eq!(stream.write(&[7; 5000]).unwrap(), 1420);
+    assert_eq!(link.pass(0), [true]);
     assert_eq!(stream.write(b"more").unwrap_err().kind(), ErrorKind::WouldBlock);
+    let mut socket = link.socket();
+    socket.set_fastopen_connect(true);
+    let mut stream = socket.connect(addr).unwrap();
+    assert_eq!((link.pass(0), stream.write(b"").unwrap()), (vec![], 0));
+    assert_eq!(link.pass(0), [false], "a write of nothing connects without text");
 }
 
 #[test]

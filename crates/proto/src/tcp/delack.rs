@@ -357,6 +357,13 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The handshake is done, and text has waited for that, which is sent at once: the application asks and waits for answers (Linux counts
+    /// the SYN-ACK as received text where a writer waits, `sk_write_pending`).
+    pub(super) fn note_waiting_writer(&mut self, now: Instant) {
+        self.text_at_us = low_micros(now);
+        self.enter_quick_acks(QUICK_ACKS_MAX);
+    }
+
     /// The delay is over and no answer has carried the acknowledgment.
     pub(super) fn on_delack(&mut self) {
         self.delack_at = NEVER;

@@ -265,6 +265,11 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Bytes of text on our SYN that an acknowledgment of `text` of them leaves.
+    pub(super) fn fast_open_unanswered(&self, text: u32) -> u32 {
+        self.rare.fast_open().map_or(0, |fast_open| fast_open.sent_len).saturating_sub(text)
+    }
+
     /// The SYN with text was too long for the path. False if there was none.
     pub(super) fn fast_open_too_long(&mut self) -> bool {
         match self.rare.fast_open_mut() {

@@ -81,6 +81,9 @@ impl<P: Payload> Pcb<P> {
         let text = ack.since(self.iss + 1).min(self.snd_len);
         self.snd_len -= text;
         input.acked = text;
+        if self.snd_len > self.fast_open_unanswered(text) {
+            self.note_waiting_writer(now);
+        }
         self.fast_open_answered(text);
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_sml) = (ack, ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);

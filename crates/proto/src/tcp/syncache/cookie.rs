@@ -108,7 +108,7 @@ pub fn check(
     let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let mut half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     // When the SYN-ACK left is not known, nor whether it was the only one.
-    half_open.note_answer();
+    half_open.note_ambiguous();
     Some(half_open.accepted(now, now))
 }
 

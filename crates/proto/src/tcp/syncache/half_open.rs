@@ -50,6 +50,8 @@ impl Agreed {
     const ECN: u8 = 8;
     /// Not agreed on, but a bit as well: the peer has acknowledged our SYN, and the listener waits for its text.
     const ACKED: u8 = 16;
+    /// Nor is this: the SYN came again, and was answered again.
+    const REPEATED: u8 = 32;
 
     fn new(timestamps: bool, sack: bool, ecn: bool) -> Self {
         let bit = |wanted: bool, bit: u8| u8::from(wanted) * bit;
@@ -185,7 +187,8 @@ impl HalfOpen {
 
     /// Values for the pcb; the third segment came at `now`, the last SYN-ACK left at `sent_at`.
     pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
-        let rtt_is_known = self.retries == 0 && self.answers == 0;
+        // A challenge is no SYN-ACK that might have been lost.
+        let rtt_is_known = self.retries == 0 && !self.agreed.has(Agreed::REPEATED);
         Accepted {
             iss: self.iss,
             irs: self.irs,
@@ -219,14 +222,20 @@ impl HalfOpen {
         self.agreed.has(Agreed::ACKED)
     }
 
-    /// Counts an answer outside the timer; from then on no round trip can be measured (Karn's rule).
+    /// The acknowledgment may be that of another SYN-ACK: it measures no round trip (Karn's rule).
+    pub fn note_ambiguous(&mut self) {
+        self.agreed = Agreed(self.agreed.0 | Agreed::REPEATED);
+    }
+
+    /// Counts an answer outside the timer.
     pub fn note_answer(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
 
     /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3), and no longer offer
-    /// ECN.
+    /// ECN. No round trip can be measured any more.
     pub fn note_repeated(&mut self, hdr: &Header) {
+        self.note_ambiguous();
         if !ecn::is_offered(hdr.flags) {
             self.agreed = self.agreed.without_ecn();
         }

@@ -236,7 +236,8 @@ fn a_different_syn_is_challenged_and_the_clients_reset_clears_the_way() {
     assert_eq!(answer.window, u16::MAX >> 7);
     assert!(answer.options.timestamps.is_some());
     // The old handshake can still complete.
-    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(6), patient)).is_some());
+    let made = accepted(cache.on_ack(&key(1), &third(), 0, at(6), patient)).unwrap();
+    assert_eq!(made.rtt, Some(Duration::from_millis(6)), "a challenge is no SYN-ACK");
     // SYN-SENT answers the unacceptable ACK with <SEQ=SEG.ACK><CTL=RST>.
     let rst = reset_at(answer.ack);
     assert_eq!(cache.on_rst(&key(1), &rst, at(7)), RstOutcome::Removed(LISTENER));

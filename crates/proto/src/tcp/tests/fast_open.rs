@@ -329,3 +329,18 @@ fn a_report_of_the_network_ends_a_servers_connection_that_nobody_has_accepted() 
         "it is connected"
     );
 }
+
+#[test]
+fn an_answer_to_text_that_has_waited_for_the_handshake_is_not_acknowledged_at_once() {
+    // (bytes written, bytes on the SYN, acknowledged at once)
+    for (written, on_syn, at_once) in [(400, 400, true), (900, 460, false)] {
+        let mut t = client(Some(cookie()));
+        t.snd = written;
+        assert_eq!(t.output()[0].len, on_syn);
+        let _ = t.input(syn_ack(&t, ISS + 1 + on_syn), &[]);
+        let sent: u32 = t.output().iter().map(|segment| segment.len).sum();
+        assert_eq!(sent, written - on_syn);
+        let _ = t.input(t.ack_of(written - on_syn, WND), b"answer");
+        assert_eq!(t.output().len(), usize::from(at_once), "{written}");
+    }
+}

@@ -370,7 +370,9 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         } else {
             Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
         };
-        let mss = if segment.is_mtu_probe { u16::MAX } else { pcb.mss() };
+        // Nor is a SYN with text cut: its length does not rest on what the peer has said.
+        let is_whole = segment.is_mtu_probe || !so.snd.connected;
+        let mss = if is_whole { u16::MAX } else { pcb.mss() };
         emit(cx, conn, &mut segment.head, &mut payload, mss);
         failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
     }

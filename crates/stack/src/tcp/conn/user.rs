@@ -41,7 +41,20 @@ const LARGE_CHUNK_MAX: usize = 256 << 10;
 /// Sends `bufs`: all of it if the socket blocks, as much as fits if not. Returns the bytes taken. With
 /// nothing taken the error is reported; otherwise it stays pending for the next call.
 pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    send_or(core, ends, Rest::of(Slices::new(bufs)), |timeout| wait_for_memory(core, ends.conn, timeout))
+    let rest = Rest::of(Slices::new(bufs));
+    if rest.source.len() == 0 {
+        start_deferred(core, ends.conn);
+        return Ok(0);
+    }
+    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
+}
+
+/// A write of nothing sends a SYN that waits for a write, without text.
+#[cold]
+fn start_deferred(core: &Core, conn: &Arc<Conn>) {
+    if std::mem::take(&mut conn.so.lock().snd.defers_syn) {
+        start_connect(core, conn);
+    }
 }
 
 /// [`send`] of data in packet memory: not copied. The bytes taken are gone from `chain`.
