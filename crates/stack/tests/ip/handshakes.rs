@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use sockeye::fastopen::{SERVER, SERVER_WITHOUT_COOKIE};
+use sockeye::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, SERVER, SERVER_WITHOUT_COOKIE};
 use sockeye::{Config, TcpListener, TcpSocket, TcpStream};
 use sockeye_proto::icmp::{Error, Family, Message, Problem, Unreachable};
 use sockeye_proto::ip;
@@ -14,6 +14,7 @@ use sockeye_proto::tcp::segment::{Flags, Header, Options};
 use sockeye_proto::tcp::wire::{self, ChecksumIn, ChecksumOut, Ports};
 
 use crate::host::{Host, OURS, icmp, inwards, packet};
+use crate::segments::syn_ack as syn_ack_to;
 
 const ISS: u32 = 1000;
 const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
@@ -183,6 +184,20 @@ fn a_report_ends_a_connection_by_fast_open_until_it_is_accepted() {
         "it is the application's"
     );
     assert!(world.send(Flags::ACK, 11, 1, b"").is_empty());
+}
+
+#[test]
+fn text_of_a_syn_that_was_not_taken_is_pushed_when_it_is_sent_again() {
+    let mut host = Host::with(|c| c.tcp.fastopen = CLIENT | CLIENT_WITHOUT_COOKIE);
+    let mut socket = TcpSocket::new_v4(&host.stack);
+    socket.set_nonblocking(true);
+    let (_stream, taken) = socket.connect_with("10.9.0.2:9".parse().unwrap(), &[7; 5000]).unwrap();
+    let syn = host.turn();
+    assert_eq!((taken, syn.len()), (1420, 1));
+    let sent = host.send(&syn_ack_to(&syn[0]));
+    let (_, range) = ip::parse(&sent[0], ip::HeaderChecksum::Verify).unwrap();
+    let (_, header, text) = wire::parse(&sent[0][range], ChecksumIn::Trusted).unwrap();
+    assert_eq!((sent.len(), text.len(), header.flags), (1, 1420, Flags::ACK.with(Flags::PSH)));
 }
 
 #[test]

@@ -205,6 +205,8 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     if so.snd.defers_syn {
         // The SYN takes along the written bytes; from here on this is a connect like any other.
         so.snd.defers_syn = false;
+        // It keeps its PSH if it is sent again behind the SYN, as on Linux.
+        so.snd.note_interrupted();
         serve::release(core, ends, so);
         start_connect(core, conn);
         return Ok(0);
