@@ -67,6 +67,8 @@ pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
 pub use tcp::handshake::admission::{Syn, SynHook};
-pub use tcp::socket::{Bottleneck, Incoming, MbufChain, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+pub use tcp::socket::{
+    Bottleneck, Incoming, MbufChain, SendFlags, TcpKeepalive, TcpListener, TcpSocket, TcpStream,
+};
 pub use udp::{Outgoing, RecvError, RecvMeta, SendMeta, UdpBuilder, UdpSocket, Unsent};
 pub use udp::{UdpFlow, UdpFlowConfig, UdpFlowListener};

@@ -97,7 +97,7 @@ fn a_sender_is_busy_from_a_write_until_all_is_acknowledged() {
 #[test]
 fn time_behind_a_shut_window_counts_while_nothing_moves() {
     let mut sender = Sender::new(1 << 20, MSS as u16);
-    assert_eq!(sender.write(MSS), 1);
+    assert_eq!(sender.write(MSS), 2, "segments are no longer than half of the largest window");
     sender.pass(ms(40));
     sender.ack(0);
     sender.pass(ms(25));
@@ -161,7 +161,7 @@ fn time_behind_the_congestion_window_counts_for_neither_window_nor_buffer() {
 #[test]
 fn a_connection_that_ends_stops_being_busy() {
     let mut sender = Sender::new(1 << 20, MSS as u16);
-    assert_eq!(sender.write(2 * MSS), 1);
+    assert_eq!(sender.write(2 * MSS), 2);
     sender.pass(ms(20));
     peer::reset(&mut sender.host, &sender.last);
     sender.pass(ms(20));

@@ -10,10 +10,10 @@ mod host;
 #[path = "common/peer.rs"]
 mod peer;
 
-use std::io::Write;
+use std::io::{IoSlice, Write};
 use std::time::Duration;
 
-use sockeye::{Config, TcpSocket, TcpStream};
+use sockeye::{Config, CongestionControl, SendFlags, TcpSocket, TcpStream};
 use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumIn};
@@ -65,6 +65,16 @@ impl Sender {
         self.turn()
     }
 
+    fn send(&mut self, len: usize, flags: SendFlags) -> Vec<(usize, bool)> {
+        assert_eq!(self.stream.send_with(&[IoSlice::new(&vec![7; len])], flags).unwrap(), len);
+        self.turn()
+    }
+
+    fn pass(&mut self, time: Duration) -> Vec<(usize, bool)> {
+        let sent = self.host.pass(time);
+        self.seen(sent)
+    }
+
     fn turn(&mut self) -> Vec<(usize, bool)> {
         let sent = self.host.turn();
         self.seen(sent)
@@ -89,10 +99,11 @@ fn is_pushed(header: &Header) -> bool {
 }
 
 #[test]
-fn psh_stands_at_the_end_of_a_write_and_after_half_of_the_largest_window() {
+fn psh_stands_at_the_end_of_a_write_and_after_half_of_the_largest_window_and_behind_two_segments() {
     let mut sender = Sender::new(20_000);
+    // Two segments leave together: more than a millisecond's worth of a window in 20 ms.
+    assert_eq!(sender.write(20_000), [(MSS, false), (MSS, true)].repeat(5));
     // Runs of six segments, 8,760 bytes: two of them are more than half of the window.
-    assert_eq!(sender.write(20_000), [(MSS, false); 10]);
     let rest = sender.ack(20_000);
     assert_eq!(rest, [(MSS, false), (MSS, true), (MSS, false), (1_020, true)]);
 }
@@ -111,7 +122,98 @@ fn writes_that_wait_together_have_one_psh() {
 fn a_segment_that_is_sent_again_has_its_psh_again() {
     let mut sender = Sender::with(u16::MAX, |_| {}, |socket| socket.set_nodelay(true));
     assert_eq!(sender.write(MSS), [(MSS, true)]);
-    assert_eq!(sender.write(2 * MSS), [(MSS, false), (MSS, true)]);
-    let again = sender.host.pass(ms(400));
-    assert_eq!(sender.seen(again)[0], (MSS, true));
+    assert_eq!(sender.write(3 * MSS), [(MSS, false), (MSS, true), (MSS, true)]);
+    assert_eq!(sender.pass(ms(400))[0], (MSS, true));
+}
+
+#[test]
+fn a_corked_connection_sends_full_segments_and_the_rest_when_it_is_uncorked_or_after_a_timeout() {
+    let mut sender = Sender::with(u16::MAX, |_| {}, |socket| socket.set_nodelay(true));
+    sender.stream.set_cork(true).unwrap();
+    assert!(sender.stream.cork().unwrap());
+    assert_eq!(sender.write(100), []);
+    assert_eq!(sender.write(MSS), [(MSS, false)]);
+    assert_eq!(sender.ack(u16::MAX), []);
+    sender.stream.set_cork(false).unwrap();
+    assert_eq!(sender.turn(), [(100, true)]);
+    sender.ack(u16::MAX);
+    sender.stream.set_cork(true).unwrap();
+    assert_eq!(sender.write(50), []);
+    assert_eq!(sender.pass(ms(150)), []);
+    assert_eq!(sender.pass(ms(150)), [(50, true)], "as Linux does after a timeout");
+    sender.ack(u16::MAX);
+    sender.stream.set_nodelay(false).unwrap();
+    assert_eq!(sender.write(60), []);
+    sender.stream.set_nodelay(true).unwrap();
+    assert_eq!(sender.turn(), [(60, true)], "what is there is pushed");
+    assert_eq!(sender.write(70), [], "and the cork stays");
+}
+
+#[test]
+fn more_to_come_holds_a_short_segment_until_the_next_send() {
+    let mut sender = Sender::with(u16::MAX, |_| {}, |socket| socket.set_nodelay(true));
+    assert_eq!(sender.send(100, SendFlags::MORE), []);
+    assert_eq!(sender.send(160, SendFlags::MORE), []);
+    assert_eq!(sender.send(5, SendFlags::NONE), [(265, true)]);
+    assert_eq!(sender.send(MSS + 40, SendFlags::MORE), [(MSS, false)]);
+    assert_eq!(sender.ack(u16::MAX), [(40, false)], "an acknowledgment lets it go");
+    sender.ack(u16::MAX);
+    assert_eq!(sender.send(40, SendFlags::MORE), []);
+    assert_eq!(sender.pass(ms(300)), [(40, true)], "or a timeout");
+}
+
+#[test]
+fn no_segment_crosses_the_end_of_a_record() {
+    let mut sender = Sender::new(u16::MAX);
+    assert_eq!(sender.write(10 * MSS), [(MSS, false), (MSS, true)].repeat(5));
+    for len in [400, 300] {
+        assert_eq!(sender.send(len, SendFlags::EOR), []);
+    }
+    assert_eq!(sender.write(500), []);
+    assert_eq!(sender.ack(u16::MAX), [(400, true), (300, true)], "the last waits for company");
+    let again = sender.pass(ms(2_000));
+    assert!(again.contains(&(400, true)) && !again.contains(&(700, true)), "{again:?}");
+}
+
+#[test]
+fn maxseg_bounds_what_is_announced_and_sent() {
+    let mut sender = Sender::with(u16::MAX, |_| {}, |socket| socket.set_maxseg(1_000).unwrap());
+    assert_eq!(sender.stream.maxseg().unwrap(), 1_000);
+    assert_eq!(sender.write(1_500), [(1_000, false), (500, true)]);
+    let stack = Host::new().stack.clone();
+    let mut socket = TcpSocket::new_v4(&stack);
+    for wrong in [1, 87, 32_768] {
+        assert_eq!(socket.set_maxseg(wrong).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    }
+}
+
+#[test]
+fn congestion_control_changes_under_a_connection_and_keeps_the_window() {
+    let mut sender = Sender::with(
+        u16::MAX,
+        |_| {},
+        |socket| {
+            socket.set_congestion_control(CongestionControl::NewReno);
+        },
+    );
+    sender.write(20 * MSS);
+    sender.ack(u16::MAX);
+    let cwnd = sender.stream.info().unwrap().cwnd;
+    sender.stream.set_congestion_control(CongestionControl::Cubic).unwrap();
+    assert_eq!(sender.stream.congestion_control().unwrap(), CongestionControl::Cubic);
+    assert_eq!(sender.stream.info().unwrap().cwnd, cwnd);
+    // The peer has no SACK, which BBR needs.
+    sender.stream.set_congestion_control(CongestionControl::Bbr).unwrap();
+    assert_eq!(sender.stream.congestion_control().unwrap(), CongestionControl::Cubic);
+}
+
+#[test]
+fn a_pacing_rate_is_read_back_and_refused_at_zero() {
+    let sender = Sender::new(u16::MAX);
+    assert_eq!(sender.stream.max_pacing_rate().unwrap(), None);
+    sender.stream.set_max_pacing_rate(Some(100_000)).unwrap();
+    assert_eq!(sender.stream.max_pacing_rate().unwrap(), Some(100_000));
+    assert!(sender.stream.set_max_pacing_rate(Some(0)).is_err());
+    sender.stream.set_max_pacing_rate(None).unwrap();
+    assert_eq!(sender.stream.max_pacing_rate().unwrap(), None);
 }

@@ -119,6 +119,19 @@ impl Setting {
         }
     }
 
+    fn maxseg(&self) -> Call<u16> {
+        u16::try_from(self.int()?).map_err(|_| Errno(libc::EINVAL))
+    }
+
+    /// SO_MAX_PACING_RATE: all ones for no bound, in four octets or in eight.
+    fn pacing(&self) -> Call<Option<u64>> {
+        let rate = match self.value.first_chunk() {
+            Some(bytes) => u64::from_ne_bytes(*bytes),
+            None => u64::from(self.int()? as u32),
+        };
+        Ok((rate != u64::MAX && rate != u64::from(u32::MAX)).then_some(rate))
+    }
+
     fn algorithm(&self) -> Call<CongestionControl> {
         let name = match self.name_text() {
             "reno" => "newreno",
@@ -143,6 +156,7 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => socket.set_recv_buffer_size(setting.size()?),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => socket.set_nodelay(setting.on()?),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => socket.set_congestion_control(setting.algorithm()?),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => socket.set_maxseg(setting.maxseg()?)?,
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => socket.set_fastopen(setting.size()?),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => socket.set_fastopen_connect(setting.on()?),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => socket.set_fastopen_keys(setting.keys()?),
@@ -179,6 +193,11 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => stream.set_recv_buffer_size(setting.size()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stream.set_nodelay(setting.on()?)?,
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => stream.set_quickack(setting.on()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => stream.set_cork(setting.on()?)?,
+        // It counts for the next handshake.
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => drop(setting.maxseg()?),
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => stream.set_congestion_control(setting.algorithm()?)?,
+        (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => stream.set_max_pacing_rate(setting.pacing()?)?,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             stream.set_tcp_keepalive(&setting.keepalive()?)?;
         }
@@ -344,6 +363,7 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => int(stream.recv_buffer_size()?),
         (libc::SOL_SOCKET, libc::SO_LINGER) => return Ok(linger(stream.linger()?)),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(stream.nodelay()?),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => i32::from(stream.cork()?),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => i32::from(stream.quickack()?),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => int(stream.info()?.snd_mss as usize),
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => int(stream.syn_retries()? as usize),
@@ -371,6 +391,9 @@ fn of_socket(socket: &TcpSocket, level: i32, name: i32) -> Call<Vec<u8>> {
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => int(socket.recv_buffer_size()),
         (libc::SOL_SOCKET, libc::SO_LINGER) => return Ok(linger(socket.linger())),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(socket.nodelay()),
+        // Before a handshake: what was set, or what a peer that says nothing is assumed to take.
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) if socket.maxseg() == 0 => 536,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => int(usize::from(socket.maxseg())),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => millis(socket.user_timeout()),
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
             int(socket.tos() as usize)

@@ -3,11 +3,11 @@
 //! A read or write of a blocking socket goes on in `Adapter::block`; one that has moved some bytes when its time is over, or an error comes, returns
 //! their count, and the error is the next call's.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use sockeye::{TcpStream, UdpSocket, fastopen};
+use sockeye::{SendFlags, TcpStream, UdpSocket, fastopen};
 
 use super::message::{self, Received};
 use super::open::{has_connected, settled, until};
@@ -226,6 +226,15 @@ fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32, to: Option<S
     let Ok(mut stream) = socket.stream() else { return Err(Errno(libc::EPIPE)) };
     if flags & libc::MSG_OOB != 0 {
         return Ok(stream.send_urgent(bytes)?);
+    }
+    let mut more = SendFlags::NONE;
+    for (bit, flag) in [(libc::MSG_MORE, SendFlags::MORE), (libc::MSG_EOR, SendFlags::EOR)] {
+        if flags & bit != 0 {
+            more = more.with(flag);
+        }
+    }
+    if more != SendFlags::NONE {
+        return Ok(stream.send_with(&[io::IoSlice::new(bytes)], more)?);
     }
     Ok(stream.write(bytes)?)
 }

@@ -40,7 +40,7 @@ pub struct TcpInfo {
     pub srtt: Option<Duration>,
     /// The retransmission timeout, back-off included (`tcpi_rto`).
     pub rto: Duration,
-    /// The congestion window (`tcpi_snd_cwnd`, there in segments).
+    /// The congestion window (`tcpi_snd_cwnd`, there in segments); in fast recovery that of proportional rate reduction.
     pub cwnd: u32,
     /// The slow start threshold (`tcpi_snd_ssthresh`, there in segments).
     pub ssthresh: u32,
@@ -212,10 +212,10 @@ impl<P: Payload> Pcb<P> {
         let loss = self.loss_stats();
         TcpInfo {
             state: self.state.name(),
-            snd_mss: u32::from(self.mss),
+            snd_mss: u32::from(self.send_mss()),
             srtt: self.srtt(),
             rto: self.rto(),
-            cwnd: self.cwnd(),
+            cwnd: self.cwnd_now(),
             ssthresh: self.ssthresh(),
             in_flight,
             snd_wnd: self.snd_wnd,
@@ -259,6 +259,15 @@ impl<P: Payload> Pcb<P> {
             retrans: self.loss.as_deref().map_or(0, |loss| loss.records.repeated()),
             pacing_rate: self.cc.pacing_rate(),
             carried: meter.map(|meter| Carried::of(meter, now)),
+        }
+    }
+
+    /// The window that counts now: in fast recovery that of proportional rate reduction.
+    fn cwnd_now(&self) -> u32 {
+        let recovery = self.loss.as_deref().filter(|_| self.recovery.phase() == Phase::Recovery);
+        match recovery.filter(|_| self.keeps_records() && !self.cc.governs_recovery()) {
+            Some(loss) => loss.recovery_cwnd(),
+            None => self.cc.cwnd(),
         }
     }
 

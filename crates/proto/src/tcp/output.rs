@@ -19,6 +19,7 @@ use super::events::Transmit;
 use super::loss::Loss;
 use super::loss::stats::Why;
 use super::pcb::{Pcb, Timing};
+use super::push::half_of_window;
 use super::segment::{Flags, Head, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
 use super::timers::{NEVER, since_us};
@@ -99,7 +100,7 @@ impl<P: Payload> Pcb<P> {
             return next_byte;
         }
         let usable = self.usable(offset);
-        let mss = u32::from(self.mss);
+        let mss = u32::from(self.send_mss());
         let worth_alone = usable >= mss || usable >= self.max_snd_wnd / 2;
         if usable == 0 {
             u32::MAX
@@ -157,21 +158,73 @@ impl<P: Payload> Pcb<P> {
     /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
     #[inline(always)]
     pub(super) fn sendable(&self, offset: u32, unsent: u32) -> u32 {
-        let mss = u32::from(self.mss);
+        let mss = u32::from(self.send_mss());
+        let (unsent, is_record) = match self.rare.records() {
+            None => (unsent, false),
+            Some(records) => records.limit(self.snd_una + offset, unsent),
+        };
         let len = unsent.min(self.usable(offset)).min(self.tuning.tso_max.max(mss));
         if len < mss {
             let again = self.snd_nxt.before(self.snd_max);
             let worth_it = len == unsent || len >= self.max_snd_wnd / 2;
-            return if again || (worth_it && self.small_may_go()) { len } else { 0 };
+            return if again || (worth_it && (is_record || self.small_may_go())) { len } else { 0 };
         }
         let tail = len % mss;
-        if tail == 0 || (len == unsent && self.small_may_go()) { len } else { len - tail }
+        if tail == 0 || (len == unsent && (is_record || self.small_may_go())) { len } else { len - tail }
+    }
+
+    /// Payload bytes of a full segment now: no more than half of the largest window that the peer has offered
+    /// (`tcp_bound_to_half_wnd`: with a window of few segments each is to be acknowledged before the last has left), less the
+    /// blocks that it carries beside the text while there is a hole (`tcp_current_mss`).
+    #[inline]
+    pub fn send_mss(&self) -> u16 {
+        if self.max_snd_wnd / 2 >= u32::from(self.mss) && self.reass.is_none() {
+            return self.mss;
+        }
+        self.send_mss_bounded()
+    }
+
+    #[cold]
+    fn send_mss_bounded(&self) -> u16 {
+        let bound =
+            if self.max_snd_wnd == 0 { u32::MAX } else { half_of_window(self.max_snd_wnd).max(LEAST_MSS) };
+        let mss = u16::try_from(bound).unwrap_or(u16::MAX).min(self.mss);
+        let blocks = match self.reass.as_deref() {
+            Some(reass) if self.sack_ok => {
+                wire::sack_len(wire::sack_blocks_fit(reass.sack_count(), self.ts_on))
+            }
+            Some(_) | None => 0,
+        };
+        let rest = mss.saturating_sub(u16::try_from(blocks).unwrap_or(u16::MAX));
+        if u32::from(rest) >= LEAST_MSS { rest } else { mss }
+    }
+
+    /// Whether another segment of new text would leave now.
+    pub fn sends_more(&self) -> bool {
+        let offset = self.snd_nxt.since(self.snd_una);
+        let unsent = self.snd_len.saturating_sub(offset);
+        unsent > 0 && self.sendable(offset, unsent) > 0
+    }
+
+    /// Most segments that leave as one packet for a device or for generic segmentation to cut: a millisecond's worth of the
+    /// rate at which a window would leave if it were paced, more on a short path, and two at least (`tcp_tso_autosize`).
+    pub fn burst_max(&self) -> u32 {
+        let rate = self.window_rate().map_or(u64::MAX, core::num::NonZeroU64::get);
+        let known_us = [self.loss.as_deref().map_or(0, Loss::min_rtt_us), self.rtt.srtt_us()];
+        let rtt_us = known_us.into_iter().find(|us| *us != 0).unwrap_or(u32::MAX);
+        let shift = rtt_us >> BURST_RTT_SHIFT;
+        let nearby = BURST_MAX.checked_shr(shift).unwrap_or(0);
+        let bytes = (rate >> BURST_RATE_SHIFT).saturating_add(u64::from(nearby)).min(u64::from(BURST_MAX));
+        let mss = u32::from(self.send_mss()).max(1);
+        let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(BURST_MIN);
+        // Two of them are to be in a window (`tcp_cwnd_test`).
+        due.min((self.cc.cwnd() / 2 / mss).max(1))
     }
 
     /// Bytes of the longest [`Transmit`] of whole segments: a writer that hands over multiples of it leaves no tail that would
     /// go as a short segment of its own.
     pub fn full_len(&self) -> u32 {
-        let mss = u32::from(self.mss).max(1);
+        let mss = u32::from(self.send_mss()).max(1);
         let most = self.tuning.tso_max.max(mss);
         most - most % mss
     }
@@ -186,7 +239,10 @@ impl<P: Payload> Pcb<P> {
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
     /// acknowledgment. After the last byte there is nothing to wait for.
     fn small_may_go(&self) -> bool {
-        self.nodelay || self.fin_queued || self.snd_sml == self.snd_una || self.is_urgent()
+        if self.nagle.is_corked() {
+            return self.fin_queued || self.is_urgent() || self.nagle.is_pushed();
+        }
+        self.nagle.is_off() || self.fin_queued || self.snd_sml == self.snd_una || self.is_urgent()
     }
 
     /// Sends from SND.NXT on and moves it.
@@ -215,9 +271,10 @@ impl<P: Payload> Pcb<P> {
         if seq != self.snd_max && !self.keeps_records() {
             self.count_rexmt(Why::Timeout, len, now);
         }
-        let mss = u32::from(self.mss);
+        let mss = u32::from(self.send_mss());
         if len < mss || (len > mss && !len.is_multiple_of(mss)) {
             self.snd_sml = end;
+            self.nagle.on_short_sent();
         }
         self.snd_nxt = end;
         self.snd_max = self.snd_max.max(end);
@@ -242,7 +299,7 @@ impl<P: Payload> Pcb<P> {
     /// Fast retransmit: the first unacknowledged segment, SND.NXT left where it is.
     fn transmit_again(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let flight = self.snd_max.since(self.snd_una);
-        let len = u32::from(self.mss).min(self.snd_len).min(flight);
+        let len = u32::from(self.send_mss()).min(self.snd_len).min(flight);
         let fin = self.fin_sent && len == self.snd_len;
         if len == 0 && !fin {
             return None;
@@ -448,8 +505,10 @@ impl<P: Payload> Pcb<P> {
         if !self.sack_ok {
             return;
         }
+        let text_len = text_len.min(u32::from(self.send_mss()));
         let Some(reass) = self.reass.as_deref_mut() else { return };
         let count = wire::sack_blocks_fit(reass.sack_count(), self.ts_on);
+        // Of several segments that a device cuts each carries the blocks.
         let room = u32::from(self.mss).saturating_sub(text_len);
         if text_len > 0 && u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
             self.ack_now = true;
@@ -508,5 +567,15 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
+/// No bound makes segments shorter than this, bytes.
+const LEAST_MSS: u32 = 48;
+/// Bytes of the longest packet that is cut: 64 KiB without the room for headers that Linux keeps.
+pub(super) const BURST_MAX: u32 = 65_536 - 321;
+/// Segments that leave as one at least (`tcp_min_tso_segs`).
+const BURST_MIN: u32 = 2;
+/// A burst is this part of a second of the rate, as a power of two (`sk_pacing_shift`), and this part of a microsecond's
+/// round trip halves the most that leaves on a short path (`tcp_tso_rtt_log`).
+const BURST_RATE_SHIFT: u32 = 10;
+const BURST_RTT_SHIFT: u32 = 9;
 /// Bytes of `so_snd` that are looked at: sequence numbers distinguish no more than 2^31.
 const SND_LEN_MAX: u32 = 1 << 30;

@@ -29,6 +29,7 @@ use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
 use super::meter::Meter;
+use super::nagle::Nagle;
 use super::rare::Rare;
 use super::reass::Reass;
 use super::recovery::Recovery;
@@ -86,7 +87,7 @@ pub struct Pcb<P: Payload> {
     pub(super) ack_now: bool,
     /// Both sides send timestamps.
     pub(super) ts_on: bool,
-    pub(super) nodelay: bool,
+    pub(super) nagle: Nagle,
     /// The application closed its direction: a FIN follows `so_snd`.
     pub(super) fin_queued: bool,
     /// That FIN has been sent at least once, so `snd_max` is past it.
@@ -200,7 +201,10 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
-        Self::accept_with(s, a, a.rtt.is_none(), now)
+        let mut pcb = Self::accept_with(s, a, a.rtt.is_none(), now);
+        // The window of the segment that is fed next is the first that counts, as on Linux, and not that of the SYN.
+        pcb.max_snd_wnd = 0;
+        pcb
     }
 
     /// [`Pcb::accept`], with whether the SYN-ACK may have been lost.
@@ -231,7 +235,8 @@ impl<P: Payload> Pcb<P> {
             pcb.rtt.sample(u64::from(micros(rtt)), pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
         }
         pcb.set_peer_mss(a.peer_mss);
-        pcb.start_sending(syn_lost);
+        // How often is not known then.
+        pcb.start_sending(if syn_lost { u8::MAX } else { 0 });
         pcb.start_keepalive(now);
         pcb
     }
@@ -267,7 +272,7 @@ impl<P: Payload> Pcb<P> {
             dup_acks_owed: 0,
             ack_now: false,
             ts_on: false,
-            nodelay: s.nodelay,
+            nagle: Nagle::new(s.nodelay),
             fin_queued: false,
             fin_sent: false,
             closed: false,
@@ -332,16 +337,26 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The handshake is done: sets up congestion control for the negotiated MSS.
-    pub(super) fn start_sending(&mut self, syn_lost: bool) {
+    /// `syn_losses`: how often the SYN or SYN-ACK had to be repeated. Of one it is not known whether it was needed, since the
+    /// first timeout is short (RFC 6928 section 2, `tcp_init_transfer`).
+    pub(super) fn start_sending(&mut self, syn_losses: u8) {
         self.start_mtu_search();
-        // Without records there are no samples for BBR.
-        let algorithm = match self.cc.algorithm() {
-            Algorithm::Bbr if !self.keeps_records() => Algorithm::Cubic,
-            wanted @ (Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr) => wanted,
-        };
-        self.cc = Cc::new(algorithm, u32::from(self.mss), syn_lost).seeded(self.iss.raw());
-        if syn_lost {
+        let algorithm = self.supported(self.cc.algorithm());
+        self.cc = Cc::new(algorithm, u32::from(self.mss), syn_losses > 1).seeded(self.iss.raw());
+        if syn_losses > 0 {
             self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
+        }
+    }
+
+    /// The algorithm that the path gets for the wanted one.
+    pub(super) fn supported(&self, wanted: Algorithm) -> Algorithm {
+        match wanted {
+            Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr if self.tuning.lossless => {
+                Algorithm::NewReno
+            }
+            // Without records there are no samples for BBR.
+            Algorithm::Bbr if !self.keeps_records() => Algorithm::Cubic,
+            Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr => wanted,
         }
     }
 

@@ -4,7 +4,10 @@
 //! ends, and where more than half of the largest window that the peer ever offered was written since the last one: else a
 //! receiver that waits for PSH could hold back all that fits into its window. Positions and not segments are marked, so that a
 //! segment that is sent again has the PSH that it had. Written data that is not sent yet lies in runs of whole segments (Linux:
-//! one socket buffer); a write goes on in the last run, whose mark stands at its end and moves along with it.
+//! one socket buffer); a write goes on in the last run, whose mark stands at its end and moves along with it. Besides, the last
+//! of several segments that leave together for the first time has PSH: there one packet of the device's or of generic
+//! segmentation, which a receiver that joins segments is not to wait behind (`tcp_tso_autosize` says how many;
+//! [`Pcb::burst_max`]).
 //!
 //! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
 //! since the beginning of the stream, modulo 2^32. Bound: [`MARKS_MAX`] marks that are not acknowledged; of more, the oldest are
@@ -15,8 +18,20 @@ use std::collections::VecDeque;
 use crate::seq::SeqNum;
 
 use super::accepted::DEFAULT_MSS;
+use super::output::BURST_MAX;
 use super::pcb::Pcb;
 use super::segment::Payload;
+
+/// What comes after appended bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Then {
+    /// The rest of the same write.
+    GoesOn,
+    /// The write ends with them.
+    Ends,
+    /// The write ends, and the writer has said that more will come (`MSG_MORE`): that is no place for PSH.
+    More,
+}
 
 /// The marks of one send buffer.
 #[derive(Debug)]
@@ -35,6 +50,8 @@ pub struct Pushes {
     run_max: u32,
     mss: u32,
     wnd_max: u32,
+    /// Segments that have left together so far.
+    burst: u32,
     /// The write that appended last goes on.
     is_begun: bool,
     /// Earlier marks behind `front`, in order.
@@ -61,14 +78,16 @@ impl Pushes {
             run_max: RUN_MAX,
             mss: 0,
             wnd_max: u32::MAX,
+            burst: 0,
             is_begun: false,
             earlier: None,
         }
     }
 
-    /// `added` bytes were appended to the buffer, which now has `len`. `is_end`: with them ends what the caller writes in one go.
+    /// `added` bytes were appended to the buffer, which now has `len`.
     #[inline]
-    pub fn written(&mut self, added: u32, len: u32, is_end: bool) {
+    pub fn written(&mut self, added: u32, len: u32, then: Then) {
+        let is_end = then != Then::GoesOn;
         let end = self.front + len;
         let start = end - added;
         if !self.is_begun {
@@ -79,10 +98,15 @@ impl Pushes {
         }
         self.move_along(end);
         self.is_begun = !is_end;
-        if is_end {
+        if then == Then::Ends || (then == Then::More && end.since(self.pushed) > self.wnd_max / 2) {
             self.mark(end);
             self.pushed = end;
         }
+    }
+
+    /// The last run ends here: what is written from now on is not joined with it (`MSG_EOR`).
+    pub fn end_run(&mut self, len: u32) {
+        self.run = self.front + len;
     }
 
     /// What was written so far is to leave although its write goes on: it waits for space, or has given up. The buffer has `len`
@@ -106,7 +130,8 @@ impl Pushes {
     #[inline]
     pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>, len: u32) {
         self.sent = self.front + pcb.snd_nxt().since(pcb.snd_una()).min(len);
-        let (mss, wnd_max) = (u32::from(pcb.mss()), pcb.snd_wnd_max());
+        self.burst = 0;
+        let (mss, wnd_max) = (u32::from(pcb.send_mss()), pcb.snd_wnd_max());
         if mss != self.mss || wnd_max != self.wnd_max {
             (self.mss, self.wnd_max) = (mss, wnd_max);
             let most = RUN_MAX.min(half_of_window(wnd_max));
@@ -115,6 +140,31 @@ impl Pushes {
         if self.earlier.is_some() {
             self.forget_acked();
         }
+    }
+
+    /// A segment of `len` bytes leaves that ends `end` bytes from the front, or several of `mss` bytes as one. Whether it has PSH.
+    #[inline]
+    pub fn leaves<P: Payload>(&mut self, len: u32, end: u32, mss: u32, pcb: &Pcb<P>) -> bool {
+        let is_marked = self.ends_at(end);
+        let at = self.front + end;
+        if !at.after(self.sent) {
+            return is_marked;
+        }
+        self.sent = at;
+        self.burst += if len <= mss { 1 } else { len.div_ceil(mss.max(1)) };
+        let is_last = is_marked || (self.burst > 1 && (self.burst >= pcb.burst_max() || !pcb.sends_more()));
+        if is_last {
+            self.burst = 0;
+        }
+        is_last
+    }
+
+    fn keep(&mut self, at: SeqNum) {
+        let earlier = self.earlier.get_or_insert_default();
+        if earlier.len() >= MARKS_MAX {
+            earlier.pop_front();
+        }
+        earlier.push_back(at);
     }
 
     /// Whether the byte before the one that is `offset` bytes from the front has a mark: then a segment that ends there has PSH.
@@ -127,10 +177,7 @@ impl Pushes {
     #[inline(never)]
     fn ends_earlier(&self, at: SeqNum) -> bool {
         let Some(earlier) = self.earlier.as_deref() else { return false };
-        let distance = |mark: &SeqNum| mark.since(self.front);
-        let at = at.since(self.front);
-        // Marks that were acknowledged since the last output would count as far ahead.
-        earlier.iter().rev().take_while(|mark| distance(mark) >= at).any(|mark| distance(mark) == at)
+        earlier.get(earlier.partition_point(|mark| mark.before(at))) == Some(&at)
     }
 
     /// Full runs end between `start` and `end`.
@@ -167,11 +214,7 @@ impl Pushes {
     /// A mark at `at`, in the last run. It takes the place of one that the run has already.
     fn mark(&mut self, at: SeqNum) {
         if self.last != at && self.last.after(self.front) && self.last.at_or_before(self.run.max(self.sent)) {
-            let earlier = self.earlier.get_or_insert_default();
-            if earlier.len() >= MARKS_MAX {
-                earlier.pop_front();
-            }
-            earlier.push_back(self.last);
+            self.keep(self.last);
         }
         self.last = at;
     }
@@ -194,7 +237,7 @@ pub(super) fn half_of_window(wnd_max: u32) -> u32 {
 }
 
 /// Bytes of the longest run: those of a packet of 64 KiB without the room for headers that Linux keeps.
-const RUN_MAX: u32 = 65_536 - 321;
+const RUN_MAX: u32 = BURST_MAX;
 /// Marks that are kept besides the last.
 const MARKS_MAX: usize = 1024;
 /// Room for so many is kept when there are none.
@@ -217,9 +260,9 @@ mod tests {
     #[test]
     fn the_end_of_a_write_is_marked_and_the_middle_is_not() {
         let mut pushes = towards(50_000);
-        pushes.written(4_000, 4_000, false);
+        pushes.written(4_000, 4_000, Then::GoesOn);
         assert_eq!(marks(&pushes, 4_000), []);
-        pushes.written(6_000, 10_000, true);
+        pushes.written(6_000, 10_000, Then::Ends);
         assert_eq!(marks(&pushes, 10_000), [10_000]);
     }
 
@@ -228,12 +271,12 @@ mod tests {
         let mut pushes = towards(50_000);
         for len in [400, 1_000, 1_700] {
             let added = len - if len == 400 { 0 } else { len - 600 };
-            pushes.written(added, len, true);
+            pushes.written(added, len, Then::Ends);
         }
         assert_eq!(marks(&pushes, 1_700), [1_700]);
         // The run is full at 25,000: a further write begins the next.
-        pushes.written(23_300, 25_000, true);
-        pushes.written(10, 25_010, true);
+        pushes.written(23_300, 25_000, Then::Ends);
+        pushes.written(10, 25_010, Then::Ends);
         assert_eq!(marks(&pushes, 25_010), [25_000, 25_010]);
     }
 
@@ -241,7 +284,7 @@ mod tests {
     fn marks_of_sent_data_stay_until_they_are_acknowledged() {
         let mut pushes = towards(50_000);
         for count in 1..=3 {
-            pushes.written(1_000, 1_000 * count, true);
+            pushes.written(1_000, 1_000 * count, Then::Ends);
             pushes.sent = SeqNum::new(1_000 * count);
         }
         assert_eq!(marks(&pushes, 3_000), [1_000, 2_000, 3_000]);
@@ -256,13 +299,13 @@ mod tests {
     fn a_long_write_has_a_mark_for_more_than_half_of_the_largest_window() {
         // Runs of 10,000 bytes.
         let mut pushes = towards(20_000);
-        pushes.written(45_000, 45_000, true);
+        pushes.written(45_000, 45_000, Then::Ends);
         assert_eq!(marks(&pushes, 45_000), [20_000, 40_000, 45_000]);
         // The same in parts, as a writer copies them.
         let mut pushes = towards(20_000);
         for len in (3_000..=45_000).step_by(3_000) {
             pushes.sent = pushes.front + (len - 3_000).min(7_000);
-            pushes.written(3_000, len, len == 45_000);
+            pushes.written(3_000, len, if len == 45_000 { Then::Ends } else { Then::GoesOn });
         }
         assert_eq!(marks(&pushes, 45_000), [20_000, 40_000, 45_000]);
     }
@@ -270,8 +313,8 @@ mod tests {
     #[test]
     fn a_mark_that_moves_along_does_not_put_off_the_next() {
         let mut pushes = towards(20_000);
-        pushes.written(1_000, 1_000, true);
-        pushes.written(29_000, 30_000, false);
+        pushes.written(1_000, 1_000, Then::Ends);
+        pushes.written(29_000, 30_000, Then::GoesOn);
         // 19,000 were written since the mark was set, though its run ended with 10,000.
         assert_eq!(marks(&pushes, 30_000), [10_000, 20_000]);
     }
@@ -279,11 +322,11 @@ mod tests {
     #[test]
     fn a_write_that_waits_for_space_marks_what_is_not_sent() {
         let mut pushes = towards(50_000);
-        pushes.written(5_000, 5_000, false);
+        pushes.written(5_000, 5_000, Then::GoesOn);
         pushes.sent = SeqNum::new(5_000);
         pushes.interrupted(5_000);
         assert_eq!(marks(&pushes, 5_000), []);
-        pushes.written(5_000, 10_000, false);
+        pushes.written(5_000, 10_000, Then::GoesOn);
         pushes.interrupted(10_000);
         assert_eq!(marks(&pushes, 10_000), [10_000]);
     }
@@ -292,7 +335,7 @@ mod tests {
     fn marks_are_bounded_and_the_oldest_are_forgotten() {
         let mut pushes = towards(50_000);
         for len in 1..=3_000 {
-            pushes.written(1, len, true);
+            pushes.written(1, len, Then::Ends);
             pushes.sent = SeqNum::new(len);
         }
         let left = marks(&pushes, 3_000);
@@ -303,14 +346,33 @@ mod tests {
     }
 
     #[test]
+    fn a_write_with_more_to_come_has_a_mark_only_after_half_of_the_window() {
+        let mut pushes = towards(20_000);
+        pushes.written(1_000, 1_000, Then::More);
+        pushes.written(8_000, 9_000, Then::More);
+        assert_eq!(marks(&pushes, 9_000), []);
+        pushes.written(1_500, 10_500, Then::More);
+        assert_eq!(marks(&pushes, 10_500), [10_500]);
+    }
+
+    #[test]
+    fn a_run_that_was_ended_keeps_its_mark_where_it_is() {
+        let mut pushes = towards(50_000);
+        pushes.written(400, 400, Then::Ends);
+        pushes.end_run(400);
+        pushes.written(400, 800, Then::Ends);
+        assert_eq!(marks(&pushes, 800), [400, 800]);
+    }
+
+    #[test]
     fn positions_go_round() {
         let mut pushes = towards(50_000);
         let begin = SeqNum::new(u32::MAX - 1_500);
         (pushes.front, pushes.last, pushes.pushed) = (begin, begin, begin);
         (pushes.run, pushes.sent) = (begin, begin);
-        pushes.written(1_000, 1_000, true);
+        pushes.written(1_000, 1_000, Then::Ends);
         pushes.sent = begin + 1_000;
-        pushes.written(1_000, 2_000, true);
+        pushes.written(1_000, 2_000, Then::Ends);
         assert_eq!(marks(&pushes, 2_000), [1_000, 2_000]);
     }
 }

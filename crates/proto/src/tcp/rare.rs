@@ -6,6 +6,9 @@
 //! Does not depend on the meaning of the states. Invariant: the box goes when the last state in it does. Tests:
 //! those of the features, and below.
 
+use core::num::NonZeroU64;
+
+use super::eor::RecordEnds;
 use super::fast_open::FastOpen;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
@@ -19,6 +22,8 @@ struct States {
     fast_open: Option<FastOpen>,
     user_timeout: Option<UserTimeoutState>,
     urgent: Option<Urgent>,
+    records: Option<RecordEnds>,
+    max_pacing: Option<NonZeroU64>,
 }
 
 macro_rules! state {
@@ -50,6 +55,13 @@ impl Rare {
     state!(fast_open, fast_open_mut, set_fast_open: FastOpen);
     state!(user_timeout, user_timeout_mut, set_user_timeout: UserTimeoutState);
     state!(urgent, urgent_mut, set_urgent: Urgent);
+    state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
+    state!(records, records_mut, set_records: RecordEnds);
+
+    /// The ends of records, to be changed and set again.
+    pub fn take_records(&mut self) -> Option<RecordEnds> {
+        self.records_mut().map(core::mem::take)
+    }
 
     /// The states of a new connection.
     pub fn new(user_timeout: Option<UserTimeoutState>) -> Self {
@@ -67,8 +79,12 @@ impl Rare {
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent } = self;
-        fast_open.is_none() && user_timeout.is_none() && urgent.is_none()
+        let Self { fast_open, user_timeout, urgent, records, max_pacing } = self;
+        fast_open.is_none()
+            && user_timeout.is_none()
+            && urgent.is_none()
+            && records.is_none()
+            && max_pacing.is_none()
     }
 }
 

@@ -4,10 +4,12 @@
 //! which has to follow. This module does not depend on sockets. Tests: `tests/close.rs`,
 //! `tests/transitions.rs`.
 
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::time::Instant;
 
+use super::cc::{Algorithm, Cc, CongestionControl};
 use super::closed::reset_at;
 use super::pcb::{Pcb, RCV_WND_MAX};
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
@@ -87,9 +89,9 @@ impl<P: Payload> Pcb<P> {
         reset
     }
 
-    /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll.
+    /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll, once also if `TCP_CORK` is on.
     pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.nodelay = nodelay;
+        self.nagle.set_nodelay(nodelay);
     }
 
     /// `TCP_SYNCNT`: how often a SYN, or the SYN-ACK of a simultaneous open or of Fast Open, is repeated.
@@ -107,6 +109,62 @@ impl<P: Payload> Pcb<P> {
         let set_us = u64::from(self.tuning.fin_wait_2_ms) * 1000;
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         self.two_msl_at = after_us(now, set_us.max(rto_us / 2 * 7));
+    }
+
+    /// `TCP_CORK`: while it is on, only full segments leave, whatever `TCP_NODELAY` says; a short one that has nothing before it
+    /// after a retransmission timeout. Switching it off lets a held segment go with the next poll.
+    pub fn set_cork(&mut self, cork: bool) {
+        self.nagle.set_cork(cork);
+    }
+
+    /// Whether `TCP_CORK` is on.
+    pub fn cork(&self) -> bool {
+        self.nagle.cork()
+    }
+
+    /// Until the next call of this: whether a short segment waits because the writer has said that more will come
+    /// (`MSG_MORE`).
+    pub fn hold_small(&mut self, hold: bool) {
+        self.nagle.hold(hold);
+    }
+
+    /// A record ends with the first `len` bytes of `so_snd` (`MSG_EOR`): no segment has text from both sides of the boundary.
+    pub fn end_record(&mut self, len: u32) {
+        let is_syn_out = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
+        let at = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
+        let una = self.snd_una;
+        let mut records = self.rare.take_records().unwrap_or_default();
+        records.end_at(at, una);
+        self.rare.set_records(Some(records));
+    }
+
+    /// `TCP_CONGESTION` of a connection in use. The new algorithm begins with the window and the threshold that there are; a
+    /// repair that goes on is finished by the rules of the old window, and can no longer be undone.
+    pub fn set_congestion_control(&mut self, algorithm: Algorithm) {
+        let algorithm = self.supported(algorithm);
+        if algorithm == self.cc.algorithm() {
+            return;
+        }
+        let is_open = self.state != State::SynSent && self.state != State::SynReceived;
+        let begun = Cc::new(algorithm, u32::from(self.mss), false).seeded(self.iss.raw());
+        self.cc = if is_open { begun.with_window(self.cc.cwnd(), self.cc.ssthresh()) } else { begun };
+        if let Some(loss) = self.loss.as_deref_mut() {
+            loss.forget_undo();
+        }
+    }
+
+    /// `SO_MAX_PACING_RATE`, bytes a second; `None` for no bound.
+    pub fn set_max_pacing_rate(&mut self, rate: Option<u64>) {
+        let rate = rate.and_then(NonZeroU64::new);
+        match (self.rare.max_pacing_mut(), rate) {
+            (Some(bound), Some(rate)) => *bound = rate,
+            (Some(_), None) | (None, _) => self.rare.set_max_pacing(rate),
+        }
+    }
+
+    /// The `SO_MAX_PACING_RATE` that was set.
+    pub fn max_pacing_rate(&self) -> Option<u64> {
+        self.rare.max_pacing().map(|rate| rate.get())
     }
 
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.

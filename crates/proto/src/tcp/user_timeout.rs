@@ -141,7 +141,10 @@ impl<P: Payload> Pcb<P> {
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
         let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
-            (state.stalled_at, state.stall_una) = (Instant::from_micros(began), una);
+            // A shut window is first asked for now: what was written before that did not wait for an answer
+            // (`icsk_probes_tstamp`).
+            let since = if is_probing { now } else { Instant::from_micros(began) };
+            (state.stalled_at, state.stall_una) = (since, una);
         }
         if state.ms == 0 {
             return count >= most;
@@ -154,7 +157,7 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn rexmt_wait_us(&self) -> u64 {
         let rto = self.rtt.rto_us(self.tuning.rto_max_us);
         match self.rare.user_timeout() {
-            Some(state) if state.ms != 0 => rto.min(state.micros()),
+            Some(state) if state.ms != 0 && !self.persist => rto.min(state.micros()),
             Some(_) | None => rto,
         }
     }

@@ -28,6 +28,7 @@ use crate::rt::handle::Layer;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handed::Handed;
 use crate::tcp::handshake::{fastopen, values};
+use crate::tcp::socket::SocketSettings;
 use crate::tcp::tables::demux::Demux;
 use crate::tcp::tables::ports::Ports;
 
@@ -206,10 +207,10 @@ impl Core {
     }
 
     /// The offer of a SYN-ACK.
-    pub fn listen_params(&self, local: IpAddr, via: Via, rcvbuf: u32) -> ListenParams {
-        let config = self.tcp_config();
+    pub fn listen_params(&self, local: IpAddr, via: Via, settings: &SocketSettings) -> ListenParams {
+        let (config, rcvbuf) = (self.tcp_config(), settings.rcvbuf);
         ListenParams {
-            mss: self.link(local, via, None).mss,
+            mss: settings.mss(self.link(local, via, None).mss),
             peer_mss_default: peer_mss_default(local),
             rcv_wnd: rcvbuf,
             window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),

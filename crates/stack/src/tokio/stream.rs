@@ -16,7 +16,7 @@ use crate::base::names;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
 use crate::tcp::conn::user;
-use crate::tcp::socket::{MbufChain, TcpSocket};
+use crate::tcp::socket::{MbufChain, SendFlags, TcpSocket};
 
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
 #[derive(Debug)]
@@ -111,6 +111,14 @@ impl TcpStream {
     /// As for a write.
     pub async fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
         op(&self.inner, Want::Write, || self.inner.send_mbufs(chain)).await
+    }
+
+    /// [`crate::TcpStream::send_with`]: a write with flags of send(2). May be cancelled: bytes taken are then still sent.
+    ///
+    /// # Errors
+    /// As for a write.
+    pub async fn send_with(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+        op(&self.inner, Want::Write, || self.inner.send_with(bufs, flags)).await
     }
 
     /// [`crate::TcpStream::recv_mbufs`], once there are bytes. May be cancelled: nothing is taken then.

@@ -5,6 +5,8 @@
 use std::io;
 use std::time::Duration;
 
+use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
+
 use super::methods::passed_methods;
 use super::{TcpSocket, TcpStream};
 use crate::tcp::handshake::fastopen::Keys;
@@ -83,6 +85,48 @@ passed_methods!(TcpStream {
     /// None today.
     fin_timeout() -> Duration;
 
+    /// TCP_CORK: see [`crate::TcpStream::set_cork`].
+    ///
+    /// # Errors
+    /// As there.
+    set_cork(cork: bool) -> ();
+
+    /// Whether TCP_CORK is on.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    cork() -> bool;
+
+    /// TCP_MAXSEG: bytes of text in a full segment to the peer now.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    maxseg() -> u16;
+
+    /// TCP_CONGESTION, from now on: see [`crate::TcpStream::set_congestion_control`].
+    ///
+    /// # Errors
+    /// As there.
+    set_congestion_control(algorithm: CongestionControl) -> ();
+
+    /// TCP_CONGESTION: the algorithm in use.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    congestion_control() -> CongestionControl;
+
+    /// SO_MAX_PACING_RATE, bytes a second: see [`crate::TcpStream::set_max_pacing_rate`].
+    ///
+    /// # Errors
+    /// As there.
+    set_max_pacing_rate(rate: Option<u64>) -> ();
+
+    /// The SO_MAX_PACING_RATE setting.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    max_pacing_rate() -> Option<u64>;
+
     /// SO_SNDBUF, bytes, limited to 2 KiB to 64 MiB: see [`crate::TcpStream::set_send_buffer_size`].
     ///
     /// # Errors
@@ -121,6 +165,22 @@ passed_methods!(TcpStream {
 });
 
 impl TcpSocket {
+    /// TCP_MAXSEG of the connection, or of a listener's connections: see [`crate::TcpSocket::set_maxseg`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_maxseg(&self, bytes: u16) -> io::Result<()> {
+        self.inner.lock().set_maxseg(bytes)
+    }
+
+    /// The TCP_MAXSEG that was set; 0 if none was.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn maxseg(&self) -> io::Result<u16> {
+        Ok(self.inner.lock().maxseg())
+    }
+
     /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others. Set it before [`bind`](Self::bind).
     ///
     /// # Errors

@@ -76,6 +76,11 @@ impl Cubic {
         }
     }
 
+    /// Goes on where another algorithm has stopped.
+    pub fn take_over(&mut self, ssthresh: u32) {
+        self.ssthresh = ssthresh;
+    }
+
     fn smooth(&mut self, rtt_us: Option<u32>) {
         let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
         self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };

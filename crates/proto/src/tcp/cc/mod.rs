@@ -229,6 +229,20 @@ impl Cc {
         self
     }
 
+    /// The same with the window and threshold of the algorithm before it.
+    pub fn with_window(mut self, cwnd: u32, ssthresh: u32) -> Self {
+        match &mut self {
+            Self::NewReno(cc) => cc.take_over(cwnd, ssthresh),
+            Self::Fresh(fresh) if fresh.algorithm == Algorithm::Bbr => fresh.cwnd = cwnd,
+            Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_) => {
+                let mut cubic = Cubic::new(cwnd);
+                cubic.take_over(ssthresh);
+                self = Self::Cubic(Box::new(cubic));
+            }
+        }
+        self
+    }
+
     pub const fn algorithm(&self) -> Algorithm {
         match self {
             Self::NewReno(_) => Algorithm::NewReno,

@@ -20,6 +20,11 @@ impl NewReno {
         Self { cwnd, ssthresh: CWND_MAX, bytes_acked: 0 }
     }
 
+    /// Goes on where another algorithm has stopped.
+    pub fn take_over(&mut self, cwnd: u32, ssthresh: u32) {
+        (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
+    }
+
     /// RFC 5681 equation 4, of the window and not of the data in flight, as on Linux: an unused window does not grow, and what
     /// is in flight after a burst of losses says little of what the path carries.
     fn reduce(&mut self, mss: u32, keep_percent: u64) {

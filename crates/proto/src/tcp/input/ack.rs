@@ -51,6 +51,10 @@ impl<P: Payload> Pcb<P> {
         }
         if ack.at_or_after(self.snd_una) {
             self.update_snd_wnd(seg.seq, ack, seg.header.window);
+            if self.persist && self.snd_wnd == 0 && self.rexmt_at != NEVER {
+                // It has said so just now, so the next probe waits from here on (`tcp_ack_probe`).
+                self.arm_rexmt(now);
+            }
         }
         self.move_past_our_fin(now, input)
     }
@@ -75,7 +79,7 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
         input: &mut Input<P>,
     ) {
-        let syn_lost = self.rexmt_count > 0;
+        let syn_losses = self.rexmt_count;
         self.measure(ack, ts, None, now);
         // Text on the SYN that is not acknowledged was not taken: it is as if it had not been sent.
         let text = ack.since(self.iss + 1).min(self.snd_len);
@@ -87,7 +91,7 @@ impl<P: Payload> Pcb<P> {
         self.fast_open_answered(text);
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_sml) = (ack, ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
-        self.start_sending(syn_lost);
+        self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);

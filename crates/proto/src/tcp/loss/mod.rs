@@ -117,6 +117,16 @@ impl Loss {
         })
     }
 
+    /// The window of the fast recovery that goes on.
+    pub(super) fn recovery_cwnd(&self) -> u32 {
+        self.prr.cwnd()
+    }
+
+    /// Congestion control is another one: its old state is not to come back.
+    pub(super) fn forget_undo(&mut self) {
+        self.undo = None;
+    }
+
     /// The earliest of its timers.
     pub(super) fn deadline(&self) -> Instant {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())

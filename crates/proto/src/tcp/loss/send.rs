@@ -30,7 +30,7 @@ impl<P: Payload> Pcb<P> {
 
     #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
-        let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
+        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), self.send_mss());
         let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, srtt_us, now));
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
@@ -39,7 +39,7 @@ impl<P: Payload> Pcb<P> {
         }
         let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;
-        loss.records.set_segment(self.mss);
+        loss.records.set_segment(mss);
         loss.records.sent(start, end, now, snapshot);
         if sampled {
             loss.rate.on_in_flight(loss.pipe(self.flight()));
@@ -108,15 +108,25 @@ impl<P: Payload> Pcb<P> {
     /// the settings: then as on Linux, twice a window each round trip in slow start and 1.2 times later, so that it is
     /// still the window that decides.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
+        let bound = self.rare.max_pacing().copied();
         let paces = match self.tuning.pacing {
-            PacingMode::Off => return None,
-            PacingMode::Auto => false,
+            PacingMode::Off if bound.is_none() => return None,
+            PacingMode::Off | PacingMode::Auto => bound.is_some(),
             PacingMode::On => true,
         };
-        let own = self.cc.pacing_rate();
-        if own.is_some() || !paces {
-            return own;
+        let rate = match self.cc.pacing_rate() {
+            None if paces => self.window_rate(),
+            own => own,
+        };
+        match (rate, bound) {
+            (Some(rate), Some(bound)) => Some(rate.min(bound)),
+            (None, Some(bound)) => Some(bound),
+            (rate, None) => rate,
         }
+    }
+
+    /// Bytes per second of a window that leaves over a round trip, with room to grow (`tcp_update_pacing_rate`).
+    pub(in crate::tcp) fn window_rate(&self) -> Option<NonZeroU64> {
         let srtt_us = NonZeroU64::new(u64::from(self.rtt.srtt_us()))?;
         let cwnd = self.cc.cwnd();
         let gain = if cwnd < self.cc.ssthresh() / 2 { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
@@ -158,9 +168,11 @@ impl<P: Payload> Pcb<P> {
 
     /// Repeats the first range that is lost, if it may go, or `most` bytes of it.
     fn transmit_lost(&mut self, rcv_space: u32, most: u32, now: Instant) -> Option<Transmit> {
-        let mss = u32::from(self.mss);
+        let mss = u32::from(self.send_mss());
         let (start, end) = self.loss.as_deref_mut()?.records.next_lost()?;
-        let want = end.since(start).min(self.tuning.tso_max.max(mss)).min(most);
+        let lost = end.since(start);
+        let lost = self.rare.records().map_or(lost, |records| records.limit(start, lost).0);
+        let want = lost.min(self.tuning.tso_max.max(mss)).min(most);
         let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
         let room = self.repeat_edge().since(start);
         let mut len = want.min(allowed).min(room);
@@ -189,7 +201,7 @@ impl<P: Payload> Pcb<P> {
     /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if there is any that the
     /// peer has room for, else the last segment again.
     fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
-        let (flight, mss) = (self.flight(), u32::from(self.mss));
+        let (flight, mss) = (self.flight(), u32::from(self.send_mss()));
         let unsent = self.snd_len.saturating_sub(flight);
         let len = unsent.min(mss).min(self.snd_wnd.saturating_sub(flight));
         let fresh = len > 0 && self.snd_nxt == self.snd_max;
@@ -198,7 +210,7 @@ impl<P: Payload> Pcb<P> {
             Some(self.transmit_at_nxt(flight, len, fin, rcv_space, now))
         } else {
             let last = *self.loss.as_deref()?.records.last()?;
-            let start = last.start.max(last.end - mss);
+            let start = last.start.max(last.end - mss).max(last.last_segment());
             if last.end.after(self.repeat_edge()) {
                 return None;
             }

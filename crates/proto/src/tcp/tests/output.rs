@@ -116,6 +116,27 @@ impl super::super::segment::Payload for [u64; 0] {
 }
 
 #[test]
+fn segments_are_no_longer_than_half_of_the_largest_window() {
+    let mut t = Script::established(&plain());
+    for (window, len) in [(1_200u16, 600), (1_900, 950), (2_000, 1_000), (500, 500)] {
+        t.pcb.max_snd_wnd = 0;
+        let _ = t.input(t.ack_of(0, window), &[]);
+        assert_eq!(u32::from(t.pcb.send_mss()), len, "{window}");
+    }
+}
+
+#[test]
+fn a_bound_of_the_rate_spreads_data_that_would_leave_at_once() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.pcb.set_max_pacing_rate(Some(100_000));
+    assert_eq!(t.write(10 * MSS).len(), 1, "10 ms for a segment");
+    let sent = t.wait(core::time::Duration::from_millis(100));
+    let times: Vec<u64> = sent.iter().map(|(at, _)| at.as_micros() as u64 / 1_000).take(3).collect();
+    // Two milliseconds of delay are made up.
+    assert_eq!(times, [8, 18, 28]);
+}
+
+#[test]
 fn writes_of_full_lengths_are_sent_without_a_tail() {
     for tso_max in [0, 1500, 20_480] {
         let mut t = Script::established(&Settings { tso_max, nodelay: true, ..plain() });

@@ -353,26 +353,26 @@ fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut B
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
 pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
-    if so.snd.rare.is_some() {
-        tell_urgent(pcb, &mut so.snd);
-    }
+    let holds_small = so.snd.rare.is_some() && tell_rare(pcb, &mut so.snd);
     let mut next = None;
     loop {
+        let mss = pcb.send_mss();
         pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
         let Some(segment) = &mut next else { break };
         failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
-        segment.push_if(so.snd.is_pushed(segment.offset + segment.len));
         let mut payload = if segment.len == 0 {
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
             }
             Data::default()
         } else {
+            let is_pushed = so.snd.is_pushed(segment.len, segment.offset + segment.len, mss, pcb);
+            segment.push_if(is_pushed);
             Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
         };
         // Nor is a SYN with text cut: its length does not rest on what the peer has said.
         let is_whole = segment.is_mtu_probe || !so.snd.connected;
-        let mss = if is_whole { u16::MAX } else { pcb.mss() };
+        let mss = if is_whole { u16::MAX } else { mss };
         emit(cx, conn, &mut segment.head, &mut payload, mss);
         failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
     }
@@ -385,6 +385,10 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         pcb.meter_time(so.snd.is_writable(), cx.now);
     }
     so.rcv.settle(pcb);
+    if holds_small {
+        // Only by that writer's output: the next event lets it go if Nagle's algorithm does.
+        pcb.hold_small(false);
+    }
     so.snd.due_at = pcb.snd_due_at();
     if so.snd.rare.is_some() {
         notsent::settle(cx, pcb, conn, so);
@@ -400,13 +404,20 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
-/// The pcb learns up to where the written data is urgent.
-fn tell_urgent(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
-    let urgent = snd.rare.as_deref_mut().map_or(0, |rare| std::mem::take(&mut rare.urgent));
+/// The pcb learns up to where the written data is urgent, and whether a short segment waits for more. True if it does.
+fn tell_rare(pcb: &mut Pcb<Data>, snd: &mut SendBuf) -> bool {
+    let Some(rare) = snd.rare.as_deref_mut() else { return false };
+    let (urgent, more) = (std::mem::take(&mut rare.urgent), std::mem::take(&mut rare.more));
     if urgent != 0 {
         pcb.set_urgent(urgent);
+    }
+    if more {
+        pcb.hold_small(true);
+    }
+    if urgent != 0 || more {
         snd.drop_idle_rare();
     }
+    more
 }
 
 /// Whether a writer has to wait for space.

@@ -40,6 +40,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp.syn_retries = settings.syn_retries_or(tcp.syn_retries);
     tcp.fin_wait_2 = Duration::from_millis(u64::from(settings.fin_timeout_ms));
     tcp.congestion_control = settings.congestion_control;
+    tcp.mss = settings.mss(tcp.mss);
     tcp
 }
 

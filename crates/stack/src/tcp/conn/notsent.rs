@@ -98,7 +98,7 @@ pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so
     }
     // A SYN or FIN counts as a byte; the first is no concern of a socket without a connection, the second of one that has shut down.
     rare.mark.sent = pcb.snd_max().since(pcb.snd_una());
-    rare.mark.segment = u32::from(pcb.mss());
+    rare.mark.segment = u32::from(pcb.send_mss());
     if !was_writable && so.snd.is_writable() {
         so.snd.cpu = cx.cpu;
         engine::wake_writers(cx, conn, so);

@@ -28,7 +28,7 @@ use sockeye_mbuf::Chain;
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::delack::AckAtRead;
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::push::Pushes;
+use sockeye_proto::tcp::push::{Pushes, Then};
 use sockeye_proto::tcp::segment::Payload;
 use sockeye_proto::tcp::window::window_update_due;
 use sockeye_sync::reserved::Reserved;
@@ -117,15 +117,17 @@ pub(crate) struct Rare {
     pub mark: Mark,
     /// Where PSH stands, over an interface. On loopback it stands where a segment empties the buffer.
     pub pushes: Option<Pushes>,
+    /// The latest writer has said that more will come (MSG_MORE): the next output holds a short segment back.
+    pub more: bool,
 }
 
 impl Rare {
     fn new(lowat: u32, pushes: Option<Pushes>) -> Self {
-        Self { urgent: 0, mark: Mark::new(lowat), pushes }
+        Self { urgent: 0, mark: Mark::new(lowat), pushes, more: false }
     }
 
     fn is_idle(&self) -> bool {
-        self.urgent == 0 && self.mark.lowat() == notsent::NONE && self.pushes.is_none()
+        self.urgent == 0 && self.mark.lowat() == notsent::NONE && self.pushes.is_none() && !self.more
     }
 }
 
@@ -161,12 +163,20 @@ impl SendBuf {
         }
     }
 
-    /// `added` bytes were appended; `is_end` if a write ends with them.
+    /// `added` bytes were appended.
     #[inline]
-    pub fn note_written(&mut self, added: u32, is_end: bool) {
+    pub fn note_written(&mut self, added: u32, then: Then) {
         let len = self.len();
         if let Some(pushes) = self.pushes_mut() {
-            pushes.written(added, len, is_end);
+            pushes.written(added, len, then);
+        }
+    }
+
+    /// A record ends with the buffer (MSG_EOR).
+    pub fn note_record_end(&mut self) {
+        let len = self.len();
+        if let Some(pushes) = self.pushes_mut() {
+            pushes.end_run(len);
         }
     }
 
@@ -178,12 +188,12 @@ impl SendBuf {
         }
     }
 
-    /// Whether a segment that ends `offset` bytes from the front has PSH.
+    /// Whether a segment of `len` bytes that leaves and ends `end` bytes from the front has PSH; `mss` as it is cut.
     #[inline]
-    pub fn is_pushed(&self, offset: u32) -> bool {
-        match self.rare.as_deref().and_then(|rare| rare.pushes.as_ref()) {
-            None => offset == self.len(),
-            Some(pushes) => pushes.ends_at(offset),
+    pub fn is_pushed<P: Payload>(&mut self, len: u32, end: u32, mss: u16, pcb: &Pcb<P>) -> bool {
+        match self.pushes_mut() {
+            None => end == self.len(),
+            Some(pushes) => pushes.leaves(len, end, u32::from(mss), pcb),
         }
     }
 

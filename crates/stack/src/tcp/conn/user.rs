@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Exhausted, Freed};
+use sockeye_proto::tcp::push::Then;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::reserved::Reservation;
 use sockeye_sync::{Lent, Ticket};
@@ -30,6 +31,7 @@ use crate::rt::poll::registration;
 use crate::rt::threads;
 use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
+use crate::tcp::socket::SendFlags;
 
 /// Bytes that a send copies before it appends them, at most: a segment's worth, so that the receiver
 /// can start on the first while the second is being copied.
@@ -76,6 +78,17 @@ pub(crate) fn send_for_task(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) 
         core.count(counter::MEMORY_WAITS);
         Err(io::ErrorKind::OutOfMemory.into())
     })
+}
+
+/// [`send`] with flags of send(2).
+pub(crate) fn send_with(
+    core: &Core,
+    ends: &Ends<'_>,
+    bufs: &[IoSlice<'_>],
+    flags: SendFlags,
+) -> io::Result<usize> {
+    let rest = Rest { flags, ..Rest::of(Slices::new(bufs)) };
+    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// The two ends of a connection, as a handle of the application holds them: the one that sends, and the one that receives if it is known.
@@ -148,11 +161,12 @@ pub(super) struct Rest<S> {
     is_begun: bool,
     /// The pointer is to stand behind the bytes taken.
     is_urgent: bool,
+    flags: SendFlags,
 }
 
 impl<S> Rest<S> {
     pub fn of(source: S) -> Self {
-        Self { source, is_begun: false, is_urgent: false }
+        Self { source, is_begun: false, is_urgent: false, flags: SendFlags::NONE }
     }
 }
 
@@ -212,6 +226,9 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         return Ok(0);
     }
     let buffered = so.snd.len();
+    if rest.flags.has(SendFlags::MORE) && buffered >= so.snd.due_at {
+        so.snd.rare_mut().more = rest.source.len() == 0;
+    }
     // Nagle's algorithm does not hold back urgent data, so `due_at` does not decide.
     if rest.is_urgent && so.snd.connected {
         send_now(core, ends, so);
@@ -271,8 +288,17 @@ fn begin<S: Source>(
 #[inline(always)]
 fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     rest.is_begun = true;
-    let added = so.snd.len() - before;
-    so.snd.note_written(added, rest.source.len() == 0);
+    let len = so.snd.len();
+    let then = match rest.source.len() {
+        0 if rest.flags.has(SendFlags::MORE) => Then::More,
+        0 => Then::Ends,
+        _ => Then::GoesOn,
+    };
+    so.snd.note_written(len - before, then);
+    if then != Then::GoesOn && rest.flags.has(SendFlags::EOR) {
+        so.pcb.end_record(len);
+        so.snd.note_record_end();
+    }
     failpoints::hit(Point::Write, failpoints::of_conn(conn));
     if rest.is_urgent {
         let urgent = so.snd.len();

@@ -61,6 +61,15 @@ pub(crate) struct SocketSettings {
     pub linger_ms: u32,
     /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::tcp::conn::notsent::NONE).
     pub notsent_lowat: u32,
+    /// TCP_MAXSEG; 0 for the interface's.
+    pub maxseg: u16,
+}
+
+impl SocketSettings {
+    /// The MSS to announce where the interface takes segments of `most` bytes.
+    pub fn mss(&self, most: u16) -> u16 {
+        if self.maxseg == 0 { most } else { most.min(self.maxseg) }
+    }
 }
 
 /// A TCP socket on which options can be set before it binds, connects or listens.
@@ -155,6 +164,7 @@ impl TcpSocket {
             fin_timeout_ms: u32::try_from(tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),
             linger_ms: LINGER_OFF,
             notsent_lowat: tcp.notsent_lowat,
+            maxseg: 0,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }

@@ -15,6 +15,7 @@ pub(crate) mod info;
 pub(crate) mod keepalive;
 mod mbufs;
 mod notsent;
+mod send;
 pub(crate) mod tos_ttl;
 mod urgent;
 
@@ -24,4 +25,5 @@ pub use info::Bottleneck;
 pub use keepalive::TcpKeepalive;
 pub use listener::{Incoming, TcpListener};
 pub use mbufs::MbufChain;
+pub use send::SendFlags;
 pub use stream::TcpStream;

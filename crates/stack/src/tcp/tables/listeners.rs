@@ -158,6 +158,7 @@ mod tests {
             fin_timeout_ms: 0,
             linger_ms: crate::tcp::conn::LINGER_OFF,
             notsent_lowat: crate::tcp::conn::notsent::NONE,
+            maxseg: 0,
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
         Listener::new(Endpoint::from(at), &settings, at.is_ipv6(), bind_id, 1)

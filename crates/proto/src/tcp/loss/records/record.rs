@@ -56,6 +56,13 @@ impl Record {
         self.start + if segment == 0 { into } else { into - into % segment }
     }
 
+    /// Where its last segment begins, as far as that is known: where it begins itself, if not.
+    pub fn last_segment(&self) -> SeqNum {
+        let segment = u32::from(self.segment);
+        let before = self.len().saturating_sub(1);
+        self.start + if segment == 0 { 0 } else { before - before % segment }
+    }
+
     /// Its segments, if `more` with segments of `segment` bytes goes on where it ends.
     pub fn segment_with(&self, segment: u16) -> u16 {
         let is_whole = segment != 0 && self.len().is_multiple_of(u32::from(segment));

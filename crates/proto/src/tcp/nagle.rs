@@ -1,0 +1,98 @@
+//! Whether a segment that is not full may leave: Nagle's algorithm and what overrides it, in one octet (`tcp_sock.nonagle`).
+//!
+//! Does not know what is in flight; output decides with it. Tests: below, `tests/output.rs`, `tests/sender.rs` of the stack.
+
+/// The switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Nagle(u8);
+
+impl Nagle {
+    /// `TCP_NODELAY`: Nagle's algorithm is off.
+    const OFF: u8 = 1;
+    /// `TCP_CORK`: short segments wait until they are full.
+    const CORK: u8 = 1 << 1;
+    /// They do until the writer's output is over: more is to come (`MSG_MORE`).
+    const HOLD: u8 = 1 << 2;
+    /// The next short one may go in spite of the cork: `TCP_NODELAY` was just set (`TCP_NAGLE_PUSH`).
+    const PUSH: u8 = 1 << 3;
+
+    pub fn new(nodelay: bool) -> Self {
+        Self(if nodelay { Self::OFF } else { 0 })
+    }
+
+    fn has(self, bits: u8) -> bool {
+        self.0 & bits != 0
+    }
+
+    fn set(&mut self, bits: u8, on: bool) {
+        if on {
+            self.0 |= bits;
+        } else {
+            self.0 &= !bits;
+        }
+    }
+
+    /// Whether Nagle's algorithm is off, if nothing is corked.
+    #[inline]
+    pub fn is_off(self) -> bool {
+        self.has(Self::OFF)
+    }
+
+    /// Whether short segments wait whatever else is set.
+    #[inline]
+    pub fn is_corked(self) -> bool {
+        self.has(Self::CORK | Self::HOLD)
+    }
+
+    /// Whether one may go all the same.
+    pub fn is_pushed(self) -> bool {
+        self.has(Self::PUSH) && !self.has(Self::HOLD)
+    }
+
+    /// Whether `TCP_CORK` is on.
+    pub fn cork(self) -> bool {
+        self.has(Self::CORK)
+    }
+
+    pub fn set_nodelay(&mut self, nodelay: bool) {
+        let is_pushed = self.has(Self::PUSH) || (nodelay && !self.is_off());
+        self.set(Self::OFF, nodelay);
+        self.set(Self::PUSH, is_pushed && self.cork());
+    }
+
+    pub fn set_cork(&mut self, cork: bool) {
+        self.set(Self::CORK, cork);
+        self.set(Self::PUSH, false);
+    }
+
+    pub fn hold(&mut self, hold: bool) {
+        self.set(Self::HOLD, hold);
+    }
+
+    /// A short segment has left.
+    #[inline]
+    pub fn on_short_sent(&mut self) {
+        self.set(Self::PUSH, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodelay_pushes_what_is_corked_once() {
+        let mut nagle = Nagle::new(false);
+        nagle.set_cork(true);
+        assert!(nagle.is_corked() && !nagle.is_pushed());
+        nagle.set_nodelay(true);
+        assert!(nagle.is_corked() && nagle.is_pushed());
+        nagle.hold(true);
+        assert!(!nagle.is_pushed(), "a writer that has more does not push");
+        nagle.hold(false);
+        nagle.on_short_sent();
+        assert!(nagle.is_corked() && !nagle.is_pushed());
+        nagle.set_cork(false);
+        assert!(!nagle.is_corked() && nagle.is_off());
+    }
+}

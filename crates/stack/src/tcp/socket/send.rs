@@ -1,0 +1,155 @@
+//! Calls and options that say when and how fast written bytes leave: [`SendFlags`], TCP_CORK, TCP_MAXSEG, TCP_CONGESTION,
+//! SO_MAX_PACING_RATE.
+//!
+//! The pcb has the options, under the connection's lock. Does not depend on how it obeys them. Tests: `tests/sender.rs`, in
+//! tasks `tests/tokio_options.rs`.
+
+use std::io::{self, IoSlice};
+
+use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
+use sockeye_proto::tcp::pcb::Pcb;
+
+use super::{TcpSocket, TcpStream, stream};
+use crate::base::payload::Data;
+use crate::tcp::conn::{contain, reason, user};
+
+/// Flags of a send (send(2)), as a set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SendFlags(u8);
+
+impl SendFlags {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// `MSG_MORE`: the program will write more at once. A short segment at the end of these bytes is held back, also with TCP_NODELAY,
+    /// until a send without the flag, or an event of the connection that would let it go: an acknowledgment, or a retransmission timeout
+    /// if nothing is on its way.
+    pub const MORE: Self = Self(1);
+    /// `MSG_EOR`: a record ends with these bytes. No segment has bytes from both sides of the boundary, whether first or sent
+    /// again. The receiver does not see it in the stream.
+    pub const EOR: Self = Self(1 << 1);
+
+    /// Those of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// True if all of `other` are set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl TcpSocket {
+    /// TCP_MAXSEG of the connection, or of a listener's connections: the most bytes of text in a segment, options of TCP included, that
+    /// is announced to the peer and sent to it, if the interface takes as much; 88 to 32,767, or 0 for the interface's own.
+    ///
+    /// # Errors
+    /// `InvalidInput` for another value.
+    pub fn set_maxseg(&mut self, bytes: u16) -> io::Result<()> {
+        self.settings.maxseg = maxseg_of(bytes)?;
+        Ok(())
+    }
+
+    /// The TCP_MAXSEG that was set; 0 if none was.
+    pub fn maxseg(&self) -> u16 {
+        self.settings.maxseg
+    }
+}
+
+impl TcpStream {
+    /// Sends with flags (send(2)); otherwise like a vectored write. Returns the bytes taken.
+    ///
+    /// # Errors
+    /// As for a write.
+    pub fn send_with(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
+        let (core, ends) = self.sending()?;
+        user::send_with(core, &ends, bufs, flags)
+    }
+
+    /// TCP_CORK: while it is on, only full segments leave; a short one with nothing before it leaves after a retransmission
+    /// timeout, 200 ms at least. TCP_NODELAY does not count meanwhile. Switching it off sends what was held back. Does not
+    /// block.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if protocol code panicked.
+    pub fn set_cork(&self, cork: bool) -> io::Result<()> {
+        self.change_sending("set_cork", |pcb| pcb.set_cork(cork))
+    }
+
+    /// Whether TCP_CORK is on. Does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn cork(&self) -> io::Result<bool> {
+        Ok(self.conn()?.so.lock().pcb.cork())
+    }
+
+    /// TCP_MAXSEG: bytes of text in a full segment to the peer now. Does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn maxseg(&self) -> io::Result<u16> {
+        Ok(self.conn()?.so.lock().pcb.send_mss())
+    }
+
+    /// TCP_CONGESTION, from now on: the window stays, and the new algorithm begins with it. On loopback, which loses nothing, NewReno stays;
+    /// BBR needs a peer with SACK and is CUBIC without. Does not block.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if protocol code panicked.
+    pub fn set_congestion_control(&self, algorithm: CongestionControl) -> io::Result<()> {
+        self.change_sending("set_congestion_control", |pcb| pcb.set_congestion_control(algorithm))
+    }
+
+    /// TCP_CONGESTION: the algorithm in use. Does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn congestion_control(&self) -> io::Result<CongestionControl> {
+        Ok(self.conn()?.so.lock().pcb.congestion_control())
+    }
+
+    /// SO_MAX_PACING_RATE: bytes a second at which text leaves at most; it is then spread over the round trip. `None` for no bound, which is the
+    /// default. Does not count on loopback, nor with a peer without SACK. Does not block.
+    ///
+    /// # Errors
+    /// `InvalidInput` for `Some(0)`; `ConnectionAborted` if protocol code panicked.
+    pub fn set_max_pacing_rate(&self, rate: Option<u64>) -> io::Result<()> {
+        if rate == Some(0) {
+            return Err(stream::invalid(
+                "at a rate of 0 nothing could be sent: give 1 or more, or None".into(),
+            ));
+        }
+        self.change_sending("set_max_pacing_rate", |pcb| pcb.set_max_pacing_rate(rate))
+    }
+
+    /// The SO_MAX_PACING_RATE setting; `None` if there is no bound. Does not block.
+    ///
+    /// # Errors
+    /// None; the signature is that of `socket2`.
+    pub fn max_pacing_rate(&self) -> io::Result<Option<u64>> {
+        Ok(self.conn()?.so.lock().pcb.max_pacing_rate())
+    }
+
+    /// Changes the pcb, and has sent what that lets go.
+    fn change_sending(&self, call: &'static str, change: impl FnOnce(&mut Pcb<Data>)) -> io::Result<()> {
+        let (core, conn) = self.enter()?;
+        contain::call(core, conn, call, || {
+            change(&mut conn.so.lock().pcb);
+            Ok(())
+        })?;
+        self.notify(reason::OUTPUT)
+    }
+}
+
+fn maxseg_of(bytes: u16) -> io::Result<u16> {
+    match bytes {
+        0 | MAXSEG_MIN..=MAXSEG_MAX => Ok(bytes),
+        _ => Err(stream::invalid(format!("TCP_MAXSEG is {MAXSEG_MIN} to {MAXSEG_MAX} bytes, or 0: {bytes}"))),
+    }
+}
+
+/// Bounds of TCP_MAXSEG, as on Linux.
+const MAXSEG_MIN: u16 = 88;
+const MAXSEG_MAX: u16 = 32_767;
