@@ -270,6 +270,12 @@ impl<P: Payload> Pcb<P> {
         self.rare.fast_open().map_or(0, |fast_open| fast_open.sent_len).saturating_sub(text)
     }
 
+    /// Whether data up to `end` was on our SYN. It is as short as the SYN had room for, and no reason to hold back what follows (as on Linux).
+    pub(super) fn is_text_of_syn(&self, end: SeqNum) -> bool {
+        let is_within = |fast_open: &FastOpen| end.at_or_before(self.iss + 1 + fast_open.sent_len);
+        self.rare.fast_open().is_some_and(is_within)
+    }
+
     /// The SYN with text was too long for the path. False if there was none.
     pub(super) fn fast_open_too_long(&mut self) -> bool {
         match self.rare.fast_open_mut() {

@@ -272,7 +272,7 @@ impl<P: Payload> Pcb<P> {
             self.count_rexmt(Why::Timeout, len, now);
         }
         let mss = u32::from(self.send_mss());
-        if len < mss || (len > mss && !len.is_multiple_of(mss)) {
+        if (len < mss || (len > mss && !len.is_multiple_of(mss))) && !self.is_text_of_syn(end) {
             self.snd_sml = end;
             self.nagle.on_short_sent();
         }

@@ -344,3 +344,14 @@ fn an_answer_to_text_that_has_waited_for_the_handshake_is_not_acknowledged_at_on
         assert_eq!(t.output().len(), usize::from(at_once), "{written}");
     }
 }
+
+#[test]
+fn text_of_a_syn_that_is_sent_again_holds_no_later_text_back() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    let _ = t.input(syn_ack(&t, ISS + 1), &[]);
+    assert_eq!(t.lens(), [300]);
+    assert_eq!(t.write(50), [50], "Nagle's algorithm does not wait for it");
+    assert_eq!(t.write(50), [], "but for that");
+}
