@@ -150,6 +150,10 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
     match (setting.level, setting.name) {
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.set_reuse_address(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.set_reuse_port(setting.on()?),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => socket.set_rcvlowat(setting.unsigned()?),
+        (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
+            socket.set_window_clamp(Some(setting.unsigned()?).filter(|bytes| *bytes > 0));
+        }
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => socket.set_keepalive(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_LINGER) => socket.set_linger(setting.linger()?)?,
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => socket.set_send_buffer_size(2 * setting.size()?),
@@ -198,6 +202,8 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => drop(setting.maxseg()?),
         (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => stream.set_congestion_control(setting.algorithm()?)?,
         (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE) => stream.set_max_pacing_rate(setting.pacing()?)?,
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => stream.set_rcvlowat(setting.unsigned()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => stream.set_window_clamp(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
             stream.set_tcp_keepalive(&setting.keepalive()?)?;
         }
@@ -365,6 +371,8 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => i32::from(stream.nodelay()?),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => i32::from(stream.cork()?),
         (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => i32::from(stream.quickack()?),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => int(stream.rcvlowat()? as usize),
+        (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => int(stream.window_clamp()? as usize),
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => int(stream.info()?.snd_mss as usize),
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => int(stream.syn_retries()? as usize),
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => seconds(stream.fin_timeout()?),

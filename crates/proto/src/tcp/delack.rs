@@ -15,7 +15,7 @@
 //!
 //! Text in order is acknowledged at once
 //! 1. beyond one full segment, in each mode, unless the window would shrink: its reader has not taken what came since the last
-//!    acknowledgment, and acknowledges when it does (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
+//!    acknowledgment though it was told of it (SO_RCVLOWAT), and acknowledges when it does (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
 //! 2. unless interactive, while *quick acknowledgments* are left: up to [`QUICK_ACKS_MAX`], as many as the window has room for pairs
 //!    of segments, granted by the first text, by text after a pause longer than the retransmission timeout (the sender begins
 //!    with a small congestion window), and by text that has come before (the acknowledgment was lost or late); two by a first mark of
@@ -314,7 +314,8 @@ impl<P: Payload> Pcb<P> {
         if self.delack_at != NEVER && self.has_full_segment() {
             let unit = 1u32 << self.rcv_scale;
             let window = rcv_space.min(self.rcv_wnd_max()).next_multiple_of(unit);
-            self.ack_now |= window >= self.rcv_adv.since(self.last_ack_sent);
+            let is_reader_told = self.rcv_hiwat.saturating_sub(rcv_space) >= self.rcv_limits().lowat;
+            self.ack_now |= !is_reader_told || window >= self.rcv_adv.since(self.last_ack_sent);
         }
     }
 

@@ -30,7 +30,7 @@ use super::loss::Loss;
 use super::loss::stats::LossStats;
 use super::meter::Meter;
 use super::nagle::Nagle;
-use super::rare::Rare;
+use super::rare::{Rare, RcvLimits};
 use super::reass::Reass;
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -193,8 +193,9 @@ impl<P: Payload> Pcb<P> {
         pcb.rare.set_fast_open(s.fast_open.map(FastOpen::client));
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
         // is never scaled.
-        pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)));
+        pcb.rcv_adv = SeqNum::new(rcv_space.min(u32::from(u16::MAX)).min(s.window_clamp));
         pcb.set_rcv_hiwat(s.rcv_buf);
+        pcb.set_rcv_limits(RcvLimits { clamp: s.window_clamp, lowat: s.rcv_lowat });
         pcb
     }
 
@@ -227,6 +228,7 @@ impl<P: Payload> Pcb<P> {
         pcb.set_irs(a.irs);
         pcb.rcv_adv = pcb.rcv_nxt + a.rcv_wnd.min(RCV_WND_MAX);
         pcb.set_rcv_hiwat(s.rcv_buf);
+        pcb.set_rcv_limits(RcvLimits { clamp: s.window_clamp, lowat: s.rcv_lowat });
         let established = a.iss + 1;
         (pcb.snd_una, pcb.snd_nxt, pcb.snd_max, pcb.snd_sml) =
             (established, established, established, established);
@@ -424,9 +426,15 @@ impl<P: Payload> Pcb<P> {
         self.rcv_adv
     }
 
+    /// What the program has set, or no bounds.
+    #[inline]
+    pub(super) fn rcv_limits(&self) -> RcvLimits {
+        self.rare.rcv_limits().copied().unwrap_or(RcvLimits::NONE)
+    }
+
     /// The largest window that this connection can advertise, bytes.
     pub fn rcv_wnd_max(&self) -> u32 {
-        u32::from(u16::MAX) << self.rcv_scale
+        (u32::from(u16::MAX) << self.rcv_scale).min(self.rcv_limits().clamp)
     }
 
     /// `so_rcv`'s hiwat as the pcb counts with it, bytes; see [`Pcb::set_rcv_hiwat`].

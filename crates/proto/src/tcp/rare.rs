@@ -24,6 +24,21 @@ struct States {
     urgent: Option<Urgent>,
     records: Option<RecordEnds>,
     max_pacing: Option<NonZeroU64>,
+    rcv_limits: Option<RcvLimits>,
+}
+
+/// Bounds of the receiving side that a program has set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RcvLimits {
+    /// TCP_WINDOW_CLAMP, bytes, or `u32::MAX`.
+    pub clamp: u32,
+    /// SO_RCVLOWAT, bytes.
+    pub lowat: u32,
+}
+
+impl RcvLimits {
+    /// As without any.
+    pub const NONE: Self = Self { clamp: u32::MAX, lowat: 1 };
 }
 
 macro_rules! state {
@@ -55,6 +70,7 @@ impl Rare {
     state!(fast_open, fast_open_mut, set_fast_open: FastOpen);
     state!(user_timeout, user_timeout_mut, set_user_timeout: UserTimeoutState);
     state!(urgent, urgent_mut, set_urgent: Urgent);
+    state!(rcv_limits, rcv_limits_mut, set_rcv_limits: RcvLimits);
     state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
     state!(records, records_mut, set_records: RecordEnds);
 
@@ -79,12 +95,13 @@ impl Rare {
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent, records, max_pacing } = self;
+        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits } = self;
         fast_open.is_none()
             && user_timeout.is_none()
             && urgent.is_none()
             && records.is_none()
             && max_pacing.is_none()
+            && rcv_limits.is_none()
     }
 }
 

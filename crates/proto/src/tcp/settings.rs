@@ -23,6 +23,10 @@ pub struct Settings {
     pub rcv_buf: u32,
     /// The largest hiwat that `so_rcv` may ever get, bytes: decides the window scale.
     pub rcv_buf_max: u32,
+    /// The largest window to offer, bytes (`TCP_WINDOW_CLAMP`).
+    pub window_clamp: u32,
+    /// Bytes from which on a reader is told that there are some (`SO_RCVLOWAT`).
+    pub rcv_lowat: u32,
     /// Offer timestamps (RFC 7323 section 3).
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323 section 2).
@@ -155,6 +159,8 @@ impl Default for Settings {
             peer_mss_default: DEFAULT_MSS,
             rcv_buf: 256 * 1024,
             rcv_buf_max: 4 * 1024 * 1024,
+            window_clamp: u32::MAX,
+            rcv_lowat: 1,
             timestamps: true,
             window_scaling: true,
             sack: true,

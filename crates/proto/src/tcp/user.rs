@@ -12,6 +12,7 @@ use crate::time::Instant;
 use super::cc::{Algorithm, Cc, CongestionControl};
 use super::closed::reset_at;
 use super::pcb::{Pcb, RCV_WND_MAX};
+use super::rare::RcvLimits;
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::settings::{KeepaliveSettings, millis};
 use super::state::State;
@@ -176,6 +177,26 @@ impl<P: Payload> Pcb<P> {
         self.keepalive = Keepalive::new(settings);
         self.keep_at = NEVER;
         self.start_keepalive(now);
+    }
+
+    /// `TCP_WINDOW_CLAMP`: the largest window to offer from now on, bytes. What was offered is not taken back.
+    pub fn set_window_clamp(&mut self, bytes: u32) {
+        self.set_rcv_limits(RcvLimits { clamp: bytes, ..self.rcv_limits() });
+    }
+
+    /// `SO_RCVLOWAT`, bytes: while fewer wait in `so_rcv`, its reader is not told of them, and no acknowledgment waits for it.
+    pub fn set_rcv_lowat(&mut self, bytes: u32) {
+        self.set_rcv_limits(RcvLimits { lowat: bytes, ..self.rcv_limits() });
+    }
+
+    pub(super) fn set_rcv_limits(&mut self, limits: RcvLimits) {
+        if let Some(known) = self.rare.rcv_limits_mut()
+            && limits != RcvLimits::NONE
+        {
+            *known = limits;
+            return;
+        }
+        self.rare.set_rcv_limits((limits != RcvLimits::NONE).then_some(limits));
     }
 
     /// `so_rcv`'s hiwat, bytes. Counted as at least twice the step in which the window field can be

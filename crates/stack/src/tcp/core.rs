@@ -54,6 +54,17 @@ pub(crate) struct Core {
     pub dropped_values: Arc<values::Dropped>,
 }
 
+/// A socket's receive buffer as a SYN speaks of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RcvRoom {
+    /// SO_RCVBUF, bytes.
+    pub bytes: u32,
+    /// The application has said so: it does not grow.
+    pub is_set: bool,
+    /// TCP_WINDOW_CLAMP, bytes, or `u32::MAX`.
+    pub clamp: u32,
+}
+
 impl Deref for Core {
     type Target = inet::Core;
     #[inline]
@@ -158,15 +169,16 @@ impl Core {
     }
 
     /// Parameters of a new pcb.
-    pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, rcv_buf: u32, ts_offset: u32) -> Settings {
+    pub fn tcp_settings(&self, tuple: &FourTuple, via: Via, room: RcvRoom, ts_offset: u32) -> Settings {
         let (config, local) = (self.tcp_config(), tuple.local.addr);
         let link = self.link(local, via, Some(tuple.remote.addr));
         Settings {
             mss: link.mss,
             peer_mss_default: peer_mss_default(local),
             tso_max: link.segment_max,
-            rcv_buf,
-            rcv_buf_max: self.rcv_buf_max(rcv_buf),
+            rcv_buf: room.bytes,
+            rcv_buf_max: self.window_max(room),
+            window_clamp: room.clamp,
             timestamps: config.timestamps,
             window_scaling: config.window_scaling,
             delack: config.delack,
@@ -189,9 +201,10 @@ impl Core {
         }
     }
 
-    /// The largest receive buffer that the window scale has to express, for a socket that begins with `rcv_buf`.
-    fn rcv_buf_max(&self, rcv_buf: u32) -> u32 {
-        self.config.rcvbuf_max.max(rcv_buf).min(RCV_WND_MAX)
+    /// The largest window that the scale has to express (`tcp_select_initial_window`).
+    fn window_max(&self, room: RcvRoom) -> u32 {
+        let most = if room.is_set { room.bytes } else { self.config.rcvbuf_max.max(room.bytes) };
+        most.min(room.clamp).min(RCV_WND_MAX)
     }
 
     /// The first link of the way, to `remote` if that is known.
@@ -208,12 +221,12 @@ impl Core {
 
     /// The offer of a SYN-ACK.
     pub fn listen_params(&self, local: IpAddr, via: Via, settings: &SocketSettings) -> ListenParams {
-        let (config, rcvbuf) = (self.tcp_config(), settings.rcvbuf);
+        let (config, room) = (self.tcp_config(), settings.rcv_room());
         ListenParams {
             mss: settings.mss(self.link(local, via, None).mss),
             peer_mss_default: peer_mss_default(local),
-            rcv_wnd: rcvbuf,
-            window_scale: config.window_scaling.then(|| window_scale_for(self.rcv_buf_max(rcvbuf))),
+            rcv_wnd: room.bytes.min(room.clamp),
+            window_scale: config.window_scaling.then(|| window_scale_for(self.window_max(room))),
             timestamps: config.timestamps,
             sack: true,
             ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),

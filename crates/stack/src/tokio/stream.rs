@@ -260,6 +260,43 @@ passed_methods!(TcpStream {
     /// # Errors
     /// None; the signature is that of [`crate::TcpStream::notsent_lowat`].
     notsent_lowat() -> Option<u32>;
+
+    /// SO_RCVLOWAT, bytes: the stream is [readable](Self::readable) only from so many waiting bytes on. A read takes what there is. See
+    /// [`crate::TcpStream::set_rcvlowat`].
+    ///
+    /// # Errors
+    /// None today.
+    set_rcvlowat(bytes: u32) -> ();
+
+    /// The SO_RCVLOWAT setting, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    rcvlowat() -> u32;
+
+    /// TCP_WINDOW_CLAMP: see [`crate::TcpStream::set_window_clamp`].
+    ///
+    /// # Errors
+    /// EINVAL for 0.
+    set_window_clamp(bytes: u32) -> ();
+
+    /// The largest window that the connection can offer, bytes.
+    ///
+    /// # Errors
+    /// None today.
+    window_clamp() -> u32;
+
+    /// TCP_INQ: bytes that are left to read; 1 if nothing but the end of the stream is.
+    ///
+    /// # Errors
+    /// None today.
+    inq() -> usize;
+
+    /// SO_INCOMING_CPU: the CPU on which data last came in.
+    ///
+    /// # Errors
+    /// None today.
+    incoming_cpu() -> Option<u32>;
 });
 
 impl AsRef<Self> for TcpStream {

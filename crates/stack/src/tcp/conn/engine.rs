@@ -227,7 +227,7 @@ fn urgent(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, header: &Hea
 pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, payload: Data) {
     let bytes = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     so.rcv.nxt += bytes;
-    so.rcv.cpu = cx.cpu;
+    so.rcv.set_cpu(cx.cpu);
     so.rcv.chain.append(payload.0);
     failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);
@@ -235,7 +235,7 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
 
 /// Wakes threads, tasks and pollers that wait for bytes, once outside.
 pub(crate) fn wake_readers(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers) {
-    let ready = Ready::READABLE.with(Ready::PRIORITY.when(so.rcv.has_urgent()));
+    let ready = Ready::READABLE.when(so.rcv.is_readable()).with(Ready::PRIORITY.when(so.rcv.has_urgent()));
     let sleepers = || Wake::Reader(Arc::clone(conn));
     let _threads = so.waiters.notify(&conn.rcv_wait, sleepers, ready.bits(), &mut cx.outbox.wakes);
 }
@@ -313,6 +313,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         let user_timeout_ms = conn.options.user_timeout_ms.load(Ordering::Relaxed);
         pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
         pcb.set_rcv_hiwat(so.rcv.hiwat);
+        pcb.set_rcv_lowat(so.rcv.lowat);
     }
     if reasons & reason::PRUNE != 0 && pcb.has_hole() {
         cx.core.count(counter::OFO_PRUNED);

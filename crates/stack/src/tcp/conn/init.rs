@@ -31,10 +31,11 @@ pub(crate) struct Name {
 
 /// The parameters of a pcb for a connection of this name.
 pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
-    let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcvbuf, ts_offset);
+    let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcv_room(), ts_offset);
     let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
     tcp.path_mtu = known.map_or(0, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
     tcp.nodelay = settings.nodelay;
+    tcp.rcv_lowat = settings.rcvlowat;
     tcp.keepalive = settings.keepalive;
     tcp.user_timeout = settings.user_timeout;
     tcp.syn_retries = settings.syn_retries_or(tcp.syn_retries);
@@ -67,6 +68,7 @@ pub(crate) fn make(
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
+    rcv.lowat = settings.rcvlowat;
     if is_connected {
         rcv.on_connected(&pcb);
     }

@@ -242,7 +242,7 @@ fn arrive_joined(
         engine::acked(cx, conn, so, acked_len);
     }
     so.rcv.nxt += joined.text_len();
-    so.rcv.cpu = cx.cpu;
+    so.rcv.set_cpu(cx.cpu);
     engine::wake_readers(cx, conn, so);
 }
 

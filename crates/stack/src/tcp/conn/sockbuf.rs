@@ -277,11 +277,13 @@ pub(crate) struct RecvBuf {
     /// The right edge of the window last advertised.
     pub adv: SeqNum,
     /// The largest segment that the peer is expected to send, bytes (`Pcb::window_unit`).
-    pub unit: u32,
+    unit: u16,
     /// The largest window that can be advertised, bytes (`Pcb::rcv_wnd_max`).
     pub wnd_max: u32,
-    /// The CPU on which data was last delivered: where the thread that wakes a blocked reader runs.
-    pub cpu: u32,
+    /// SO_RCVLOWAT: a reader is told of bytes once there are so many.
+    pub lowat: u32,
+    /// The CPU on which data was last delivered, or `u16::MAX`.
+    cpu: u16,
     /// No more bytes will come.
     pub eof: bool,
     /// They ended with the peer's FIN: nothing that it sent is missing, whatever happens afterwards.
@@ -307,7 +309,8 @@ impl RecvBuf {
             adv: SeqNum::default(),
             unit: 0,
             wnd_max: u32::MAX,
-            cpu: u32::MAX,
+            lowat: 1,
+            cpu: u16::MAX,
             eof: false,
             fin: false,
             shut: false,
@@ -322,7 +325,8 @@ impl RecvBuf {
     pub fn on_connected<P: Payload>(&mut self, pcb: &Pcb<P>) {
         self.nxt = pcb.rcv_nxt();
         self.adv = pcb.rcv_adv();
-        self.unit = pcb.window_unit();
+        // An MSS, or the unit of a scaled window, which is smaller than 16 bits can say.
+        self.unit = u16::try_from(pcb.window_unit()).unwrap_or(u16::MAX);
         self.wnd_max = pcb.rcv_wnd_max();
     }
 
@@ -333,6 +337,17 @@ impl RecvBuf {
         self.acks_at_read = pcb.acks_at_read();
     }
 
+    /// Where data was last delivered: there runs the thread that wakes a blocked reader. `None` before.
+    pub fn cpu(&self) -> Option<u32> {
+        (self.cpu != u16::MAX).then_some(self.cpu.into())
+    }
+
+    /// Data is delivered on this CPU.
+    #[inline]
+    pub fn set_cpu(&mut self, cpu: u32) {
+        self.cpu = u16::try_from(cpu).unwrap_or(u16::MAX);
+    }
+
     /// Free bytes.
     pub fn space(&self) -> u32 {
         self.hiwat.saturating_sub(u32::try_from(self.chain.len()).unwrap_or(u32::MAX))
@@ -341,7 +356,7 @@ impl RecvBuf {
     /// Whether the peer should be told of the space that there is now.
     pub fn update_due(&self) -> bool {
         let (space, hiwat) = (self.space().min(self.wnd_max), self.hiwat.min(self.wnd_max));
-        !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit)
+        !self.eof && window_update_due(space, self.nxt, self.adv, hiwat, self.unit.into())
     }
 
     /// Whether the peer should hear that the reader has taken bytes.
@@ -393,7 +408,19 @@ impl RecvBuf {
 
     /// Whether a read would not block.
     pub fn is_readable(&self) -> bool {
-        !self.chain.is_empty() || self.eof || self.shut
+        (!self.chain.is_empty() && (self.lowat <= 1 || self.has(self.lowat))) || self.eof || self.shut
+    }
+
+    /// Whether a blocking read of `wanted` bytes should wait although there are some: SO_RCVLOWAT asks for more. Not where nothing more
+    /// can be expected, nor with urgent data, at which reads end.
+    pub fn waits_for_more(&self, wanted: usize) -> bool {
+        let least = self.lowat.min(u32::try_from(wanted).unwrap_or(u32::MAX));
+        self.lowat > 1 && !self.eof && !self.shut && self.urgent.is_none() && !self.has(least)
+    }
+
+    /// Whether so many bytes wait, or as many as the peer may send for now (`tcp_epollin_ready`).
+    fn has(&self, bytes: u32) -> bool {
+        self.chain.len() >= bytes as usize || self.adv.since(self.nxt) <= u32::from(self.unit)
     }
 }
 

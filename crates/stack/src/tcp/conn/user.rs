@@ -383,21 +383,29 @@ pub(super) fn recv_into<S: Sink>(
     }
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.read_timeout);
+    let mut takes_few = conn.options.nonblocking.load(Ordering::Relaxed);
     loop {
         let so = conn.so.enter();
         let take = so.rcv.readable(wanted);
-        if take == 0 {
+        if take == 0 || (!takes_few && so.rcv.waits_for_more(wanted) && !conn.has_error()) {
             if so.has_backlog() {
                 // It may bring bytes.
                 serve::run_left(core, ends, so, None);
                 continue;
             }
-            let (at_end, ticket) = (at_end(conn, &so), ticket(conn, &so));
+            let at_end = if take == 0 { at_end(conn, &so) } else { Ok(false) };
+            let ticket = ticket(conn, &so);
             serve::release(core, ends, so);
             if at_end? {
                 return Ok(0);
             }
-            wait(core, conn, conn.readers(), ticket, &mut timeout)?;
+            let waited = wait(core, conn, conn.readers(), ticket, &mut timeout);
+            if take > 0 && waited.is_err() {
+                // At the end of the time it gets what there is.
+                takes_few = true;
+            } else {
+                waited?;
+            }
             continue;
         }
         let mut freed = Freed::new();
@@ -470,7 +478,7 @@ fn at_end(conn: &Conn, so: &Buffers) -> io::Result<bool> {
 /// A ticket for a reader, if the socket blocks, and where the thread that will notify it ran last.
 fn ticket(conn: &Conn, so: &Buffers) -> Option<(Ticket, u32)> {
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    blocks.then(|| (conn.rcv_wait.prepare(), so.rcv.cpu))
+    blocks.then(|| (conn.rcv_wait.prepare(), so.rcv.cpu().unwrap_or(u32::MAX)))
 }
 
 /// Waits with a ticket; without one (non-blocking) or at the end of the time: `WouldBlock`.

@@ -23,6 +23,7 @@ use crate::rt::panics;
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::{Conn, LINGER_OFF, user};
+use crate::tcp::core::RcvRoom;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::listen::Listener;
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
@@ -48,6 +49,10 @@ pub(crate) struct SocketSettings {
     pub sndbuf_set: bool,
     /// As `sndbuf_set`.
     pub rcvbuf_set: bool,
+    /// SO_RCVLOWAT.
+    pub rcvlowat: u32,
+    /// TCP_WINDOW_CLAMP, or `u32::MAX`.
+    pub window_clamp: u32,
     pub keepalive: KeepaliveSettings,
     /// TCP_USER_TIMEOUT; zero for none.
     pub user_timeout: Duration,
@@ -69,6 +74,18 @@ impl SocketSettings {
     /// The MSS to announce where the interface takes segments of `most` bytes.
     pub fn mss(&self, most: u16) -> u16 {
         if self.maxseg == 0 { most } else { most.min(self.maxseg) }
+    }
+}
+
+impl SocketSettings {
+    /// The largest SO_RCVLOWAT, if receive buffers grow up to `rcvbuf_max`.
+    pub fn rcvlowat_max(&self, rcvbuf_max: u32) -> u32 {
+        if self.rcvbuf_set { self.rcvbuf } else { rcvbuf_max.max(self.rcvbuf) }
+    }
+
+    /// The receive buffer as a SYN speaks of it.
+    pub fn rcv_room(&self) -> RcvRoom {
+        RcvRoom { bytes: self.rcvbuf, is_set: self.rcvbuf_set, clamp: self.window_clamp }
     }
 }
 
@@ -157,6 +174,8 @@ impl TcpSocket {
             rcvbuf: config.rcvbuf,
             sndbuf_set: false,
             rcvbuf_set: false,
+            rcvlowat: 1,
+            window_clamp: u32::MAX,
             keepalive: tcp.keepalive(),
             user_timeout: Duration::ZERO,
             syn_retries: 0,

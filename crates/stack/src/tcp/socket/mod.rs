@@ -15,6 +15,7 @@ pub(crate) mod info;
 pub(crate) mod keepalive;
 mod mbufs;
 mod notsent;
+mod receiving;
 mod send;
 pub(crate) mod tos_ttl;
 mod urgent;

@@ -151,6 +151,8 @@ mod tests {
             rcvbuf: 4096,
             sndbuf_set: false,
             rcvbuf_set: false,
+            rcvlowat: 1,
+            window_clamp: u32::MAX,
             keepalive: Default::default(),
             user_timeout: Default::default(),
             syn_retries: 0,
