@@ -219,6 +219,7 @@ impl Bed {
             flags: harmful.with(Flags::ACK),
             window: u.arbitrary()?,
             urgent: u.arbitrary()?,
+            gso_size: 0,
             options: self.harmful_options(u, una)?,
         };
         let mut len = if u.arbitrary()? { u.int_in_range(0..=2000)? } else { u.int_in_range(0..=2)? };

@@ -103,5 +103,16 @@ pub fn segment(u: &mut Unstructured<'_>, known: &Known) -> Result<(Header, u16)>
         2 => 1448,
         _ => u.int_in_range(1..=3000)?,
     };
-    Ok((Header { seq, ack, flags, window, urgent: if is_polite { 0 } else { u.arbitrary()? }, options }, len))
+    Ok((
+        Header {
+            seq,
+            ack,
+            flags,
+            window,
+            urgent: if is_polite { 0 } else { u.arbitrary()? },
+            gso_size: 0,
+            options,
+        },
+        len,
+    ))
 }
