@@ -8,7 +8,9 @@ use core::time::Duration;
 use arbitrary::{Result, Unstructured};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::Flags;
-use sockeye_proto::tcp::syncache::{AckOutcome, InitialNumbers, ListenParams, RstOutcome, SynCache};
+use sockeye_proto::tcp::syncache::{
+    AckOutcome, InitialNumbers, ListenParams, Patience, RstOutcome, SynCache,
+};
 use sockeye_proto::time::Instant;
 
 use crate::segments::{Known, segment};
@@ -73,7 +75,8 @@ impl Bed {
             }
             4..=6 => {
                 let (header, len) = segment(u, &known)?;
-                let outcome = self.cache.on_ack(&key, &header, usize::from(len), self.now);
+                let outcome =
+                    self.cache.on_ack(&key, &header, usize::from(len), self.now, |_| Patience::default());
                 if let AckOutcome::Accept { listener, accepted } = outcome {
                     assert_eq!((listener, header.ack), (key, accepted.iss + 1));
                     assert_eq!(self.cache.remove(&key), Some(key));
@@ -94,7 +97,7 @@ impl Bed {
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         let (entries, mut sent) = (self.cache.len(), 0);
-        self.cache.on_timer(self.now, |_, _| sent += 1);
+        self.cache.on_timer(self.now, |_| Patience::default(), |_, _| sent += 1);
         assert!(sent <= entries, "{sent} SYN-ACKs of {entries} entries");
     }
 }
