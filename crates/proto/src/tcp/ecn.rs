@@ -48,8 +48,8 @@ pub(super) struct Ecn {
     recover: SeqNum,
     /// The end of the text that was sent as ECN-capable: text below is sent again.
     text_end: SeqNum,
-    /// Flags of every segment: ECE while a mark is echoed.
-    pub echo: Flags,
+    /// A mark is echoed: every segment has ECE.
+    echoes: bool,
     /// Both ends agreed; in SYN-SENT: it is offered.
     pub on: bool,
     /// The next new text carries CWR.
@@ -61,7 +61,7 @@ pub(super) struct Ecn {
 impl Ecn {
     /// `iss` is the number of our SYN.
     pub fn new(on: bool, iss: SeqNum) -> Self {
-        Self { recover: iss, text_end: iss + 1, echo: Flags::NONE, on, cwr_owed: false, answered: false }
+        Self { recover: iss, text_end: iss + 1, echoes: false, on, cwr_owed: false, answered: false }
     }
 
     /// The control bits of the `first` SYN that offers it, or of one that is repeated: without, for the first may have
@@ -69,6 +69,12 @@ impl Ecn {
     pub fn offer(&mut self, first: bool) -> Flags {
         self.on &= first;
         if self.on { Flags::ECE.with(Flags::CWR) } else { Flags::NONE }
+    }
+
+    /// The flags of every segment.
+    #[inline]
+    pub fn echo(&self) -> Flags {
+        if self.echoes { Flags::ECE } else { Flags::NONE }
     }
 
     /// The peer's SYN has come. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open neither end does.
@@ -120,16 +126,16 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         if flags.has(Flags::CWR) {
-            self.ecn.echo = Flags::NONE;
+            self.ecn.echoes = false;
             // The sender's window may be down to a segment.
             self.ack_now = true;
         }
         if flags.has(Flags::CE) {
             // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.
-            if self.ecn.echo == Flags::NONE && self.ato_us > 0 {
+            if !self.ecn.echoes && self.ato_us > 0 {
                 self.enter_quick_acks(QUICK_ACKS_FEW);
             }
-            self.ecn.echo = Flags::ECE;
+            self.ecn.echoes = true;
         }
     }
 

@@ -563,7 +563,7 @@ impl<P: Payload> Pcb<P> {
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });
         let ack = if self.state == State::SynSent { SeqNum::default() } else { self.rcv_nxt };
         let window = window::window_field(self.rcv_wnd(), self.rcv_scale);
-        PlainHeader { seq, ack, flags: flags.with(self.ecn.echo), window, timestamps }
+        PlainHeader { seq, ack, flags: flags.with(self.ecn.echo()), window, timestamps }
     }
 }
 

@@ -141,10 +141,10 @@ pub struct Pcb<P: Payload> {
     pub(super) rtt_sent_at: Instant,
     pub(super) rtt: Rtt,
     pub(super) cc: Cc,
-    pub(super) recovery: Recovery,
     /// The records of loss recovery; made when data is first sent on a path with losses.
     pub(super) loss: Option<Box<Loss>>,
     pub(super) reass: Option<Box<Reass<P>>>,
+    pub(super) recovery: Recovery,
     /// Marks of congestion, echoed and answered.
     pub(super) ecn: Ecn,
 
@@ -309,7 +309,7 @@ impl<P: Payload> Pcb<P> {
             two_msl_at: NEVER,
             keep_at: NEVER,
             keepalive: Keepalive::new(s.keepalive),
-            rare: Rare::new(UserTimeoutState::new(s)),
+            rare: Rare::new(UserTimeoutState::new(s), s.base_mss),
             meter: None,
             iss,
             irs: SeqNum::default(),

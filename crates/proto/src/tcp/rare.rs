@@ -10,6 +10,7 @@ use core::num::NonZeroU64;
 
 use super::eor::RecordEnds;
 use super::fast_open::FastOpen;
+use super::settings::BASE_MSS;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
 
@@ -25,6 +26,7 @@ struct States {
     records: Option<RecordEnds>,
     max_pacing: Option<NonZeroU64>,
     rcv_limits: Option<RcvLimits>,
+    base_mss: Option<u16>,
 }
 
 /// Bounds of the receiving side that a program has set.
@@ -74,15 +76,23 @@ impl Rare {
     state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
     state!(records, records_mut, set_records: RecordEnds);
 
+    /// The setting `base_mss`.
+    pub fn base_mss(&self) -> u16 {
+        self.0.as_deref().and_then(|states| states.base_mss).unwrap_or(BASE_MSS)
+    }
+
     /// The ends of records, to be changed and set again.
     pub fn take_records(&mut self) -> Option<RecordEnds> {
         self.records_mut().map(core::mem::take)
     }
 
     /// The states of a new connection.
-    pub fn new(user_timeout: Option<UserTimeoutState>) -> Self {
+    pub fn new(user_timeout: Option<UserTimeoutState>, base_mss: u16) -> Self {
         let mut rare = Self::default();
         rare.set_user_timeout(user_timeout);
+        if base_mss != BASE_MSS {
+            rare.0.get_or_insert_default().base_mss = Some(base_mss);
+        }
         rare
     }
 
@@ -95,13 +105,14 @@ impl Rare {
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits } = self;
+        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss } = self;
         fast_open.is_none()
             && user_timeout.is_none()
             && urgent.is_none()
             && records.is_none()
             && max_pacing.is_none()
             && rcv_limits.is_none()
+            && base_mss.is_none()
     }
 }
 

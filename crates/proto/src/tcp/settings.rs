@@ -181,7 +181,7 @@ impl Default for Settings {
             mtu_min: 552,
             path_mtu: 0,
             mtu_probing: MtuProbing::default(),
-            base_mss: 1024,
+            base_mss: BASE_MSS,
             fast_open: None,
             user_timeout: Duration::ZERO,
             user_timeout_option: false,
@@ -205,6 +205,9 @@ impl Settings {
     }
 }
 
+/// `base_mss` of nearly all connections: of others it is among what is rare.
+pub(super) const BASE_MSS: u16 = 1024;
+
 /// The settings that a pcb needs after its creation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tuning {
@@ -223,7 +226,6 @@ pub(super) struct Tuning {
     pub headers_len: u16,
     pub mtu_min: u16,
     pub path_mtu: u16,
-    pub base_mss: u16,
 }
 
 impl Tuning {
@@ -245,7 +247,6 @@ impl Tuning {
             headers_len: s.headers_len,
             mtu_min: s.mtu_min,
             path_mtu: s.path_mtu,
-            base_mss: s.base_mss,
         }
     }
 

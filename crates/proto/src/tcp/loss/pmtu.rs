@@ -181,7 +181,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Where a search begins, bytes of payload; every path of IPv6 takes more than Linux's default.
     fn base(&self) -> u16 {
-        self.tuning.base_mss.max(self.payload_of(0))
+        self.rare.base_mss().max(self.payload_of(0))
     }
 
     fn with_path_mtu<R>(&mut self, now: Instant, change: impl FnOnce(&mut PathMtu) -> R) -> R {
