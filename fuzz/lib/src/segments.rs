@@ -103,16 +103,8 @@ pub fn segment(u: &mut Unstructured<'_>, known: &Known) -> Result<(Header, u16)>
         2 => 1448,
         _ => u.int_in_range(1..=3000)?,
     };
-    Ok((
-        Header {
-            seq,
-            ack,
-            flags,
-            window,
-            urgent: if is_polite { 0 } else { u.arbitrary()? },
-            gso_size: 0,
-            options,
-        },
-        len,
-    ))
+    let urgent = if is_polite { 0 } else { u.arbitrary()? };
+    // What a device says of a joined segment need not fit its text.
+    let gso_size = if is_polite { 0 } else { u.arbitrary()? };
+    Ok((Header { seq, ack, flags, window, urgent, gso_size, options }, len))
 }

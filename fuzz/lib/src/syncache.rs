@@ -47,6 +47,11 @@ pub fn syncache(data: &[u8]) {
     panic!("{} entries that are never given up", bed.cache.len());
 }
 
+/// The listeners differ in whether they wait for text.
+fn patience(listener: &u8) -> Patience {
+    Patience { defers: listener % 3, ..Patience::default() }
+}
+
 /// Each of the entries has a few deadlines.
 const DEADLINES_MAX: usize = CAPACITY * 16;
 
@@ -75,8 +80,7 @@ impl Bed {
             }
             4..=6 => {
                 let (header, len) = segment(u, &known)?;
-                let outcome =
-                    self.cache.on_ack(&key, &header, usize::from(len), self.now, |_| Patience::default());
+                let outcome = self.cache.on_ack(&key, &header, usize::from(len), self.now, patience);
                 if let AckOutcome::Accept { listener, accepted } = outcome {
                     assert_eq!((listener, header.ack), (key, accepted.iss + 1));
                     assert_eq!(self.cache.remove(&key), Some(key));
@@ -97,7 +101,7 @@ impl Bed {
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         let (entries, mut sent) = (self.cache.len(), 0);
-        self.cache.on_timer(self.now, |_| Patience::default(), |_, _| sent += 1);
+        self.cache.on_timer(self.now, patience, |_, _| sent += 1);
         assert!(sent <= entries, "{sent} SYN-ACKs of {entries} entries");
     }
 }
