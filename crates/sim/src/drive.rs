@@ -60,7 +60,13 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Goes on until `is_done`.
-    pub fn run(&self, is_done: impl Fn() -> bool) -> Result<(), Stuck> {
+    pub fn run(&self, is_over: impl Fn() -> bool) -> Result<(), Stuck> {
+        let is_done = || {
+            let is_over = is_over();
+            let mut rules = self.tasks.rules.borrow_mut();
+            rules.is_main_over = is_over;
+            is_over && rules.are_met()
+        };
         loop {
             self.settle(&is_done)?;
             if is_done() {
@@ -71,8 +77,20 @@ impl Driver {
                 self.turn(runtimes, None, None);
                 self.settle(&is_done)?;
             }
+            self.check_rules(None);
             self.jump()?;
         }
+    }
+
+    /// # Panics
+    /// If a rule is broken.
+    fn check_rules(&self, host: Option<usize>) {
+        let who = || self.world.lock().names().host(host).to_owned();
+        // Taken out: a rule may add another.
+        let mut rules = self.tasks.rules.take();
+        self.ambient(None).scope(|| rules.check(&self.world, who));
+        let more = self.tasks.rules.replace(rules);
+        self.tasks.rules.borrow_mut().add(more);
     }
 
     /// Everything that can be done at this moment.
@@ -123,6 +141,13 @@ impl Driver {
             Some(runtimes) => self.turn(runtimes, host, task),
             None => self.run_task(task),
         }
+        self.note_step(host, task);
+        if !self.tasks.rules.borrow().is_empty() {
+            self.check_rules(host);
+        }
+    }
+
+    fn note_step(&self, host: Option<usize>, task: Option<u64>) {
         let is_over = task.is_some_and(|task| self.tasks.host_of(task).is_none());
         let mut state = self.world.lock();
         state.note(What::Ran { host, task, is_over, drawn: self.world.machine.drawn() });
@@ -246,6 +271,8 @@ impl Driver {
                     runtimes.fire(runtime, now);
                 }
             }
+            // They are, after each moment.
+            Event::Check => {}
             Event::PollOutside => {
                 let outside = state.outside.clone();
                 drop(state);

@@ -170,7 +170,11 @@ impl Emulator {
                 Event::Release { pipe, frame, number } if self.pipes[pipe].release(number) => frame,
                 // It was overtaken in time.
                 Event::Release { .. } => continue,
-                Event::Poll { .. } | Event::PollOutside | Event::Turn { .. } | Event::Wake { .. } => {
+                Event::Poll { .. }
+                | Event::PollOutside
+                | Event::Turn { .. }
+                | Event::Check
+                | Event::Wake { .. } => {
                     unreachable!("an emulator has neither hosts nor tasks")
                 }
             };

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Turn { runtime: usize },
     /// The stack that is on no host has something to do.
     PollOutside,
+    /// The rules have to be looked at.
+    Check,
     /// A sleep is over.
     Wake { timer: usize, number: u64 },
 }

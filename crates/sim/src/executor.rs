@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::task::coop;
 
 use crate::process::Program;
+use crate::rules::Rules;
 use crate::runtime::Runtimes;
 use crate::world::World;
 
@@ -76,6 +77,7 @@ pub(crate) struct Tasks {
     running: Cell<Option<u64>>,
     /// What hosts run when they start.
     programs: RefCell<BTreeMap<usize, Program>>,
+    pub rules: RefCell<Rules>,
     /// In a run with `Sim::tokio`.
     pub runtimes: Option<Rc<Runtimes>>,
 }
@@ -151,6 +153,7 @@ impl Tasks {
             doomed: RefCell::default(),
             running: Cell::new(None),
             programs: RefCell::default(),
+            rules: RefCell::default(),
             runtimes,
         })
     }
@@ -247,8 +250,8 @@ impl Tasks {
         let ids = self.waiting.borrow().keys().copied().collect();
         self.running.set(None);
         self.doom(ids);
-        let programs = self.programs.take();
-        drop(programs);
+        let remains = (self.programs.take(), self.rules.take());
+        drop(remains);
     }
 }
 

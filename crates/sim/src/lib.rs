@@ -50,6 +50,7 @@
 
 pub mod blocking;
 mod capture;
+mod case;
 pub mod check;
 mod clock;
 mod difference;
@@ -57,6 +58,7 @@ mod drive;
 pub mod emulate;
 mod event;
 mod executor;
+mod faults;
 mod hold;
 mod link;
 mod machine;
@@ -67,12 +69,14 @@ mod pipe;
 mod port;
 mod process;
 mod rng;
+mod rules;
 mod run;
 #[cfg_attr(not(feature = "tokio"), path = "runtime_absent.rs")]
 mod runtime;
 mod seeds;
 mod shard;
 pub mod time;
+mod timeline;
 mod trace;
 mod watch;
 mod world;
@@ -83,15 +87,18 @@ mod world;
 mod readme {}
 
 pub use capture::Capture;
+pub use case::CASE_VARIABLE;
 pub use difference::Difference;
 pub use executor::{Aborted, JoinHandle, spawn};
+pub use faults::{FaultConfig, FaultSchedule};
 pub use hold::{Hold, PacketInFlight};
 pub use link::{Burst, Fate, LinkConfig, LinkStats};
 pub use network::{Direction, Host, HostConfig, Link, Net};
 pub use packet::{Packet, Segment};
 pub use rng::Rng;
+pub use rules::Holds;
 pub use run::{PCAP_VARIABLE, SEED_VARIABLE, Sim, run, run_seeds};
-pub use seeds::{KEEP_GOING_VARIABLE, Outcome, Seeds, THREADS_VARIABLE};
+pub use seeds::{KEEP_GOING_VARIABLE, Outcome, SHRINK_VARIABLE, Seeds, THREADS_VARIABLE};
 pub use shard::{RESULTS_VARIABLE, SHARD_VARIABLE, SHARDS_VARIABLE};
 pub use sockeye_sim_macros::test;
 pub use watch::{Retransmission, Traffic};

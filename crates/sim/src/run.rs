@@ -6,18 +6,22 @@
 //! | variable | effect |
 //! |---|---|
 //! | `SOCKEYE_SIM_SEED` | this seed instead of the program's |
+//! | `SOCKEYE_SIM_CASE` | with that seed, a smaller case of it, as a failure's report has it |
 //! | `SOCKEYE_SIM_PCAP` | writes everything that crosses the links into this file, failure or not |
 //!
 //! Tests: `tests/failures.rs`.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
 use crate::capture::Capture;
+use crate::case::{CASE_VARIABLE, Case, Drawn};
 use crate::difference::{self, Difference, Found};
 use crate::drive::Driver;
 use crate::event::Nanos;
@@ -25,6 +29,8 @@ use crate::executor::{Ambient, Tasks};
 use crate::machine::Machine;
 use crate::network::Net;
 use crate::runtime::Runtimes;
+use crate::seeds::message_of;
+use crate::timeline;
 use crate::trace::{Keep, Record};
 use crate::world::World;
 
@@ -43,6 +49,8 @@ pub struct Sim {
     capture: Capture,
     replay: Option<String>,
     pcap: Option<PathBuf>,
+    /// What is smaller than the seed has it.
+    case: Case,
     /// Failures are not reported.
     is_quiet: bool,
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it cannot be set"))]
@@ -55,6 +63,7 @@ pub(crate) struct Done<T> {
     pub record: Record,
     /// Simulated time at its end.
     pub now: Nanos,
+    pub drawn: Drawn,
 }
 
 /// Events that the report of a failure shows.
@@ -68,14 +77,26 @@ impl Sim {
     /// # Panics
     /// If the variable is no number.
     pub fn new(seed: u64) -> Self {
-        Self::exactly(seed_of_environment().unwrap_or(seed))
+        match seed_of_environment() {
+            Some(seed) => Self { case: case_of_environment(), ..Self::exactly(seed) },
+            None => Self::exactly(seed),
+        }
     }
 
     /// A simulation that `seed` decides, whatever the environment says.
     pub fn exactly(seed: u64) -> Self {
         let pcap = std::env::var_os(PCAP_VARIABLE).map(PathBuf::from);
         let capture = if pcap.is_some() { Capture::All } else { Capture::default() };
-        Self { seed, time_max: TIME_MAX, capture, replay: None, pcap, is_quiet: false, has_tokio: false }
+        Self {
+            seed,
+            time_max: TIME_MAX,
+            capture,
+            replay: None,
+            pcap,
+            case: Case::default(),
+            is_quiet: false,
+            has_tokio: false,
+        }
     }
 
     /// The run fails if the program is not over after so much simulated time. Default: a day.
@@ -112,6 +133,10 @@ impl Sim {
 
     pub(crate) fn with_seed(&self, seed: u64) -> Self {
         Self { seed, ..self.clone() }
+    }
+
+    pub(crate) fn with_case(self, case: Case) -> Self {
+        Self { case, ..self }
     }
 
     pub(crate) fn quiet(self) -> Self {
@@ -207,6 +232,10 @@ impl Sim {
         // drawn from it, or the first run of a process would differ from the second.
         machine.draw_keys();
         let world = World::new(self.seed, self.capture, keep, machine);
+        world.lock().case = self.case.clone();
+        if self.is_quiet {
+            quiet_panics();
+        }
         let runtimes = self.runtimes(&world);
         let tasks = Tasks::new(world.clone(), runtimes);
         let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
@@ -229,8 +258,10 @@ impl Sim {
         {
             eprintln!("sockeye-sim: no packets in {}: {error}", path.display());
         }
-        if outcome.is_err() && !self.is_quiet {
-            self.report(&net);
+        if let Err(panic) = &outcome
+            && !self.is_quiet
+        {
+            self.report(&net, &message_of(panic.as_ref()));
         }
         // A program that failed may fail again when it is dropped; the first failure is the one to show.
         let ended = catch_unwind(AssertUnwindSafe(|| driver.end()));
@@ -241,7 +272,7 @@ impl Sim {
             (Ok(value), Ok(())) => Ok(value),
             (Err(panic), _) | (Ok(_), Err(panic)) => Err(panic),
         };
-        Done { outcome, record, now: state.now }
+        Done { outcome, record, now: state.now, drawn: std::mem::take(&mut state.drawn) }
     }
 
     #[cfg(not(feature = "tokio"))]
@@ -259,7 +290,7 @@ impl Sim {
         self.has_tokio.then(|| Runtimes::new(world.machine.clone(), self.seed))
     }
 
-    fn report(&self, net: &Net) {
+    fn report(&self, net: &Net, message: &str) {
         let stats = net.stats();
         eprintln!("sockeye-sim: seed {} failed at {:?} of simulated time", self.seed, net.now());
         eprintln!(
@@ -274,19 +305,35 @@ impl Sim {
         eprintln!("  the last of {} events:", state.trace.count());
         state.trace.entries().skip(skip).for_each(|entry| eprintln!("    {}", names.show(entry)));
         drop(state);
-        let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed));
+        let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed, &self.case));
         eprintln!("  replay:  {command}");
+        let mut packets = self.pcap.clone();
         if self.capture != Capture::Off && self.pcap.is_none() {
-            let path =
-                std::env::temp_dir().join(format!("sockeye-sim-{}-{}.pcapng", std::process::id(), self.seed));
+            let path = self.file("pcapng");
             match net.save_pcap(&path) {
                 Ok(()) => {
                     let forgotten = net.world.lock().tape.forgotten;
                     eprintln!("  packets: {} ({forgotten} earlier ones were not kept)", path.display());
+                    packets = Some(path);
                 }
                 Err(error) => eprintln!("  packets: not in {}: {error}", path.display()),
             }
         }
+        let packets = packets.map(|path| path.display().to_string());
+        let head = timeline::Head { seed: self.seed, message, replay: &command, packets: packets.as_deref() };
+        let state = net.world.lock();
+        let page = timeline::page(&head, &state.names(), state.trace.entries());
+        drop(state);
+        let path = self.file("html");
+        match std::fs::write(&path, page) {
+            Ok(()) => eprintln!("  timeline: {}", path.display()),
+            Err(error) => eprintln!("  timeline: not in {}: {error}", path.display()),
+        }
+    }
+
+    /// A file for the report.
+    fn file(&self, ending: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("sockeye-sim-{}-{}.{ending}", std::process::id(), self.seed))
     }
 }
 
@@ -347,17 +394,46 @@ pub(crate) fn seed_of_environment() -> Option<u64> {
     }
 }
 
+/// The smaller case that the environment asks for.
+///
+/// # Panics
+/// If it cannot be read.
+pub(crate) fn case_of_environment() -> Case {
+    let text = std::env::var(CASE_VARIABLE).unwrap_or_default();
+    text.parse().unwrap_or_else(|error| panic!("{CASE_VARIABLE}: {error}"))
+}
+
+thread_local! {
+    /// Panics of this thread are not printed.
+    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics of this thread, which is a run's own, are not printed from now on; those of others are as before.
+fn quiet_panics() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.get() {
+                before(info);
+            }
+        }));
+    });
+    IS_QUIET.set(true);
+}
+
 /// The command that plays a seed again, as far as the process knows it.
-fn replay_command(seed: u64) -> String {
+fn replay_command(seed: u64, case: &Case) -> String {
+    let case = if *case == Case::default() { String::new() } else { format!("{CASE_VARIABLE}={case} ") };
     let thread = thread::current();
     let package = std::env::var("CARGO_PKG_NAME");
     match (thread.name(), package) {
         (Some(test), Ok(package)) if test != "main" => {
-            format!("{SEED_VARIABLE}={seed} cargo test -p {package} -- --exact {test}")
+            format!("{SEED_VARIABLE}={seed} {case}cargo test -p {package} -- --exact {test}")
         }
         _ => {
             let command: Vec<String> = std::env::args().collect();
-            format!("{SEED_VARIABLE}={seed} {}", command.join(" "))
+            format!("{SEED_VARIABLE}={seed} {case}{}", command.join(" "))
         }
     }
 }

@@ -12,11 +12,13 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::case::{self, Case, Drawn};
 use crate::network::Net;
-use crate::run::{Done, Sim, seed_of_environment};
+use crate::run::{Done, Sim, case_of_environment, seed_of_environment};
 use crate::shard::{self, RESULTS_VARIABLE, SeedResult, Shard};
 use crate::trace::Keep;
 
@@ -24,6 +26,12 @@ use crate::trace::Keep;
 pub const THREADS_VARIABLE: &str = "SOCKEYE_SIM_THREADS";
 /// Runs all seeds, whichever fail.
 pub const KEEP_GOING_VARIABLE: &str = "SOCKEYE_SIM_KEEP_GOING";
+/// `0`: a failure is not made smaller.
+pub const SHRINK_VARIABLE: &str = "SOCKEYE_SIM_SHRINK";
+/// Runs to make a failure smaller, at most.
+const SHRINK_RUNS_MAX: usize = 300;
+/// Real time to make a failure smaller, at most; the run that is running is finished.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
 /// Failed seeds that are reported with their files; of more only the number.
 const REPORTS_MAX: usize = 5;
 /// Failed seeds that are listed.
@@ -47,6 +55,7 @@ const LISTED_MAX: usize = 20;
 /// | `SOCKEYE_SIM_SHARD=0/4` | runs every fourth seed, from the first on; also from the variables of a Kubernetes indexed Job (with `SOCKEYE_SIM_SHARDS=4`) or a Slurm array |
 /// | `SOCKEYE_SIM_RESULTS=path` | appends a line of JSON for each seed to the file, or to a file of its own in the folder, and keeps going |
 /// | `SOCKEYE_SIM_KEEP_GOING=1` | runs all seeds, whichever fail |
+/// | `SOCKEYE_SIM_SHRINK=0` | a failure is not made [smaller](Net::pick) |
 /// | `SOCKEYE_SIM_THREADS=1` | so many runs at a time; default: the number of cores |
 #[derive(Clone, Debug)]
 pub struct Seeds {
@@ -77,6 +86,7 @@ struct Failed {
     place: usize,
     seed: u64,
     panic: Box<dyn Any + Send>,
+    drawn: Drawn,
 }
 
 impl Seeds {
@@ -103,7 +113,7 @@ impl Seeds {
         Fut::Output: Outcome,
     {
         if let Some(seed) = seed_of_environment() {
-            self.sim.with_seed(seed).run(|net| checked(main(net)));
+            self.sim.with_seed(seed).with_case(case_of_environment()).run(|net| checked(main(net)));
             return;
         }
         let shard =
@@ -145,6 +155,53 @@ where
     Fut::Output: Outcome,
 {
     program.await.check();
+}
+
+/// Makes the failure smaller, if the seed drew anything that can be, and reports the smallest one.
+fn shrink<F, Fut>(sim: &Sim, failed: &Failed, main: &F)
+where
+    F: Fn(Net) -> Fut + Sync,
+    Fut: Future + 'static,
+    Fut::Output: Outcome,
+{
+    let Failed { seed, panic, drawn, .. } = failed;
+    if *drawn == Drawn::default() {
+        return;
+    }
+    let wanted = kind_of(&message_of(panic.as_ref()));
+    let begin = Instant::now();
+    let run = |case: &Case, sim: Sim| sim.with_case(case.clone()).go(Keep::Recent, |net| checked(main(net)));
+    let fails = |case: &Case| {
+        if begin.elapsed() > SHRINK_MAX {
+            return false;
+        }
+        let outcome = run(case, sim.with_seed(*seed).quiet()).outcome;
+        outcome.is_err_and(|panic| kind_of(&message_of(panic.as_ref())) == wanted)
+    };
+    let (case, runs) = case::shrink(drawn, &Case::default(), SHRINK_RUNS_MAX, fails);
+    if case == Case::default() {
+        eprintln!("sockeye-sim: seed {seed}: nothing smaller fails, in {runs} runs");
+        return;
+    }
+    let kept = case.faults.clone().unwrap_or_else(|| drawn.faults.keys().copied().collect());
+    eprintln!("sockeye-sim: seed {seed} fails alike with less, found in {runs} runs:");
+    if !drawn.faults.is_empty() {
+        eprintln!("  faults: {} of {}", kept.len(), drawn.faults.len());
+        kept.iter().filter_map(|number| drawn.faults.get(number)).for_each(|fault| eprintln!("    {fault}"));
+    }
+    for (name, pick) in &drawn.picks {
+        match case.picks.get(name) {
+            Some(value) => eprintln!("  {name}: {value} instead of {}", pick.value),
+            None => eprintln!("  {name}: {}", pick.value),
+        }
+    }
+    // Its files are of more use than those of the larger one.
+    drop(run(&case, sim.with_seed(*seed)));
+}
+
+/// A message without its numbers, which may be others in a smaller case.
+fn kind_of(message: &str) -> String {
+    message.chars().filter(|char| !char.is_ascii_digit()).collect()
 }
 
 /// What a panic says.
@@ -191,7 +248,7 @@ impl Crew {
                 worker.spawn_scoped(scope, || self.work(main)).expect("a thread for seeds");
             }
         });
-        let mut failed = self.failed.into_inner();
+        let mut failed = std::mem::take(&mut *self.failed.lock());
         failed.sort_by_key(|failed| failed.place);
         if failed.is_empty() {
             return;
@@ -204,7 +261,11 @@ impl Crew {
         } else {
             eprintln!("sockeye-sim: the first seed that fails: {}", failed[0].seed);
         }
-        resume_unwind(failed.swap_remove(0).panic);
+        let first = failed.swap_remove(0);
+        if env::var(SHRINK_VARIABLE).as_deref() != Ok("0") {
+            shrink(&self.sim, &first, main);
+        }
+        resume_unwind(first.panic);
     }
 
     fn work<F, Fut>(&self, main: &F)
@@ -227,7 +288,7 @@ impl Crew {
             let done = sim.go(Keep::Recent, |net| checked(main(net)));
             self.note(seed, &done);
             if let Err(panic) = done.outcome {
-                self.failed.lock().push(Failed { place, seed, panic });
+                self.failed.lock().push(Failed { place, seed, panic, drawn: done.drawn });
             }
         }
     }

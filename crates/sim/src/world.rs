@@ -21,6 +21,7 @@ use sockeye::netif::TxFrame;
 use sockeye_mbuf::{Chain, Pool, PoolConfig};
 
 use crate::capture::{Capture, Tape};
+use crate::case::{Case, Drawn};
 use crate::clock::LocalClock;
 use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
@@ -62,6 +63,17 @@ pub(crate) struct State {
     pub dirty: VecDeque<usize>,
     pub timers: Slab<Timer>,
     pub holds: Slab<HoldState>,
+    /// What a smaller case has.
+    pub case: Case,
+    /// What the run drew.
+    pub drawn: Drawn,
+    /// Faults that have begun or ended, and when the last one did.
+    pub fault_count: u64,
+    pub last_fault_at: Nanos,
+    /// Faults of schedules that are not over.
+    pub planned: usize,
+    /// Faults that are there are to stay.
+    pub has_settled: bool,
     pub tape: Tape,
     pub watch: Watch,
     pub trace: Trace,
@@ -142,6 +154,12 @@ impl World {
             dirty: VecDeque::new(),
             timers: Slab::new(),
             holds: Slab::new(),
+            case: Case::default(),
+            drawn: Drawn::default(),
+            fault_count: 0,
+            last_fault_at: 0,
+            planned: 0,
+            has_settled: false,
             tape: Tape::new(capture),
             watch: Watch::default(),
             trace: Trace::new(keep),
@@ -304,6 +322,8 @@ impl State {
 
     /// A fault begins or ends.
     pub fn fault(&mut self, host: Option<usize>, text: impl Into<Arc<str>>) {
+        self.fault_count += 1;
+        self.last_fault_at = self.now;
         self.note(What::Said { host, is_fault: true, text: text.into() });
     }
 

@@ -51,6 +51,13 @@ fn a_failure_names_its_seed_its_command_and_a_file_that_begins_as_pcapng_does() 
     std::fs::remove_file(path).unwrap();
     assert_eq!(file[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
     assert!(file.len() > 200, "a SYN and a reset at least");
+    let page =
+        text.lines().find_map(|line| line.trim().strip_prefix("timeline: ")).expect("no page is named");
+    let drawn = std::fs::read_to_string(page).unwrap();
+    std::fs::remove_file(page).unwrap();
+    assert!(drawn.contains("<h1>Seed 42 failed</h1><pre>as it was meant to</pre>"), "{drawn}");
+    assert!(drawn.contains(">client</text>") && drawn.contains(">server</text>"), "{drawn}");
+    assert!(drawn.contains("packet 0, TCP 10.0.0.1:") && drawn.contains("RST"), "{drawn}");
 }
 
 #[test]
