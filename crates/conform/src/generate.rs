@@ -284,6 +284,10 @@ impl Maker {
             options.extend([Opt::Nop, Opt::Nop, Opt::Sack(held)]);
         }
         let flags = flags.with(Flags::ACK);
+        // The device carries 1,500 bytes.
+        let len = len.min(
+            1460 - if self.peer.has_ts { 12 } else { 0 } - if self.peer.held.is_empty() { 0 } else { 36 },
+        );
         Segment { flags, seq, len, ack: self.peer.ack, win: self.peer.win, options, ..Segment::default() }
     }
 

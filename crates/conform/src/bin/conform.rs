@@ -36,7 +36,7 @@ A scenario that is printed can be written to a file and run again. The kernel's 
 the files, the tolerances and how to read a difference.";
 
 /// Scenarios of one round of a random run.
-const BATCH: u64 = 1000;
+const BATCH: u64 = 2000;
 
 enum Command {
     Files(Vec<String>),

@@ -32,7 +32,7 @@ use crate::{LOCAL, PORT, codec, settings};
 use run::Run;
 
 /// Scenarios that run at once in a namespace.
-pub const SLOTS: usize = 250;
+pub const SLOTS: usize = 500;
 /// An event may be so late; the same goes for a look at the device.
 const LATE_MAX: Duration = Duration::from_millis(3);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
