@@ -70,6 +70,16 @@ impl<'a> Pair<'a> {
         (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
     }
 
+    /// How the bytes that the peer has sent before its segment at this place of the scenario end.
+    fn sent_before(&self, index: usize) -> u32 {
+        let earlier = self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+            Action::Segment(segment) => Some(segment.end()),
+            _ => None,
+        });
+        // What lies behind a window was not taken.
+        earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
+    }
+
     /// Both states, if both are.
     fn states(&self) -> Option<(&'a State, &'a State)> {
         match (&self.kernel?.what, &self.stack?.what) {
@@ -107,7 +117,6 @@ pub const KNOWN: &[Known] = &[
         is: timestamp_of_a_repeated_syn,
     },
     Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
-    Known { name: "acknowledgment of a FIN", scenario: "fin-later", is: acknowledgment_of_a_fin },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "segment without ACK", scenario: "no-ack-bit", is: segment_without_ack },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
@@ -115,6 +124,17 @@ pub const KNOWN: &[Known] = &[
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "restart of the timeout", scenario: "restart-of-the-timeout", is: restart_of_the_timeout },
     Known { name: "sample of a flight", scenario: "tail-loss-probe", is: sample_of_a_flight },
+    Known {
+        name: "acknowledgment of a duplicate",
+        scenario: "acknowledgment-of-a-duplicate",
+        is: acknowledgment_of_a_duplicate,
+    },
+    Known {
+        name: "acknowledgment beside a probe",
+        scenario: "acknowledgment-beside-a-probe",
+        is: acknowledgment_beside_a_probe,
+    },
+    Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
 ];
 
@@ -262,31 +282,6 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
 }
 
-/// A FIN is acknowledged at once here; the kernel delays that as it does for text.
-fn acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let is_late = |record: &Record| {
-        let What::Sent(Packet::Tcp(ack)) = &record.what else { return false };
-        let is_its = |event: &Event| {
-            let Action::Segment(fin) = &event.action else { return false };
-            let age = record.at.saturating_sub(event.at());
-            fin.flags.has(Flags::FIN) && ack.ack == fin.end() && record.at >= event.at() && age < DELAYED_MAX
-        };
-        ack.flags == Flags::ACK && ack.len == 0 && pair.scenario.events.iter().any(is_its)
-    };
-    let waits = |record: Option<&Record>| record.is_some_and(|record| !matches!(record.what, What::Sent(_)));
-    match (pair.kernel, pair.stack) {
-        (Some(kernel), Some(stack)) if pair.why.starts_with("time:") && is_late(kernel) && is_late(stack) => {
-            Some(Then::GoOn)
-        }
-        (kernel, Some(stack)) if waits(kernel) && is_late(stack) => Some(Then::SkipStack),
-        (Some(kernel), stack) if waits(stack) && is_late(kernel) => Some(Then::SkipKernel),
-        _ => None,
-    }
-}
-
-/// Acknowledgments are delayed for 40 ms; the rest is what the comparison allows for.
-const DELAYED_MAX: Duration = Duration::from_millis(40 + 12 + 4);
-
 /// The kernel answers unacceptable segments of a connection once in half a second (`tcp_invalid_ratelimit`); here 7 to 14 of them are answered in a
 /// second, a number that nobody else can predict (RFC 5961 section 7, CVE-2016-5696).
 fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
@@ -370,6 +365,42 @@ fn sample_of_a_flight(pair: &Pair<'_>) -> Option<Then> {
     let is_again = |text: &&Segment| texts.clone().filter(|other| other.end() == text.end()).count() > 1;
     let is_covered = texts.clone().filter(is_again).any(|text| text.end() <= cause.ack);
     (pair.why.starts_with("rto:") && is_covered && kernel.info.is_some()).then_some(Then::Stop)
+}
+
+/// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
+/// unacceptable (RFC 9293 section 3.10.7.4, first).
+fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let What::State(index, _) = &pair.kernel?.what else { return None };
+    let Action::Segment(cause) = &pair.scenario.events.get(*index)?.action else { return None };
+    let is_old = cause.len > 0 && cause.end() <= pair.sent_before(*index);
+    let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
+    (is_old && kernel != stack && acked(kernel) >= acked(stack)).then_some(Then::Stop)
+}
+
+/// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
+fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let What::State(index, _) = &pair.kernel?.what else { return None };
+    let Action::Segment(cause) = &pair.scenario.events.get(*index)?.action else { return None };
+    let is_beside = cause.len == 0 && cause.seq + 1 == pair.sent_before(*index);
+    let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
+    (is_beside && acked(kernel) < acked(stack)).then_some(Then::Stop)
+}
+
+/// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
+fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let is_its = |action: &Action| {
+        let Action::Segment(reset) = action else { return false };
+        let is_fin = |event: &Event| match &event.action {
+            Action::Segment(fin) => fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1,
+            _ => false,
+        };
+        reset.flags.has(Flags::RST) && pair.scenario.events.iter().any(is_fin)
+    };
+    let (kernel, stack) = pair.states()?;
+    let is_reset = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state != "CLOSED";
+    (is_reset && before(pair).is_some_and(is_its)).then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.
