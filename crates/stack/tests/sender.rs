@@ -13,6 +13,7 @@ mod peer;
 use std::io::{IoSlice, Write};
 use std::time::Duration;
 
+use sockeye::netif::Medium;
 use sockeye::{Config, CongestionControl, SendFlags, TcpSocket, TcpStream};
 use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::{Flags, Header};
@@ -41,7 +42,7 @@ impl Sender {
     }
 
     fn with(window: u16, config: impl FnOnce(&mut Config), socket: impl FnOnce(&mut TcpSocket)) -> Self {
-        let mut host = Host::with(config);
+        let mut host = Host::on(Medium::Ip, true, config);
         let mut opening = TcpSocket::new_v4(&host.stack);
         opening.set_nonblocking(true);
         socket(&mut opening);

@@ -212,7 +212,7 @@ impl<P: Payload> Pcb<P> {
         let loss = self.loss_stats();
         TcpInfo {
             state: self.state.name(),
-            snd_mss: u32::from(self.send_mss()),
+            snd_mss: u32::from(self.mss_in_window()),
             srtt: self.srtt(),
             rto: self.rto(),
             cwnd: self.cwnd_now(),

@@ -184,11 +184,16 @@ impl<P: Payload> Pcb<P> {
         self.send_mss_bounded()
     }
 
-    #[cold]
-    fn send_mss_bounded(&self) -> u16 {
+    /// The same without regard to such blocks (`mss_cache`).
+    pub(super) fn mss_in_window(&self) -> u16 {
         let bound =
             if self.max_snd_wnd == 0 { u32::MAX } else { half_of_window(self.max_snd_wnd).max(LEAST_MSS) };
-        let mss = u16::try_from(bound).unwrap_or(u16::MAX).min(self.mss);
+        u16::try_from(bound).unwrap_or(u16::MAX).min(self.mss)
+    }
+
+    #[cold]
+    fn send_mss_bounded(&self) -> u16 {
+        let mss = self.mss_in_window();
         let blocks = match self.reass.as_deref() {
             Some(reass) if self.sack_ok => {
                 wire::sack_len(wire::sack_blocks_fit(reass.sack_count(), self.ts_on))

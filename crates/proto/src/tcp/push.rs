@@ -52,6 +52,8 @@ pub struct Pushes {
     wnd_max: u32,
     /// Segments that have left together so far.
     burst: u32,
+    /// The interface takes segments without their checksums, so that Linux would hand it several as one (GSO).
+    is_joined: bool,
     /// The write that appended last goes on.
     is_begun: bool,
     /// Earlier marks behind `front`, in order.
@@ -61,13 +63,13 @@ pub struct Pushes {
 
 impl Default for Pushes {
     fn default() -> Self {
-        Self::new()
+        Self::new(false)
     }
 }
 
 impl Pushes {
-    /// Those of an empty buffer.
-    pub const fn new() -> Self {
+    /// Those of an empty buffer. `is_joined`: as of an interface for which Linux would join segments (GSO).
+    pub const fn new(is_joined: bool) -> Self {
         let begin = SeqNum::new(0);
         Self {
             front: begin,
@@ -79,6 +81,7 @@ impl Pushes {
             mss: 0,
             wnd_max: u32::MAX,
             burst: 0,
+            is_joined,
             is_begun: false,
             earlier: None,
         }
@@ -152,7 +155,8 @@ impl Pushes {
         }
         self.sent = at;
         self.burst += if len <= mss { 1 } else { len.div_ceil(mss.max(1)) };
-        let is_last = is_marked || (self.burst > 1 && (self.burst >= pcb.burst_max() || !pcb.sends_more()));
+        let is_last = is_marked
+            || (self.is_joined && self.burst > 1 && (self.burst >= pcb.burst_max() || !pcb.sends_more()));
         if is_last {
             self.burst = 0;
         }
@@ -250,7 +254,7 @@ mod tests {
     /// A buffer towards a peer with segments of 1,000 bytes and so large a window; nothing is sent yet.
     fn towards(wnd_max: u32) -> Pushes {
         let most = RUN_MAX.min(half_of_window(wnd_max));
-        Pushes { mss: 1000, wnd_max, run_max: most - most % 1000, ..Pushes::new() }
+        Pushes { mss: 1000, wnd_max, run_max: most - most % 1000, ..Pushes::new(true) }
     }
 
     fn marks(pushes: &Pushes, len: u32) -> Vec<u32> {

@@ -34,25 +34,27 @@ impl Host {
     }
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
-        Self::on(Medium::Ip, change)
+        Self::on(Medium::Ip, false, change)
     }
 
     /// On Ethernet, after the stack has sent all its unsolicited packets.
     pub fn ethernet() -> Self {
-        let mut host = Self::on(Medium::Ethernet(MACS[0]), |_| {});
+        let mut host = Self::on(Medium::Ethernet(MACS[0]), false, |_| {});
         // It has reported its groups, and announced its addresses.
         host.pass(Duration::from_secs(15));
         host
     }
 
-    fn on(medium: Medium, change: impl FnOnce(&mut Config)) -> Self {
+    /// `offload`: the interface completes checksums, and segments have none here.
+    pub fn on(medium: Medium, offload: bool, change: impl FnOnce(&mut Config)) -> Self {
         let stack = common::stack_with(|config| {
             config.workers = 0;
             change(config);
         });
         let now = Duration::from_secs(1);
         stack.poll(now);
-        let config = ChannelConfig { mtu: MTU, medium, queue_len: 1 << 16, ..ChannelConfig::default() };
+        let config =
+            ChannelConfig { mtu: MTU, medium, offload, queue_len: 1 << 16, ..ChannelConfig::default() };
         let (channel, mut ports) = channel(&config).unwrap();
         let prefixes = [format!("{}/24", OURS[0]), format!("{}/64", OURS[1])].map(|p| p.parse().unwrap());
         let quiet = LinkOptions {

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_proto::tcp::push::Pushes;
 use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
 
@@ -72,6 +73,10 @@ pub(crate) fn make(
     if is_connected {
         rcv.on_connected(&pcb);
     }
+    // As on Linux, where packets are joined only if the device completes the checksums of the parts.
+    let netif = core.netifs.netif(name.via.netif());
+    let is_joined = netif.is_some_and(|netif| netif.offloads_checksum());
+    let pushes = name.via.is_wire().then(|| Pushes::new(is_joined));
     Conn::new(
         core.conn_serials.next(core.cpu()),
         ConnInit {
@@ -85,7 +90,7 @@ pub(crate) fn make(
                 !settings.sndbuf_set,
                 is_connected,
                 settings.notsent_lowat,
-                name.via.is_wire(),
+                pushes,
             ),
             rcv,
             options,

@@ -132,9 +132,9 @@ impl Rare {
 }
 
 impl SendBuf {
-    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`]; `is_wire` whether segments leave the stack.
-    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32, is_wire: bool) -> Self {
-        let rare = Rare::new(lowat, is_wire.then(Pushes::new));
+    /// `lowat` is TCP_NOTSENT_LOWAT, or [`notsent::NONE`]; `pushes` is there if segments leave the stack.
+    pub fn new(hiwat: u32, auto: bool, connected: bool, lowat: u32, pushes: Option<Pushes>) -> Self {
+        let rare = Rare::new(lowat, pushes);
         let rare = (!rare.is_idle()).then(|| Box::new(rare));
         Self {
             chain: Chain::new(),
