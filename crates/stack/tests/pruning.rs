@@ -17,7 +17,7 @@ const MS: Duration = Duration::from_millis(1);
 /// Parallel streams. Each has some hundred kilobytes in flight behind its hole.
 const STREAMS: usize = 8;
 /// Bytes of each before its hole, in which the windows grow, and in all.
-const BEFORE: usize = 512 << 10;
+const BEFORE: usize = 256 << 10;
 const LEN: usize = 2 << 20;
 
 /// A client's streams to a server, and the code that carries their frames.

@@ -42,7 +42,7 @@ const IRS: u32 = u32::MAX - 9000;
 /// The fields that a challenge changes.
 const CHALLENGED: &[&str] = &["ack_now: ", "challenge_count: ", "challenge_second: "];
 /// The further fields that text changes if it may be the peer's own.
-const REPEATED: &[&str] = &["reass: ", "quick_acks: ", "ack_mode: "];
+const REPEATED: &[&str] = &["reass: ", "acks: ", "ato_us: ", "rcv_last_len: "];
 
 struct Bed {
     pcb: Pcb<Text>,
