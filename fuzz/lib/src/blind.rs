@@ -238,8 +238,7 @@ impl Bed {
                     (Flags::RST.with(harmful), nxt + u.int_in_range(1..=2 * wnd + 1)?)
             }
             5 if self.timestamps => {
-                let val = CLOCK.wrapping_sub(far);
-                header.options.timestamps = if u.arbitrary()? { self.timestamps(val) } else { None };
+                header.options.timestamps = self.timestamps(CLOCK.wrapping_sub(far));
             }
             6 => {
                 header.seq = self.pcb.rcv_adv() + 2 + far;
