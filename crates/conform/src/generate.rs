@@ -5,7 +5,7 @@
 //! does not depend on the stack when it is run again.
 //!
 //! # Ties
-//! The kernel's timers are coarse and late, so no event stands where a timer of the stack has just expired or is about to ([`Maker::settle`]).
+//! The kernel's timers are coarse and late, so no event stands where a timer of the stack has just expired or is about to (`Maker::settle`).
 //!
 //! Tests: below, `tests/random.rs`.
 

@@ -16,7 +16,7 @@
 //! Text in order is acknowledged at once
 //! 1. beyond one full segment, in each mode, unless the window would shrink: its reader has not taken what came since the last
 //!    acknowledgment though it was told of it (SO_RCVLOWAT), and acknowledges when it does (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
-//! 2. unless interactive, while *quick acknowledgments* are left: up to [`QUICK_ACKS_MAX`], as many as the window has room for pairs
+//! 2. unless interactive, while *quick acknowledgments* are left: up to `QUICK_ACKS_MAX`, as many as the window has room for pairs
 //!    of segments, granted by the first text, by text after a pause longer than the retransmission timeout (the sender begins
 //!    with a small congestion window), and by text that has come before (the acknowledgment was lost or late); two by a first mark of
 //!    congestion. None are left once the receive buffer is more than half full;
@@ -25,7 +25,7 @@
 //!    if more than a full segment waits (`tcp_cleanup_rbuf`).
 //!
 //! Otherwise it waits for `ato`: at least `delack`, longer if the gaps between the peer's segments are, or acknowledgments were late, at
-//! most a round trip or [`ATO_MAX_US`]. Text behind a hole, or that fills one, is acknowledged at once, as far as
+//! most a round trip or `ATO_MAX_US`. Text behind a hole, or that fills one, is acknowledged at once, as far as
 //! `comp_sack.rs` does not hold it back.
 //!
 //! Does not depend on buffers: the caller asks [`Pcb::acks_at_read`] after output, keeps the answer where its reader finds

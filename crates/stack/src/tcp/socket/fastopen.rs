@@ -95,7 +95,7 @@ impl TcpSocket {
     }
 
     /// TCP_FASTOPEN_NO_COOKIE: a connect sends text to a server of which it has no cookie, and a listener takes text from clients
-    /// that have none of it, as with [`CLIENT_WITHOUT_COOKIE`](crate::fastopen::CLIENT_WITHOUT_COOKIE) and
+    /// that have none of it, as with [`CLIENT_WITHOUT_COOKIE`] and
     /// [`SERVER_WITHOUT_COOKIE`](crate::fastopen::SERVER_WITHOUT_COOKIE) for all sockets.
     ///
     /// A listener that does so answers forged addresses (RFC 7413 section 5): only for networks where nobody can forge them.
