@@ -11,6 +11,8 @@
 //! A host's crash, or the end of the run, takes the task away; the thread is then ended by a silent panic,
 //! at its next blocking call or in the one that it is in. Tests: `tests/blocking.rs`.
 
+pub mod fs;
+
 use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -92,6 +94,11 @@ pub async fn run<T: Send + 'static>(program: impl FnOnce() -> T + Send + 'static
         Ok(value) => value.expect("only a cancelled thread has no value"),
         Err(panic) => resume_unwind(panic),
     }
+}
+
+/// Whether this is a thread of [`run`].
+pub(crate) fn is_own_thread() -> bool {
+    OWN.with_borrow(Option::is_some)
 }
 
 /// Waits for `future` on a thread of [`run`].

@@ -127,6 +127,17 @@ impl Ambient {
         self.scope_on_thread(f)
     }
 
+    /// This is the current one of a thread of tokio's for blocking closures, until [`clear_on_thread`](Self::clear_on_thread).
+    #[cfg(feature = "tokio")]
+    pub fn set_on_thread(self) {
+        AMBIENT.set(Some(self));
+    }
+
+    #[cfg(feature = "tokio")]
+    pub fn clear_on_thread() {
+        drop(AMBIENT.take());
+    }
+
     /// As [`scope`](Self::scope), on another thread, which runs within such a scope of the run's thread.
     pub fn scope_on_thread<R>(self, f: impl FnOnce() -> R) -> R {
         struct Outer(Option<Ambient>);

@@ -15,6 +15,7 @@ use sockeye::netif::Prefix;
 use sockeye::{Config, Stack};
 
 use crate::clock::LocalClock;
+use crate::disk::FileSystem;
 use crate::event::Nanos;
 use crate::executor::{Ambient, JoinHandle, Tasks};
 use crate::link::{Fate, LinkConfig, LinkStats};
@@ -100,6 +101,7 @@ impl Net {
             local: LocalClock::default(),
             clock: Nanos::MAX,
             setup,
+            disk: FileSystem::new(self.world.seed, index),
         });
         state.addresses.insert(v4.into(), index);
         state.addresses.insert(v6.into(), index);
@@ -276,7 +278,7 @@ impl Host {
     }
 
     /// Cuts its power: its programs end where they stand, its stack is gone without a word, and with it the
-    /// names of its UNIX-domain sockets. If a program of its own calls this, it ends at its next `await`.
+    /// names of its UNIX-domain sockets. Its disk keeps what was synced, and of the rest what the seed draws ([`fs`](crate::fs)). If a program of its own calls this, it ends at its next `await`.
     pub fn crash(&self) {
         let mut state = self.net.world.lock();
         let host = &mut state.hosts[self.index];
@@ -284,7 +286,11 @@ impl Host {
         host.is_paused = false;
         host.parked.clear();
         let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
+        let lost = host.disk.lose_power();
         state.fault(Some(self.index), "crashed");
+        if let Some(lost) = lost {
+            state.fault(Some(self.index), lost);
+        }
         drop(state);
         self.net.tasks.doom_host(self.index);
         if let Some(runtimes) = &self.net.tasks.runtimes {

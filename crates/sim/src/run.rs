@@ -16,7 +16,7 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Once;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -277,17 +277,17 @@ impl Sim {
 
     #[cfg(not(feature = "tokio"))]
     #[expect(clippy::unused_self, reason = "as with the feature")]
-    fn runtimes(&self, _: &World) -> Option<Rc<Runtimes>> {
+    fn runtimes(&self, _: &Arc<World>) -> Option<Rc<Runtimes>> {
         None
     }
 
     #[cfg(feature = "tokio")]
-    fn runtimes(&self, world: &World) -> Option<Rc<Runtimes>> {
+    fn runtimes(&self, world: &Arc<World>) -> Option<Rc<Runtimes>> {
         assert!(
             !self.has_tokio || sockeye_entropy::IS_SUPPORTED,
             "Sim::tokio works on Linux on x86-64 and 64-bit ARM only: elsewhere std's clock cannot be the simulation's"
         );
-        self.has_tokio.then(|| Runtimes::new(world.machine.clone(), self.seed))
+        self.has_tokio.then(|| Runtimes::new(Arc::clone(world)))
     }
 
     fn report(&self, net: &Net, message: &str) {

@@ -26,8 +26,9 @@ use sockeye_entropy::Scope;
 use tokio::runtime::{Builder, RuntimeMetrics};
 
 use crate::event::{Nanos, runtime_of};
-use crate::machine::Machine;
+use crate::executor::Ambient;
 use crate::pipe::nanos;
+use crate::world::World;
 
 /// Real time that closures of `spawn_blocking` get before the run fails: they may be waiting for the simulation, which waits for them.
 const BLOCKING_MAX: Duration = Duration::from_secs(120);
@@ -53,26 +54,19 @@ pub(crate) struct Runtimes {
     due: RefCell<VecDeque<usize>>,
     /// Those of hosts that have crashed, until the turn that is running has ended.
     doomed: RefCell<Vec<(usize, Rc<Runtime>)>>,
-    machine: Machine,
-    seed: u64,
+    world: Arc<World>,
 }
 
 impl Runtimes {
-    pub fn new(machine: Machine, seed: u64) -> Rc<Self> {
-        Rc::new(Self {
-            all: RefCell::default(),
-            due: RefCell::default(),
-            doomed: RefCell::default(),
-            machine,
-            seed,
-        })
+    pub fn new(world: Arc<World>) -> Rc<Self> {
+        Rc::new(Self { all: RefCell::default(), due: RefCell::default(), doomed: RefCell::default(), world })
     }
 
     /// Makes the runtime of a host that starts, for the `life`-th time, when its monotonic clock shows `now`. In the host's scope, whose clock it reads.
     pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
         let index = runtime_of(host);
-        let mut seed = crate::Rng::new(self.seed).fork(index as u64).fork(u64::from(life));
-        let runtime = Rc::new(Runtime::new(&self.machine, now, seed.u64()));
+        let mut seed = crate::Rng::new(self.world.seed).fork(index as u64).fork(u64::from(life));
+        let runtime = Rc::new(Runtime::new(&self.world, host, now, seed.u64()));
         let mut all = self.all.borrow_mut();
         if all.len() <= index {
             all.resize_with(index + 1, || None);
@@ -160,10 +154,10 @@ pub(crate) struct Runtime {
 }
 
 impl Runtime {
-    fn new(machine: &Machine, start: Nanos, seed: u64) -> Self {
+    fn new(world: &Arc<World>, host: Option<usize>, start: Nanos, seed: u64) -> Self {
         let blocking = Arc::new(Blocking::default());
         let [name, begin, end] = [(); 3].map(|()| Arc::clone(&blocking));
-        let machine = machine.clone();
+        let world = Arc::clone(world);
         let mut builder = Builder::new_current_thread();
         builder
             .enable_time()
@@ -179,7 +173,7 @@ impl Runtime {
                 name.state.lock().threads += 1;
                 "sockeye-sim-blocking".to_owned()
             })
-            .on_thread_start(move || begin.begin(&machine))
+            .on_thread_start(move || begin.begin(&world, host))
             .on_thread_stop(move || end.end());
         #[cfg(tokio_unstable)]
         builder.rng_seed(tokio::runtime::RngSeed::from_bytes(&seed.to_le_bytes()));
@@ -289,18 +283,20 @@ impl Blocking {
     }
 
     /// Of tokio's thread, before its first closure.
-    fn begin(&self, machine: &Machine) {
+    fn begin(&self, world: &Arc<World>, host: Option<usize>) {
         let mut state = self.state.lock();
         while !state.is_theirs && !state.is_closed {
             self.moved.wait(&mut state);
         }
         drop(state);
-        SCOPE.set(machine.enter());
+        SCOPE.set(world.machine.enter());
+        Ambient { world: Arc::clone(world), host, tasks: None }.set_on_thread();
     }
 
     /// Of tokio's thread, after its last closure.
     fn end(&self) {
         SCOPE.set(None);
+        Ambient::clear_on_thread();
         let mut state = self.state.lock();
         state.threads -= 1;
         state.is_theirs = state.threads > 0 && !state.is_closed;

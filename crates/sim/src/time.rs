@@ -28,6 +28,11 @@ impl Instant {
         Self(Ambient::current().world.now())
     }
 
+    /// That time after the start.
+    pub(crate) fn at(since_start: Duration) -> Self {
+        Self(since_start)
+    }
+
     /// Time since then; zero if that lies ahead.
     pub fn elapsed(&self) -> Duration {
         Self::now().0.saturating_sub(self.0)

@@ -23,6 +23,7 @@ use sockeye_mbuf::{Chain, Pool, PoolConfig};
 use crate::capture::{Capture, Tape};
 use crate::case::{Case, Drawn};
 use crate::clock::LocalClock;
+use crate::disk::FileSystem;
 use crate::event::{Event, Nanos, Queue};
 use crate::executor::Ready;
 use crate::hold::HoldState;
@@ -112,6 +113,7 @@ pub(crate) struct HostState {
     /// The time that its stack got last; `Nanos::MAX` if none.
     pub clock: Nanos,
     pub setup: Setup,
+    pub disk: FileSystem,
 }
 
 /// The configuration of a host, for each start.
