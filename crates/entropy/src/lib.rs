@@ -126,6 +126,19 @@ impl Machine {
         self.real_offset.store(real, Ordering::Relaxed);
     }
 
+    /// Calls `f` while the monotonic clock shows a nanosecond more: whether another clock follows it can be seen so.
+    pub fn a_nanosecond_later<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Back<'a>(&'a AtomicI64);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.monotonic_offset.fetch_add(1, Ordering::Relaxed);
+        let _back = Back(&self.monotonic_offset);
+        f()
+    }
+
     /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         Duration::from_nanos(self.elapsed_nanos.load(Ordering::Relaxed))

@@ -77,6 +77,7 @@ mod run;
 mod runtime;
 mod seeds;
 mod shard;
+pub mod signal;
 pub mod time;
 mod timeline;
 mod trace;

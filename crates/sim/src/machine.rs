@@ -26,6 +26,12 @@ mod replaced {
             self.0.set_offsets(monotonic, real);
         }
 
+        /// Calls `f` while the monotonic clock shows a nanosecond more.
+        #[cfg(feature = "tokio")]
+        pub fn a_nanosecond_later<R>(&self, f: impl FnOnce() -> R) -> R {
+            self.0.a_nanosecond_later(f)
+        }
+
         /// Random words that were drawn so far.
         pub fn drawn(&self) -> u64 {
             self.0.drawn()

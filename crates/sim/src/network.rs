@@ -23,6 +23,7 @@ use crate::names::HostNames;
 use crate::packet::Packet;
 use crate::port::Port;
 use crate::rng::Rng;
+use crate::signal::Signals;
 use crate::trace::What;
 use crate::watch::{Retransmission, Traffic};
 use crate::world::{HostState, Setup, World};
@@ -102,6 +103,7 @@ impl Net {
             clock: Nanos::MAX,
             setup,
             disk: FileSystem::new(self.world.seed, index),
+            signals: Signals::default(),
         });
         state.addresses.insert(v4.into(), index);
         state.addresses.insert(v6.into(), index);
@@ -285,7 +287,7 @@ impl Host {
         host.life += 1;
         host.is_paused = false;
         host.parked.clear();
-        let remains = (host.stack.take(), std::mem::take(&mut host.inbox));
+        let remains = (host.stack.take(), std::mem::take(&mut host.inbox), std::mem::take(&mut host.signals));
         let lost = host.disk.lose_power();
         state.fault(Some(self.index), "crashed");
         if let Some(lost) = lost {

@@ -69,8 +69,10 @@ impl Host {
         host.is_paused = false;
         host.parked.clear();
         host.clock = now;
+        let signals = std::mem::take(&mut host.signals);
         state.fault(Some(self.index), "killed");
         drop(state);
+        drop(signals);
         // The stack's clock is that of its last call; what closing sends is sent now.
         stack.poll(std::time::Duration::from_nanos(now));
         self.net.tasks.doom_host(self.index);
@@ -107,8 +109,12 @@ impl Host {
             return;
         }
         let parked = std::mem::take(&mut host.parked);
+        let is_doomed = host.signals.is_doomed;
         state.fault(Some(self.index), "resumed");
         drop(state);
+        if is_doomed {
+            return self.kill();
+        }
         parked.into_iter().for_each(|task| self.net.world.ready.push(task));
         if let Some(runtimes) = &self.net.tasks.runtimes {
             runtimes.resume(self.index);

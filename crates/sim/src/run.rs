@@ -299,6 +299,9 @@ impl Sim {
             stats.delivered,
             stats.dropped()
         );
+        if let Some(hint) = hint(message) {
+            eprintln!("  hint: {hint}");
+        }
         let state = net.world.lock();
         let names = state.names();
         let skip = state.trace.entries().len().saturating_sub(LAST_EVENTS);
@@ -420,6 +423,22 @@ fn quiet_panics() {
         }));
     });
     IS_QUIET.set(true);
+}
+
+/// What to do about the messages of tokio that a program gets which has not taken all from here.
+fn hint(message: &str) -> Option<&'static str> {
+    let hints = [
+        (
+            "IO is disabled",
+            "tokio's own sockets and signals do not work in a simulation: take sockeye_sim::net (or sockeye::tokio) in place of \
+             tokio::net, and sockeye_sim::signal in place of tokio::signal",
+        ),
+        (
+            "there is no reactor running",
+            "tokio::spawn and tokio::time need Sim::tokio, with the feature tokio",
+        ),
+    ];
+    hints.iter().find(|(part, _)| message.contains(part)).map(|(_, hint)| *hint)
 }
 
 /// The command that plays a seed again, as far as the process knows it.

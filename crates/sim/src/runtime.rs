@@ -19,7 +19,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use sockeye_entropy::Scope;
@@ -40,9 +40,17 @@ const LAST_TICK: u64 = (1 << 36) - 2;
 /// Ticks to the slot of the wheel that has that timer, more than two years: tokio's limit if no other timer runs.
 const LAST_SLOT: u64 = 63 << 30;
 
+const PAUSED: &str = "tokio's clock does not follow the simulation's: a program called tokio::time::pause or advance. Time is simulated already; leave them out, and with \
+     them `start_paused`";
+
+/// See [`PAUSED`].
+struct Paused;
+
 thread_local! {
     /// The waker of the turn that this thread is in.
     static TURN: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    /// A runtime's clock was found not to follow the simulation's.
+    static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
     /// That a thread of tokio's is one of the run's.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
@@ -157,15 +165,21 @@ impl Runtime {
     fn new(world: &Arc<World>, host: Option<usize>, start: Nanos, seed: u64) -> Self {
         let blocking = Arc::new(Blocking::default());
         let [name, begin, end] = [(); 3].map(|()| Arc::clone(&blocking));
-        let world = Arc::clone(world);
+        let [world, park] = [(); 2].map(|()| Arc::clone(world));
         let mut builder = Builder::new_current_thread();
         builder
             .enable_time()
             .max_blocking_threads(1)
             .thread_keep_alive(Duration::ZERO)
-            .on_thread_park(|| {
-                if let Some(waker) = TURN.with_borrow(Clone::clone) {
+            .on_thread_park(move || {
+                let Some(waker) = TURN.with_borrow(Clone::clone) else { return };
+                let (clock, tokios) =
+                    park.machine.a_nanosecond_later(|| (Instant::now(), tokio::time::Instant::now()));
+                if tokios.into_std() == clock {
                     sockeye_entropy::arm_wait(waker);
+                } else {
+                    IS_PAUSED.set(true);
+                    waker.wake();
                 }
             })
             .on_thread_unpark(sockeye_entropy::disarm_wait)
@@ -216,13 +230,18 @@ impl Runtime {
                 if let Some(first) = first.take() {
                     first();
                 }
+                if IS_PAUSED.take() {
+                    return Poll::Ready(Err(Paused));
+                }
                 if let Some(wait) = sockeye_entropy::take_wait() {
-                    return Poll::Ready(wait);
+                    return Poll::Ready(Ok(wait));
                 }
                 let old = TURN.replace(Some(cx.waker().clone()));
                 drop(old);
                 Poll::Pending
             }));
+            // The panic of a program would be caught in its task.
+            let Ok(wait) = wait else { panic!("{PAUSED}") };
             if !self.blocking.run() {
                 break wait;
             }

@@ -33,6 +33,7 @@ use crate::names;
 use crate::packet::Packet;
 use crate::pipe::{Course, Held, Pipe, stream_of};
 use crate::rng::Rng;
+use crate::signal::Signals;
 use crate::trace::{Keep, Names, Seen, Trace, What, digest_of};
 use crate::watch::Watch;
 
@@ -114,6 +115,7 @@ pub(crate) struct HostState {
     pub clock: Nanos,
     pub setup: Setup,
     pub disk: FileSystem,
+    pub signals: Signals,
 }
 
 /// The configuration of a host, for each start.

@@ -343,6 +343,34 @@ fn a_runtime_within_a_program_is_refused_by_name() {
 }
 
 #[test]
+fn a_clock_of_tokio_that_was_paused_or_moved_fails_the_run_by_name() {
+    for advances in [false, true] {
+        let run = move || {
+            Sim::exactly(9).tokio().run(move |net| async move {
+                let paused = net.host("host").spawn(async move {
+                    time::pause();
+                    if advances {
+                        time::advance(SECOND).await;
+                        time::resume();
+                    }
+                    time::sleep(SECOND).await;
+                });
+                paused.await.unwrap();
+            });
+        };
+        let panic = std::panic::catch_unwind(run).unwrap_err();
+        let message = panic.downcast_ref::<String>().unwrap();
+        assert!(message.contains("a program called tokio::time::pause or advance"), "{message}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "IO is disabled")]
+fn signals_of_tokio_itself_are_refused_by_name() {
+    Sim::new(7).tokio().run(|_| async { tokio::signal::ctrl_c().await.unwrap() });
+}
+
+#[test]
 fn a_year_of_timers_costs_no_ticks() {
     Sim::new(8).time_max(400 * 86_400 * SECOND).tokio().run(|net| async move {
         for number in 0..20 {
