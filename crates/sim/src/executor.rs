@@ -106,6 +106,13 @@ impl Ambient {
             .expect("this works within a simulation only: call it from a program that sockeye_sim::run runs")
     }
 
+    /// That of the running task, if one runs.
+    #[cfg(feature = "tracing")]
+    pub fn if_any() -> Option<Self> {
+        // Where another task's is being set, or the thread ends, there is none.
+        AMBIENT.try_with(|ambient| ambient.try_borrow().ok()?.clone()).ok()?
+    }
+
     /// The host of the running task, if a task runs and has one.
     pub fn host_of_caller() -> Option<usize> {
         AMBIENT.with_borrow(|ambient| ambient.as_ref()?.host)

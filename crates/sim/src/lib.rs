@@ -81,6 +81,8 @@ pub mod signal;
 pub mod time;
 mod timeline;
 mod trace;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 mod watch;
 mod world;
 

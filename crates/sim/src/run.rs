@@ -379,6 +379,11 @@ fn on_its_own_thread<R: Send>(f: impl FnOnce() -> R + Send) -> R {
     if let Some(name) = thread::current().name() {
         thread = thread.name(name.to_owned());
     }
+    #[cfg(feature = "tracing")]
+    let f = {
+        let subscriber = ::tracing::dispatcher::get_default(Clone::clone);
+        move || ::tracing::dispatcher::with_default(&subscriber, f)
+    };
     thread::scope(|scope| {
         let run = thread.spawn_scoped(scope, f).expect("a thread for the simulation");
         run.join().unwrap_or_else(|panic| resume_unwind(panic))

@@ -163,6 +163,58 @@ mod tests {
         assert_eq!(shard(&own), part(0, 2));
     }
 
+    /// The part that a job's environment names.
+    fn part(variables: &[(String, String)]) -> Shard {
+        let variable =
+            |name: &str| variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+        Shard::of_environment(variable).unwrap()
+    }
+
+    #[test]
+    fn the_manifest_for_kubernetes_runs_each_part_once() {
+        let text = include_str!("../../../docs/jobs/sim-kubernetes.yaml");
+        let documents = yaml_rust2::YamlLoader::load_from_str(text).unwrap();
+        let job = &documents[0];
+        assert_eq!((documents.len(), job["kind"].as_str()), (1, Some("Job")));
+        let spec = &job["spec"];
+        assert_eq!(spec["completionMode"].as_str(), Some("Indexed"));
+        let container = &spec["template"]["spec"]["containers"][0];
+        let text_of = |entry: &yaml_rust2::Yaml, key: &str| entry[key].as_str().unwrap().to_owned();
+        let given: Vec<(String, String)> = container["env"]
+            .as_vec()
+            .unwrap()
+            .iter()
+            .map(|one| (text_of(one, "name"), text_of(one, "value")))
+            .collect();
+        let names: Vec<&str> = given.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, [SHARDS_VARIABLE, RESULTS_VARIABLE]);
+        let mount = &container["volumeMounts"][0];
+        assert_eq!(mount["mountPath"].as_str(), Some(given[1].1.as_str()));
+        assert_eq!(mount["name"], spec["template"]["spec"]["volumes"][0]["name"]);
+        let completions = u64::try_from(spec["completions"].as_i64().unwrap()).unwrap();
+        let index = |index: u64| [("JOB_COMPLETION_INDEX".to_owned(), index.to_string())];
+        let parts: Vec<Shard> =
+            (0..completions).map(|one| part(&[&given[..], &index(one)].concat())).collect();
+        let expected: Vec<Shard> =
+            (0..completions).map(|index| Shard { index, count: completions }).collect();
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn the_script_for_slurm_is_one_of_the_shell_and_names_variables_of_ours() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/jobs/sim-slurm.sh");
+        if cfg!(unix) {
+            assert!(std::process::Command::new("sh").args(["-n", path]).status().unwrap().success());
+        }
+        let text = std::fs::read_to_string(path).unwrap();
+        let (_, range) = text.split_once("#SBATCH --array=0-").unwrap();
+        assert_eq!(range.lines().next(), Some("7"));
+        let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        let ours: Vec<&str> =
+            text.split(|char| !is_name(char)).filter(|word| word.starts_with("SOCKEYE")).collect();
+        assert_eq!(ours, [RESULTS_VARIABLE]);
+    }
+
     #[test]
     fn a_part_that_is_none_is_an_error() {
         for text in ["3/3", "1", "a/b", "0/0", "-1/2"] {

@@ -203,6 +203,12 @@ impl World {
         host.and_then(|host| state.hosts.get(host)).map(|host| host.local).unwrap_or_default()
     }
 
+    /// The state, unless the caller is called from within it.
+    #[cfg(feature = "tracing")]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock()
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
