@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_manifest_for_kubernetes_runs_each_part_once() {
-        let text = include_str!("../../../docs/jobs/sim-kubernetes.yaml");
+        let text = include_str!("../docs/jobs/sim-kubernetes.yaml");
         let documents = yaml_rust2::YamlLoader::load_from_str(text).unwrap();
         let job = &documents[0];
         assert_eq!((documents.len(), job["kind"].as_str()), (1, Some("Job")));
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_script_for_slurm_is_one_of_the_shell_and_names_variables_of_ours() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/jobs/sim-slurm.sh");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/jobs/sim-slurm.sh");
         if cfg!(unix) {
             assert!(std::process::Command::new("sh").args(["-n", path]).status().unwrap().success());
         }

@@ -1,0 +1,1 @@
+../../../../docs/jobs/sim-slurm.sh
