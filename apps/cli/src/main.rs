@@ -12,6 +12,7 @@ use std::io;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use sockeye_gateway::GatewayArgs;
 use sockeye_shared::end::{CommandError, exit_code};
 use sockeye_shared::manual::{self, CompletionsArgs, ManArgs};
 
@@ -46,6 +47,9 @@ enum Command {
     /// Run a stack on a TUN or TAP device, with servers that the kernel can reach (needs root)
     #[command(after_help = TUN_EXAMPLES)]
     Tun(TunArgs),
+    /// Give a command, a namespace or a container a network, without root
+    #[command(after_help = sockeye_gateway::EXAMPLES)]
+    Gateway(GatewayArgs),
     /// Measure to an iperf3 server, from a stack on a device of its own (needs root)
     #[command(after_help = IPERF3_EXAMPLES)]
     Iperf3(Iperf3Args),
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::bench(&args),
         Command::Sim(args) => sim::sim(&args).map_err(CommandError::Io),
         Command::Tun(args) => tun::tun(&args),
+        Command::Gateway(args) => sockeye_gateway::run(&args, &["gateway"]),
         Command::Iperf3(args) => iperf3::iperf3(&args),
         Command::Ss(args) => diag::ss(&args),
         Command::Nstat(args) => diag::nstat(&args).map_err(CommandError::Io),
@@ -102,6 +107,8 @@ Examples:
       a TCP transfer over a simulated path
   sockeye tun --addr 10.9.0.2/24 --serve echo,iperf3
       a stack that the kernel can reach (needs root)
+  sockeye gateway -- curl -sI https://example.org/
+      a command whose network is a stack in this process, without root
   sockeye ss -ti
       the connections of every running stack of this user
 

@@ -3,7 +3,7 @@
 //! * [`Tun`]: a TUN or TAP device of the kernel, with several queues and with checksums and segmentation left to the
 //!   kernel in both directions.
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses, routes.
-//! * [`Namespace`]: a network namespace, in which such a device may be made.
+//! * [`Namespace`]: a network namespace, in which such a device may be made; [`unshare_user`]: one of a user's own, without rights.
 //! * [`testing`]: further devices for tests and measurements.
 //!
 //! A driver moves frames and does not depend on their content, but for the few bytes that a device wants to be told
@@ -33,5 +33,5 @@ mod embedding {}
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use namespace::Namespace;
+pub use namespace::{Namespace, unshare_user};
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

@@ -63,7 +63,13 @@ impl KernelLink {
     /// # Errors
     /// The system's.
     pub fn set_queue_len(&self, frames: u32) -> io::Result<()> {
-        self.set(IfRequest::SET_TX_QUEUE_LEN, &frames.to_ne_bytes())
+        // The ioctl for it asks for rights in the first user namespace, which the owner of a namespace does not have.
+        // A `struct ifinfomsg`: family, padding, type, interface, flags and which of them to change: none.
+        let mut body = vec![0; 4];
+        body.extend(self.index()?.to_ne_bytes());
+        body.extend([0; 8]);
+        attribute(&mut body, libc::IFLA_TXQLEN, &frames.to_ne_bytes());
+        change(&message(libc::RTM_SETLINK, libc::NLM_F_ACK, &body))
     }
 
     /// Its Ethernet address, meaningless for interfaces without one.

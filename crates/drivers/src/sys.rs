@@ -82,7 +82,6 @@ impl IfRequest {
     pub const SET_NETMASK: Self = Self(libc::SIOCSIFNETMASK);
     /// Makes or joins a TUN device.
     pub const SET_TUN: Self = Self(libc::TUNSETIFF);
-    pub const SET_TX_QUEUE_LEN: Self = Self(libc::SIOCSIFTXQLEN);
 }
 
 /// A request whose argument is a number and no pointer.

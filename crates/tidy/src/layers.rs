@@ -36,6 +36,7 @@ const SIM_MACROS: &str = "sockeye-sim-macros";
 const SIM: &str = "sockeye-sim";
 const POSIX: &str = "sockeye-posix";
 const SHARED: &str = "sockeye-shared";
+const GATEWAY: &str = "sockeye-gateway";
 const PACKETDRILL: &str = "sockeye-packetdrill";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
@@ -54,7 +55,8 @@ pub const LAYERS: [Layer; 19] = [
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
     layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),
-    layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED], false, false),
+    layer(GATEWAY, "apps/gateway", &[PROTO, STACK, DRIVERS, SHARED], false, false),
+    layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED, GATEWAY], false, false),
     layer(PACKETDRILL, "apps/packetdrill", &[STACK], true, false),
     layer("sockeye-packetdrill-plugin", "apps/packetdrill-plugin", &[PACKETDRILL], true, false),
     layer("sockeye-fuzz-targets", "fuzz/lib", &[PROTO, MBUF, STACK], false, false),

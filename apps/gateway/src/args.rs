@@ -1,0 +1,122 @@
+//! The command line of the gateway.
+//!
+//! Does not depend on how anything is done. Tests: below.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::engine::inward::Publish;
+use crate::policy::Rules;
+use crate::upstream::Upstream;
+
+/// Examples, for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  sockeye gateway -- curl -sI https://example.org/
+      a command with a network of its own; nothing needs root
+  sockeye gateway -p 8080:80 -- ./server
+      port 80 inside is port 8080 of this host
+  sockeye gateway --netns 4711 --log flows.jsonl
+      serve the namespace of a process that runs, such as a container's
+  sockeye gateway --deny 10.0.0.0/8 --allow '*:443' -- ./untrusted
+      first match decides; what matches no rule is denied as soon as there is an --allow
+  sockeye gateway --upstream socks5://127.0.0.1:1080 -- ./program
+      every connection through a SOCKS server
+
+The host's loopback, its link-local networks and the metadata addresses of clouds are refused unless a rule names them:
+--allow 127.0.0.1:5432 opens that port of the host, which the inside reaches as the gateway's address (10.0.2.2).";
+
+/// Options of `sockeye gateway`.
+#[derive(Args, Clone, Debug)]
+pub struct GatewayArgs {
+    /// Serve the network namespace of a process, by its number or a path such as /run/netns/NAME, instead of running a command
+    #[arg(long, value_name = "PID|PATH", conflicts_with_all = ["fd", "command"])]
+    pub netns: Option<String>,
+    /// Serve an open TUN or TAP device by its descriptor; several are its queues
+    #[arg(long, value_name = "N", conflicts_with = "command")]
+    pub fd: Vec<i32>,
+    /// Threads, each with a queue of the device and the flows in it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub loops: u16,
+    /// Bytes of the largest IP packet on the device
+    #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
+    pub mtu: u32,
+    /// No IPv6 inside
+    #[arg(long)]
+    pub ipv4_only: bool,
+    /// A resolver to forward names to, instead of those of the host's /etc/resolv.conf; repeatable
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = resolver)]
+    pub dns: Vec<SocketAddr>,
+    /// Domains in which a name is looked for inside, instead of those of the host
+    #[arg(long, value_name = "DOMAIN")]
+    pub search: Vec<String>,
+    /// `--allow` and `--deny`.
+    #[command(flatten)]
+    pub rules: Rules,
+    /// A port of the host that leads inside: [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]; repeatable
+    #[arg(short = 'p', long, value_name = "SPEC")]
+    pub publish: Vec<Publish>,
+    /// Connect onward through a proxy: socks5://[USER:PASSWORD@]HOST:PORT or http://HOST:PORT (CONNECT)
+    #[arg(long, value_name = "URL")]
+    pub upstream: Option<Upstream>,
+    /// Most connections and flows of datagrams at a time
+    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub flows_max: u32,
+    /// Most packet memory of each loop, bytes
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = sockeye_shared::parse::size)]
+    pub memory_max: usize,
+    /// Write a JSON object a line for each flow that ends, and for each that was refused
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Say what is served, and how to use it
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// The command, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+    /// The name of the socket of the process outside (the program starts itself inside)
+    #[arg(long, hide = true, value_name = "NAME")]
+    pub inside: Option<String>,
+}
+
+/// The addresses inside, as slirp4netns has them: people and scripts know these.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The command's.
+    pub inside: [IpAddr; 2],
+    /// The gateway's, which stands for the host.
+    pub host: [IpAddr; 2],
+    /// The name server's.
+    pub names: [IpAddr; 2],
+}
+
+/// IPv4 addresses are of a /24, IPv6 ones of a /64.
+pub const PLAN: Plan = Plan {
+    inside: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 100)), v6(0x100)],
+    host: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2)), v6(2)],
+    names: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 3)), v6(3)],
+};
+
+/// The name of the host inside.
+pub const HOST_NAME: &str = "host.internal";
+
+/// How long a flow of datagrams is kept without any.
+pub const UDP_IDLE: Duration = Duration::from_secs(180);
+
+/// The port of resolvers.
+pub const DNS_PORT: u16 = 53;
+
+fn resolver(text: &str) -> Result<SocketAddr, String> {
+    let alone = text.parse().map(|addr: IpAddr| SocketAddr::new(addr, DNS_PORT));
+    alone
+        .or_else(|_| text.parse())
+        .map_err(|_| "write an address, or [ADDR]:PORT, such as 192.0.2.1".to_owned())
+}
+
+const fn v6(last: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last))
+}

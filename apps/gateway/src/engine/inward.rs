@@ -1,0 +1,306 @@
+//! Ports of the host that lead inside.
+//!
+//! `-p [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]`. A client's address is kept: the stack connects inside in its name, as the inside routes everything to us.
+//! A client of this host itself comes from the gateway's address, since a loopback address cannot be answered inside.
+//!
+//! The host's kernel accepts before the inside is asked, so a port on which nothing listens inside resets the connection. Bounds: the table of flows; a client of UDP
+//! has a socket that ends after [`UDP_IDLE`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::str::FromStr;
+use std::time::Duration;
+
+use socket2::SockRef;
+use sockeye::UdpBuilder;
+use sockeye::netif::Prefix;
+use sockeye::tokio::{TcpSocket, UdpSocket};
+use tokio::time::timeout;
+
+use super::{Cx, relay, task};
+use crate::args::{PLAN, UDP_IDLE};
+use crate::flows::Flow;
+use crate::policy::{Protocol, reach};
+
+/// For the inside to answer a SYN.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Between two tries to accept when there are no descriptors for it.
+const RETRY: Duration = Duration::from_millis(50);
+/// Bytes of the largest datagram, and more.
+const DATAGRAM_MAX: usize = 64 << 10;
+
+/// Ports of the host, and where they lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Publish {
+    /// The host's address; every one if it is not given.
+    addr: Option<IpAddr>,
+    host: (u16, u16),
+    inside: u16,
+    protocol: Protocol,
+}
+
+/// A socket of the host, and where it leads.
+pub struct Listening {
+    socket: Socket,
+    inside: u16,
+}
+
+enum Socket {
+    Tcp(std::net::TcpListener),
+    Udp(std::net::UdpSocket),
+}
+
+impl fmt::Display for Publish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = self.host;
+        match self.addr {
+            Some(addr) => write!(f, "{}", SocketAddr::new(addr, first))?,
+            None => write!(f, "port {first}")?,
+        }
+        if last != first {
+            write!(f, "-{last}")?;
+        }
+        write!(f, " of this host is {}", self.inside)?;
+        if last != first {
+            write!(f, "-{}", self.inside + (last - first))?;
+        }
+        write!(f, " inside, {}", if self.protocol == Protocol::Udp { "UDP" } else { "TCP" })
+    }
+}
+
+impl FromStr for Publish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is no port to publish: write [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp], such as 8080:80"
+            )
+        };
+        let (spec, protocol) = match text.rsplit_once('/') {
+            Some((spec, "udp")) => (spec, Protocol::Udp),
+            Some((spec, "tcp")) => (spec, Protocol::Tcp),
+            Some(_) => return Err(wrong()),
+            None => (text, Protocol::Tcp),
+        };
+        let (addr, ports) = match spec.strip_prefix('[') {
+            Some(rest) => {
+                let (addr, ports) = rest.split_once("]:").ok_or_else(wrong)?;
+                (Some(addr), ports)
+            }
+            None => match spec.split_once(':') {
+                Some((first, rest)) if first.parse::<Ipv4Addr>().is_ok() => (Some(first), rest),
+                _ => (None, spec),
+            },
+        };
+        let addr = addr.map(str::parse).transpose().map_err(|_| wrong())?;
+        let range = |text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let (first, last) = (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?);
+            (first != 0 && first <= last).then_some((first, last))
+        };
+        let (host, inside) = ports.split_once(':').unwrap_or((ports, ports));
+        let (host, inside) = (range(host).ok_or_else(wrong)?, range(inside).ok_or_else(wrong)?);
+        if host.1 - host.0 != inside.1 - inside.0 {
+            return Err(format!("{text:?}: both ranges must have as many ports"));
+        }
+        Ok(Self { addr, host, inside: inside.0, protocol })
+    }
+}
+
+impl Publish {
+    /// Opens the host's sockets.
+    ///
+    /// # Errors
+    /// The system's, with the address.
+    pub fn listen(&self) -> io::Result<Vec<Listening>> {
+        let (first, last) = self.host;
+        (first..=last)
+            .map(|port| {
+                // Every address of both families, where the host has both.
+                let addrs = match self.addr {
+                    Some(addr) => vec![SocketAddr::new(addr, port)],
+                    None => vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()],
+                };
+                let socket = match self.protocol {
+                    Protocol::Udp => std::net::UdpSocket::bind(&*addrs).map(Socket::Udp),
+                    _ => std::net::TcpListener::bind(&*addrs).map(Socket::Tcp),
+                };
+                let socket = socket.map_err(|error| {
+                    io::Error::new(
+                        error.kind(),
+                        format!("cannot listen on {}: {error}", addrs[addrs.len() - 1]),
+                    )
+                })?;
+                Ok(Listening { socket, inside: self.inside + (port - first) })
+            })
+            .collect()
+    }
+}
+
+/// Serves a port.
+pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<()> {
+    let inside = listening.inside;
+    match listening.socket {
+        Socket::Tcp(listener) => {
+            listener.set_nonblocking(true)?;
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            task(accept(Rc::clone(cx), listener, inside));
+        }
+        Socket::Udp(socket) => {
+            socket.set_nonblocking(true)?;
+            let socket = tokio::net::UdpSocket::from_std(socket)?;
+            task(datagrams(Rc::clone(cx), Rc::new(socket), inside));
+        }
+    }
+    Ok(())
+}
+
+async fn accept(cx: Rc<Cx>, listener: tokio::net::TcpListener, port: u16) {
+    loop {
+        match listener.accept().await {
+            Ok((outer, from)) => drop(task(connect(Rc::clone(&cx), outer, from, port))),
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, port: u16) {
+    let (source, inside) = ends(from, port);
+    let refused = |outer: &tokio::net::TcpStream| drop(SockRef::from(outer).set_linger(Some(Duration::ZERO)));
+    let to = outer.local_addr().unwrap_or(inside);
+    let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), inside) else {
+        return refused(&outer);
+    };
+    let connecting = async {
+        let mut socket = match inside {
+            SocketAddr::V4(_) => sockeye::TcpSocket::new_v4(&cx.stack),
+            SocketAddr::V6(_) => sockeye::TcpSocket::new_v6(&cx.stack),
+        };
+        socket.set_transparent(true);
+        socket.set_nodelay(true);
+        socket.set_keepalive(true);
+        socket.set_reuse_address(true);
+        socket.bind(source)?;
+        TcpSocket::from_std(socket).connect(inside).await
+    };
+    match timeout(CONNECT_TIMEOUT, connecting).await {
+        Ok(Ok(inner)) => {
+            let _ = SockRef::from(&outer).set_tcp_nodelay(true);
+            relay::run(inner, outer, flow).await;
+        }
+        Ok(Err(_)) => {
+            flow.ends_by("connection refused");
+            refused(&outer);
+        }
+        Err(_) => {
+            flow.ends_by("timed out");
+            refused(&outer);
+        }
+    }
+}
+
+/// In whose name, and where to, a client is led.
+fn ends(from: SocketAddr, port: u16) -> (SocketAddr, SocketAddr) {
+    let ip = from.ip().to_canonical();
+    let family = usize::from(ip.is_ipv6());
+    let own = PLAN.inside.into_iter().zip([24, 64]).filter_map(|(addr, len)| Prefix::new(addr, len).ok());
+    // An address of the inside's own network would be answered inside.
+    let is_kept = reach::special(ip).is_none() && !own.into_iter().any(|network| network.contains(ip));
+    let source =
+        if is_kept { SocketAddr::new(ip, from.port()) } else { SocketAddr::new(PLAN.host[family], 0) };
+    (source, SocketAddr::new(PLAN.inside[family], port))
+}
+
+/// A client of UDP.
+struct Client {
+    inner: UdpSocket,
+    flow: Flow,
+}
+
+async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
+    let clients: Rc<RefCell<HashMap<SocketAddr, Rc<Client>>>> = Rc::default();
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    loop {
+        // An error is a report about an earlier answer.
+        let Ok((len, from)) = outer.recv_from(&mut buffer).await else { continue };
+        let known = clients.borrow().get(&from).cloned();
+        let Some(client) = known.or_else(|| begin(&cx, from, port)) else { continue };
+        client.flow.note_sent(len);
+        // One for which there is no room is lost.
+        let _ = client.inner.try_send(&buffer[..len]);
+        if clients.borrow_mut().insert(from, Rc::clone(&client)).is_none() {
+            let (clients, outer) = (Rc::clone(&clients), Rc::clone(&outer));
+            task(async move {
+                answers(&client, &outer, from).await;
+                clients.borrow_mut().remove(&from);
+            });
+        }
+    }
+}
+
+fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
+    let (source, inside) = ends(from, port);
+    let flow = cx.shared.flows.begin(Protocol::Udp, (from, inside), inside)?;
+    let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source).ok()?;
+    socket.connect(inside).ok()?;
+    Some(Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow }))
+}
+
+/// Passes answers on until none has come for a time.
+async fn answers(client: &Client, outer: &tokio::net::UdpSocket, to: SocketAddr) {
+    let mut buffer = vec![0; DATAGRAM_MAX];
+    loop {
+        let sent = client.flow.record.sent.load(std::sync::atomic::Ordering::Relaxed);
+        match timeout(UDP_IDLE, client.inner.recv(&mut buffer)).await {
+            Ok(Ok(len)) => {
+                client.flow.note_received(len);
+                let _ = outer.send_to(&buffer[..len], to).await;
+            }
+            // Nothing listens inside: UDP's clients are not told over a published port.
+            Ok(Err(_)) => {}
+            Err(_) if client.flow.record.sent.load(std::sync::atomic::Ordering::Relaxed) == sent => return,
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_to_publish_is_read() {
+        let publish = |addr: Option<&str>, host, inside, protocol| {
+            Ok(Publish { addr: addr.map(|addr| addr.parse().unwrap()), host, inside, protocol })
+        };
+        assert_eq!("8080:80".parse(), publish(None, (8080, 8080), 80, Protocol::Tcp));
+        assert_eq!("80".parse(), publish(None, (80, 80), 80, Protocol::Tcp));
+        assert_eq!(
+            "127.0.0.1:8080:80/udp".parse(),
+            publish(Some("127.0.0.1"), (8080, 8080), 80, Protocol::Udp)
+        );
+        assert_eq!("[::1]:90-99:1090-1099".parse(), publish(Some("::1"), (90, 99), 1090, Protocol::Tcp));
+        for wrong in ["", "x", "0:80", "80:0", "70000", "80/sctp", "1-3:1-2", "3-1", "[::1:80", "::1:80"] {
+            assert!(wrong.parse::<Publish>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_clients_address_is_kept_unless_it_cannot_be_answered_inside() {
+        let ends = |from: &str| {
+            let (source, inside) = ends(from.parse().unwrap(), 80);
+            (source.to_string(), inside.to_string())
+        };
+        let own = |text: &str| text.to_owned();
+        assert_eq!(ends("192.0.2.9:4000"), (own("192.0.2.9:4000"), own("10.0.2.100:80")));
+        assert_eq!(ends("[::ffff:192.0.2.9]:4000"), (own("192.0.2.9:4000"), own("10.0.2.100:80")));
+        assert_eq!(ends("127.0.0.1:4000"), (own("10.0.2.2:0"), own("10.0.2.100:80")));
+        assert_eq!(ends("10.0.2.7:4000"), (own("10.0.2.2:0"), own("10.0.2.100:80")));
+        assert_eq!(ends("[2001:db8::9]:4000"), (own("[2001:db8::9]:4000"), own("[fd00::100]:80")));
+    }
+}

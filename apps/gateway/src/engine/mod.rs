@@ -1,0 +1,159 @@
+//! A loop: a stack, a queue of the device, and the flows of that queue, all on one thread.
+//!
+//! The kernel keeps a flow's packets in one queue, so loops share nothing but the policy, the table of flows and the log. Each has a runtime
+//! of tokio with one thread, and a stack without threads: a packet from inside is read, its segment runs through the stack, and the flow's task writes to
+//! its ordinary socket, without a switch of threads.
+//!
+//! ```text
+//!            ┌───────────── epoll (tokio) ─────────────┐
+//!            │                                         │
+//!  queue of the device ─ driver ─ Stack::poll ─ tasks ─ ordinary sockets
+//! ```
+//!
+//! | file | tasks |
+//! |---|---|
+//! | `driver.rs` | the one that drives the stack |
+//! | `tcp.rs`, `relay.rs` | connections from inside; bytes both ways |
+//! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
+//! | `names.rs` | the name server |
+//! | `inward.rs` | ports of the host that lead inside |
+//!
+//! Tests: `tests/gateway.rs`.
+
+mod driver;
+pub mod inward;
+mod names;
+mod ping;
+mod relay;
+mod tcp;
+mod udp;
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
+
+use sockeye::netif::Prefix;
+use sockeye::{Config, Stack};
+use sockeye_drivers::{Adopted, Tun};
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinHandle as Task, LocalSet, spawn_local};
+
+use crate::args::PLAN;
+use crate::flows::Flows;
+use crate::policy::Policy;
+use crate::upstream::Upstream;
+use inward::Listening;
+
+/// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
+pub const CHUNK: usize = 256 << 10;
+
+/// What all loops share.
+pub struct Shared {
+    /// What may be reached.
+    pub policy: Policy,
+    /// How.
+    pub upstream: Upstream,
+    /// The flows of all loops.
+    pub flows: Arc<Flows>,
+    /// Resolvers that names are forwarded to, in order.
+    pub resolvers: Vec<SocketAddr>,
+    /// The device has gone: there is nothing to serve any more.
+    pub device_gone: Notify,
+    /// Bytes of the largest IP packet.
+    pub mtu: u32,
+    /// Packet memory of each loop, bytes at most.
+    pub memory_max: usize,
+    /// Flows of each loop at most.
+    pub flows_max: usize,
+}
+
+/// What the tasks of a loop share.
+pub struct Cx {
+    stack: Stack,
+    shared: Arc<Shared>,
+}
+
+/// A loop that runs.
+pub struct Running {
+    thread: JoinHandle<()>,
+    stop: watch::Sender<bool>,
+}
+
+impl Running {
+    /// Starts a loop on a queue. `published` are ports of the host that it serves.
+    ///
+    /// # Errors
+    /// The system's; the stack's for a device that it cannot serve.
+    pub fn start(
+        shared: Arc<Shared>,
+        queue: OwnedFd,
+        published: Vec<Listening>,
+        index: usize,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = watch::channel(false);
+        let (ready, is_ready) = sync_channel(1);
+        let thread = thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
+            let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(ready.send(Err(error))),
+            };
+            LocalSet::new().block_on(&runtime, async {
+                match begin(shared, queue, published) {
+                    Ok(cx) => {
+                        let _ = ready.send(Ok(()));
+                        end(stopped).await;
+                        cx.stack.set_driver_wake(None::<fn()>);
+                    }
+                    Err(error) => drop(ready.send(Err(error))),
+                }
+            });
+        })?;
+        is_ready.recv().map_err(|_| io::Error::other("a loop has ended before it began"))??;
+        Ok(Self { thread, stop })
+    }
+
+    /// Ends the loop and its flows, and waits for that. Peers are told: connections are reset.
+    pub fn stop(self) {
+        let _ = self.stop.send(true);
+        let _ = self.thread.join();
+    }
+}
+
+async fn end(mut stopped: watch::Receiver<bool>) {
+    // An error: nobody is there to stop it, so it ends.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Makes the stack, and starts the tasks that serve it.
+fn begin(shared: Arc<Shared>, queue: OwnedFd, published: Vec<Listening>) -> io::Result<Rc<Cx>> {
+    let stack = Stack::new(Config { workers: 0, memory_max: shared.memory_max, ..Config::default() })?;
+    let mtu = Some(shared.mtu);
+    let tun = Tun::adopt(Adopted { fds: vec![queue], mtu, mac: None })?;
+    let addrs = [(PLAN.host, 24, 64), (PLAN.names, 24, 64)]
+        .into_iter()
+        .flat_map(|([v4, v6], len4, len6)| [Prefix::new(v4, len4), Prefix::new(v6, len6)]);
+    let addrs = addrs.collect::<Result<Vec<Prefix>, _>>().map_err(io::Error::other)?;
+    let netif = stack.attach(tun.clone(), &addrs)?;
+    stack.set_any_address(netif, true)?;
+    for everywhere in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+        stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
+    }
+    let cx = Rc::new(Cx { stack, shared });
+    driver::start(&cx, &tun)?;
+    tcp::serve(&cx)?;
+    udp::serve(&cx)?;
+    ping::serve(&cx)?;
+    names::serve(&cx)?;
+    published.into_iter().try_for_each(|listening| inward::serve(&cx, listening))?;
+    Ok(cx)
+}
+
+/// A task of this loop.
+fn task(future: impl Future<Output = ()> + 'static) -> Task<()> {
+    spawn_local(future)
+}

@@ -1,0 +1,119 @@
+//! Connections from inside.
+//!
+//! ```text
+//! SYN ─► hook ─► policy: refused ────────────────────────────────► reset
+//!                  │ permitted
+//!                  connect onward: refused ───────────────────────► reset
+//!                  │     │ unreachable, timed out ─────────────────► no answer: the client's own time-out, or its retry
+//!                  │ connected
+//!                  the SYN is answered, the connection goes along ─► accept ─► relay
+//! ```
+//!
+//! So a client's connect succeeds only if the onward one has. Bounds: the stack's table of undecided SYNs; the table of flows, which refuses to
+//! answer what has no place; [`BACKLOG`] connections that wait for their task.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use socket2::SockRef;
+use sockeye::tokio::{TcpListener, TcpStream};
+use sockeye::{Syn, TcpSocket};
+use tokio::sync::mpsc::{Receiver, channel};
+
+use super::{Cx, relay, task};
+use crate::flows::Flow;
+use crate::policy::Protocol;
+
+/// Connections that wait for `accept`, and SYNs that wait for their task.
+const BACKLOG: usize = 4096;
+/// Between two tries to accept when there is no memory for it.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// The connection onward, which goes along with the SYN. It is dropped with a handshake that is not finished.
+struct Onward {
+    stream: tokio::net::TcpStream,
+    flow: Flow,
+}
+
+/// Starts the tasks.
+pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
+    // An IPv6 socket, which takes IPv4 too, and shows its addresses as what they are.
+    let mut socket = TcpSocket::new_v6(&cx.stack);
+    socket.set_canonical_addrs(true);
+    socket.set_transparent(true);
+    socket.set_nodelay(true);
+    socket.set_keepalive(true);
+    let listener = socket.listen_any(BACKLOG)?;
+    let (give, syns) = channel(BACKLOG);
+    listener.set_syn_hook(Some(Box::new(move |syn| {
+        // One that finds no place is dropped, and comes again.
+        let _ = give.try_send(syn);
+    })));
+    let listener = TcpListener::from_std(listener)?;
+    task(decide(Rc::clone(cx), syns));
+    task(accept(listener));
+    Ok(())
+}
+
+async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
+    while let Some(syn) = syns.recv().await {
+        task(connect(Rc::clone(&cx), syn));
+    }
+}
+
+async fn connect(cx: Rc<Cx>, syn: Syn) {
+    let (from, to) = (syn.peer_addr(), syn.local_addr());
+    let target = match cx.shared.policy.decide(to) {
+        Ok(target) => target,
+        Err(onward) => {
+            cx.shared.flows.refused(Protocol::Tcp, (from, to), onward);
+            return syn.refuse();
+        }
+    };
+    let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), target.addr()) else {
+        return syn.ignore();
+    };
+    match cx.shared.upstream.connect(target).await {
+        Ok(stream) => syn.accept_with(Onward { stream, flow }),
+        Err(error) => {
+            flow.ends_by(name(&error));
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::PermissionDenied => syn.refuse(),
+                _ => syn.ignore(),
+            }
+        }
+    }
+}
+
+/// An error of connecting, for the log.
+fn name(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::TimedOut => "timed out",
+        io::ErrorKind::HostUnreachable => "host unreachable",
+        io::ErrorKind::NetworkUnreachable => "network unreachable",
+        _ => "cannot connect",
+    }
+}
+
+async fn accept(listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((inner, _)) => begin(inner),
+            // No memory, which comes back.
+            Err(_) => tokio::time::sleep(RETRY).await,
+        }
+    }
+}
+
+fn begin(inner: TcpStream) {
+    if let Some(Onward { stream, flow }) = inner.take_accept_value() {
+        let socket = SockRef::from(&stream);
+        // What fails here makes a connection slower, or lets a dead one stay.
+        let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true));
+        task(relay::run(inner, stream, flow));
+    }
+}

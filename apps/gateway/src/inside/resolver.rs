@@ -1,0 +1,46 @@
+//! `/etc/resolv.conf` inside: the gateway's name server, and the domains to look in.
+//!
+//! The mount namespace is new, so a file that is mounted over the system's is seen inside only.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+
+use crate::args::{GatewayArgs, PLAN};
+
+/// The system's file.
+pub const PATH: &str = "/etc/resolv.conf";
+
+/// Has the inside ask the gateway. Where the system has no such file there is nothing to mount over, and nothing is done.
+pub fn point(args: &GatewayArgs) -> io::Result<()> {
+    // Through links: the file that programs read in the end.
+    let Ok(target) = fs::canonicalize(PATH) else { return Ok(()) };
+    let text = text(args, &fs::read_to_string(&target).unwrap_or_default());
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let file = std::env::temp_dir().join(format!("sockeye-gateway-{}-resolv.conf", std::process::id()));
+    fs::write(&file, text)?;
+    let mounted = mount_bind(&file, &target);
+    // The mount keeps the file.
+    let removed = remove(&file);
+    mounted.map_err(io::Error::from).and(removed)
+}
+
+fn remove(file: &Path) -> io::Result<()> {
+    fs::remove_file(file)
+}
+
+fn text(args: &GatewayArgs, system: &str) -> String {
+    let search = if args.search.is_empty() {
+        let config = resolv_conf::Config::parse(system).unwrap_or_default();
+        config.get_last_search_or_domain().cloned().collect()
+    } else {
+        args.search.clone()
+    };
+    let mut text = format!("nameserver {}\n", PLAN.names[0]);
+    if !search.is_empty() {
+        text += &format!("search {}\n", search.join(" "));
+    }
+    text
+}

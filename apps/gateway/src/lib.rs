@@ -1,0 +1,38 @@
+//! `sockeye gateway`: the network of rootless namespaces and containers.
+//!
+//! A command runs in user and network namespaces of its own, whose packets all go into a TUN device. The device's descriptor is handed to this
+//! process, which stays outside and has no rights: a Sockeye stack takes in packets to every host, and each connection and each flow of
+//! datagrams goes onward through an ordinary socket.
+//!
+//! ```text
+//! inside                        │ this process, outside                                  │ the host's kernel
+//! command ─ kernel's TCP ─ TUN ─┼─ queue ─ stack ─ Syn ─ policy ─ upstream ──────────────┼─ connect
+//!                               │                  └ accept ─ relay (both ways) ─────────┼─ the connection
+//!                               │          └ flow of datagrams ─ policy ─────────────────┼─ a datagram socket
+//!                               │          └ names ─ the host's resolvers ───────────────┼─ a datagram socket
+//! ```
+//!
+//! # Which folder
+//! | folder or file | holds |
+//! |---|---|
+//! | `args.rs`, `run.rs` | the command line, and what it starts and ends |
+//! | `inside/` | what happens in the namespace: it is entered or made, the device, `/etc/resolv.conf`, the command |
+//! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
+//! | `policy/` | where a destination leads, and whether it may be |
+//! | `upstream/` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT |
+//! | `flows.rs` | what flows there are, their bound, and their log |
+//!
+//! Invariant: no flow blocks a loop; each has at most `engine::CHUNK` bytes outside of sockets in each direction.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod args;
+mod engine;
+mod flows;
+mod inside;
+mod policy;
+mod run;
+mod upstream;
+
+pub use args::{EXAMPLES, GatewayArgs};
+pub use run::run;

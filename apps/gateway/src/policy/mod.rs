@@ -1,0 +1,154 @@
+//! Policy: where a destination leads, and whether it may be.
+//!
+//! ```text
+//! destination inside ─ map (the gateway's address is the host's loopback) ─► address of the host's socket ─ rules ─► permitted
+//! ```
+//!
+//! The decision is about the address that the host's socket will connect to, after the mapping, in each of its [forms](reach::forms): it is
+//! permitted if the first rule that covers the form permits it, for all forms. What no rule covers is permitted if there is no `--allow` and the
+//! address is an ordinary host's. Nobody but [`Policy::decide`] makes a [`Target`], and `upstream` connects to nothing else.
+//!
+//! Names are pinned: a rule with a name covers the addresses that the gateway's name server has given out for it, for as long as it said.
+//!
+//! Lock: [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below; the fuzz target `policy`.
+
+mod names;
+pub mod reach;
+mod rule;
+mod rules;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+pub use names::Names;
+pub use rule::Rule;
+pub use rules::Rules;
+
+use crate::args::PLAN;
+
+/// A transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP echo.
+    Icmp,
+}
+
+/// An address that a socket of the host may connect to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Target(SocketAddr);
+
+impl Target {
+    /// The address.
+    pub fn addr(self) -> SocketAddr {
+        self.0
+    }
+}
+
+/// All that decides.
+#[derive(Debug, Default)]
+pub struct Policy {
+    rules: Vec<Rule>,
+    /// The names that addresses were given out for.
+    pub names: Names,
+}
+
+impl Policy {
+    /// With these rules, in order.
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, names: Names::default() }
+    }
+
+    /// Where `to` leads. Does not block.
+    ///
+    /// # Errors
+    /// The address that is refused.
+    pub fn decide(&self, to: SocketAddr) -> Result<Target, SocketAddr> {
+        let onward = map(to);
+        let names = if self.rules.is_empty() { Vec::new() } else { self.names.of(onward.ip()) };
+        if reach::forms(onward.ip()).all(|form| self.permits(form, onward, &names)) {
+            Ok(Target(onward))
+        } else {
+            Err(onward)
+        }
+    }
+
+    fn permits(&self, form: IpAddr, onward: SocketAddr, names: &[String]) -> bool {
+        match self.rules.iter().find(|rule| rule.covers(form, onward, names)) {
+            Some(rule) => rule.allows,
+            None => reach::special(form).is_none() && !self.rules.iter().any(|rule| rule.allows),
+        }
+    }
+}
+
+/// The address of the host's socket: the gateway's own address inside stands for the host's loopback.
+fn map(to: SocketAddr) -> SocketAddr {
+    let ip = match to.ip().to_canonical() {
+        ip if ip == PLAN.host[0] => Ipv4Addr::LOCALHOST.into(),
+        ip if ip == PLAN.host[1] => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, to.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rule::{allow, deny};
+    use super::*;
+
+    fn decide(rules: &[Rule], to: &str) -> Option<String> {
+        let decided = Policy::new(rules.to_vec()).decide(to.parse().unwrap());
+        decided.ok().map(|target| target.addr().to_string())
+    }
+
+    #[test]
+    fn without_rules_hosts_are_permitted_and_the_host_itself_is_not() {
+        assert_eq!(decide(&[], "192.0.2.1:80").as_deref(), Some("192.0.2.1:80"));
+        assert_eq!(decide(&[], "[::ffff:192.0.2.1]:80").as_deref(), Some("192.0.2.1:80"));
+        for refused in [
+            "127.0.0.1:80",
+            "[::1]:80",
+            "[::ffff:127.0.0.1]:80",
+            "[2002:7f00:1::]:80",
+            "0.0.0.0:80",
+            "169.254.169.254:80",
+            "[fd00:ec2::254]:80",
+            "10.0.2.2:80",
+            "[fd00::2]:80",
+        ] {
+            assert_eq!(decide(&[], refused), None, "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_covers_decides() {
+        let rules =
+            [deny("192.0.2.7").unwrap(), allow("192.0.2.0/24:80").unwrap(), allow("127.0.0.1:5432").unwrap()];
+        assert_eq!(decide(&rules, "192.0.2.7:80"), None);
+        assert_eq!(decide(&rules, "192.0.2.8:80").as_deref(), Some("192.0.2.8:80"));
+        assert_eq!(decide(&rules, "192.0.2.8:81"), None);
+        assert_eq!(decide(&rules, "10.0.2.2:5432").as_deref(), Some("127.0.0.1:5432"));
+        assert_eq!(decide(&rules, "198.51.100.1:80"), None, "with an --allow, the rest is refused");
+        let only_deny = [deny("10.0.0.0/8").unwrap()];
+        assert_eq!(decide(&only_deny, "198.51.100.1:80").as_deref(), Some("198.51.100.1:80"));
+        assert_eq!(decide(&only_deny, "[64:ff9b::10.1.2.3]:80"), None, "the form that it carries is refused");
+    }
+
+    #[test]
+    fn a_name_covers_the_addresses_that_were_given_out_for_it() {
+        let policy = Policy::new(vec![allow("example.org").unwrap()]);
+        let to: SocketAddr = "192.0.2.1:443".parse().unwrap();
+        assert!(policy.decide(to).is_err());
+        policy.names.pin("Example.org", to.ip(), std::time::Duration::from_secs(60));
+        assert!(policy.decide(to).is_ok());
+        policy.names.pin(
+            "rebound.example.org",
+            Ipv4Addr::LOCALHOST.into(),
+            std::time::Duration::from_secs(60),
+        );
+        assert!(policy.decide("127.0.0.1:443".parse().unwrap()).is_err());
+    }
+}

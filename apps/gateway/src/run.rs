@@ -1,0 +1,222 @@
+//! What the command line starts, and how it ends.
+//!
+//! Order: the host's sockets and files are opened first, while the rights of the user who called are there; then the process inside makes the device; then this process
+//! gives up its rights, and the loops begin; then the command runs. It ends in the other order.
+//!
+//! Tests: `tests/gateway.rs`.
+
+use std::ffi::OsString;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open,
+};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use sockeye_shared::end::{CommandError, UsageError};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, oneshot};
+
+use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME, PLAN};
+use crate::engine::inward::Listening;
+use crate::engine::{Running, Shared};
+use crate::flows::Flows;
+use crate::inside::{self, Inside};
+use crate::policy::Policy;
+
+/// Where the host's resolvers stand.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// Resolvers that are asked, at most (resolv.conf(5): MAXNS).
+const RESOLVERS_MAX: usize = 3;
+
+/// Runs the gateway until its command ends, the namespace's device goes, or a signal comes. `prefix` are the words of the command line before the
+/// gateway's own arguments, without the program's name: it starts itself with them.
+///
+/// # Errors
+/// A usage error if there is nothing to serve; the system's, with what was to be done and a remedy.
+pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError> {
+    if let Some(name) = &args.inside {
+        return inside::main(args, name).map(|()| ExitCode::SUCCESS).map_err(CommandError::Io);
+    }
+    if args.command.is_empty() && args.netns.is_none() && args.fd.is_empty() {
+        let message = "nothing to serve: give a command behind --, a namespace (--netns) or a device (--fd)";
+        return Err(CommandError::Usage(UsageError(message.to_owned())));
+    }
+    if args.fd.iter().enumerate().any(|(index, number)| args.fd[..index].contains(number)) {
+        return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
+    }
+    let published = args.publish.iter().map(|publish| publish.listen()).collect::<io::Result<Vec<_>>>()?;
+    let log = args.log.as_ref().map(|path| {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write the log {}: {error}", path.display()))
+        })
+    });
+    let shared = Arc::new(Shared {
+        policy: Policy::new(args.rules.0.clone()),
+        upstream: args.upstream.clone().unwrap_or_default(),
+        flows: Flows::new(args.flows_max, log.transpose()?)?,
+        resolvers: resolvers(args),
+        device_gone: Notify::new(),
+        mtu: args.mtu,
+        memory_max: args.memory_max,
+        flows_max: args.flows_max as usize,
+    });
+    let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
+    let (queues, served) = open(args, prefix, &given)?;
+    give_up_rights()?;
+    let loops = start(&shared, queues, published.into_iter().flatten())?;
+    if args.verbose {
+        greet(args, &shared);
+    }
+    let ended = serve(served, &shared);
+    loops.into_iter().for_each(Running::stop);
+    if shared.flows.lines_lost() > 0 {
+        eprintln!(
+            "sockeye gateway: the log lacks {} flows, which came faster than its file took them",
+            shared.flows.lines_lost()
+        );
+    }
+    ended.map_err(CommandError::Io)
+}
+
+/// What is served.
+enum Served {
+    /// A command, which runs once it is told to.
+    Command(Inside),
+    /// A device that others use.
+    Device,
+}
+
+/// Makes or takes the device. Returns its queues.
+fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Result<(Vec<OwnedFd>, Served)> {
+    if !args.fd.is_empty() {
+        // A copy of each by its number: nobody here owns what another program has left open.
+        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let queues = args.fd.iter().map(|number| {
+            pidfd_getfd(&own, *number, PidfdGetfdFlags::empty()).map_err(|error| {
+                io::Error::new(io::Error::from(error).kind(), format!("--fd {number}: {error}"))
+            })
+        });
+        return Ok((queues.collect::<io::Result<_>>()?, Served::Device));
+    }
+    let mut inside = Inside::start(prefix, given)?;
+    let queues = std::mem::take(&mut inside.queues);
+    if args.command.is_empty() {
+        // Its work is done: the device is in the namespace.
+        inside.go()?;
+        inside.child.wait()?;
+        return Ok((queues, Served::Device));
+    }
+    Ok((queues, Served::Command(inside)))
+}
+
+/// Has the command run, if there is one. Waits for its end, for the device's, or for a signal.
+fn serve(served: Served, shared: &Shared) -> io::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut interrupt, mut terminate, mut hangup) = (
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+        );
+        let Served::Command(inside) = served else {
+            return Ok(tokio::select! {
+                _ = interrupt.recv() => ExitCode::SUCCESS,
+                _ = terminate.recv() => ExitCode::SUCCESS,
+                _ = hangup.recv() => ExitCode::SUCCESS,
+                () = shared.device_gone.notified() => ExitCode::SUCCESS,
+            });
+        };
+        inside.go()?;
+        let (pid, mut ended) = watch(inside.child)?;
+        loop {
+            tokio::select! {
+                status = &mut ended => return Ok(code(status.map_err(io::Error::other)??)),
+                // A terminal sends it to the command, too, which decides.
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => forward(pid, Signal::TERM),
+                _ = hangup.recv() => forward(pid, Signal::HUP),
+            }
+        }
+    })
+}
+
+/// Waits for a process on a thread of its own. Returns its number, and its status when it has ended.
+fn watch(mut child: Child) -> io::Result<(Option<Pid>, oneshot::Receiver<io::Result<ExitStatus>>)> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (give, take) = oneshot::channel();
+    thread::Builder::new().name("wait".to_owned()).spawn(move || give.send(child.wait()))?;
+    Ok((pid, take))
+}
+
+fn forward(pid: Option<Pid>, signal: Signal) {
+    // It fails if the command has just ended.
+    let _ = pid.map(|pid| kill_process(pid, signal));
+}
+
+/// The command's own code, or as a shell has it for one that a signal has ended.
+fn code(status: ExitStatus) -> ExitCode {
+    let number = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(number).unwrap_or(1))
+}
+
+/// Starts a loop for each queue. Published ports are spread over them.
+fn start(
+    shared: &Arc<Shared>,
+    queues: Vec<OwnedFd>,
+    published: impl Iterator<Item = Listening>,
+) -> io::Result<Vec<Running>> {
+    let mut shares: Vec<Vec<Listening>> = queues.iter().map(|_| Vec::new()).collect();
+    for (index, listening) in published.enumerate() {
+        let share = index % shares.len();
+        shares[share].push(listening);
+    }
+    queues
+        .into_iter()
+        .zip(shares)
+        .enumerate()
+        .map(|(index, (queue, published))| Running::start(Arc::clone(shared), queue, published, index))
+        .collect()
+}
+
+/// Threads from here on can gain no rights and have none beyond those of the user.
+fn give_up_rights() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}
+
+/// Where names are forwarded to: what was given, or the host's own resolvers.
+fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
+    if !args.dns.is_empty() {
+        return args.dns.clone();
+    }
+    // Without the file, or with one that cannot be read, there is no resolver, and no name is known inside.
+    let config =
+        resolv_conf::Config::parse(std::fs::read(RESOLV_CONF).unwrap_or_default()).unwrap_or_default();
+    let addrs = config.nameservers.iter().map(IpAddr::from).take(RESOLVERS_MAX);
+    addrs.map(|addr| SocketAddr::new(addr, DNS_PORT)).collect()
+}
+
+/// What is served, on standard error: standard output is the command's.
+fn greet(args: &GatewayArgs, shared: &Shared) {
+    let resolvers: Vec<String> = shared.resolvers.iter().map(|addr| addr.ip().to_string()).collect();
+    eprintln!("inside: {} and {}, MTU {}", PLAN.inside[0], PLAN.inside[1], shared.mtu);
+    eprintln!("this host: {} ({HOST_NAME}), if a rule permits it", PLAN.host[0]);
+    eprintln!(
+        "names: {} asks {}",
+        PLAN.names[0],
+        if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
+    );
+    for publish in &args.publish {
+        eprintln!("published: {publish}");
+    }
+}

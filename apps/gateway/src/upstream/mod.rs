@@ -1,0 +1,136 @@
+//! Connecting onward: to the destination itself, or through a proxy.
+//!
+//! Nothing here decides: a [`Target`] has been permitted. A proxy's own address is the user's, and is not asked about.
+//!
+//! Tests: below; `tests/gateway.rs`.
+
+mod http;
+
+use std::io;
+use std::net::SocketAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+use tokio_socks::tcp::Socks5Stream;
+
+use crate::policy::Target;
+
+/// For a proxy to answer, from its connection on.
+const PROXY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A way onward.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Upstream {
+    /// Ordinary sockets to the destination.
+    #[default]
+    Direct,
+    /// A SOCKS5 server (RFC 1928), by name and port; user and password (RFC 1929).
+    Socks5(String, Option<(String, String)>),
+    /// An HTTP proxy that knows CONNECT (RFC 9110 section 9.3.6), by name and port.
+    Http(String),
+}
+
+impl FromStr for Upstream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is no proxy: write socks5://[USER:PASSWORD@]HOST:PORT or http://HOST:PORT");
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let (login, server) = match rest.rsplit_once('@') {
+            Some((login, server)) => (Some(login.split_once(':').ok_or_else(wrong)?), server),
+            None => (None, rest),
+        };
+        let server = server.trim_end_matches('/');
+        let is_server = server
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        match scheme {
+            _ if !is_server => Err(wrong()),
+            "socks5" => Ok(Self::Socks5(
+                server.to_owned(),
+                login.map(|(user, word)| (user.to_owned(), word.to_owned())),
+            )),
+            "http" if login.is_none() => Ok(Self::Http(server.to_owned())),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Upstream {
+    /// Connects to `target`. Returns the connection, on which nothing has been sent for the client yet.
+    ///
+    /// # Errors
+    /// The system's: `ConnectionRefused`, `TimedOut`, `HostUnreachable` and so on as the destination or the proxy says.
+    pub async fn connect(&self, target: Target) -> io::Result<TcpStream> {
+        match self {
+            Self::Direct => direct(target.addr()).await,
+            Self::Socks5(server, login) => {
+                let connect = socks(server, login.as_ref(), target.addr());
+                timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
+            }
+            Self::Http(server) => {
+                let connect = async {
+                    let mut stream = TcpStream::connect(server.as_str()).await?;
+                    http::connect(&mut stream, target.addr()).await.map(|()| stream)
+                };
+                timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
+            }
+        }
+    }
+
+    /// Whether datagrams can go this way.
+    pub fn carries_datagrams(&self) -> bool {
+        *self == Self::Direct
+    }
+}
+
+async fn direct(addr: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.connect(addr).await
+}
+
+async fn socks(server: &str, login: Option<&(String, String)>, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect(server).await?;
+    let connected = match login {
+        Some((user, word)) => Socks5Stream::connect_with_password_and_socket(socket, to, user, word).await,
+        None => Socks5Stream::connect_with_socket(socket, to).await,
+    };
+    use tokio_socks::Error;
+    connected.map(Socks5Stream::into_inner).map_err(|error| match error {
+        Error::Io(error) => error,
+        Error::ConnectionRefused => io::ErrorKind::ConnectionRefused.into(),
+        Error::HostUnreachable | Error::TtlExpired => io::ErrorKind::HostUnreachable.into(),
+        Error::NetworkUnreachable => io::ErrorKind::NetworkUnreachable.into(),
+        Error::ConnectionNotAllowedByRuleset => io::ErrorKind::PermissionDenied.into(),
+        other => io::Error::other(other),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_read_from_its_address() {
+        let socks = |server: &str, login: Option<(&str, &str)>| {
+            Ok(Upstream::Socks5(server.into(), login.map(|(user, word)| (user.into(), word.into()))))
+        };
+        assert_eq!("socks5://127.0.0.1:1080".parse(), socks("127.0.0.1:1080", None));
+        assert_eq!("socks5://a:b@[::1]:1080".parse(), socks("[::1]:1080", Some(("a", "b"))));
+        assert_eq!("http://proxy.example:3128/".parse(), Ok(Upstream::Http("proxy.example:3128".into())));
+        for wrong in [
+            "",
+            "127.0.0.1:1080",
+            "socks4://h:1",
+            "http://h",
+            "http://u:p@h:1",
+            "socks5://h:x",
+            "socks5://u@h:1",
+        ] {
+            assert!(wrong.parse::<Upstream>().is_err_and(|message| message.contains("write")), "{wrong}");
+        }
+    }
+}
