@@ -36,7 +36,7 @@ pub struct GatewayArgs {
     /// Serve the network namespace of a process, by its number or a path such as /run/netns/NAME, instead of running a command
     #[arg(long, value_name = "PID|PATH", conflicts_with_all = ["fd", "command"])]
     pub netns: Option<String>,
-    /// Serve an open TUN or TAP device by its descriptor; several are its queues
+    /// Serve an open TUN device by its descriptor; several are its queues
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub fd: Vec<i32>,
     /// Threads, each with a queue of the device and the flows in it
@@ -57,11 +57,11 @@ pub struct GatewayArgs {
     /// `--allow` and `--deny`.
     #[command(flatten)]
     pub rules: Rules,
-    /// A port of the host that leads inside: [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]; repeatable
-    #[arg(short = 'p', long, value_name = "SPEC")]
+    /// A port of the host that leads inside; repeatable
+    #[arg(short = 'p', long, value_name = "[ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]")]
     pub publish: Vec<Publish>,
-    /// Connect onward through a proxy: socks5://[USER:PASSWORD@]HOST:PORT or http://HOST:PORT (CONNECT)
-    #[arg(long, value_name = "URL")]
+    /// Connect onward through a proxy, by SOCKS5 or HTTP CONNECT
+    #[arg(long, value_name = "socks5://[USER:PASSWORD@]HOST:PORT|http://HOST:PORT")]
     pub upstream: Option<Upstream>,
     /// Most connections and flows of datagrams at a time
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -40,7 +40,7 @@ const GATEWAY: &str = "sockeye-gateway";
 const PACKETDRILL: &str = "sockeye-packetdrill";
 
 /// All crates, from the bottom up. Those that are not built yet have their place too.
-pub const LAYERS: [Layer; 19] = [
+pub const LAYERS: [Layer; 20] = [
     layer(PROTO, "crates/proto", &[], false, true),
     layer(SYNC, "crates/sync", &[], true, false),
     layer(MBUF, "crates/mbuf", &[SYNC], true, false),

@@ -13,8 +13,19 @@ const SHELLS: [(&str, &str); 5] =
 
 /// The commands by the words that call them, each with its long flags, as the help has them.
 fn commands() -> BTreeMap<&'static str, Vec<String>> {
-    let lines =
-        ["sim", "sim matrix", "sim merge", "tun", "gateway", "iperf3", "ss", "nstat", "why", "completions", "man"];
+    let lines = [
+        "sim",
+        "sim matrix",
+        "sim merge",
+        "tun",
+        "gateway",
+        "iperf3",
+        "ss",
+        "nstat",
+        "why",
+        "completions",
+        "man",
+    ];
     lines.into_iter().map(|line| (line, flags(&stdout(&run(sockeye(&format!("{line} --help"))))))).collect()
 }
 
