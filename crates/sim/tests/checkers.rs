@@ -15,11 +15,14 @@ fn run(first: u64) {
         sum.faults += one.faults;
         sum.retransmitted += one.retransmitted;
         sum.crashes += one.crashes;
+        sum.unix_bytes += one.unix_bytes;
+        sum.requests += one.requests;
         calm += u64::from(one.faults == 0);
     }
     // The plans are varied enough: they contain enough of everything.
     assert!(sum.conversations > 2 * SEEDS && sum.clean > sum.conversations / 3, "{sum:?}");
     assert!(sum.bytes > 10_000_000 && sum.faults > 1000 && sum.retransmitted > 100, "{sum:?}");
+    assert!(sum.unix_bytes > 5_000_000 && sum.requests > 10 * SEEDS, "{sum:?}");
     assert!(sum.crashes > SEEDS / 20 && calm > SEEDS / 8, "{sum:?}, {calm} of {SEEDS} seeds without a fault");
 }
 

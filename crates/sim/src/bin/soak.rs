@@ -41,6 +41,13 @@ fn arguments(mut args: impl Iterator<Item = String>) -> Option<Args> {
     Some(read)
 }
 
+/// What a seed is depends on whether there are programs of tokio.
+const COMMAND: &str = if cfg!(feature = "tokio") {
+    "cargo run --release -p sockeye-sim --features tokio --bin soak"
+} else {
+    "cargo run --release -p sockeye-sim --bin soak"
+};
+
 /// How often progress is reported.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -57,7 +64,7 @@ fn main() -> ExitCode {
         None => seed - args.first >= args.seeds,
     };
     while !is_over(seed) {
-        let replay = format!("cargo run --release -p sockeye-sim --bin soak -- --first {seed} --seeds 1");
+        let replay = format!("{COMMAND} -- --first {seed} --seeds 1");
         match catch_unwind(|| run_seed(seed, Some(replay))) {
             Ok(summary) => add(&mut total, &summary),
             Err(_) => failed.push(seed),
@@ -87,6 +94,8 @@ fn add(total: &mut Summary, one: &Summary) {
     total.faults += one.faults;
     total.retransmitted += one.retransmitted;
     total.crashes += one.crashes;
+    total.unix_bytes += one.unix_bytes;
+    total.requests += one.requests;
     total.seconds += one.seconds;
 }
 
@@ -94,13 +103,24 @@ fn add(total: &mut Summary, one: &Summary) {
 fn progress(seeds: u64, total: &Summary, failed: usize, start: Instant) {
     let mut out = std::io::stdout();
     let end = if out.is_terminal() { "\r" } else { "\n" };
-    let Summary { conversations, clean, bytes, faults, retransmitted, crashes, seconds } = *total;
+    let Summary {
+        conversations,
+        clean,
+        bytes,
+        faults,
+        retransmitted,
+        crashes,
+        unix_bytes,
+        requests,
+        seconds,
+    } = *total;
     let _ = write!(
         out,
-        "{seeds} seeds in {:.0?}: {failed} failed; {clean} of {conversations} conversations clean, {} MB, {faults} faults, \
-         {retransmitted} retransmissions, {crashes} crashes, {} simulated hours{end}",
+        "{seeds} seeds in {:.0?}: {failed} failed; {clean} of {conversations} conversations clean, {} MB, {} MB of UNIX sockets, {requests} \
+         requests to tokio's tasks, {faults} faults, {retransmitted} retransmissions, {crashes} crashes, {} simulated hours{end}",
         start.elapsed(),
         bytes / 1_000_000,
+        unix_bytes / 1_000_000,
         seconds / 3600,
     );
     let _ = out.flush();

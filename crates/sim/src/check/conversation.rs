@@ -258,18 +258,18 @@ async fn pause(part: &Part, rng: &mut Rng) {
 }
 
 /// The bytes of a stream, from its first on.
-struct Bytes {
+pub(super) struct Bytes {
     rng: Rng,
     word: [u8; 8],
     used: usize,
 }
 
 impl Bytes {
-    fn new(stream: u64) -> Self {
+    pub fn new(stream: u64) -> Self {
         Self { rng: Rng::new(stream), word: [0; 8], used: 8 }
     }
 
-    fn next(&mut self) -> u8 {
+    pub fn next(&mut self) -> u8 {
         if self.used == self.word.len() {
             (self.word, self.used) = (self.rng.u64().to_le_bytes(), 0);
         }

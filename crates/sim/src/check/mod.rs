@@ -9,10 +9,13 @@
 //! 4. nothing is sent again without cause: without faults, nothing at all;
 //! 5. all packet memory has come back.
 //!
+//! Beside the conversations there are UNIX streams and, with the feature `tokio`, a service of tokio's tasks and timers (`neighbors`), which have to come to their ends.
+//!
 //! Bytes are a function of their place in the stream, and checked as they are read. Tests: `tests/checkers.rs` runs some
 //! hundred seeds, the program `soak` as many as one likes.
 
 mod conversation;
+mod neighbors;
 mod plan;
 mod verdict;
 
@@ -20,6 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::check::conversation::Conversation;
+use crate::check::neighbors::Neighbors;
 use crate::check::plan::{Plan, Trouble};
 use crate::network::{Host, Link, Net};
 use crate::run::Sim;
@@ -40,6 +44,10 @@ pub struct Summary {
     pub retransmitted: u64,
     /// Hosts that crashed.
     pub crashes: u64,
+    /// Bytes that were read from UNIX sockets, all of them the right ones.
+    pub unix_bytes: u64,
+    /// Requests to a service of tokio's tasks that were answered; 0 without the feature `tokio`.
+    pub requests: u64,
     /// Seconds of simulated time.
     pub seconds: u64,
 }
@@ -58,6 +66,8 @@ const TIME_MAX: Duration = Duration::from_secs(30_000);
 /// If a rule is broken; the failure has been reported as any other of a simulation.
 pub fn run_seed(seed: u64, replay: Option<String>) -> Summary {
     let sim = Sim::exactly(seed).time_max(TIME_MAX);
+    #[cfg(feature = "tokio")]
+    let sim = sim.tokio();
     let sim = match replay {
         Some(command) => sim.replay(command),
         None => sim,
@@ -80,6 +90,7 @@ async fn run_plan(net: &Net, plan: &Plan) -> Summary {
         .enumerate()
         .map(|(number, talk)| Conversation::start(net, &hosts, number, talk))
         .collect();
+    let neighbors = Neighbors::start(net, &hosts);
     for trouble in plan.troubles.clone() {
         let (hosts, links) = (hosts.clone(), links.clone());
         crate::spawn(async move { befall(&hosts, &links, trouble).await });
@@ -88,6 +99,7 @@ async fn run_plan(net: &Net, plan: &Plan) -> Summary {
     for talk in &talks {
         talk.ended().await;
     }
+    let (unix_bytes, requests) = neighbors.ended(plan).await;
     time::sleep(AFTERLIFE.saturating_sub(SILENCE)).await;
     let spoken = net.traffic().segments;
     time::sleep(SILENCE).await;
@@ -101,6 +113,8 @@ async fn run_plan(net: &Net, plan: &Plan) -> Summary {
         faults: net.stats().faults(),
         retransmitted: net.traffic().retransmitted,
         crashes: plan.crashes() as u64,
+        unix_bytes,
+        requests,
         seconds: net.now().as_secs(),
     }
 }
