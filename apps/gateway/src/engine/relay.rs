@@ -7,13 +7,18 @@
 //! without a gateway.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+use std::time::Duration;
 
 use socket2::SockRef;
 use sockeye::tokio::TcpStream;
-use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream as Onward;
+use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpStream as Onward, tcp};
 
 use super::CHUNK;
 use crate::flows::Flow;
@@ -27,27 +32,24 @@ thread_local! {
 }
 
 /// Relays until both directions have ended, or one has failed.
-pub async fn run(mut inner: TcpStream, outer: Onward, mut flow: Flow) {
+pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
     let ended = {
-        let (mut from_inside, mut to_inside) = inner.split();
-        let both = (outward(&mut from_inside, &outer, &flow), inward(&outer, &mut to_inside, &flow));
-        tokio::try_join!(both.0, both.1)
+        let (from_inside, mut to_inside) = inner.split();
+        let (mut from_outside, to_outside) = outer.split();
+        let outward = outward(&from_inside, &to_outside, &flow);
+        tokio::try_join!(outward, inward(&mut from_outside, &mut to_inside, &flow))
     };
     if ended.is_err() {
         flow.ends_by("reset");
-        let _ = (inner.set_zero_linger(), SockRef::from(&outer).set_linger(Some(std::time::Duration::ZERO)));
+        let _ = (inner.set_zero_linger(), SockRef::from(&outer).set_linger(Some(Duration::ZERO)));
     }
 }
 
-async fn outward(
-    inner: &mut sockeye::tokio::tcp::ReadHalf<'_>,
-    outer: &Onward,
-    flow: &Flow,
-) -> io::Result<()> {
+async fn outward(inner: &ReadHalf<'_>, outer: &tcp::WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
     loop {
         let mut chain = inner.as_ref().recv_mbufs(CHUNK).await?;
         if chain.is_empty() {
-            return ended(SockRef::from(outer).shutdown(Shutdown::Write));
+            return ended(SockRef::from(outer.as_ref()).shutdown(Shutdown::Write));
         }
         flow.note_sent(chain.len());
         while !chain.is_empty() {
@@ -62,40 +64,31 @@ async fn outward(
     }
 }
 
-async fn inward(
-    outer: &Onward,
-    inner: &mut sockeye::tokio::tcp::WriteHalf<'_>,
-    flow: &Flow,
-) -> io::Result<()> {
-    /// What one read has brought.
-    enum Read {
-        End,
-        Nothing,
-        /// The bytes that the stack has not taken.
-        Left(Vec<u8>),
-    }
+async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
     loop {
-        outer.readable().await?;
-        let read = BUFFER.with_borrow_mut(|buffer| -> io::Result<Read> {
-            let len = match outer.try_read(buffer) {
-                Ok(0) => return Ok(Read::End),
-                Ok(len) => len,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Read::Nothing),
-                Err(error) => return Err(error),
-            };
-            flow.note_received(len);
-            let taken = match inner.try_write(&buffer[..len]) {
-                Ok(taken) => taken,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
-                Err(error) => return Err(error),
-            };
-            Ok(Read::Left(buffer[taken..len].to_vec()))
-        })?;
-        match read {
-            Read::End => return ended(inner.shutdown().await),
-            Read::Nothing => {}
-            Read::Left(bytes) if bytes.is_empty() => {}
-            Read::Left(bytes) => inner.write_all(&bytes).await?,
+        // A read that does not fill the buffer has taken all there is, so no second one is made to find that out. `None` is the end.
+        let left = poll_fn(|cx| {
+            BUFFER.with_borrow_mut(|buffer| {
+                let mut read = ReadBuf::new(buffer);
+                ready!(Pin::new(&mut *outer).poll_read(cx, &mut read))?;
+                let bytes = read.filled();
+                if bytes.is_empty() {
+                    return Poll::Ready(Ok(None));
+                }
+                flow.note_received(bytes.len());
+                match inner.try_write(bytes) {
+                    Ok(taken) => Poll::Ready(Ok(Some(bytes[taken..].to_vec()))),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        Poll::Ready(Ok(Some(bytes.to_vec())))
+                    }
+                    Err(error) => Poll::Ready(Err(error)),
+                }
+            })
+        });
+        match left.await? {
+            None => return ended(inner.shutdown().await),
+            Some(left) if left.is_empty() => {}
+            Some(left) => inner.write_all(&left).await?,
         }
     }
 }

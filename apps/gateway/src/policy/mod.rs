@@ -10,7 +10,7 @@
 //!
 //! Names are pinned: a rule with a name covers the addresses that the gateway's name server has given out for it, for as long as it said.
 //!
-//! Lock: [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below; the fuzz target `policy`.
+//! Lock: [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below, with random addresses too.
 
 mod names;
 pub mod reach;
@@ -96,6 +96,8 @@ fn map(to: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::rule::{allow, deny};
     use super::*;
 
@@ -150,5 +152,77 @@ mod tests {
             std::time::Duration::from_secs(60),
         );
         assert!(policy.decide("127.0.0.1:443".parse().unwrap()).is_err());
+    }
+
+    /// An address near those that matter: the host's own, and IPv6 addresses that carry them.
+    fn address() -> impl Strategy<Value = IpAddr> {
+        let v4 = prop_oneof![
+            any::<u32>(),
+            (0u32..4, any::<u32>()).prop_map(|(which, low)| {
+                [0x7f00_0000, 0xa9fe_0000, 0, 0xe000_0000][which as usize] | low & 0xffff
+            }),
+        ]
+        .prop_map(Ipv4Addr::from_bits);
+        let carriers = [
+            (0xffff_u128 << 32, 0),
+            (0, 0),
+            (0x64_ff9b_u128 << 96, 0),
+            (0x2002_u128 << 112, 80),
+            (0xffff_u128 << 48, 0),
+            (0xfe80_u128 << 112 | 0x5efe << 32, 0),
+        ];
+        prop_oneof![
+            v4.clone().prop_map(IpAddr::V4),
+            any::<u128>().prop_map(|bits| IpAddr::V6(bits.into())),
+            (v4, 0..carriers.len()).prop_map(move |(v4, which)| {
+                let (carrier, shift) = carriers[which];
+                IpAddr::V6((carrier | u128::from(v4.to_bits()) << shift).into())
+            }),
+            Just(PLAN.host[0]),
+            Just(PLAN.host[1]),
+        ]
+    }
+
+    /// By the standard library alone: whether a packet to this address may end on the host, its link or in a group.
+    fn is_near(addr: IpAddr) -> bool {
+        match addr {
+            IpAddr::V4(v4) => {
+                v4.is_loopback()
+                    || v4.is_link_local()
+                    || v4.is_multicast()
+                    || v4.octets()[0] == 0
+                    || v4.octets()[0] >= 240
+            }
+            IpAddr::V6(v6) => {
+                let bits = v6.to_bits();
+                let low = Ipv4Addr::from_bits(bits as u32);
+                let is_6to4 =
+                    bits >> 112 == 0x2002 && is_near(Ipv4Addr::from_bits((bits >> 80) as u32).into());
+                let carries_low =
+                    bits >> 32 == 0x64_ff9b << 64 || bits >> 32 == 0xffff_0000 || bits >> 32 == 0xffff;
+                v6.is_loopback()
+                    || v6.is_unicast_link_local()
+                    || v6.is_multicast()
+                    || bits >> 32 == 0
+                    || is_6to4
+                    || carries_low && is_near(low.into())
+            }
+        }
+    }
+
+    proptest! {
+        /// What a socket of the host gets is never the host itself, its link or a group, whatever was asked for, with careless rules, too.
+        #[test]
+        fn nothing_near_is_reached_without_a_rule_that_names_it(
+            addr in address(),
+            port in any::<u16>(),
+            rules in proptest::sample::subsequence(vec!["*", "0.0.0.0/0", "::/0", "10.0.0.0/8", "0.0.0.0/1", "*:80"], 0..6),
+        ) {
+            let rules = rules.into_iter().map(|rule| allow(rule).unwrap()).collect();
+            if let Ok(target) = Policy::new(rules).decide(SocketAddr::new(addr, port)) {
+                prop_assert!(!is_near(target.addr().ip()), "{addr} led to {}", target.addr());
+                prop_assert_eq!(target.addr().ip(), target.addr().ip().to_canonical());
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! kind. And some addresses mean the host itself, its link, or many ([`special`]), which a rule for everything does not include. The classes are
 //! those of the stack's own table ([`Class`]), and IPv6 ranges beside it that Linux leads elsewhere.
 //!
-//! Does not depend on rules or sockets. Tests: below; `fuzz/lib` for the comparison with rules.
+//! Does not depend on rules or sockets. Tests: below; with random addresses `mod.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
