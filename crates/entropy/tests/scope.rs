@@ -56,6 +56,9 @@ fn clocks_can_show_another_time_than_the_elapsed_one() {
     assert_eq!(instant.elapsed(), Duration::from_secs(2));
     assert_eq!(system.duration_since(SystemTime::now()).unwrap(), Duration::from_secs(3));
     assert_eq!(machine.elapsed(), Duration::from_secs(10));
+    let later = machine.a_nanosecond_later(|| (Instant::now(), SystemTime::now()));
+    assert_eq!(later.0 - Instant::now(), Duration::from_nanos(1), "and back");
+    assert_eq!(later.1, SystemTime::now(), "real time stays");
     machine.set_offsets(i64::MIN, i64::MIN);
     assert!(Instant::now() < instant, "nothing before the start, and no overflow");
 }

@@ -328,7 +328,8 @@ fn blocking_code_has_the_same_disk() {
             })
             .await
             .unwrap();
-            sync_dir("/").await;
+            // Any task of tokio's can use it.
+            tokio::spawn(sync_dir("/")).await.unwrap();
         })
         .await;
         reboot(&host);

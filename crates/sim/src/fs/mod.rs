@@ -30,6 +30,8 @@
 //! Reads and writes take no time, as in a page cache; a sync takes [`DiskConfig::sync_time`](crate::DiskConfig). [`Host::disk`](crate::Host::disk) sets that, the disk's size, and errors. Relative paths begin at `/`. There are no links,
 //! permissions, times or locks. All functions panic outside of a simulation; in the main program, which has no disk, they are an error.
 //!
+//! Bounds: 65,536 files and directories, names of 255 bytes, and the disk's capacity. Of a file, 4,096 changes or 8 MiB can be unsynced, and 4,096 changes of names; when there are more, the older half goes to the disk.
+//!
 //! Closures of `spawn_blocking` use [`blocking::fs`](crate::blocking::fs), in the shape of `std::fs`.
 
 mod file;
