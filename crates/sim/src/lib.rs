@@ -40,6 +40,7 @@
 //!   nothing unless something happens in it. Programs must not wait for another thread, nor use another clock. With the feature `entropy`, `std`'s
 //!   clocks show virtual time, and hash maps and `getrandom` follow from the seed.
 //! * [`blocking`] runs programs of the blocking kind.
+//! * [`fs`] has files for each host, of which a crash takes what was not synced; [`signal`] has Ctrl-C and other signals.
 //! * On failure the seed is printed with the command that replays it, and the links' packets are written to a pcap-ng
 //!   file. `SOCKEYE_SIM_SEED` and `SOCKEYE_SIM_PCAP` ask for one seed and for a file.
 //!

@@ -1,4 +1,4 @@
-//! Programs beside the conversations: streams of UNIX sockets within each host, and, in a build with the feature `tokio`, a service of tokio's tasks and timers with clients that retry.
+//! Programs beside the conversations: streams of UNIX sockets within a host, and, in runs with `Sim::tokio`, a service of tokio's tasks and timers with clients that retry.
 //!
 //! Both have to come to their end, whatever happens: UNIX streams know no fault but the host's crash, and the clients go on until the faults are over. What they do follows from a stream of random
 //! numbers of its own, so that the conversations of a seed are what they were. Tests: `tests/checkers.rs`.
@@ -23,7 +23,7 @@ pub(super) struct Neighbors {
     /// Bytes that were read, all of them the right ones.
     bytes: Rc<Cell<u64>>,
     #[cfg(feature = "tokio")]
-    service: service::Service,
+    service: Option<service::Service>,
 }
 
 /// What one side of a UNIX stream does.
@@ -80,7 +80,7 @@ impl Neighbors {
             streams,
             bytes,
             #[cfg(feature = "tokio")]
-            service: service::Service::start(hosts, &mut rng),
+            service: net.tasks.runtimes.is_some().then(|| service::Service::start(hosts, &mut rng)),
         }
     }
 
@@ -94,7 +94,10 @@ impl Neighbors {
             assert!(is_whole || plan.crashes_host(host), "a UNIX stream ended early on host {host}");
         }
         #[cfg(feature = "tokio")]
-        let requests = self.service.ended(plan).await;
+        let requests = match self.service {
+            Some(service) => service.ended(plan).await,
+            None => 0,
+        };
         #[cfg(not(feature = "tokio"))]
         let requests = 0;
         (self.bytes.get(), requests)
