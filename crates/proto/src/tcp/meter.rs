@@ -120,6 +120,11 @@ impl Meter {
         }
     }
 
+    /// The peer's SYN has come, after segments were counted: its first byte has this number.
+    pub fn begin_receiving(&mut self, nxt: SeqNum) {
+        self.nxt = nxt;
+    }
+
     /// The times up to `now`, the running interval included.
     pub fn times(&self, now: Instant) -> Times {
         let us = since_us(now, self.busy_at);

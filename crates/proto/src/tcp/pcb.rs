@@ -328,6 +328,9 @@ impl<P: Payload> Pcb<P> {
         self.rcv_adv = self.rcv_nxt + wnd;
         self.last_ack_sent = self.rcv_nxt;
         self.snd_wl1 = irs;
+        if let Some(meter) = self.meter.as_deref_mut() {
+            meter.begin_receiving(irs + 1);
+        }
     }
 
     /// Takes in the MSS that the peer announced, after it is known whether timestamps are on.

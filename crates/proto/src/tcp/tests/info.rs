@@ -6,7 +6,7 @@ use super::super::info::{CaState, TimerKind};
 use super::super::meter::{Limit, Tally};
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
-use super::script::{ACK, MSS, Script, WND, ms, plain};
+use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain};
 
 fn script() -> Script {
     Script::established(&Settings { sack: true, ..plain() })
@@ -152,4 +152,15 @@ fn a_full_buffer_counts_only_if_a_writer_was_refused_and_the_windows_have_room()
     t.pcb.meter_time(false, t.now);
     t.now = t.now + ms(10);
     assert_eq!(times(&t), [30, 0, 10], "a connection that is over sends nothing");
+}
+
+#[test]
+fn a_connect_that_counts_its_syn_has_received_nothing_whatever_number_the_peer_begins_with() {
+    let mut t = Script::connect(&plain());
+    t.output();
+    out(&mut t, 0, false);
+    let syn_ack = t.raw(IRS, ISS + 1, SYN_ACK);
+    let _ = t.input(syn_ack, &[]);
+    out(&mut t, 0, false);
+    assert_eq!(t.pcb.info(0, t.now).carried.unwrap().bytes_received, 0);
 }
