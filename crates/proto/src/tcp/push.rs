@@ -4,7 +4,8 @@
 //! ends, and where more than half of the largest window that the peer ever offered was written since the last one: else a
 //! receiver that waits for PSH could hold back all that fits into its window. Positions and not segments are marked, so that a
 //! segment that is sent again has the PSH that it had. Written data that is not sent yet lies in runs of whole segments (Linux:
-//! one socket buffer); a write goes on in the last run, whose mark stands at its end and moves along with it. Besides, the last
+//! one socket buffer), or of one where Linux would not join segments (`gso_max_segs` is 1); a write goes on in the last run,
+//! and takes back the mark that stands at its end. Besides, the last
 //! of several segments that leave together for the first time has PSH: there one packet of the device's or of generic
 //! segmentation, which a receiver that joins segments is not to wait behind (`tcp_tso_autosize` says how many;
 //! [`Pcb::burst_max`]).
@@ -40,7 +41,7 @@ pub struct Pushes {
     front: SeqNum,
     /// The latest mark: there is none if it is not behind `front`.
     last: SeqNum,
-    /// What was written when it was set (`pushed_seq`): a mark that moves along with its run does not change this.
+    /// What was written when it was set (`pushed_seq`): a mark that is taken back does not change this.
     pushed: SeqNum,
     /// Where the last run begins.
     run: SeqNum,
@@ -95,11 +96,13 @@ impl Pushes {
         let start = end - added;
         if !self.is_begun {
             self.run = if self.sent.at_or_after(start) { start } else { self.run.max(self.sent) };
+            if self.last == start && start.after(self.run) && start.since(self.run) < self.run_max {
+                self.unmark();
+            }
         }
         if end.since(self.run) >= self.run_max {
             self.pass_runs(start, end, is_end);
         }
-        self.move_along(end);
         self.is_begun = !is_end;
         if then == Then::Ends || (then == Then::More && end.since(self.pushed) > self.wnd_max / 2) {
             self.mark(end);
@@ -138,7 +141,7 @@ impl Pushes {
         if mss != self.mss || wnd_max != self.wnd_max {
             (self.mss, self.wnd_max) = (mss, wnd_max);
             let most = RUN_MAX.min(half_of_window(wnd_max));
-            self.run_max = (most - most % mss.max(1)).max(mss);
+            self.run_max = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
         }
         if self.earlier.is_some() {
             self.forget_acked();
@@ -192,7 +195,6 @@ impl Pushes {
         }
         while end.since(self.run) >= self.run_max {
             let full = self.run + self.run_max;
-            self.move_along(full);
             if is_end && full == end {
                 return;
             }
@@ -207,12 +209,10 @@ impl Pushes {
         }
     }
 
-    /// The last run has grown, to `end`.
-    #[inline]
-    fn move_along(&mut self, end: SeqNum) {
-        if self.last.after(self.run.max(self.sent)) && self.last.before(end) {
-            self.last = end;
-        }
+    /// A write goes on in the run that the latest mark is in, and so takes it back.
+    fn unmark(&mut self) {
+        let before = self.earlier.as_deref_mut().and_then(VecDeque::pop_back);
+        self.last = before.unwrap_or(self.front);
     }
 
     /// A mark at `at`, in the last run. It takes the place of one that the run has already.
@@ -315,12 +315,12 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_moves_along_does_not_put_off_the_next() {
+    fn a_mark_that_is_taken_back_does_put_off_the_next() {
         let mut pushes = towards(20_000);
         pushes.written(1_000, 1_000, Then::Ends);
         pushes.written(29_000, 30_000, Then::GoesOn);
-        // 19,000 were written since the mark was set, though its run ended with 10,000.
-        assert_eq!(marks(&pushes, 30_000), [10_000, 20_000]);
+        // 9,000 were written since the mark was set when its run was full, and 19,000 when the next was.
+        assert_eq!(marks(&pushes, 30_000), [20_000]);
     }
 
     #[test]
