@@ -292,10 +292,11 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn ca_state(&self) -> CaState {
-        let has_holes = self.loss.as_deref().is_some_and(|loss| loss.records.sacked() > 0);
-        match self.recovery.phase() {
+        let (phase, has_duplicates) = self.recovery.ca_state();
+        let has_holes = has_duplicates || self.loss.as_deref().is_some_and(|loss| loss.records.sacked() > 0);
+        match phase {
             Phase::Recovery => CaState::Recovery,
-            Phase::Loss if self.rexmt_at != NEVER => CaState::Loss,
+            Phase::Loss if self.rexmt_at != NEVER || !self.sack_ok => CaState::Loss,
             Phase::Open | Phase::Loss if has_holes => CaState::Disorder,
             Phase::Open | Phase::Loss => CaState::Open,
         }

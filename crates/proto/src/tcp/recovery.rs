@@ -34,7 +34,10 @@ enum Phase {
     Open,
     Recovery,
     Partial,
+    /// A timeout, until more than what was out then is acknowledged.
     Guard,
+    /// The same behind a recovery that is over.
+    Ended,
 }
 
 impl Recovery {
@@ -59,8 +62,15 @@ impl Recovery {
         match self.phase {
             Phase::Open => cc::Phase::Open,
             Phase::Recovery | Phase::Partial => cc::Phase::Recovery,
-            Phase::Guard => cc::Phase::Loss,
+            Phase::Guard | Phase::Ended => cc::Phase::Loss,
         }
+    }
+
+    /// The same for diagnosis: a recovery without SACK goes on until more than what was out at its beginning is acknowledged, and duplicates
+    /// are signs of a hole (`tcpi_ca_state`).
+    pub fn ca_state(&self) -> (cc::Phase, bool) {
+        let phase = if self.phase == Phase::Ended { cc::Phase::Recovery } else { self.phase() };
+        (phase, self.dup_ack_count > 0)
     }
 
     /// RFC 6582's `recover`; meaningless where the phase is open.
@@ -105,7 +115,7 @@ impl Recovery {
                 cc.on_ack(news);
                 true
             }
-            Phase::Guard => {
+            Phase::Guard | Phase::Ended => {
                 self.inflation = 0;
                 if ack.after(self.recover) {
                     self.phase = Phase::Open;
@@ -116,7 +126,7 @@ impl Recovery {
             Phase::Recovery | Phase::Partial if ack.at_or_after(self.recover) => {
                 self.inflation = 0;
                 self.rexmt_now = false;
-                self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Guard };
+                self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Ended };
                 cc.on_recovery_end(flight.saturating_sub(acked), mss, false);
                 true
             }
@@ -143,11 +153,11 @@ impl Recovery {
                 self.inflation = self.inflation.saturating_add_unsigned(mss).min(most);
                 false
             }
-            Phase::Open | Phase::Guard if self.dup_ack_count < DUP_ACKS => {
+            Phase::Open | Phase::Guard | Phase::Ended if self.dup_ack_count < DUP_ACKS => {
                 self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(self.dup_ack_count));
                 false
             }
-            Phase::Open | Phase::Guard => {
+            Phase::Open | Phase::Guard | Phase::Ended => {
                 let fresh = self.phase == Phase::Open || una.after(self.recover);
                 if self.dup_ack_count != DUP_ACKS || !fresh {
                     return false;

@@ -109,6 +109,7 @@ impl<P: Payload> Pcb<P> {
             if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
                 self.suspect_black_hole(now);
             }
+            self.note_usage();
             let reduces = self.is_new_congestion();
             self.go_back(false, reduces, now);
             let flight = self.snd_max.since(self.snd_una);

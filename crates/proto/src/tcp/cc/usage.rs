@@ -26,10 +26,12 @@ impl Usage {
         Self { until: una, seen: una, most: 0, is_limited: false }
     }
 
-    /// From `una` to `max` is outstanding, and the window has `room` for more bytes.
-    pub fn note(&mut self, una: SeqNum, max: SeqNum, room: u32, mss: u32) {
-        let (is_limited, outstanding) = (room < mss, max.since(una));
+    /// From `una` to `max` is outstanding, and the window has `room` for more bytes; `waits`: there are more. What is only sent again
+    /// says nothing of the use of the window.
+    pub fn note(&mut self, una: SeqNum, max: SeqNum, room: u32, mss: u32, waits: bool) {
+        let (is_full, outstanding) = (room < mss, max.since(una));
         let sent = core::mem::replace(&mut self.seen, max) != max;
+        let is_limited = is_full && (sent || waits);
         if !sent && !is_limited {
             return;
         }
@@ -57,32 +59,32 @@ mod tests {
     #[test]
     fn a_full_window_counts_until_all_of_it_is_acknowledged() {
         let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(10), 0, MSS);
+        usage.note(seq(0), seq(10), 0, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
         // A batch of acknowledgments: nothing is sent in between.
-        usage.note(seq(4), seq(10), 4 * MSS, MSS);
-        usage.note(seq(9), seq(10), 9 * MSS, MSS);
+        usage.note(seq(4), seq(10), 4 * MSS, MSS, false);
+        usage.note(seq(9), seq(10), 9 * MSS, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
-        usage.note(seq(10), seq(12), 8 * MSS, MSS);
+        usage.note(seq(10), seq(12), 8 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
     }
 
     #[test]
     fn without_a_full_window_the_most_that_was_outstanding_counts() {
         let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(3), 7 * MSS, MSS);
-        usage.note(seq(1), seq(7), 4 * MSS, MSS);
+        usage.note(seq(0), seq(3), 7 * MSS, MSS, false);
+        usage.note(seq(1), seq(7), 4 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note(seq(5), seq(8), 7 * MSS, MSS);
+        usage.note(seq(5), seq(8), 7 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note(seq(7), seq(9), 8 * MSS, MSS);
+        usage.note(seq(7), seq(9), 8 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
     }
 
     #[test]
     fn a_window_with_room_for_less_than_a_segment_is_full() {
         let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(2), MSS - 1, MSS);
+        usage.note(seq(0), seq(2), MSS - 1, MSS, false);
         assert!(usage.get().0);
     }
 }

@@ -243,6 +243,13 @@ impl<P: Payload> Pcb<P> {
         {
             report.is_bare_duplicate = bare && options.sack.is_empty();
             report.is_old = seg.header.ack.before(self.snd_una);
+            if let Some(rtt_us) = report.sack_rtt_us {
+                // Data that a block reports has made its round trip as any other (`tcp_ack_update_rtt`).
+                self.rtt.sample(u64::from(rtt_us), self.tuning.rto_min_us, self.tuning.rto_max_us);
+                if let Some(loss) = self.loss.as_deref_mut() {
+                    loss.note_round_trip();
+                }
+            }
             self.after_report(&report, options.timestamps, now);
             return;
         }

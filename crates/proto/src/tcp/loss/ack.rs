@@ -37,6 +37,8 @@ pub(in crate::tcp) struct Report {
     latest: Option<(Sent, u32)>,
     /// Round trip of the latest that was sent once.
     pub rtt_us: Option<u32>,
+    /// Round trip of the first of those that a block reports.
+    pub sack_rtt_us: Option<u32>,
     /// Something sent once, before the timeout, and given up by it is among them (F-RTO).
     original: bool,
     /// The peer received a repetition, or a probe, for the second time.
@@ -70,6 +72,17 @@ impl<P: Payload> Pcb<P> {
         self.sack_ok && !self.tuning.lossless
     }
 
+    /// Notes how much of the window is used, where it is about to become smaller.
+    #[inline(never)]
+    pub(in crate::tcp) fn note_usage(&mut self) {
+        let (flight, mss, cwnd, waits) =
+            (self.flight(), u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
+        let (una, max) = (self.snd_una, self.snd_max);
+        if let Some(loss) = self.loss.as_deref_mut() {
+            loss.usage.note(una, max, cwnd.saturating_sub(loss.pipe(flight)), mss, waits);
+        }
+    }
+
     /// Takes an acknowledgment into the records. SND.UNA has moved by `acked` bytes, of `flight`. `None` if no records
     /// are kept.
     #[inline(never)]
@@ -85,12 +98,13 @@ impl<P: Payload> Pcb<P> {
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
         let cwnd = self.cc.cwnd();
+        let waits = self.has_unsent();
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
         let echo = ts.map(|ts| ts.ecr);
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
         let before = una - acked;
-        loss.usage.note(before, max, cwnd.saturating_sub(loss.pipe(flight)), mss);
+        loss.usage.note(before, max, cwnd.saturating_sub(loss.pipe(flight)), mss, waits);
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
@@ -105,9 +119,18 @@ impl<P: Payload> Pcb<P> {
         if has_blocks {
             let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
+            let mut first = NEVER;
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
-                loss.records.sack(block.start, block.end, &mut note);
+                loss.records.sack(block.start, block.end, |record: &Record| {
+                    note(record);
+                    if !record.repeated {
+                        first = first.min(record.sent_since());
+                    }
+                });
+            }
+            if first != NEVER {
+                report.sack_rtt_us = Some(u32::try_from(since_us(now, first)).unwrap_or(u32::MAX).max(1));
             }
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack;

@@ -52,6 +52,9 @@ impl<P: Payload> Pcb<P> {
             loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
         }
         if self.recovery.phase() == Phase::Open && loss.records.sacked() == 0 {
+            if loss.probe.is_some() {
+                self.hasten_rexmt(&loss, now);
+            }
             self.arm_probe(&mut loss, now);
         }
         self.loss = Some(loss);
@@ -272,6 +275,16 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
         let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
         count(&mut self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count);
+    }
+
+    /// New data leaves behind a tail loss probe that is not answered: the timeout counts from the first segment again, and no longer from the
+    /// probe (Linux's timer of probes takes the place of the other, and when it finds the probe it gives it back so).
+    fn hasten_rexmt(&mut self, loss: &Loss, now: Instant) {
+        let Some(first) = loss.records.first() else { return };
+        let due = after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us));
+        if due > now {
+            self.rexmt_at = self.rexmt_at.min(due);
+        }
     }
 
     /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way, nor before a
