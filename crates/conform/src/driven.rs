@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
-use sockeye::netif::{ChannelConfig, ChannelPort, channel};
+use sockeye::netif::{ChannelConfig, ChannelPort, TxFrame, channel};
 use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
 use sockeye::{CaState, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
@@ -86,6 +86,7 @@ impl Driven {
         }
         self.perform(index, &event.action);
         self.collect();
+        self.now += STEP;
     }
 
     /// Lets the time pass up to `at` from the scenario's begin.
@@ -128,23 +129,22 @@ impl Driven {
     fn collect(&mut self) {
         loop {
             while let Some(frame) = self.port.try_recv() {
-                let mut bytes = vec![0; frame.len()];
-                frame.copy_to(&mut bytes);
-                let packet = self.names.decode(&bytes);
-                self.record(What::Sent(packet));
+                self.take(&frame);
             }
             if self.stack.poll(self.now).is_none_or(|next| next > self.now) {
                 match self.port.try_recv() {
-                    Some(frame) => {
-                        let mut bytes = vec![0; frame.len()];
-                        frame.copy_to(&mut bytes);
-                        let packet = self.names.decode(&bytes);
-                        self.record(What::Sent(packet));
-                    }
+                    Some(frame) => self.take(&frame),
                     None => return,
                 }
             }
         }
+    }
+
+    fn take(&mut self, frame: &TxFrame) {
+        let mut bytes = vec![0; frame.len()];
+        frame.copy_to(&mut bytes);
+        let packet = self.names.decode(&bytes);
+        self.record(What::Sent(packet));
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -370,5 +370,7 @@ const UNKNOWN_ERROR: i32 = 9999;
 const ENDLESS: u32 = 1 << 30;
 /// The clock at a scenario's begin.
 const START: Duration = Duration::from_secs(10);
+/// An event takes so long, as on the kernel: no round trip is 0.
+const STEP: Duration = Duration::from_micros(50);
 /// The least step of the clock.
 const TICK: Duration = Duration::from_micros(1);

@@ -51,6 +51,8 @@ pub fn generate(seed: u64) -> Scenario {
         maker.pause();
         maker.something();
     }
+    maker.at_ms += AFTERMATH_MS;
+    maker.settle();
     maker.wait();
     maker.scenario
 }
@@ -89,6 +91,8 @@ struct Maker {
     shift: u8,
 }
 
+/// From the last event to the last look, which is no closer to a timer than any other: longer than a delayed acknowledgment takes.
+const AFTERMATH_MS: u32 = 100;
 /// A scenario is over after so many milliseconds, or soon after.
 const LENGTH_MAX_MS: u32 = 3_000;
 

@@ -5,10 +5,11 @@
 //!
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::codec::Packet;
-use crate::scenario::{Action, Event, Scenario};
+use crate::scenario::{Action, Event, Scenario, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
@@ -80,6 +81,14 @@ impl<'a> Pair<'a> {
         earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
     }
 
+    /// The kernel's segments with text so far.
+    fn texts(&self) -> impl Iterator<Item = &'a Segment> {
+        self.earlier.iter().filter_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 => Some(text),
+            _ => None,
+        })
+    }
+
     /// Both states, if both are.
     fn states(&self) -> Option<(&'a State, &'a State)> {
         match (&self.kernel?.what, &self.stack?.what) {
@@ -136,6 +145,26 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
+    Known {
+        name: "short segments in the window",
+        scenario: "short-segments",
+        is: short_segments_in_the_window,
+    },
+    Known { name: "text cut anew", scenario: "text-cut-anew", is: text_cut_anew },
+    Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
+    Known { name: "mark of unsent text", scenario: "notsent-lowat", is: mark_of_unsent_text },
+    Known { name: "closed window over text", scenario: "closed-over-text", is: closed_window_over_text },
+    Known {
+        name: "order of checks in SYN-RECEIVED",
+        scenario: "syn-received-out-of-window",
+        is: order_of_checks_in_syn_received,
+    },
+    Known {
+        name: "options of a crossed SYN-ACK",
+        scenario: "simultaneous-open",
+        is: options_of_a_crossed_syn_ack,
+    },
+    Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
 ];
 
 /// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
@@ -375,7 +404,8 @@ fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let Action::Segment(cause) = &pair.scenario.events.get(*index)?.action else { return None };
     let is_old = cause.len > 0 && cause.end() <= pair.sent_before(*index);
     let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-    (is_old && kernel != stack && acked(kernel) >= acked(stack)).then_some(Then::Stop)
+    let counts = acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:");
+    (is_old && counts).then_some(Then::Stop)
 }
 
 /// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
@@ -401,6 +431,125 @@ fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_reset = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state != "CLOSED";
     (is_reset && before(pair).is_some_and(is_its)).then_some(Then::Stop)
+}
+
+/// The congestion window counts bytes, the kernel's counts packets: a short segment lets the kernel's grow by a whole one, and takes a whole one's room.
+/// So the kernel's may be larger by as many segments as short ones were sent; and one of the two may be full while the other has room.
+fn short_segments_in_the_window(pair: &Pair<'_>) -> Option<Then> {
+    let texts: Vec<&Segment> = pair.texts().collect();
+    let top = texts.iter().map(|text| text.end()).max()?;
+    let is_new = |text: &Segment| text.len > 0 && text.seq >= top;
+    let short = |mss| texts.iter().filter(|text| u64::from(text.len) < mss).count() as u64;
+    match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, State { info: Some(a), .. }), What::State(_, State { info: Some(b), .. })) => {
+            let more = a.get("snd_cwnd")?.checked_sub(b.get("snd_cwnd")?)?;
+            (pair.why.starts_with("snd_cwnd:") && more <= short(a.get("snd_mss")?)).then_some(Then::GoOn)
+        }
+        (What::State(_, State { info: Some(info), .. }), What::Sent(Packet::Tcp(text))) if is_new(text) => {
+            // Segments that are out, each once.
+            let is_out = |text: &&&Segment| u64::from(text.end()) > info.get("bytes_acked").unwrap_or(0) + 1;
+            let out: BTreeSet<u32> = texts.iter().filter(is_out).map(|text| text.seq).collect();
+            let is_full = out.len() as u64 >= info.get("snd_cwnd")?;
+            (short(info.get("snd_mss")?) > 0 && is_full).then_some(Then::Stop)
+        }
+        (What::Sent(Packet::Tcp(text)), What::State(_, State { info: Some(info), .. })) if is_new(text) => {
+            let (mss, acked) = (info.get("snd_mss")?, info.get("bytes_acked")?);
+            let out = u64::from(top).saturating_sub(acked + 1);
+            let is_full = out + mss > info.get("snd_cwnd")? * mss && info.get("notsent_bytes")? > 0;
+            (short(mss) > 0 && is_full).then_some(Then::Stop)
+        }
+        _ => None,
+    }
+}
+
+/// Text that is sent again is cut into full segments; the kernel sends the packets that there were, and joins only whole ones.
+fn text_cut_anew(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_again =
+        |segment: &Segment| pair.texts().any(|text| text.seq < segment.end() && segment.seq < text.end());
+    let is_whole = pair.texts().any(|text| text.seq == kernel.seq && text.len == kernel.len);
+    let is_cut = kernel.seq == stack.seq && stack.len > kernel.len && is_whole;
+    (is_cut && is_again(stack) && !pair.why.starts_with("time:")).then_some(Then::Stop)
+}
+
+/// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,
+/// RFC 6298 section 5.7); the kernel's window is one segment only if two were.
+fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
+    let syns = pair.earlier.iter().filter(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
+    );
+    let is_it = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
+    let is_first = !pair
+        .earlier
+        .iter()
+        .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0));
+    (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
+}
+
+/// With `TCP_NOTSENT_LOWAT` a write takes what makes the unsent text reach the mark, and a segment more; the kernel looks at the mark where it begins a
+/// packet.
+fn mark_of_unsent_text(pair: &Pair<'_>) -> Option<Then> {
+    let has_mark = pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, _)));
+    let (What::Returned(_, kernel), What::Returned(_, stack)) = (&pair.kernel?.what, &pair.stack?.what)
+    else {
+        return None;
+    };
+    let is_less = match (kernel, stack) {
+        (Ok(kernel), Ok(stack)) => kernel > stack,
+        (Ok(_), Err(number)) => *number == libc::EAGAIN,
+        _ => false,
+    };
+    (has_mark && is_less && matches!(pair.event, Some(Action::Write(_)))).then_some(Then::Stop)
+}
+
+/// A window that closes over text in flight is probed with a byte; the kernel sends a segment again, for which the window has no room.
+fn closed_window_over_text(pair: &Pair<'_>) -> Option<Then> {
+    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
+    let is_again = pair.earlier.iter().any(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.end() == kernel.end()),
+    );
+    let heard = pair.scenario.events.iter().rev().filter(|event| event.at() <= at);
+    let window = heard.filter_map(|event| match &event.action {
+        Action::Segment(segment) if segment.flags.has(Flags::ACK) => Some(segment.win),
+        _ => None,
+    });
+    let is_probe = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(stack)) => stack.len == 1,
+        What::State(..) => true,
+        _ => false,
+    };
+    (is_again && kernel.len > 1 && window.take(1).eq([0]) && is_probe).then_some(Then::Stop)
+}
+
+/// In SYN-RECEIVED the sequence number is looked at first (RFC 9293 section 3.10.7.4); the kernel looks at the acknowledgment first, and resets.
+fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_answer = kernel.flags == Flags::RST && kernel.seq == cause.ack && stack.flags == Flags::ACK;
+    (is_answer && stack.len == 0 && stack.seq == 1 && cause.ack != 1).then_some(Then::GoOn)
+}
+
+/// Where two SYNs cross, the SYN-ACK has the options that the peer's SYN has too; the kernel's has all that its own SYN had.
+fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let both = Flags::SYN.with(Flags::ACK);
+    let is_active = pair.scenario.any(|action| *action == Action::Connect);
+    let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
+    (is_active && is_it && kernel.options.len() > stack.options.len()).then_some(Then::Stop)
+}
+
+/// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).
+fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
+    let What::State(_, State { info: Some(info), .. }) = &pair.kernel?.what else { return None };
+    let (Some(Action::Segment(cause)), What::Sent(Packet::Tcp(answer))) = (pair.event, &pair.stack?.what)
+    else {
+        return None;
+    };
+    let end = answer.sack().iter().map(|(_, end)| *end).max()?;
+    let is_it = info.state == "CLOSED" && cause.flags.has(Flags::RST) && cause.seq == end;
+    is_it.then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.

@@ -109,10 +109,10 @@ impl SockOpt {
 }
 
 impl Scenario {
-    /// The time at which it is over: some while after the last event, so that an answer to that is seen.
+    /// The time at which it is over: some while after the last event, so that an answer to that is seen. A last look is the end.
     pub fn end(&self) -> Duration {
-        let last = self.events.last().map_or(0, |event| event.at_ms);
-        Duration::from_millis(u64::from(last)) + AFTERMATH
+        let Some(last) = self.events.last() else { return AFTERMATH };
+        last.at() + if last.action == Action::Wait { Duration::ZERO } else { AFTERMATH }
     }
 
     /// Whether an event's action is such a one.

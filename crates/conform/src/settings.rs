@@ -88,7 +88,7 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_keepalive_intvl", "75"),
     ("ipv4/tcp_keepalive_probes", "9"),
     ("ipv4/tcp_base_mss", "1024"),
-    // A segment at a time: the kernel sets PSH on what it lets a device cut, and plans recovery by it.
+    // A segment at a time, as the device has it: the kernel sets PSH on what it lets a device cut, and plans recovery by it.
     ("ipv4/tcp_min_tso_segs", "1"),
     ("ipv4/tcp_tso_win_divisor", "3"),
     ("ipv4/tcp_limit_output_bytes", "4194304"),

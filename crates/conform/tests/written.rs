@@ -2,13 +2,15 @@
 //!
 //! Where the test may not make a namespace and a device, it says so and runs them on Sockeye alone.
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
-use sockeye_conform::campaign::{self, Outcome};
+use sockeye_conform::campaign::Outcome;
 use sockeye_conform::compare::report;
+use sockeye_conform::driven;
 use sockeye_conform::known::KNOWN;
 use sockeye_conform::scenario::Scenario;
-use sockeye_conform::{driven, kernel};
 
 const PAGE: &str = include_str!("../../../docs/reference/differences.md");
 
@@ -30,12 +32,7 @@ fn written() -> Vec<(String, Scenario)> {
 fn written_scenarios_go_as_on_linux() {
     let (names, scenarios): (Vec<String>, Vec<Scenario>) = written().into_iter().unzip();
     assert!(scenarios.len() > 40, "the scenarios were not found");
-    if let Err(why) = kernel::available() {
-        println!("skipped, only run on Sockeye: {why}");
-        scenarios.iter().for_each(|scenario| assert!(!driven::run(scenario).records.is_empty()));
-        return;
-    }
-    let outcomes = campaign::run(&scenarios).unwrap();
+    let Some(outcomes) = common::outcomes("written scenarios", &scenarios) else { return };
     let mut differing = String::new();
     for ((name, scenario), outcome) in names.iter().zip(&scenarios).zip(&outcomes) {
         if let Outcome::Differs(found) = outcome {

@@ -90,6 +90,7 @@ impl Device {
         sys::attach_tun(&fd, DEVICE)?;
         let link = KernelLink::new(DEVICE);
         link.set_queue_len(10_000)?;
+        sys::forbid_joined_segments(DEVICE)?;
         link.set_up(true)?;
         link.add_addr(format!("{LOCAL}/8").parse().expect("a prefix"))?;
         Ok(Self { fd })

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::{c_int, c_void, socklen_t};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
 /// Bytes of TCP_INFO that are asked for; a kernel that knows fewer gives fewer.
 pub const INFO_LEN: usize = 256;
@@ -52,6 +53,33 @@ pub fn attach_tun(fd: impl AsFd, name: &str) -> io::Result<()> {
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
     checked(result)
 }
+
+/// Each packet that TCP hands to this device is one segment (`gso_max_segs` is 1).
+pub fn forbid_joined_segments(name: &str) -> io::Result<()> {
+    let attribute = |kind: u16, value: &[u8]| {
+        let len = 4 + value.len();
+        let head = [(len as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [&head[..], value, &[0; 3][..len.next_multiple_of(4) - len]].concat()
+    };
+    // A `nlmsghdr` and an `ifinfomsg`, which names no index.
+    let mut message = vec![0; 32];
+    message.extend(attribute(libc::IFLA_IFNAME, &[name.as_bytes(), &[0]].concat()));
+    message.extend(attribute(IFLA_GSO_MAX_SEGS, &1_u32.to_ne_bytes()));
+    let len = message.len() as u32;
+    message[..4].copy_from_slice(&len.to_ne_bytes());
+    message[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&((libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16).to_ne_bytes());
+    let route = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    send(&route, &message, SendFlags::empty())?;
+    let mut answer = [0; 256];
+    recv(&route, &mut answer[..], RecvFlags::empty())?;
+    // An `nlmsgerr` begins with the negative number of the error, or 0.
+    let error = i32::from_ne_bytes([answer[16], answer[17], answer[18], answer[19]]);
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(-error)) }
+}
+
+/// Of `linux/if_link.h`.
+const IFLA_GSO_MAX_SEGS: u16 = 40;
 
 /// Lets the calling thread run before all ordinary ones, if the process may.
 pub fn run_first() {

@@ -1,0 +1,31 @@
+//! What both runs beside the kernel have in common: nothing is passed over without a word.
+
+use std::io::Write;
+
+use sockeye_conform::campaign::{self, Outcome};
+use sockeye_conform::scenario::Scenario;
+use sockeye_conform::{driven, kernel};
+
+/// Whether this is a run of continuous integration, where what cannot be tested fails.
+fn is_ci() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
+}
+
+/// Says it where it is seen: not into what the test harness keeps of a test that passes.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {text}");
+}
+
+/// The outcomes of these beside the kernel; `None`, and they were run on Sockeye alone, where there may be no namespace and device.
+pub fn outcomes(what: &str, scenarios: &[Scenario]) -> Option<Vec<Outcome>> {
+    if let Err(why) = kernel::available() {
+        say(&format!("{what}, which were only run on Sockeye: {why}"));
+        scenarios.iter().for_each(|scenario| assert!(!driven::run(scenario).records.is_empty()));
+        return None;
+    }
+    let (outcomes, too_few) = campaign::run_as_test(scenarios, is_ci()).unwrap();
+    if let Some(why) = too_few {
+        say(&format!("{what}: {why}"));
+    }
+    Some(outcomes)
+}
