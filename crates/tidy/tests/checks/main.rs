@@ -16,7 +16,7 @@
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
-//! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, and tests |
+//! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, and tests |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs`, only with `--ignored` |
@@ -147,7 +147,11 @@ fn the_counting_build_counts_each_hand_off() {
 /// A workspace of its own, so that a first build of the command compiles no HTTP library.
 #[test]
 fn other_libraries_work_on_our_sockets() {
-    Child::cargo("test").args(["--manifest-path", "apps/glue/Cargo.toml", "--locked"]).run_tests("glue");
+    Child::cargo("test")
+        .args(["--manifest-path", "apps/glue/Cargo.toml", "--locked"])
+        // With it, tokio's `select!` follows from the seed of a simulation.
+        .env("RUSTFLAGS", "--cfg tokio_unstable")
+        .run_tests("glue");
 }
 
 /// The oldest compiler, by rustup's name.
