@@ -6,13 +6,13 @@
 //! Bound: `--flows-max`; a connection beyond is not answered, and comes again. The log keeps [`LINES_MAX`] lines that its file has not taken; more are
 //! counted and not written. Tests: below.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -20,6 +20,10 @@ use crate::policy::Protocol;
 
 /// Lines that wait for the log's file.
 const LINES_MAX: usize = 4096;
+/// For the log's file to take what waits, at the end.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often is looked whether it has.
+const END_LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// All flows.
 #[derive(Default)]
@@ -27,7 +31,8 @@ pub struct Flows {
     max: u32,
     /// How many there are.
     count: AtomicU32,
-    log: Option<SyncSender<String>>,
+    /// `None` ends it.
+    log: Option<SyncSender<Option<String>>>,
     /// Lines that found no room.
     lines_lost: AtomicU64,
 }
@@ -75,13 +80,28 @@ struct Line<'a> {
 }
 
 impl Flows {
-    /// A table for `max` flows. `log` gets a line for each that has ended.
-    pub fn new(max: u32, log: Option<Box<dyn Write + Send>>) -> std::io::Result<Arc<Self>> {
-        let log = log.map(|file| {
+    /// A table for `max` flows. `log` gets a line for each that has ended, on a thread that ends by [`end_log`](Self::end_log).
+    pub fn new(
+        max: u32,
+        log: Option<Box<dyn Write + Send>>,
+    ) -> io::Result<(Arc<Self>, Option<JoinHandle<()>>)> {
+        let (mut lines, mut writer) = (None, None);
+        if let Some(file) = log {
             let (give, take) = sync_channel(LINES_MAX);
-            thread::Builder::new().name("log".to_owned()).spawn(move || write(&take, file)).map(|_| give)
-        });
-        Ok(Arc::new(Self { max, log: log.transpose()?, ..Self::default() }))
+            writer = Some(thread::Builder::new().name("log".to_owned()).spawn(move || write(&take, file))?);
+            lines = Some(give);
+        }
+        Ok((Arc::new(Self { max, log: lines, ..Self::default() }), writer))
+    }
+
+    /// Waits until the log's file has the lines so far, [`END_TIMEOUT`] at most: it may be a pipe that nobody reads.
+    pub fn end_log(&self, writer: &JoinHandle<()>) {
+        let deadline = Instant::now() + END_TIMEOUT;
+        let mut is_told = false;
+        while !writer.is_finished() && Instant::now() < deadline {
+            is_told = is_told || self.log.as_ref().is_none_or(|log| log.try_send(None).is_ok());
+            thread::sleep(END_LOOK_EVERY);
+        }
     }
 
     /// A flow begins. `None` if there are as many as there may be.
@@ -125,7 +145,7 @@ impl Flows {
     fn note(&self, line: &Line<'_>) {
         let Some(log) = &self.log else { return };
         let Ok(text) = serde_json::to_string(line) else { return };
-        if let Err(TrySendError::Full(_)) = log.try_send(text) {
+        if let Err(TrySendError::Full(_)) = log.try_send(Some(text)) {
             self.lines_lost.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -177,9 +197,9 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Writes lines until nobody can give more. A file that takes no more ends it: then lines are lost.
-fn write(lines: &Receiver<String>, mut file: Box<dyn Write + Send>) {
-    while let Ok(line) = lines.recv() {
+/// Writes lines until the end is said. A file that takes no more ends it: then lines are lost.
+fn write(lines: &Receiver<Option<String>>, mut file: Box<dyn Write + Send>) {
+    while let Ok(Some(line)) = lines.recv() {
         // One write a line: programs that follow the file read whole lines.
         if let Err(error) = file.write_all(format!("{line}\n").as_bytes()) {
             eprintln!("sockeye gateway: the log ends here: {error}");
@@ -205,7 +225,7 @@ mod tests {
                 Ok(())
             }
         }
-        let flows = Flows::new(1, Some(Box::new(Sink(give)))).unwrap();
+        let (flows, writer) = Flows::new(1, Some(Box::new(Sink(give)))).unwrap();
         let (from, to) = ("10.0.2.100:4000".parse().unwrap(), "192.0.2.1:80".parse().unwrap());
         let mut flow = flows.begin(Protocol::Tcp, (from, to), to).unwrap();
         assert!(flows.begin(Protocol::Tcp, (from, to), to).is_none(), "there is room for one");
@@ -213,7 +233,8 @@ mod tests {
         flow.ends_by("reset");
         drop(flow);
         assert!(flows.begin(Protocol::Tcp, (from, to), to).is_some(), "there is room again");
-        let line: serde_json::Value = serde_json::from_slice(&take.recv().unwrap()).unwrap();
+        flows.end_log(&writer.unwrap());
+        let line: serde_json::Value = serde_json::from_slice(&take.try_recv().unwrap()).unwrap();
         assert_eq!(
             (&line["end"], &line["bytes_out"], &line["to"]),
             (&"reset".into(), &5.into(), &"192.0.2.1:80".into())

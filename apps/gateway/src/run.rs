@@ -58,25 +58,30 @@ pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError
             io::Error::new(error.kind(), format!("cannot write the log {}: {error}", path.display()))
         })
     });
+    let log = log.transpose()?;
+    let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
+    let (queues, served) = open(args, prefix, &given)?;
+    give_up_rights()?;
+    let (flows, writer) = Flows::new(args.flows_max, log)?;
     let shared = Arc::new(Shared {
         policy: Policy::new(args.rules.0.clone()),
         upstream: args.upstream.clone().unwrap_or_default(),
-        flows: Flows::new(args.flows_max, log.transpose()?)?,
+        flows,
         resolvers: resolvers(args),
         device_gone: Notify::new(),
         mtu: args.mtu,
         memory_max: args.memory_max,
         flows_max: args.flows_max as usize,
     });
-    let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
-    let (queues, served) = open(args, prefix, &given)?;
-    give_up_rights()?;
     let loops = start(&shared, queues, published.into_iter().flatten())?;
     if args.verbose {
         greet(args, &shared);
     }
     let ended = serve(served, &shared);
     loops.into_iter().for_each(Running::stop);
+    if let Some(writer) = writer {
+        shared.flows.end_log(&writer);
+    }
     if shared.flows.lines_lost() > 0 {
         eprintln!(
             "sockeye gateway: the log lacks {} flows, which came faster than its file took them",
@@ -186,7 +191,7 @@ fn start(
         .collect()
 }
 
-/// Threads from here on can gain no rights and have none beyond those of the user.
+/// This thread, and those that it starts from here on, can gain no rights and have none beyond those of the user.
 fn give_up_rights() -> io::Result<()> {
     set_no_new_privs(true)?;
     let none = CapabilitySet::empty();

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use common::{Gateway, HOST, accept_all, inside_command, pattern, proxy, resolver, unavailable};
+use common::{Gateway, HOST, accept_all, echo_server, inside_command, pattern, proxy, resolver, unavailable};
 use socket2::SockRef;
 
 /// What runs inside. Not a test of its own: it does nothing without the environment's say.
@@ -107,11 +107,7 @@ fn bytes_and_ends_pass_both_ways_and_refusals_are_refusals() {
     if unavailable() {
         return;
     }
-    let (server, port) = accept_all(|mut stream| {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        stream.write_all(&bytes).unwrap();
-    });
+    let (server, port) = echo_server();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let log = common::temporary("flows.jsonl");
     let rules = [
@@ -223,11 +219,7 @@ fn a_proxy_is_a_way_onward() {
     if unavailable() {
         return;
     }
-    let (_server, port) = accept_all(|mut stream| {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        stream.write_all(&bytes).unwrap();
-    });
+    let (_server, port) = echo_server();
     for scheme in ["socks5", "http"] {
         let through = format!("{scheme}://127.0.0.1:{}", proxy(scheme));
         let options = ["--allow", "127.0.0.1", "--upstream", &through];
@@ -241,11 +233,7 @@ fn the_namespace_of_a_process_is_served_and_several_loops_share_the_work() {
     if unavailable() {
         return;
     }
-    let (server, port) = accept_all(|mut stream| {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        stream.write_all(&bytes).unwrap();
-    });
+    let (server, port) = echo_server();
     let allow = format!("127.0.0.1:{port}");
     // A process with namespaces of its own and no network, as a container's; `nsenter` runs this program beside it.
     let mut other = Command::new("unshare").args(["-Urn", "sleep", "60"]).spawn().unwrap();

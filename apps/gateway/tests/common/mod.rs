@@ -118,6 +118,15 @@ pub fn accept_all(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> (Server,
     (server, port)
 }
 
+/// A server that sends back what it has got until its end.
+pub fn echo_server() -> (Server, u16) {
+    accept_all(|mut stream| {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        stream.write_all(&bytes).unwrap();
+    })
+}
+
 /// Bytes that are all different in any window of some.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect()
