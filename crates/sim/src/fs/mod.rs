@@ -35,7 +35,7 @@
 //! Closures of `spawn_blocking` use [`blocking::fs`](crate::blocking::fs), in the shape of `std::fs`.
 
 mod file;
-mod open;
+pub(crate) mod open;
 
 use std::ffi::OsString;
 use std::io;

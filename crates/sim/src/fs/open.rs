@@ -14,6 +14,59 @@ use crate::event::Nanos;
 use crate::executor::Ambient;
 use crate::world::{State, World};
 
+/// `OpenOptions` but for its `open`, which blocks for the one shape and is asynchronous for the other.
+macro_rules! open_options {
+    () => {
+        /// How a file is to be opened, with the meanings of `std::fs::OpenOptions`.
+        #[derive(Clone, Debug, Default)]
+        pub struct OpenOptions(Mode);
+
+        impl OpenOptions {
+            /// Nothing is set.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            /// For reading.
+            pub fn read(&mut self, read: bool) -> &mut Self {
+                self.0.read = read;
+                self
+            }
+
+            /// For writing.
+            pub fn write(&mut self, write: bool) -> &mut Self {
+                self.0.write = write;
+                self
+            }
+
+            /// For writing, always at the end.
+            pub fn append(&mut self, append: bool) -> &mut Self {
+                self.0.append = append;
+                self
+            }
+
+            /// Empties it.
+            pub fn truncate(&mut self, truncate: bool) -> &mut Self {
+                self.0.truncate = truncate;
+                self
+            }
+
+            /// Makes it if it is not there.
+            pub fn create(&mut self, create: bool) -> &mut Self {
+                self.0.create = create;
+                self
+            }
+
+            /// Makes it, and it must not be there.
+            pub fn create_new(&mut self, create_new: bool) -> &mut Self {
+                self.0.create_new = create_new;
+                self
+            }
+        }
+    };
+}
+pub(crate) use open_options;
+
 /// Kind and length of a file or directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
