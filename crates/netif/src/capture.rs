@@ -11,7 +11,7 @@
 //! [`Netif::ring`], which follows.
 //!
 //! It does not depend on the content of frames. Rank: the mutex is a leaf. Tests:
-//! `crates/stack/tests/capture.rs`.
+//! `crates/stack/tests/wire/capture.rs`.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

@@ -27,7 +27,7 @@
 //!
 //!
 //! Does not depend on addresses, routes or protocols. Tests: at the ends of the files; with a stack behind
-//! them `crates/stack/tests/{wire,wire_faults,channel,capture}.rs`.
+//! them `crates/stack/tests/wire/{transfers,faults,channel,capture}.rs`.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -19,7 +19,7 @@
 //! sender's memory, and later frames are refused. `closed` is read and written under `arrived`'s mutex, so no
 //! frame slips in behind.
 //!
-//! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire.rs`.
+//! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire/transfers.rs`.
 
 use std::collections::VecDeque;
 use std::io;

@@ -5,7 +5,7 @@
 //! Neither has a thread: the loop calls `Stack::poll` for both, with a time that is its own.
 //!
 //! Back-pressure: a queue into a stack that is full refuses a frame, which then stays where it was, in the guest's
-//! queue, so that nothing is lost on the way. Tests: `tests/vm_frames.rs`.
+//! queue, so that nothing is lost on the way. Tests: `tests/wire/vm_frames.rs`.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};

@@ -6,7 +6,7 @@
 //! On other executors, and without the feature `tokio`, the budget has no end.
 //!
 //! One operation takes one unit: functions that poll a socket do so inside of [`poll`] and do not nest. A batch is one operation.
-//! Does not depend on the polled sources. Tests: `crates/stack/tests/coop.rs`.
+//! Does not depend on the polled sources. Tests: `crates/stack/tests/tokio/coop.rs`.
 
 use std::task::{Context, Poll};
 

@@ -8,7 +8,7 @@
 //! finds the item.
 //!
 //! It does not depend on the type of items. Rank: the mutex is a leaf but for that of `spare`; items are dropped and given away, and wakers cloned,
-//! called and dropped, with no lock held. Tests: below, `crates/stack/tests/channel.rs`.
+//! called and dropped, with no lock held. Tests: below, `crates/stack/tests/wire/channel.rs`.
 
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};

@@ -21,7 +21,7 @@
 //! report to: the panic is only caught.
 //!
 //! It does not depend on IP or TCP. Invariants: a port that was dropped takes no frames and gives none; the lanes are
-//! bounded. Tests: `crates/stack/tests/channel.rs`, `crates/stack/examples/channel.rs`.
+//! bounded. Tests: `crates/stack/tests/wire/channel.rs`, `crates/stack/examples/channel.rs`.
 
 mod lane;
 

@@ -1,6 +1,6 @@
 //! Whether a segment that is not full may leave: Nagle's algorithm and what overrides it, in one octet (`tcp_sock.nonagle`).
 //!
-//! Does not know what is in flight; output decides with it. Tests: below, `tests/output.rs`, `tests/sender.rs` of the stack.
+//! Does not know what is in flight; output decides with it. Tests: below, `tests/output.rs`, `tests/tcp/sender.rs` of the stack.
 
 /// The switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

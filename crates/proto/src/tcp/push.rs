@@ -12,7 +12,7 @@
 //!
 //! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
 //! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks that are not acknowledged; of more, the oldest are
-//! forgotten, which costs repeated segments their PSH. Tests: below; `tests/sender.rs` of the stack.
+//! forgotten, which costs repeated segments their PSH. Tests: below; `tests/tcp/sender.rs` of the stack.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! When two sockets that are bound to one port are in each other's way: for TCP's table and UDP's.
 //!
 //! The conflicts are Linux's (`docs/bind.md` has the table, a test holds it beside the kernel). Does not depend on the tables.
-//! Tests: `tests/bind.rs`.
+//! Tests: `tests/tcp/bind.rs`.
 
 use std::io;
 use std::net::IpAddr;

@@ -1,6 +1,6 @@
 //! Random numbers for a stack's secrets: drawn from the system once, or from a seed.
 //!
-//! Does not depend on their use. Tests: `tests/seeded.rs`, `crates/drivers/tests/fork`.
+//! Does not depend on their use. Tests: `tests/tcp/seeded.rs`, `crates/drivers/tests/fork`.
 
 use std::hash::Hasher;
 use std::io;

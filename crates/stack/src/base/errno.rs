@@ -1,7 +1,7 @@
 //! Error codes that `rustix` has no names for on Windows: there those of the same [`kind`](std::io::Error::kind), or the nearest that
 //! Windows' own sockets give.
 //!
-//! Does not depend on which call fails. Tests: `tests/errno.rs`, on Linux.
+//! Does not depend on which call fails. Tests: `tests/tcp/errno.rs`, on Linux.
 
 use rustix::io::Errno;
 

@@ -1,6 +1,6 @@
 //! Calls of the Internet layer to the layers above it. A whole TCP segment needs none of this.
 //!
-//! Tests: `tests/ip`, `tests/udp_wire.rs`.
+//! Tests: `tests/ip`, `tests/udp/wire.rs`.
 
 use std::net::IpAddr;
 

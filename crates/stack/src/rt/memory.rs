@@ -9,7 +9,7 @@
 //! memory. `tcp/prune.rs` describes how, and why.
 //!
 //! Bound: a waker per task that is writing. Rank: the mutex is a leaf; wakers are cloned, called and dropped outside of it. Tests:
-//! `tests/tokio_shape.rs`.
+//! `tests/tokio/shape.rs`.
 
 use std::task::Waker;
 use std::time::Duration;

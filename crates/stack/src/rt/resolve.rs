@@ -4,7 +4,7 @@
 //! it has one, else the machine's resolver. A task polls the resolver's future in its own; a blocking call polls it on its thread.
 //!
 //! The resolver is foreign code: it is called, polled and dropped with no lock held, and a panic in it is caught, reported and the failure of the
-//! call that asked. Does not depend on sockets. Tests: `tests/names.rs`.
+//! call that asked. Does not depend on sockets. Tests: `tests/tokio/names.rs`.
 
 use std::future::Future;
 use std::io;

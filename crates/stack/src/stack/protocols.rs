@@ -1,6 +1,6 @@
 //! Calls of the Internet layer to the protocols above it: UDP, ICMP's sockets, TCP.
 //!
-//! Knows only which module a call is for. Tests: `tests/ip`, `tests/udp_wire.rs`.
+//! Knows only which module a call is for. Tests: `tests/ip`, `tests/udp/wire.rs`.
 
 use std::net::IpAddr;
 

@@ -1,6 +1,6 @@
 //! What a stack has where there are UNIX-domain sockets: their names, and TCP's sockets as rights in their messages.
 //!
-//! Neither of the two families knows the other. Tests: `tests/unix_rights.rs`, `tests/unix`.
+//! Neither of the two families knows the other. Tests: `tests/unix/rights.rs`, `tests/unix`.
 
 use std::io;
 

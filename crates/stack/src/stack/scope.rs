@@ -1,7 +1,7 @@
 //! The current stack: that of the sockets which are made without naming one.
 //!
-//! A scope is a thread's own and ends with the call. Does not depend on sockets. Tests: `tests/seeded.rs`,
-//! `tests/unix_stacks.rs`.
+//! A scope is a thread's own and ends with the call. Does not depend on sockets. Tests: `tests/tcp/seeded.rs`,
+//! `tests/unix/stacks.rs`.
 
 use std::cell::RefCell;
 

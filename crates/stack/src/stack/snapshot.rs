@@ -2,7 +2,7 @@
 //!
 //! Goes through the tables and copies the visible state. Connections are taken out of their shard as references
 //! first and looked at afterwards, since their socket locks and buffers rank differently. Must not change anything.
-//! Tests: `tests/snapshot.rs`.
+//! Tests: `tests/tcp/snapshot.rs`.
 
 use std::net::SocketAddr;
 

@@ -9,7 +9,7 @@
 //! when a child is made. The child is in the table before its third segment has been run; another thread that finds
 //! it there runs it as any other.
 //!
-//! Below TCP is `inet/input/`, which takes the frames and sorts them. Tests: `tests/wire.rs`.
+//! Below TCP is `inet/input/`, which takes the frames and sorts them. Tests: `tests/wire/transfers.rs`.
 
 use sockeye_sync::facade::Arc;
 

@@ -1,7 +1,7 @@
 //! Addresses by which a socket is found: [`ToSocketAddrs`] and [`lookup_host`].
 //!
 //! An argument is either addresses or a name. A name is resolved by the resolver of the stack, in the caller's task; that of the machine blocks, so on a
-//! runtime of `tokio` it is asked on one of the threads for blocking work. Does not depend on sockets. Tests: `tests/names.rs`, `tests/tokio_shape.rs`.
+//! runtime of `tokio` it is asked on one of the threads for blocking work. Does not depend on sockets. Tests: `tests/tokio/names.rs`, `tests/tokio/shape.rs`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 //!
 //! A stream gives `poll_read_shared`, `poll_write_shared` and `shutdown_write`, which take `&self`; a half passes its calls on.
 //!
-//! Does not depend on how bytes move. Tests: `tests/tokio_shape.rs`, `tests/unix_tokio.rs`.
+//! Does not depend on how bytes move. Tests: `tests/tokio/shape.rs`, `tests/unix/tokio.rs`.
 
 /// Implements `AsyncRead` by the stream that an expression finds.
 macro_rules! async_read {

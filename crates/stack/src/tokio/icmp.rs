@@ -1,7 +1,7 @@
 //! [`IcmpSocket`] of the asynchronous kind.
 //!
 //! Its receive queue is a UDP socket's, and so is how tasks wait for it. Requests never wait. Does not depend on how
-//! messages move. Tests: `tests/udp_tokio.rs`.
+//! messages move. Tests: `tests/udp/tokio.rs`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddrV6};

@@ -1,7 +1,7 @@
 //! The methods that several types have in common, by macros, so that they stand on the types themselves, as in `tokio`.
 //!
 //! A type has a field `inner`, the socket of the blocking kind; an expression finds the list that its tasks wait on. Does not depend on
-//! how data moves. Tests: `tests/tokio_ready.rs`.
+//! how data moves. Tests: `tests/tokio/ready.rs`.
 
 /// Readiness: methods of every socket that sends and receives; it has a field `assumed`. Tasks wait on `$socket`.
 macro_rules! ready_methods {

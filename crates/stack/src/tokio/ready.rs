@@ -4,7 +4,7 @@
 //! [`async_io`] that would block although the socket is ready, as of an application that wants more bytes than are there, waits for the next
 //! change, as in `tokio`: its task is on the list first, and then it is made once more.
 //!
-//! Does not depend on the operation. Tests: `tests/tokio_ready.rs`.
+//! Does not depend on the operation. Tests: `tests/tokio/ready.rs`.
 
 use std::io;
 use std::task::{Context, Poll};

@@ -1,7 +1,7 @@
 //! [`TcpSocket`] of the asynchronous kind: a socket before it connects or listens.
 //!
 //! Options are set by `&self`, as in `tokio`, so a mutex is around the socket of the blocking kind. Nothing here waits but
-//! [`connect`](TcpSocket::connect). Tests: `tests/tokio_shape.rs`.
+//! [`connect`](TcpSocket::connect). Tests: `tests/tokio/shape.rs`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! The options of asynchronous TCP sockets that `tokio` leaves to `socket2`, under the names of the blocking kind.
 //!
-//! Does not depend on how they work. Tests: `tests/tokio_options.rs`.
+//! Does not depend on how they work. Tests: `tests/tokio/options.rs`.
 
 use std::io;
 use std::time::Duration;

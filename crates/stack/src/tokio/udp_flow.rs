@@ -1,7 +1,7 @@
 //! [`UdpFlowListener`] and [`UdpFlow`] of the asynchronous kind.
 //!
 //! A flow is a socket, and tasks wait at it, and at its listener, as they wait at sockets (`udp.rs`). Does not depend on how flows begin. Tests:
-//! `tests/udp_flows.rs`.
+//! `tests/udp/flows.rs`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! The options, addresses and peeks of an asynchronous [`UdpSocket`].
 //!
 //! A peek takes no datagram off the queue, so of several tasks that wait, all are woken and may find the same one. Does not depend
-//! on how datagrams move. Tests: `tests/udp_tokio.rs`.
+//! on how datagrams move. Tests: `tests/udp/tokio.rs`.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

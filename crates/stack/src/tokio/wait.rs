@@ -1,7 +1,7 @@
 //! The operations of tasks: an attempt that does not block, again and again until it would not have blocked, within the task's budget
 //! ([`coop`]). And how tasks wait for TCP streams, listeners and UDP sockets; for UNIX-domain sockets `unix/ready.rs` says so.
 //!
-//! Does not depend on the operation. Tests: `tests/waiting`, `tests/coop.rs`.
+//! Does not depend on the operation. Tests: `tests/waiting`, `tests/tokio/coop.rs`.
 
 use std::io;
 use std::task::{Context, Poll, ready};

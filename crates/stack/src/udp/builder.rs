@@ -1,6 +1,6 @@
 //! [`UdpBuilder`]: settings that must be chosen before a socket is bound.
 //!
-//! Does not depend on how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp_any.rs`.
+//! Does not depend on how datagrams move. Tests: `tests/udp/bind.rs`, `tests/udp/any.rs`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! [`UdpFlowListener`] and [`UdpFlow`]: UDP by flow, as an application holds it.
 //!
-//! Does not depend on how flows begin and end: that is `flows.rs`. Tests: `tests/udp_flows.rs`.
+//! Does not depend on how flows begin and end: that is `flows.rs`. Tests: `tests/udp/flows.rs`.
 
 use std::fmt;
 use std::io;

@@ -28,7 +28,7 @@
 //! flows whose owner keeps up write no word that they share.
 //!
 //! Rank: `naming` → bind table → copies of the table; bind table → a `so` → nothing; [`Flows::live`] is a leaf. Does not depend on
-//! handles. Tests: `tests/udp_flows.rs`; a model in `fuzz/lib/src/flows`.
+//! handles. Tests: `tests/udp/flows.rs`; a model in `fuzz/lib/src/flows`.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! wakes a receiver once. The bytes may be anything: anything that is no datagram, or for no socket, is counted by its
 //! reason.
 //!
-//! Does not depend on how packets come in. Tests: `tests/udp_wire.rs`, `tests/udp_joined.rs`.
+//! Does not depend on how packets come in. Tests: `tests/udp/wire.rs`, `tests/udp/joined.rs`.
 
 use std::num::NonZeroU16;
 

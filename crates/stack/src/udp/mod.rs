@@ -7,7 +7,7 @@
 //!
 //! Does not depend on TCP, or on how packets are made and routed beyond `route.rs`. Lock order: a socket's `naming`
 //! → bind table → copies of the table of sockets → a receiver's `so` → inbox of a `Poll`; the host's groups → the
-//! same copies. Tests: at the ends of the files, `tests/udp/`, `tests/udp_stress.rs`, `tests/udp_tokio.rs`.
+//! same copies. Tests: at the ends of the files, `tests/udp/`, `tests/udp/stress.rs`, `tests/udp/tokio.rs`.
 
 // First, because the documentation shows methods in the order of modules.
 mod socket;

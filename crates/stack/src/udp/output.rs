@@ -6,7 +6,7 @@
 //! IP_RECVERR).
 //!
 //! Does not depend on receivers. Takes no lock; the interface's queue has its own. Tests:
-//! `tests/udp_wire.rs`.
+//! `tests/udp/wire.rs`.
 
 use std::num::NonZeroU16;
 

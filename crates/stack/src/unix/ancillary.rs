@@ -1,6 +1,6 @@
 //! Ancillary data of `send_msg` and `recv_msg`: flags, rights, credentials.
 //!
-//! Does not depend on buffers. Bound: [`RIGHTS_MAX`] rights in a message. Tests: `tests/unix_rights.rs`.
+//! Does not depend on buffers. Bound: [`RIGHTS_MAX`] rights in a message. Tests: `tests/unix/rights.rs`.
 
 use std::os::fd::OwnedFd;
 

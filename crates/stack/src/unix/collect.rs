@@ -30,8 +30,8 @@
 //! with its own stack; a handle of that is taken where the socket is found, and keeps the stack until all is closed. Sockets
 //! are closed in the order in which they were found, which does not depend on addresses: a simulation repeats it.
 //!
-//! Bound: the reach is at most the rights that may be in flight. Tests: `tests/unix_rights.rs`,
-//! `tests/unix_stress.rs`.
+//! Bound: the reach is at most the rights that may be in flight. Tests: `tests/unix/rights.rs`,
+//! `tests/unix/stress.rs`.
 
 use std::collections::HashMap;
 

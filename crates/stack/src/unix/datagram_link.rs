@@ -5,7 +5,7 @@
 //! change together, under the pcb's mutex, and under both where there is a new peer. As on Linux, when a socket gets another peer, or finds its
 //! peer gone, datagrams that it has not read are dropped, and the old peer, if it was connected to it, gets ECONNRESET.
 //!
-//! Tests: `tests/unix/`, `tests/unix_stress.rs`; models in `crates/sync/tests/loom/pair.rs`.
+//! Tests: `tests/unix/`, `tests/unix/stress.rs`; models in `crates/sync/tests/loom/pair.rs`.
 
 use rustix::io::Errno;
 use sockeye_sync::facade::{Arc, Ordering};

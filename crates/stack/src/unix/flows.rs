@@ -8,7 +8,7 @@
 //! A flow exists while datagrams of it wait, while its sender is connected to the receiver, and while
 //! a sender waits for room in it. Bound: one per sender. All of it stands under the receiver's `so`.
 //!
-//! Does not depend on buffers or locks. Tests: below, `tests/unix_stress.rs`.
+//! Does not depend on buffers or locks. Tests: below, `tests/unix/stress.rs`.
 
 use std::collections::HashMap;
 

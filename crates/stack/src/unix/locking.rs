@@ -40,7 +40,7 @@
 //! Copies are made before any of these locks, but for small ones, which are shorter than taking `so`
 //! twice. Nothing is woken, dropped or waited for under them.
 //!
-//! Tests: `crates/sync/tests/loom/pair.rs`, `tests/unix_stress.rs` in all settings.
+//! Tests: `crates/sync/tests/loom/pair.rs`, `tests/unix/stress.rs` in all settings.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::pair::PairCost;

@@ -15,7 +15,7 @@
 //!
 //! Does not depend on how data is moved (`send.rs`, `recv.rs`) or which further locks a setting takes
 //! (`locking.rs`). Never are two `so` held at once, but by the collector of rights, in address order. Tests:
-//! `tests/unix_stress.rs`.
+//! `tests/unix/stress.rs`.
 
 use std::collections::VecDeque;
 

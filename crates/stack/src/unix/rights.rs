@@ -19,7 +19,7 @@
 //! set others free, which go to the end of the line ([`dispose`]) and are not closed inside its own
 //! close. So a chain of a million sockets, each in the buffer of the next, needs no deep stack.
 //!
-//! Tests: `tests/unix_rights.rs`, `tests/unix_stress.rs`.
+//! Tests: `tests/unix/rights.rs`, `tests/unix/stress.rs`.
 
 use std::any::Any;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! TCP_NOTSENT_LOWAT with threads: a writer that waits for sending is unblocked, and no wake-up is lost; if one is, the
 //! test does not end and the watchdog reports it.
 //!
-//! The conditions that unblock a writer are tested step by step in `tests/notsent.rs`.
+//! The conditions that unblock a writer are tested step by step in `tests/tcp/notsent.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -6,6 +6,8 @@
 //!
 //! Does not depend on how Sockeye's sockets are built, or on anything about time: a case neither measures it
 //! nor depends on which side is faster.
+//!
+//! `rights`, `stacks`, `stress` and `tokio` test Sockeye's sockets alone.
 
 // That a socket is `Send` is a longer proof with the feature `count`, whose types are wrapped once more.
 #![recursion_limit = "256"]
@@ -20,7 +22,11 @@ mod kernel;
 mod ours;
 mod provider;
 mod random;
+mod rights;
 mod script;
 mod sockets;
+mod stacks;
+mod stress;
+mod tokio;
 mod unsent;
 mod words;

@@ -24,7 +24,7 @@
 //! the two on [`BusyPoll`]. A caller that parks has a ticket from before its last look, and the thread that delivers its data ends the wait. A caller
 //! that sleeps at the interface instead (`leader.rs`) is a reason to defer too, and the only one to do so without that bound.
 //!
-//! Tests: `tests/wire.rs`, `tests/busy_polling.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
+//! Tests: `tests/wire/transfers.rs`, `tests/wire/busy_polling.rs`, `drivers/tests/transfers.rs`; the orders in `crates/sync/tests/loom/busy_poll.rs`.
 
 use std::time::{Duration, Instant};
 

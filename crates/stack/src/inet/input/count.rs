@@ -1,7 +1,7 @@
 //! Counters of input and output over interfaces, and how often one core was in another's way.
 //!
 //! Sharded by thread like the stack's other counters, and added to once for a batch where that can be done.
-//! `docs/reference/counters.md` explains them. Tests: `tests/wire.rs`.
+//! `docs/reference/counters.md` explains them. Tests: `tests/wire/transfers.rs`.
 
 use sockeye_proto::ip::ParseError;
 

@@ -24,7 +24,7 @@
 //! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
 //! then says whether there may be more.
 //!
-//! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+//! Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`.
 
 pub(crate) mod busy;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "one counts what only older settings do"))]

@@ -3,7 +3,7 @@
 //!
 //! The bytes may be anything: nothing here panics, and anything but a packet for this stack is dropped and counted
 //! by its reason. A whole TCP segment becomes a [`Packet`], everything else a [`Received`], whose payload is not
-//! looked at here. It does not depend on connections. Tests: `tests/wire_faults.rs`, where arbitrary bytes go in.
+//! looked at here. It does not depend on connections. Tests: `tests/wire/faults.rs`, where arbitrary bytes go in.
 
 use std::net::IpAddr;
 

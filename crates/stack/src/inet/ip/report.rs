@@ -1,6 +1,6 @@
 //! What an ICMP error says, in the words of the API, and back.
 //!
-//! Does not depend on sockets. Tests: below, `tests/udp/`, `tests/udp_flows.rs`.
+//! Does not depend on sockets. Tests: below, `tests/udp/`, `tests/udp/flows.rs`.
 
 use sockeye_proto::icmp::{Error, Family, Problem, Unreachable};
 

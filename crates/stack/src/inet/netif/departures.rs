@@ -17,7 +17,7 @@
 //! `transmit` finds its own frames queued behind those it is just given.
 //!
 //! Does not depend on the content of frames. Bounds: as said for a lane; a thread keeps no more than its connections'
-//! windows allow. Tests: `tests/wire.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
+//! windows allow. Tests: `tests/wire/transfers.rs`, `tests/panics/netifs.rs`; the orders in `crates/sync/tests/loom/outlet.rs`.
 
 use std::collections::VecDeque;
 

@@ -31,7 +31,7 @@
 //!
 //! The loopback is no [`Netif`]: its segments never become frames (`loopback.rs`).
 //!
-//! Tests: `tests/wire.rs`, `tests/wire_faults.rs`, `tests/ip`.
+//! Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`, `tests/ip`.
 
 pub(crate) mod admit;
 mod configure;

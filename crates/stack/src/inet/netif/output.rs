@@ -3,7 +3,7 @@
 //! `departures.rs` describes how they get from a lane to the interface.
 //!
 //! A frame that does not fit a lane, or a queue of the interface, is dropped and counted. A sender is not held back by that: TCP
-//! finds the loss and slows down, as it should at a full queue. Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+//! finds the loss and slows down, as it should at a full queue. Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`.
 
 use super::TxFrame;
 use super::departures;

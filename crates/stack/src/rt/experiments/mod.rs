@@ -7,7 +7,7 @@
 //! | `pool=system` | freed memory goes back to the system's allocator |
 //! | `input`, all but `batched` | threads of the application take no frames |
 //!
-//! Tests: `tests/{wake,rx_free,wire}.rs`.
+//! Tests: `tests/experiments/{wake,rx_free}.rs, tests/wire/transfers.rs`.
 
 pub(crate) mod recycle;
 

@@ -20,7 +20,7 @@
 //! finds nothing left clears it, then (a fence between) looks again. Either the sweep sees the buffer, or the thread sees
 //! that it is clear.
 //!
-//! Does not depend on connections. Tests: `tests/rx_free.rs`; for the lists themselves `sockeye-mbuf`.
+//! Does not depend on connections. Tests: `tests/experiments/rx_free.rs`; for the lists themselves `sockeye-mbuf`.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! places.
 //!
 //! Called under the socket lock; the cache's mutex is a leaf. It does not depend on segments beyond the
-//! header that ended the handshake. Tests: `tests/fastopen.rs`.
+//! header that ended the handshake. Tests: `tests/tcp/fastopen.rs`.
 
 use sockeye_proto::tcp::accepted::DEFAULT_MSS;
 use sockeye_proto::tcp::events::Events;

@@ -21,7 +21,7 @@
 //! Writers cannot wait for ever: while something is unsent, either something is in flight, and an acknowledgment or a timeout
 //! brings output, or the window is closed and probed, or output is due.
 //!
-//! It does not depend on sockets' calls. Rank: the socket lock. Tests: below; `tests/notsent.rs`, also beside the
+//! It does not depend on sockets' calls. Rank: the socket lock. Tests: below; `tests/tcp/notsent.rs`, also beside the
 //! kernel; `tests/suite/notsent.rs`.
 
 use sockeye_proto::tcp::pcb::Pcb;

@@ -21,7 +21,7 @@
 //! that unlinks the last of them. If bytes come between that and the message, the buffer is not empty when it is run; the flag is
 //! still set then, and the read that takes them decides again.
 //!
-//! Tests: `tests/rcvd.rs`; the orders in `crates/sync/tests/loom/{notify,precheck}.rs`.
+//! Tests: `tests/experiments/rcvd.rs`; the orders in `crates/sync/tests/loom/{notify,precheck}.rs`.
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::Post;

@@ -12,7 +12,7 @@
 //! step.
 //!
 //! The states and the reason why nothing is stranded are those of the lock; a run adds none: it is over when
-//! this function returns. Tests: `tests/wire.rs`.
+//! this function returns. Tests: `tests/wire/transfers.rs`.
 
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::gro::Joined;

@@ -5,7 +5,7 @@
 //! ([`flush`]). Segments that belong to no connection go one by one ([`send`]). How they get from the lane to the
 //! interface is described in `inet/netif/departures.rs`.
 //!
-//! Tests: `tests/wire.rs`, `tests/wire_faults.rs`.
+//! Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`.
 
 use std::net::IpAddr;
 

@@ -12,7 +12,7 @@
 //! before they sleep.
 //!
 //! Lock rank: the mutex of `exclusive+lock` comes before everything, and only input takes it. The squeue of `exclusive` is entered like
-//! any other; only input waits for it, with no lock held. Tests: `tests/wire.rs`.
+//! any other; only input waits for it, with no lock held. Tests: `tests/wire/transfers.rs`.
 
 use smallvec::SmallVec;
 use sockeye_sync::facade::Arc;

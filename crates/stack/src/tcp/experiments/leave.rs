@@ -16,7 +16,7 @@
 //! A connection's squeue is constant, so an item in this one is always for a connection that has it. The question is asked all the same,
 //! because an answer of "mine" runs protocol code on the strength of this squeue.
 //!
-//! Tests: `tests/wake.rs`; the order of leaving in `crates/sync/tests/loom/leave_undrained.rs`.
+//! Tests: `tests/experiments/wake.rs`; the order of leaving in `crates/sync/tests/loom/leave_undrained.rs`.
 
 use sockeye_sync::facade::Arc;
 use sockeye_sync::{Exit, Found, Outcome, Served};

@@ -8,7 +8,7 @@
 //! | [`remote_lists`], [`remote_sweep`] | `rx_free`: where used-up buffers wait at their connection |
 //!
 //! [`Configured`] asks the settings of the stack at each place that `tcp/discipline.rs` names, and does as the product does where none
-//! differs. Tests: `tests/suite`, `tests/{rcvd,rx_free,wake,wire}.rs`.
+//! differs. Tests: `tests/suite`, `tests/experiments, tests/wire/transfers.rs`.
 
 mod deferred_output;
 mod input;

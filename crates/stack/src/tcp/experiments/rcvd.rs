@@ -18,7 +18,7 @@
 //! live; and if the squeue is poisoned, which ends all answers, the reader notices within [`REPLY_LOOK`]. The wait is not for data, so
 //! neither a timeout of the socket nor O_NONBLOCK ends it.
 //!
-//! Tests: `tests/rcvd.rs`; the order in `crates/sync/tests/loom/reply.rs`.
+//! Tests: `tests/experiments/rcvd.rs`; the order in `crates/sync/tests/loom/reply.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@
 //! reads `listed`; the sweep writes *unlisted*, then (a fence between) empties the lists. Either the sweep finds
 //! the buffer, or the thread finds *unlisted* and enters the connection anew.
 //!
-//! Tests: `tests/rx_free.rs`.
+//! Tests: `tests/experiments/rx_free.rs`.
 
 use sockeye_mbuf::{Freed, RemoteFreeList, RemoteFreeSlot};
 use sockeye_sync::facade::{AtomicU8, Ordering, fence};

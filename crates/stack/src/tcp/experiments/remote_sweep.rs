@@ -8,7 +8,7 @@
 //! Rank: the sweep's mutex before the lists of listed connections, a shard of the demux table and depots; no thread takes it inside a
 //! squeue. The lists of listed connections are leaves.
 //!
-//! Tests: `tests/rx_free.rs`.
+//! Tests: `tests/experiments/rx_free.rs`.
 
 use sockeye_mbuf::{Freed, Seen};
 use sockeye_sync::Mutex;

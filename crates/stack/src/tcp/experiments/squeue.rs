@@ -11,7 +11,7 @@
 //!
 //! Order of locks: a squeue before the socket locks. A writer that has the lock only tries to enter, which never waits.
 //!
-//! The states, and the argument against lost work, are at the head of `sync/src/experiments/squeue.rs`. Tests: `tests/suite`, `tests/wake.rs`;
+//! The states, and the argument against lost work, are at the head of `sync/src/experiments/squeue.rs`. Tests: `tests/suite`, `tests/experiments/wake.rs`;
 //! at the end.
 
 use std::ops::Deref;

@@ -19,7 +19,7 @@
 //! gone, the listener closed or the name taken meanwhile, and then acts as on a SYN that comes now.
 //!
 //! Rank: `undecided` and `hook` are leaves; the hook is called with no lock in hand, like a task's waker.
-//! Does not depend on handshakes. Tests: `tests/admission.rs`.
+//! Does not depend on handshakes. Tests: `tests/tcp/admission.rs`.
 
 use std::any::Any;
 use std::fmt;

@@ -11,7 +11,7 @@
 //! * A *listener* counts connections whose SYN is not acknowledged (`Queue`), against forged addresses (section
 //!   5.1). One that was reset keeps its place for `RESET_KEEPS`: else a reset would clear the way for the next.
 //!
-//! Locks: the cache's and a queue's mutex are leaves. Tests: `fastopen/tests.rs`, `tests/fastopen.rs`.
+//! Locks: the cache's and a queue's mutex are leaves. Tests: `fastopen/tests.rs`, `tests/tcp/fastopen.rs`.
 
 mod keys;
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! connection.
 //!
 //! Runs with no socket lock held; of the tables, the connection's shard is locked while handshake and connection are
-//! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/syn_flood.rs`.
+//! exchanged for each other, so that there is never both. Tests: `tests/suite/limits.rs`, `tests/tcp/syn_flood.rs`.
 
 use sockeye_proto::icmp::Error;
 use sockeye_proto::seq::SeqNum;

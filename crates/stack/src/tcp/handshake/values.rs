@@ -12,7 +12,7 @@
 //! when it is dropped leaves it in [`Dropped`], and the call that was under that lock [`bury`]s it when it has let go. A value is left by no
 //! call: the thread that put it there looks afterwards, and finds it unless another thread has taken it, which then drops it.
 //!
-//! Rank: both mutexes are leaves. Does not depend on handshakes. Tests: `tests/accept_values.rs`.
+//! Rank: both mutexes are leaves. Does not depend on handshakes. Tests: `tests/tcp/accept_values.rs`.
 
 use std::any::Any;
 

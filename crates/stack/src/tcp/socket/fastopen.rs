@@ -2,7 +2,7 @@
 //! `MSG_FASTOPEN`).
 //!
 //! A connect that is to carry text does not send its SYN: the first write does (`SendBuf::defers_syn`). The content
-//! of the SYN is decided when the connection is made. Tests: `tests/fastopen.rs`.
+//! of the SYN is decided when the connection is made. Tests: `tests/tcp/fastopen.rs`.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! Settings of a [`TcpSocket`], and options that it has beside those of its connection.
 //!
-//! Tests: `tests/tokio_shape.rs`.
+//! Tests: `tests/tokio/shape.rs`.
 
 use std::io;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! A connection's protocol state as seen from outside, like Linux's `TCP_INFO`.
 //!
-//! A look is taken under the connection's socket lock, where the pcb stands too, so its parts belong together. Tests: `tests/seeded.rs`.
+//! A look is taken under the connection's socket lock, where the pcb stands too, so its parts belong together. Tests: `tests/tcp/seeded.rs`.
 
 use std::io;
 

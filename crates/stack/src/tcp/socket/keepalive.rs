@@ -1,7 +1,7 @@
 //! When and how a silent peer is asked whether it still exists, and for how long silence is borne at all.
 //!
 //! [`TcpKeepalive`] has the names of `socket2`. The calls that take it stand here for streams and sockets alike.
-//! Tests: `tests/driven.rs`.
+//! Tests: `tests/tcp/driven.rs`.
 
 use std::io;
 use std::time::Duration;

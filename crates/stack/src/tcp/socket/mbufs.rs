@@ -7,7 +7,7 @@
 //! Invariant: the content of an application's chain never changes; the clusters behind it may be shared with buffers,
 //! segments under way and other chains. They count against the stack's memory as long as any of those lives.
 //!
-//! Does not depend on the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio_shape.rs`.
+//! Does not depend on the protocol. Tests: `tests/suite/mbufs.rs`, `tests/tokio/shape.rs`.
 
 use std::fmt;
 use std::io::{self, IoSlice};

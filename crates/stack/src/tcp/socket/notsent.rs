@@ -1,7 +1,7 @@
 //! TCP_NOTSENT_LOWAT of sockets and connections: the calls.
 //!
 //! `conn/notsent.rs` explains the mark and the wake-ups of its waiters. Does not depend on the pcb. Tests:
-//! `tests/notsent.rs`, in tasks `tests/tokio_shape.rs`.
+//! `tests/tcp/notsent.rs`, in tasks `tests/tokio/shape.rs`.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! How a socket receives: SO_RCVLOWAT, TCP_WINDOW_CLAMP, TCP_INQ, SO_INCOMING_CPU.
 //!
 //! The values stand in the receive buffer, where readers and input find them; the pcb learns of them by `reason::OPTION`. Tests:
-//! `tests/receiving.rs`.
+//! `tests/tcp/receiving.rs`.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! Calls and options that say when and how fast written bytes leave: [`SendFlags`], TCP_CORK, TCP_MAXSEG, TCP_CONGESTION,
 //! SO_MAX_PACING_RATE.
 //!
-//! The pcb has the options, under the connection's lock. Does not depend on how it obeys them. Tests: `tests/sender.rs`, in
-//! tasks `tests/tokio_options.rs`.
+//! The pcb has the options, under the connection's lock. Does not depend on how it obeys them. Tests: `tests/tcp/sender.rs`, in
+//! tasks `tests/tokio/options.rs`.
 
 use std::io::{self, IoSlice};
 

@@ -2,7 +2,7 @@
 //!
 //! Urgent bytes always stay in the stream; there is no buffer beside it and no signal. Does not depend on the pcb: the
 //! mark to send stands in `SendBuf::rare`, the received one in `RecvBuf::urgent`, both under the socket lock. Tests:
-//! `tests/oracle.rs`, `tests/urgent.rs`.
+//! `tests/tcp/oracle.rs`, `tests/tcp/urgent.rs`.
 
 use std::io;
 

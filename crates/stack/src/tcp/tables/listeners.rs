@@ -10,7 +10,7 @@
 //! order, by which SO_REUSEPORT shares out, and at the end the same contents. In between a SYN may find a listener
 //! on one core and not on another, as if it had come earlier or later.
 //!
-//! Rank: after the bind table, before the shards of the demux table. Tests: below, `tests/wire.rs`.
+//! Rank: after the bind table, before the shards of the demux table. Tests: below, `tests/wire/transfers.rs`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

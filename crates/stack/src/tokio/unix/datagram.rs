@@ -1,6 +1,6 @@
 //! [`UnixDatagram`] of the asynchronous kind.
 //!
-//! Does not depend on how datagrams move. Tests: `tests/unix_tokio.rs`.
+//! Does not depend on how datagrams move. Tests: `tests/unix/tokio.rs`.
 
 use std::io;
 use std::path::Path;

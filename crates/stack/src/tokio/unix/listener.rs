@@ -1,6 +1,6 @@
 //! [`UnixListener`] and [`UnixSeqListener`] of the asynchronous kind.
 //!
-//! Does not depend on how connections are made. Tests: `tests/unix_tokio.rs`.
+//! Does not depend on how connections are made. Tests: `tests/unix/tokio.rs`.
 
 use std::io;
 use std::path::Path;

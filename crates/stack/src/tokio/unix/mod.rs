@@ -4,7 +4,7 @@
 //! of it and wakes them. Any number of tasks may wait for one socket in futures; of those that call a poll function, the last is
 //! woken for each direction.
 //!
-//! Does not depend on how data moves. Tests: `tests/unix_tokio.rs`.
+//! Does not depend on how data moves. Tests: `tests/unix/tokio.rs`.
 
 mod datagram;
 mod listener;

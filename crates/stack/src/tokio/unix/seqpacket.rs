@@ -1,6 +1,6 @@
 //! [`UnixSeqpacket`] of the asynchronous kind.
 //!
-//! Does not depend on how packets move. Tests: `tests/unix_tokio.rs`.
+//! Does not depend on how packets move. Tests: `tests/unix/tokio.rs`.
 
 use std::io;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! [`UnixSocket`] of the asynchronous kind: a socket before it is anything else.
 //!
-//! Tests: `tests/unix_tokio.rs`.
+//! Tests: `tests/unix/tokio.rs`.
 
 use std::io;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! [`UnixStream`] of the asynchronous kind.
 //!
-//! Does not depend on how bytes move. Tests: `tests/unix_tokio.rs`.
+//! Does not depend on how bytes move. Tests: `tests/unix/tokio.rs`.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;

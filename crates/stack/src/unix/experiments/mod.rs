@@ -1,6 +1,6 @@
 //! The older settings of `unix_locking`: a mutex for each pcb, and before that one lock for the stack.
 //!
-//! `unix/locking.rs` has the table of the locks that each takes, and their order. Tests: `tests/unix_stress.rs` in all
+//! `unix/locking.rs` has the table of the locks that each takes, and their order. Tests: `tests/unix/stress.rs` in all
 //! settings.
 
 use sockeye_sync::RwLock;

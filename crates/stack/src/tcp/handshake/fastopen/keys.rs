@@ -8,7 +8,7 @@
 //! number of the last one is published. A reader is disturbed only if the ring goes round while it reads, and then takes a cookie for
 //! false, which costs its client a round trip.
 //!
-//! Writers exclude each other by a mutex, a leaf. Tests: `tests.rs`, `tests/fastopen.rs`.
+//! Writers exclude each other by a mutex, a leaf. Tests: `tests.rs`, `tests/tcp/fastopen.rs`.
 
 use std::hash::Hasher;
 use std::net::IpAddr;
