@@ -92,7 +92,8 @@ fn a_slow_reader_stops_the_writer_and_then_lets_it_continue() {
         let data = random.bytes(300_000);
         let sent = hash_of(&data);
         let mut numbers = random.fork();
-        let writer = std::thread::spawn(move || crate::common::send_chunked(&client, &data, 50_000, &mut numbers));
+        let writer =
+            std::thread::spawn(move || crate::common::send_chunked(&client, &data, 50_000, &mut numbers));
         let mut got = Vec::new();
         // The buffer is full each time before it is emptied.
         let full = 16 << 10;

@@ -143,8 +143,9 @@ fn work_left_with_a_delay_is_done_eventually() {
                 let data = random.bytes(scaled(300_000));
                 let sent = crate::common::hash_of(&data);
                 let mut numbers = random.fork();
-                let writer =
-                    std::thread::spawn(move || crate::common::send_chunked(&client, &data, 30_000, &mut numbers));
+                let writer = std::thread::spawn(move || {
+                    crate::common::send_chunked(&client, &data, 30_000, &mut numbers)
+                });
                 assert_eq!(crate::common::receive_chunked(&server, 30_000, false, &mut random).1, sent);
                 crate::common::join(writer);
             })

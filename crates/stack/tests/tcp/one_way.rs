@@ -4,8 +4,8 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use crate::common::settings::{GRAINS, Rcvd, Setting};
 use crate::common::counter;
+use crate::common::settings::{GRAINS, Rcvd, Setting};
 use sockeye::{Stack, TcpListener, TcpSocket, TcpStream};
 
 /// More than the acknowledgments that a new connection sends at once anyway.

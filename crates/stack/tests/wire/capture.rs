@@ -76,7 +76,8 @@ fn transfer(config: &CaptureConfig, bytes: usize) -> (u64, sockeye::netif::Captu
     drop(client);
     drop(server);
     lab.assert_empty();
-    let frames = crate::common::counter(&lab.stacks[0], "frames_in") + crate::common::counter(&lab.stacks[0], "frames_out");
+    let frames = crate::common::counter(&lab.stacks[0], "frames_in")
+        + crate::common::counter(&lab.stacks[0], "frames_out");
     handle.flush();
     (frames, handle.counts())
 }

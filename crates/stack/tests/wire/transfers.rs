@@ -57,7 +57,9 @@ fn transfers_arrive_whole_in_every_setting_at_both_mtus_in_both_families_over_1_
         }
         // The answer to a FIN that was sent again may still be on its way.
         crate::common::eventually("every frame came", || lab.count("frames_in") == lab.count("frames_out"));
-        crate::common::eventually("every frame was input", || lab.count("input_packets") == lab.count("frames_in"));
+        crate::common::eventually("every frame was input", || {
+            lab.count("input_packets") == lab.count("frames_in")
+        });
     }
 }
 
