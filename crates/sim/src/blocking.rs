@@ -9,7 +9,7 @@
 //! side in the same section; so no wake-up is lost.
 //!
 //! A host's crash, or the end of the run, takes the task away; the thread is then ended by a silent panic,
-//! at its next blocking call or in the one that it is in. Tests: `tests/blocking.rs`.
+//! at its next blocking call or in the one that it is in. Tests: `tests/hosts/blocking.rs`.
 
 pub mod fs;
 

@@ -3,7 +3,7 @@
 //! A packet is kept as it came to the link, with the virtual time and, if it did not simply pass, a comment on its fate. By default the last
 //! [`KEPT_BYTES`] are kept, so that a failure can be looked at; older ones go. The file (`sockeye::netif::pcapng`) has an interface for each
 //! direction of a link, and times in nanoseconds since the start. Nothing of the machine or the day goes in, so equal runs give equal files. Tests:
-//! below, `tests/determinism.rs`.
+//! below, `tests/hosts/determinism.rs`.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

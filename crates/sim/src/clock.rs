@@ -1,7 +1,7 @@
 //! A host's own clock: it may go fast or slow, and be set to another time of day.
 //!
 //! Computes only, in whole nanoseconds. The clock shows monotonic time, which never goes back, and real time, which can be set. Neither moves packets nor the stack's timers: those
-//! follow the simulation's time. Tests: below, `tests/clocks.rs`.
+//! follow the simulation's time. Tests: below, `tests/hosts/clocks.rs`.
 
 use crate::event::Nanos;
 

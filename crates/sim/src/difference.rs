@@ -2,7 +2,7 @@
 //!
 //! Two runs are made that keep their events from the first on. If they differ behind what they could keep, their marks tell between which events, and two more runs
 //! keep the events from there on. Those may turn out to be equal, since what made the first two differ is not decided by the seed; then only the interval is known.
-//! Tests: `tests/determinism.rs`.
+//! Tests: `tests/hosts/determinism.rs`.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@
 //! polled, so a stack is polled before a task of its host runs at a later moment than the last.
 //!
 //! When nothing can happen any more while the program still waits, or the time is over, or a moment does not end,
-//! the run fails ([`Stuck`]). Tests: `tests/programs.rs`.
+//! the run fails ([`Stuck`]). Tests: `tests/hosts/programs.rs`.
 
 use std::fmt;
 use std::rc::Rc;

@@ -6,7 +6,7 @@
 //! takes them out when they are due. It does not depend on devices, threads or clocks.
 //!
 //! Invariant: a frame in `frames` has one `Arrive` event, or is held by its pipe with one `Release` event. Tests: below,
-//! against the simulator in `tests/emulate.rs`.
+//! against the simulator in `tests/net/emulate.rs`.
 
 use std::io;
 use std::net::SocketAddr;

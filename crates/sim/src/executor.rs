@@ -5,7 +5,7 @@
 //! host that crashes are dropped where they stand, after the task that is running has returned.
 //!
 //! Why no wake-up is lost: a waker puts its task into the queue unless it is there already, and the mark that it
-//! is there is taken away before the task is polled. Tests: `tests/programs.rs`.
+//! is there is taken away before the task is polled. Tests: `tests/hosts/programs.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! Packets on their way, looked at, held back and let go.
 //!
-//! A hold takes packets at the end of their way, when they would arrive. Tests: `tests/holds.rs`.
+//! A hold takes packets at the end of their way, when they would arrive. Tests: `tests/net/holds.rs`.
 
 use std::fmt;
 use std::sync::{Arc, Weak};

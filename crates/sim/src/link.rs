@@ -1,6 +1,6 @@
 //! Settings of a link.
 //!
-//! Knows nothing of how it is done (`pipe.rs`). Tests: `tests/links.rs`.
+//! Knows nothing of how it is done (`pipe.rs`). Tests: `tests/net/links.rs`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! The clock and the random numbers that `std` and libc have in a run: those of `sockeye_entropy`, with the feature `entropy`.
 //!
-//! Without the feature there are the same names and nothing behind them. Tests: `tests/entropy.rs`.
+//! Without the feature there are the same names and nothing behind them. Tests: `tests/hosts/entropy.rs`.
 
 #[cfg(feature = "entropy")]
 mod replaced {

@@ -3,7 +3,7 @@
 //! Each stack of a simulation has a [`HostNames`] as its resolver, so a name never reaches the machine's. The main program, which is on no host, has a
 //! stack without interfaces for the same reason: there, names are resolved too, and a connection to a host fails.
 //!
-//! The resolver keeps the world weakly, because the world keeps the stacks. Tests: `tests/names.rs`.
+//! The resolver keeps the world weakly, because the world keeps the stacks. Tests: `tests/net/names.rs`.
 
 use std::future::ready;
 use std::io;

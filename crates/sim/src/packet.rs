@@ -1,6 +1,6 @@
 //! A packet on a link, as predicates and observers see it.
 //!
-//! Reads the headers that the stack wrote; anything else has no [`Segment`]. Tests: `tests/links.rs`.
+//! Reads the headers that the stack wrote; anything else has no [`Segment`]. Tests: `tests/net/links.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

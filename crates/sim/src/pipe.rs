@@ -6,7 +6,7 @@
 //! behind the last of them.
 //!
 //! Invariant: `last_arrival` never goes back. All chance is drawn from the pipe's own stream, so that packets of one
-//! link do not change the luck of another. Tests: below, `tests/links.rs`.
+//! link do not change the luck of another. Tests: below, `tests/net/links.rs`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The programs of a host as a whole: the process that is killed, stopped, and started again, and the host's clock.
 //!
 //! A killed process leaves its kernel behind, which closes the process's sockets; a crash (`network.rs`) leaves nothing. A stopped process does not run, while its
-//! kernel goes on. Tests: `tests/processes.rs`, `tests/clocks.rs`.
+//! kernel goes on. Tests: `tests/hosts/processes.rs`, `tests/hosts/clocks.rs`.
 
 use std::future::Future;
 use std::pin::Pin;

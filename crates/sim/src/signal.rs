@@ -20,7 +20,7 @@
 //! # });
 //! ```
 //!
-//! Tests: `tests/signals.rs`.
+//! Tests: `tests/hosts/signals.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Virtual time: it stands still while programs run, and jumps when all of them wait.
 //!
-//! The shapes are those of `tokio::time`. Tests: `tests/programs.rs`.
+//! The shapes are those of `tokio::time`. Tests: `tests/hosts/programs.rs`.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

@@ -5,7 +5,7 @@
 //! digests at equal distances (marks), and keeps all events from a given one on.
 //!
 //! Bounds: an ordinary run keeps the last [`RECENT_MAX`] events and no marks. A run that is to be compared keeps [`KEPT_MAX`] events, and
-//! [`MARKS_MAX`] marks, whose distance doubles when they are too many. Tests: below, `tests/determinism.rs`.
+//! [`MARKS_MAX`] marks, whose distance doubles when they are too many. Tests: below, `tests/hosts/determinism.rs`.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -21,7 +21,7 @@
 //! A run inherits the subscriber of the thread that called [`Sim::run`](crate::Sim::run); one that was set for the whole process counts everywhere. With [`layer`], what is logged is in the report of a failure and on its
 //! timeline, beside packets and faults, and it counts in [`Net::digest`](crate::Net::digest): runs that are to be compared need the same filter.
 //!
-//! Bounds: a line among the events has 1,000 bytes. Tests: `tests/tracing.rs`.
+//! Bounds: a line among the events has 1,000 bytes. Tests: `tests/hosts/tracing.rs`.
 
 use std::fmt::{self, Write};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! segment is *sent again* if it begins before the end of its direction's data so far. A segment sent while the
 //! peer's window is shut is a probe (RFC 9293 section 3.8.6.1); a keepalive has no length and is not counted.
 //!
-//! Bound: [`FLOWS_MAX`] directions are known; beyond it the oldest is forgotten. Tests: `tests/links.rs` and the
+//! Bound: [`FLOWS_MAX`] directions are known; beyond it the oldest is forgotten. Tests: `tests/net/links.rs` and the
 //! checkers.
 
 use std::collections::{BTreeMap, VecDeque};

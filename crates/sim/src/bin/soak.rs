@@ -2,7 +2,7 @@
 //!
 //! Purpose: find faults that some hundred seeds do not. A seed that fails is printed with the command that replays it
 //! and the file of its packets, and ends the run, unless it is to go on. Exit codes: 0 all seeds passed, 1 one failed,
-//! 2 wrong command line. Does not depend on the checkers' rules. Tests: `tests/checkers.rs`.
+//! 2 wrong command line. Does not depend on the checkers' rules. Tests: `tests/hosts/checkers.rs`.
 #![forbid(unsafe_code)]
 
 use std::io::{IsTerminal, Write};

@@ -2,7 +2,7 @@
 //!
 //! Each side writes in one task and reads in another, so that neither direction waits for the other. Events are noted as
 //! they happen, because a crash may end a side anywhere. A side that hears nothing for [`PATIENCE`] gives up, which the
-//! verdict allows only where a fault explains it. Tests: `tests/checkers.rs`.
+//! verdict allows only where a fault explains it. Tests: `tests/hosts/checkers.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind};

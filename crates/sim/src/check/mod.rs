@@ -11,7 +11,7 @@
 //!
 //! Beside the conversations there are UNIX streams and, with the feature `tokio`, for each third seed, a service of tokio's tasks and timers (`neighbors`), which have to come to their ends.
 //!
-//! Bytes are a function of their place in the stream, and checked as they are read. Tests: `tests/checkers.rs` runs some
+//! Bytes are a function of their place in the stream, and checked as they are read. Tests: `tests/hosts/checkers.rs` runs some
 //! hundred seeds, the program `soak` as many as one likes.
 
 mod conversation;

@@ -1,7 +1,7 @@
 //! Programs beside the conversations: streams of UNIX sockets within a host, and, in runs with `Sim::tokio`, a service of tokio's tasks and timers with clients that retry.
 //!
 //! Both have to come to their end, whatever happens: UNIX streams know no fault but the host's crash, and the clients go on until the faults are over. What they do follows from a stream of random
-//! numbers of its own, so that the conversations of a seed are what they were. Tests: `tests/checkers.rs`.
+//! numbers of its own, so that the conversations of a seed are what they were. Tests: `tests/hosts/checkers.rs`.
 
 use std::cell::Cell;
 use std::rc::Rc;

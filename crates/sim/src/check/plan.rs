@@ -2,7 +2,7 @@
 //!
 //! Kept small enough that some hundred plans take a minute, and chosen so that the interesting cases are frequent: tiny
 //! buffers, slow readers, closes at bad moments. A quarter of the plans has no fault at all; of these more can be
-//! demanded. Does not depend on how anything is run. Tests: `tests/checkers.rs`.
+//! demanded. Does not depend on how anything is run. Tests: `tests/hosts/checkers.rs`.
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //!
 //! An explanation has to be possible, not proven: a reset needs an end that resets or has forgotten the connection, a
 //! timeout a path that was cut for long enough. Loss explains no error at all, whatever the plans' links do: TCP
-//! repairs it. Tests: `tests/checkers.rs`.
+//! repairs it. Tests: `tests/hosts/checkers.rs`.
 
 use std::io::ErrorKind;
 use std::rc::Rc;

@@ -1,7 +1,7 @@
 //! A host's disk: files that outlive its programs, and of which a power loss takes what was not synced.
 //!
 //! The page cache is part of the host's kernel: [`Host::kill`] leaves all as programs see it, [`Host::crash`] leaves what the disk has. What that is, `content.rs` says for bytes and `tree.rs` for
-//! names. All calls come through `fs` (`crate::fs`, `crate::blocking::fs`), under the world's mutex; nothing here waits. Tests: `tests/fs.rs`.
+//! names. All calls come through `fs` (`crate::fs`, `crate::blocking::fs`), under the world's mutex; nothing here waits. Tests: `tests/hosts/fs.rs`.
 
 mod content;
 mod errno;

@@ -5,7 +5,7 @@
 //! moment of its own. A rename is there as a whole or not at all, also from one directory to another.
 //!
 //! An inode is kept as long as something refers to it: a name that programs see, a name on the disk, a change of names that is not on the disk, an open file. Bounds:
-//! [`INODES_MAX`], [`CHANGES_MAX`] changes of names, beyond which the older half goes to the disk. Tests: `tests/fs.rs`.
+//! [`INODES_MAX`], [`CHANGES_MAX`] changes of names, beyond which the older half goes to the disk. Tests: `tests/hosts/fs.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;

@@ -12,7 +12,7 @@
 //! The sweep takes no memory, so it asks for none. Rank: asking takes the leaf of a timer wheel and may wake
 //! a worker, so no thread asks with a lock held, and under a socket lock the request is [left](crate::inet::context::Context::ask_for_memory)
 //! with the outbox's timers. The sweep takes the demux table's shards one by one, and runs connections when it has let go of them. Tests:
-//! `crates/sim/tests/memory.rs`, `crates/stack/tests/tcp/pruning.rs`.
+//! `crates/sim/tests/net/memory.rs`, `crates/stack/tests/tcp/pruning.rs`.
 
 use sockeye_sync::facade::Arc;
 

@@ -19,7 +19,7 @@
 //! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It does not depend on sequence numbers.
 //!
 //! Invariants: the window is at least four segments but after a timeout; nothing is random but the time between probes,
-//! which a seed decides. Tests: `bbr/tests.rs`, `cc/tests.rs`, `sim/tests/congestion.rs`.
+//! which a seed decides. Tests: `bbr/tests.rs`, `cc/tests.rs`, `sim/tests/net/congestion.rs`.
 
 mod bounds;
 mod cycle;

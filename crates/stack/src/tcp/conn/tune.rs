@@ -8,7 +8,7 @@
 //! Loopback does not come here; its buffers are as large as is fastest there.
 //!
 //! The pcb recommends sizes (`proto/src/tcp/rcv_tune.rs`), this file bounds them. Tests:
-//! `crates/sim/tests/autotune.rs`.
+//! `crates/sim/tests/net/autotune.rs`.
 
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_sync::facade::Arc;

@@ -93,10 +93,10 @@ fn lines_have_virtual_time_and_host_and_are_among_the_events() {
 
 #[test]
 fn the_example_of_the_guide_is_that_of_the_module_which_is_tested() {
-    let guide = include_str!("../docs/sim.md");
+    let guide = include_str!("../../docs/sim.md");
     let example = guide.split_once("\n## Logging\n").expect("the section is there").1;
     let example = example.split_once("```rust\n").unwrap().1.split_once("```").unwrap().0;
-    let module = include_str!("../src/tracing.rs");
+    let module = include_str!("../../src/tracing.rs");
     for line in example.lines().filter(|line| !line.is_empty()) {
         assert!(module.contains(&format!("//! {line}\n")), "{line}");
     }

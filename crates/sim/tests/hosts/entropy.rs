@@ -1,11 +1,4 @@
 //! What programs get from `std` follows from the seed: time, dates, random numbers, the order of maps.
-#![cfg(all(
-    target_os = "linux",
-    target_pointer_width = "64",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-
-mod common;
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -75,7 +68,7 @@ fn one_seed_gives_the_same_bytes_whatever_the_thread_did_before() {
 
 #[test]
 fn another_process_gives_the_same_bytes() {
-    common::assert_same_in_processes("another_process_gives_the_same_bytes", 2, &history(11));
+    crate::common::assert_same_in_processes("another_process_gives_the_same_bytes", 2, &history(11));
 }
 
 #[test]

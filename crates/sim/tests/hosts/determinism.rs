@@ -1,7 +1,5 @@
 //! One seed, one history: the same packets to the byte, in one process and in two.
 
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -78,12 +76,12 @@ fn one_seed_gives_one_history_to_the_byte_and_another_gives_another() {
     // On another thread, with another CPU and other thread-local memory.
     let elsewhere = std::thread::spawn(|| history(7)).join().unwrap();
     assert!(first == elsewhere, "a run on another thread differs");
-    assert_ne!(common::fingerprint(&first), common::fingerprint(&history(8)));
+    assert_ne!(crate::common::fingerprint(&first), crate::common::fingerprint(&history(8)));
 }
 
 #[test]
 fn another_process_gives_the_same_history() {
-    common::assert_same_in_processes("another_process_gives_the_same_history", 1, &history(11));
+    crate::common::assert_same_in_processes("another_process_gives_the_same_history", 1, &history(11));
 }
 
 #[test]
