@@ -1,7 +1,7 @@
 //! A child cargo: its surroundings, whether it can run at all, and how its failure is shown.
 //!
 //! Does not depend on the checks. Invariants: a child sees none of the variables by which the cargo that runs
-//! this test talks to its own children; children run one at a time. Tests: at the end.
+//! this test talks to its own children; children run one at a time, or by twos where each has one thread. Tests: at the end.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -71,15 +71,27 @@ impl Child {
 
     /// The same for a child that runs tests: it must have run some.
     pub fn run_tests(self, folder: &str) {
-        let Some(output) = self.output(folder) else { return };
-        let ran = tests_passed(&String::from_utf8_lossy(&output.stdout));
-        assert!(ran > 0, "the child ran no test at all");
-        println!("{ran} tests passed");
+        some_passed(self.output(folder));
     }
 
-    /// The same, with its output; `None` if it was skipped.
+    /// The same for lists of children, each list in its order and the lists at once, for tests that have one thread.
+    pub fn run_tests_at_once(lists: impl IntoIterator<Item = Vec<Self>>, folder: &str) {
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        std::thread::scope(|scope| {
+            for list in lists {
+                scope.spawn(move || list.into_iter().for_each(|child| some_passed(child.output_now(folder))));
+            }
+        });
+    }
+
+    /// Runs it with a target folder of this name, and fails the test if it fails; its output, or `None` if it was skipped.
     pub fn output(self, folder: &str) -> Option<Output> {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        self.output_now(folder)
+    }
+
+    /// The same for a caller that has the turn.
+    fn output_now(self, folder: &str) -> Option<Output> {
         if std::env::var_os(SWITCH).is_some_and(|value| value == "off") {
             println!("skipped: {SWITCH}=off");
             return None;
@@ -96,6 +108,14 @@ impl Child {
         assert!(output.status.success(), "{}", failure(&self, &output));
         Some(output)
     }
+}
+
+/// Fails the test if a child that ran tests passed none.
+fn some_passed(output: Option<Output>) {
+    let Some(output) = output else { return };
+    let ran = tests_passed(&String::from_utf8_lossy(&output.stdout));
+    assert!(ran > 0, "the child ran no test at all");
+    println!("{ran} tests passed");
 }
 
 fn clean_cargo() -> Command {

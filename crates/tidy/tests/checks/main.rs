@@ -12,7 +12,7 @@
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
 //! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
 //! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
-//! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too |
+//! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too; two processes at once |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
@@ -71,22 +71,18 @@ fn the_documentation_builds_without_warnings() {
         .run("doc");
 }
 
+/// Two processes with one thread each: loom maps and unmaps memory all the time, and two threads of a process wait for each other there.
 #[test]
-fn the_models_of_the_locks_and_queues_hold() {
-    Child::cargo("test")
-        .args(["-p", "sockeye-sync", "--release", "--test", "loom"])
-        .env("RUSTFLAGS", "--cfg loom")
-        .run_tests("loom");
-}
-
-#[test]
-fn the_models_of_packet_memory_hold() {
-    for features in ["", "experiments"] {
+fn the_models_of_the_locks_of_the_queues_and_of_packet_memory_hold() {
+    let models = |args: &[&str], features| {
         Child::cargo("test")
-            .args(["-p", "sockeye-mbuf", "--release", "--lib", "--features", features])
+            .args(args.iter().copied())
+            .args(["--release", "--features", features, "--", "--test-threads=1"])
             .env("RUSTFLAGS", "--cfg loom")
-            .run_tests("loom");
-    }
+    };
+    let memory = ["", "experiments"].map(|features| models(&["-p", "sockeye-mbuf", "--lib"], features));
+    let locks = models(&["-p", "sockeye-sync", "--test", "loom"], "");
+    Child::run_tests_at_once([vec![locks], memory.into()], "loom");
 }
 
 /// Tests of the library that are there only without the feature `experiments`.

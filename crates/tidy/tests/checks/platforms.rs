@@ -43,8 +43,19 @@ const ON_ARM: [&str; 5] = ["sockeye-sync", "sockeye-mbuf", "sockeye-proto", "soc
 /// Their test binaries that run there, besides those of the sources: those whose threads meet, and those on both the kernel and
 /// Sockeye, whose system calls have other layouts there. `waiting` is not among them: on two cores it hung in some of its runs there,
 /// and what the emulator reorders is the likely reason, but not a proven one. Nor is `no_membarrier`: the emulator has no seccomp(2).
-const TESTS_ON_ARM: [&str; 11] =
-    ["stress", "fork", "accounting", "cap", "chain_model", "threads", "suite", "tokio", "udp", "unix", "wire"];
+const TESTS_ON_ARM: [&str; 11] = [
+    "stress",
+    "fork",
+    "accounting",
+    "cap",
+    "chain_model",
+    "threads",
+    "suite",
+    "tokio",
+    "udp",
+    "unix",
+    "wire",
+];
 /// The share of cases of the random tests there, percent.
 const ARM_SCALE: &str = "10";
 /// Tests that pass there at least: fewer are a sign that binaries are missing.
