@@ -81,7 +81,11 @@ fn one_seed_gives_one_history_to_the_byte_and_another_gives_another() {
 
 #[test]
 fn another_process_gives_the_same_history() {
-    crate::common::assert_same_in_processes("another_process_gives_the_same_history", 1, &history(11));
+    crate::common::assert_same_in_processes(
+        "determinism::another_process_gives_the_same_history",
+        1,
+        &history(11),
+    );
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn one_seed_gives_the_same_bytes_whatever_the_thread_did_before() {
 
 #[test]
 fn another_process_gives_the_same_bytes() {
-    crate::common::assert_same_in_processes("another_process_gives_the_same_bytes", 2, &history(11));
+    crate::common::assert_same_in_processes("entropy::another_process_gives_the_same_bytes", 2, &history(11));
 }
 
 #[test]

@@ -74,18 +74,19 @@ fn lines_have_virtual_time_and_host_and_are_among_the_events() {
     assert!(logged == again && logged != silent, "what is logged counts");
     let text = String::from_utf8(printed.0.lock().unwrap().clone()).unwrap();
     for line in [
-        "-  INFO tracing: before the run",
-        "0ns client  INFO tracing: connecting host=\"server\"",
-        "-  INFO tracing: a packet passes",
-        "2s main  INFO tracing: main program",
+        "-  INFO hosts::tracing: before the run",
+        "0ns client  INFO hosts::tracing: connecting host=\"server\"",
+        "-  INFO hosts::tracing: a packet passes",
+        "2s main  INFO hosts::tracing: main program",
     ] {
         assert!(text.lines().any(|one| one == line), "{line:?} in {text}");
     }
     let late = text.lines().find(|line| line.contains("it is late")).unwrap();
-    assert!(late.starts_with("150ms server  WARN accepted: tracing: it is late; long"), "{late}");
-    for part in
-        ["INFO tracing: connecting host=&quot;server&quot;", "WARN tracing:accepted: it is late; long"]
-    {
+    assert!(late.starts_with("150ms server  WARN accepted: hosts::tracing: it is late; long"), "{late}");
+    for part in [
+        "INFO hosts::tracing: connecting host=&quot;server&quot;",
+        "WARN hosts::tracing:accepted: it is late; long",
+    ] {
         assert!(page.contains(part), "{part} in {page}");
     }
     assert!(page.lines().all(|line| !line.contains(&"long ".repeat(250))), "a line is cut");
