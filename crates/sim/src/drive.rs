@@ -19,6 +19,7 @@ use crate::executor::{Ambient, Tasks};
 use crate::pipe::nanos;
 use crate::runtime::Runtimes;
 use crate::trace::What;
+use crate::unordered;
 use crate::world::World;
 
 /// Why a simulation does not go on.
@@ -180,7 +181,7 @@ impl Driver {
         }
         drop(runtime);
         for (host, doomed) in runtimes.take_doomed() {
-            self.ambient(Some(host)).scope(|| drop(doomed));
+            unordered::end_tasks(&self.world, || self.ambient(Some(host)).scope(|| drop(doomed)));
         }
     }
 
@@ -208,8 +209,11 @@ impl Driver {
         let entry = &mut state.hosts[host];
         (entry.is_dirty, entry.clock) = (false, now);
         let Some(stack) = entry.stack.clone() else { return };
+        let was_killed = entry.processes > 0;
         drop(state);
-        let next = stack.poll(Duration::from_nanos(now));
+        let run = || stack.poll(Duration::from_nanos(now));
+        // Its timers may have been armed in the order in which a library dropped its tasks.
+        let next = if was_killed { unordered::send_in_order(&self.world, run) } else { run() };
         let mut state = self.world.lock();
         let at = next.map_or(Nanos::MAX, nanos);
         state.note(What::Polled { host, next: at });

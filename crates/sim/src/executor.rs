@@ -37,6 +37,19 @@ impl Ready {
     pub fn push(&self, task: u64) {
         self.0.lock().push_back(task);
     }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Puts those behind the first `count` into the order in which they were spawned.
+    pub fn sort_behind(&self, count: usize) {
+        let mut all = self.0.lock();
+        if let Some(woken) = all.make_contiguous().get_mut(count..) {
+            woken.sort_unstable();
+        }
+    }
 }
 
 /// The waker of a task.

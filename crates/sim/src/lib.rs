@@ -84,6 +84,7 @@ mod timeline;
 mod trace;
 #[cfg(feature = "tracing")]
 pub mod tracing;
+mod unordered;
 mod watch;
 mod world;
 

@@ -263,16 +263,19 @@ impl Sim {
         {
             self.report(&net, &message_of(panic.as_ref()));
         }
+        // What is dropped after the end of the program is not a part of the run: nothing says in which order.
+        let mut state = world.lock();
+        let names = state.names();
+        let (record, now) = (state.trace.finish(names), state.now);
+        drop(state);
         // A program that failed may fail again when it is dropped; the first failure is the one to show.
         let ended = catch_unwind(AssertUnwindSafe(|| driver.end()));
         let mut state = world.lock();
-        let names = state.names();
-        let record = state.trace.finish(names);
         let outcome = match (outcome, ended) {
             (Ok(value), Ok(())) => Ok(value),
             (Err(panic), _) | (Ok(_), Err(panic)) => Err(panic),
         };
-        Done { outcome, record, now: state.now, drawn: std::mem::take(&mut state.drawn) }
+        Done { outcome, record, now, drawn: std::mem::take(&mut state.drawn) }
     }
 
     #[cfg(not(feature = "tokio"))]

@@ -82,6 +82,10 @@ pub(crate) struct State {
     pub rng: Rng,
     /// Events that were handled.
     pub events: u64,
+    /// Frames that are put in order before they are sent (`unordered.rs`), with their senders.
+    pub gathered: Option<Vec<(usize, TxFrame)>>,
+    /// What programs say is not noted.
+    pub is_silent: bool,
     machine: Machine,
     frames: Slab<InFlight>,
     /// Packets that came to a pipe.
@@ -169,6 +173,8 @@ impl World {
             trace: Trace::new(keep),
             rng: Rng::new(seed),
             events: 0,
+            gathered: None,
+            is_silent: false,
             frames: Slab::new(),
             sent_count: 0,
             pool: Pool::new(PoolConfig::default()),
@@ -265,6 +271,9 @@ impl State {
 
     /// A host's stack sends a frame.
     pub fn send(&mut self, from: usize, mut frame: TxFrame) {
+        if let Some(gathered) = &mut self.gathered {
+            return gathered.push((from, frame));
+        }
         let at = Duration::from_nanos(self.now);
         let packet = Packet { at, index: 0, head: frame.head(), len: frame.len() };
         let to = packet.dst().and_then(|dst| self.addresses.get(&dst).copied());
@@ -327,7 +336,9 @@ impl State {
 
     /// Something happens now.
     pub fn note(&mut self, what: What) {
-        self.trace.push(self.now, what);
+        if !(self.is_silent && matches!(what, What::Said { is_fault: false, .. })) {
+            self.trace.push(self.now, what);
+        }
     }
 
     /// A fault begins or ends.

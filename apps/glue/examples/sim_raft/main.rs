@@ -219,7 +219,6 @@ async fn what_clients_see_is_linearizable(net: Net) {
 }
 
 /// Needs `--cfg tokio_unstable`, for `select!`.
-#[ignore = "a seed that runs beside another one in its process may get another digest, with the same events and times"]
 #[cfg(tokio_unstable)]
 #[test]
 fn a_seed_is_the_same_run_in_another_process() {

@@ -170,3 +170,47 @@ fn a_check_of_determinism_fails_with_the_difference() {
     Sim::exactly(5)
         .check_determinism(|_| time::sleep(Duration::from_millis(runs.fetch_add(1, Ordering::Relaxed))));
 }
+
+/// A server whose tasks, of tokio's, each have a connection; it is killed while the network loses much, and started again. The main program waits until all that it sent
+/// then has arrived.
+async fn killed(net: Net) -> u64 {
+    let (client, server) = (net.host("client"), net.host("server"));
+    let link = net.link(&client, &server, LinkConfig::rtt(10 * MS));
+    server.program(|| async {
+        let listener = TcpListener::bind("server:80").await.unwrap();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move { stream.read_u8().await });
+        }
+    });
+    let asking: Vec<_> = (0..12)
+        .map(|_| {
+            client.spawn(async {
+                let mut stream = TcpStream::connect("server:80").await.unwrap();
+                stream.read(&mut [0]).await
+            })
+        })
+        .collect();
+    time::sleep(100 * MS).await;
+    link.update(|link| link.loss = 0.6);
+    server.kill();
+    time::sleep(3 * MS).await;
+    server.restart();
+    for asked in asking {
+        let _reset = asked.await.unwrap();
+    }
+    time::sleep(10_000 * MS).await;
+    net.digest()
+}
+
+/// tokio keeps tasks by their numbers, which count for the whole process, and drops them so.
+#[test]
+fn a_kill_is_the_same_whatever_the_process_has_run_before() {
+    let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let digests = [0, 1, 1, 1].map(|more| {
+        // A task takes a number.
+        (0..more).for_each(|_| drop(tokio.spawn(async {})));
+        Sim::exactly(3).tokio().capture(Capture::Off).run(killed)
+    });
+    assert_eq!(digests, [digests[0]; 4]);
+}
