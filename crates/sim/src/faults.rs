@@ -1,17 +1,21 @@
 //! A schedule of faults that the seed decides: what goes wrong when nobody says what.
 //!
-//! All faults are drawn before the first happens, each from a stream of its own, so that leaving one out does not change the others (`case.rs`). Each begins, lasts and ends; afterwards the network is as it
-//! was. At a time there is at most one fault of links, one of each host, and no more hosts are out of order than may be. Tests: `tests/rules.rs`.
+//! All faults are drawn before the first happens (`faults/draw.rs`), each from a stream of its own, so that leaving one out does not change the others (`case.rs`). Each begins, lasts and ends;
+//! afterwards network and disks are as they were. At a time there is at most one fault of links, one of each host, one of each disk, and no more hosts are out of order than may be. Tests: `tests/rules.rs`.
 
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::disk::DiskConfig;
 use crate::executor::JoinHandle;
 use crate::link::LinkConfig;
 use crate::network::{Host, Net};
 use crate::rng::Rng;
 use crate::time;
+use draw::{Fault, Kind, NUMBERS, draw};
+
+mod draw;
 
 /// How many faults there are, and of which kinds. Start from [`FaultConfig::default`].
 #[derive(Clone, Debug)]
@@ -22,18 +26,26 @@ pub struct FaultConfig {
     pub count_max: u64,
     /// The longest fault. Default 8 s.
     pub longest: Duration,
-    /// Hosts that are crashed, killed, paused or isolated at a time. Default `None`: less than half of them, and one at least.
+    /// Hosts that are crashed, killed, paused or isolated, or have a bad disk, at a time. Default `None`: less than half of them, and one at least; and beside them any number by an
+    /// [outage](Self::outage).
     pub hosts_max: Option<usize>,
     /// Hosts lose their power, and start again. Default on.
     pub crash: bool,
+    /// Several hosts lose their power at one moment, or all of them, and start again one after the other. Default on.
+    pub outage: bool,
     /// Programs are killed, and start again. Default on.
     pub kill: bool,
     /// Programs are paused. Default on.
     pub pause: bool,
-    /// Links are cut: those of one host, those between two halves, or one direction of one. Default on.
+    /// Links are cut: those of one host, those between two halves, or one, or one direction of it. Default on.
     pub partition: bool,
     /// Links lose packets and take longer. Default on.
     pub degrade: bool,
+    /// Syncs of a host's disk take 8 ms to a second longer; nothing if the host has no files. Default on.
+    pub slow_disk: bool,
+    /// Reads, writes or syncs of a host's disk fail with `EIO` ([`DiskConfig`]); nothing if the host has no files. Default off: most programs end at such an error,
+    /// and a program that panics fails the run.
+    pub bad_disk: bool,
 }
 
 impl Default for FaultConfig {
@@ -44,10 +56,13 @@ impl Default for FaultConfig {
             longest: Duration::from_secs(8),
             hosts_max: None,
             crash: true,
+            outage: true,
             kill: true,
             pause: true,
             partition: true,
             degrade: true,
+            slow_disk: true,
+            bad_disk: false,
         }
     }
 }
@@ -71,49 +86,6 @@ impl FaultSchedule {
             // It ends by itself, or with the run.
             let _aborted = fault.await;
         }
-    }
-}
-
-/// Numbers of the faults of a schedule: those of the second begin with this one.
-const NUMBERS: usize = 1000;
-/// Up to so many hosts, a draw does not depend on how many there are.
-const FEW_HOSTS: usize = 16;
-/// Draws of such a host.
-const DRAWS_MAX: usize = 256;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Crash(usize),
-    Kill(usize),
-    Pause(usize),
-    Isolate(usize),
-    /// The hosts whose bit is set, and the others.
-    Split(u64),
-    OneWay(usize, usize),
-    /// From one to the other: thousandths of packets lost, milliseconds of delay more.
-    Degrade(usize, usize, u32, u32),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Fault {
-    /// Which of the drawn ones it is, whatever others are left out.
-    number: usize,
-    at: Duration,
-    lasts: Duration,
-    kind: Kind,
-}
-
-impl Kind {
-    /// The host that is out of order.
-    fn host(self) -> Option<usize> {
-        match self {
-            Self::Crash(host) | Self::Kill(host) | Self::Pause(host) | Self::Isolate(host) => Some(host),
-            Self::Split(_) | Self::OneWay(..) | Self::Degrade(..) => None,
-        }
-    }
-
-    fn is_of_links(self) -> bool {
-        !matches!(self, Self::Crash(_) | Self::Kill(_) | Self::Pause(_))
     }
 }
 
@@ -143,95 +115,54 @@ impl Net {
     }
 }
 
-fn draw(
-    rng: &mut Rng,
-    first: usize,
-    hosts: usize,
-    config: &FaultConfig,
-    happens: impl Fn(&Fault) -> bool,
-) -> Vec<Fault> {
-    let hosts_max = config.hosts_max.unwrap_or((hosts.saturating_sub(1) / 2).max(1));
-    let count = rng.between(1, config.count_max.clamp(1, NUMBERS as u64));
-    let one = |number: u64| {
-        let number = usize::try_from(number).unwrap_or(usize::MAX);
-        one(&mut rng.fork(number as u64), first + number, hosts, config)
-    };
-    let mut drawn: Vec<Fault> = (0..count).filter_map(one).filter(happens).collect();
-    drawn.sort_by_key(|fault| fault.at);
-    let mut kept: Vec<Fault> = Vec::new();
-    for fault in drawn {
-        // Until its end and a little more: what ends and what begins at one moment would depend on their order.
-        let beside =
-            || kept.iter().filter(|other| other.at + other.lasts + Duration::from_millis(1) > fault.at);
-        let same_host =
-            beside().any(|other| fault.kind.host().is_some() && other.kind.host() == fault.kind.host());
-        let links = fault.kind.is_of_links() && beside().any(|other| other.kind.is_of_links());
-        let out = beside().filter(|other| other.kind.host().is_some()).count();
-        if !same_host && !links && (fault.kind.host().is_none() || out < hosts_max) {
-            kept.push(fault);
-        }
-    }
-    kept
-}
-
-/// A fault; none if the kind that is drawn is not wanted, or needs more hosts.
-fn one(rng: &mut Rng, number: usize, hosts: usize, config: &FaultConfig) -> Option<Fault> {
-    if hosts == 0 {
-        return None;
-    }
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let at = Duration::from_micros(rng.below(micros(config.within)));
-    // Short ones are as frequent as long ones, and may be shorter than any timer.
-    let longest = micros(config.longest).max(1000) >> rng.below(6);
-    let lasts = Duration::from_micros(rng.between(1, longest));
-    // From streams of their own: how many numbers a host takes depends on how many hosts there are.
-    let (from, to) = (host_of(rng.fork(0), hosts), host_of(rng.fork(1), hosts));
-    let split = rng.u64();
-    let (loss, delay) = (rng.between(20, 500), rng.between(1, 400));
-    let mut kinds = Vec::new();
-    kinds.extend(config.crash.then_some(Kind::Crash(from)));
-    kinds.extend(config.kill.then_some(Kind::Kill(from)));
-    kinds.extend(config.pause.then_some(Kind::Pause(from)));
-    if hosts > 1 {
-        let to = if from == to { (to + 1) % hosts } else { to };
-        if config.partition {
-            kinds.extend([Kind::Isolate(from), Kind::Split(split), Kind::OneWay(from, to)]);
-        }
-        let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        kinds.extend(config.degrade.then_some(Kind::Degrade(from, to, small(loss), small(delay))));
-    }
-    let which = usize::try_from(rng.below(kinds.len() as u64)).unwrap_or(0);
-    kinds.get(which).map(|kind| Fault { number, at, lasts, kind: *kind })
-}
-
-/// A host. With fewer hosts it is the same one more often than not, so that a failure can be found again with fewer.
-fn host_of(mut rng: Rng, hosts: usize) -> usize {
-    let mut below = |bound: usize| usize::try_from(rng.below(bound as u64)).unwrap_or(0);
-    if hosts > FEW_HOSTS {
-        return below(hosts);
-    }
-    let drawn = std::iter::repeat_with(|| below(FEW_HOSTS)).take(DRAWS_MAX).find(|host| *host < hosts);
-    drawn.unwrap_or(0)
-}
-
 async fn happen(net: &Net, hosts: &[Host], fault: Fault) {
     time::sleep(fault.at).await;
     let before = begin(net, hosts, fault.kind);
-    time::sleep(fault.lasts).await;
-    end(net, hosts, fault.kind, before);
+    if let Kind::Outage(out) = fault.kind {
+        start_again(out.of(hosts.len()).map(|host| hosts[host].clone()), fault).await;
+    } else {
+        time::sleep(fault.lasts).await;
+        end(net, hosts, fault.kind, before);
+    }
     let mut state = net.world.lock();
     state.planned -= 1;
     state.fault_count += 1;
     state.last_fault_at = state.now;
 }
 
-/// Lets it begin. Returns the settings of a link that it changes.
-fn begin(net: &Net, hosts: &[Host], kind: Kind) -> Option<LinkConfig> {
+/// Hosts that have lost their power start again, at moments of their own; the last at the end of the fault.
+async fn start_again(hosts: impl Iterator<Item = Host>, fault: Fault) {
+    let (mut rng, begin) = (Rng::new(fault.seed), time::Instant::now());
+    let nanos = u64::try_from(fault.lasts.as_nanos()).unwrap_or(u64::MAX);
+    let mut starts: Vec<(Duration, Host)> =
+        hosts.map(|host| (Duration::from_nanos(rng.below(nanos)), host)).collect();
+    starts.sort_by_key(|(after, _)| *after);
+    if let Some(last) = starts.last_mut() {
+        last.0 = fault.lasts;
+    }
+    for (after, host) in starts {
+        time::sleep_until(begin + after).await;
+        if !host.is_up() {
+            host.restart();
+        }
+    }
+}
+
+/// Settings that a fault changes.
+enum Before {
+    Nothing,
+    Link(LinkConfig),
+    Disk(DiskConfig),
+}
+
+/// Lets it begin. Returns the settings that it changes.
+fn begin(net: &Net, hosts: &[Host], kind: Kind) -> Before {
     match kind {
         Kind::Crash(host) => hosts[host].crash(),
+        Kind::Outage(out) => out.of(hosts.len()).for_each(|host| hosts[host].crash()),
         Kind::Kill(host) => hosts[host].kill(),
         Kind::Pause(host) => hosts[host].pause(),
-        Kind::Isolate(_) | Kind::Split(_) | Kind::OneWay(..) => set_up(net, hosts, kind, false),
+        Kind::Isolate(_) | Kind::Split(_) | Kind::Cut(..) => set_up(net, hosts, kind, false),
         Kind::Degrade(from, to, loss, delay) => {
             let mut state = net.world.lock();
             let pipe = state.pipe(hosts[from].index, hosts[to].index);
@@ -241,39 +172,81 @@ fn begin(net: &Net, hosts: &[Host], kind: Kind) -> Option<LinkConfig> {
             config.delay += Duration::from_millis(delay.into());
             let text = format!("{} loses {loss} of 1000 and takes {delay} ms more", state.pipes[pipe].name);
             state.fault(None, text);
-            return Some(before);
+            return Before::Link(before);
         }
+        Kind::SlowDisk(host, _) | Kind::BadDisk(host, _) => return disturb(net, &hosts[host], kind),
     }
-    None
+    Before::Nothing
 }
 
-fn end(net: &Net, hosts: &[Host], kind: Kind, before: Option<LinkConfig>) {
-    match kind {
-        Kind::Crash(host) if !hosts[host].is_up() => hosts[host].restart(),
+/// Disturbs a host's disk, if the host has one that it uses.
+fn disturb(net: &Net, host: &Host, kind: Kind) -> Before {
+    let mut state = net.world.lock();
+    let disk = &mut state.hosts[host.index].disk;
+    if !disk.is_used {
+        return Before::Nothing;
+    }
+    let before = disk.config.clone();
+    let part = |errors: u32| f64::from(errors) / 1000.0;
+    let text = match kind {
+        Kind::SlowDisk(_, ms) => {
+            disk.config.sync_time += Duration::from_millis(ms.into());
+            format!("its disk takes {ms} ms more for a sync")
+        }
+        Kind::BadDisk(_, [reads, writes, syncs]) => {
+            disk.config.read_error = disk.config.read_error.max(part(reads));
+            disk.config.write_error = disk.config.write_error.max(part(writes));
+            disk.config.sync_error = disk.config.sync_error.max(part(syncs));
+            format!("its disk fails {reads} reads, {writes} writes and {syncs} syncs of 1000")
+        }
+        _ => return Before::Nothing,
+    };
+    state.fault(Some(host.index), text);
+    Before::Disk(before)
+}
+
+fn end(net: &Net, hosts: &[Host], kind: Kind, before: Before) {
+    match (kind, before) {
+        (Kind::Crash(host), _) if !hosts[host].is_up() => hosts[host].restart(),
         // Unless a program has done so.
-        Kind::Kill(host) if net.world.lock().hosts[hosts[host].index].is_killed => hosts[host].restart(),
-        Kind::Crash(_) | Kind::Kill(_) => {}
-        Kind::Pause(host) => hosts[host].resume(),
-        Kind::Isolate(_) | Kind::Split(_) | Kind::OneWay(..) => set_up(net, hosts, kind, true),
-        Kind::Degrade(from, to, ..) => {
+        (Kind::Kill(host), _) if net.world.lock().hosts[hosts[host].index].is_killed => hosts[host].restart(),
+        (Kind::Pause(host), _) => hosts[host].resume(),
+        (Kind::Isolate(_) | Kind::Split(_) | Kind::Cut(..), _) => set_up(net, hosts, kind, true),
+        (Kind::Degrade(from, to, ..), Before::Link(before)) => {
             let mut state = net.world.lock();
             let pipe = state.pipe(hosts[from].index, hosts[to].index);
-            if let Some(before) = before {
-                state.pipes[pipe].config.loss = before.loss;
-                state.pipes[pipe].config.delay = before.delay;
-            }
+            state.pipes[pipe].config.loss = before.loss;
+            state.pipes[pipe].config.delay = before.delay;
             let text = format!("{} is as before", state.pipes[pipe].name);
             state.fault(None, text);
         }
+        (Kind::SlowDisk(host, _), Before::Disk(before)) => {
+            mend(net, &hosts[host], |disk| disk.sync_time = before.sync_time);
+        }
+        (Kind::BadDisk(host, _), Before::Disk(before)) => mend(net, &hosts[host], |disk| {
+            (disk.read_error, disk.write_error) = (before.read_error, before.write_error);
+            disk.sync_error = before.sync_error;
+        }),
+        (Kind::Crash(_) | Kind::Kill(_) | Kind::Outage(_) | Kind::Degrade(..), _) => {}
+        (Kind::SlowDisk(..) | Kind::BadDisk(..), _) => {}
     }
+}
+
+fn mend(net: &Net, host: &Host, mend: impl FnOnce(&mut DiskConfig)) {
+    let mut state = net.world.lock();
+    mend(&mut state.hosts[host.index].disk.config);
+    state.fault(Some(host.index), "its disk is as before");
 }
 
 fn set_up(net: &Net, hosts: &[Host], kind: Kind, is_up: bool) {
     let is_cut = |from: usize, to: usize| match kind {
         Kind::Isolate(host) => from == host || to == host,
-        Kind::Split(bits) => (bits >> (from % 64) ^ bits >> (to % 64)) & 1 == 1,
-        Kind::OneWay(first, second) => (from, to) == (first, second),
-        Kind::Crash(_) | Kind::Kill(_) | Kind::Pause(_) | Kind::Degrade(..) => false,
+        Kind::Split(side) => side.has(from) != side.has(to),
+        Kind::Cut(first, second, is_both) => {
+            (from, to) == (first, second) || (is_both && (from, to) == (second, first))
+        }
+        Kind::Crash(_) | Kind::Kill(_) | Kind::Pause(_) | Kind::Outage(_) | Kind::Degrade(..) => false,
+        Kind::SlowDisk(..) | Kind::BadDisk(..) => false,
     };
     let mut state = net.world.lock();
     for (from, to) in (0..hosts.len()).flat_map(|from| (0..hosts.len()).map(move |to| (from, to))) {
@@ -290,18 +263,27 @@ impl fmt::Display for Words<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(Fault { at, lasts, kind, .. }, hosts) = self;
         let name = |host: usize| hosts[host].name();
+        let names = |some: draw::Hosts| some.of(hosts.len()).map(name).collect::<Vec<_>>().join(", ");
         write!(f, "{at:?}: ")?;
         match *kind {
             Kind::Crash(host) => write!(f, "{} crashes", name(host))?,
             Kind::Kill(host) => write!(f, "{} is killed", name(host))?,
             Kind::Pause(host) => write!(f, "{} is paused", name(host))?,
             Kind::Isolate(host) => write!(f, "{} is isolated", name(host))?,
-            Kind::Split(bits) => {
-                let side: Vec<String> =
-                    (0..hosts.len()).filter(|host| bits >> (host % 64) & 1 == 1).map(name).collect();
-                write!(f, "[{}] is cut off from the others", side.join(", "))?;
+            Kind::Outage(out) => write!(f, "the power of [{}] goes", names(out))?,
+            Kind::Split(side) => write!(f, "[{}] is cut off from the others", names(side))?,
+            Kind::Cut(from, to, false) => write!(f, "{} does not reach {}", name(from), name(to))?,
+            Kind::Cut(from, to, true) => {
+                write!(f, "{} and {} do not reach each other", name(from), name(to))?
             }
-            Kind::OneWay(from, to) => write!(f, "{} does not reach {}", name(from), name(to))?,
+            Kind::SlowDisk(host, ms) => {
+                write!(f, "the disk of {} takes {ms} ms more for a sync", name(host))?;
+            }
+            Kind::BadDisk(host, [reads, writes, syncs]) => write!(
+                f,
+                "the disk of {} fails {reads} reads, {writes} writes and {syncs} syncs of 1000",
+                name(host)
+            )?,
             Kind::Degrade(from, to, loss, delay) => {
                 let (from, to) = (name(from), name(to));
                 write!(f, "{from} → {to} loses {loss} of 1000 and takes {delay} ms more")?;

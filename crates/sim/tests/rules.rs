@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use sockeye_sim::net::{TcpListener, TcpStream};
-use sockeye_sim::{Capture, FaultConfig, LinkConfig, Net, Seeds, Sim, time};
+use sockeye_sim::{Capture, FaultConfig, LinkConfig, Net, Seeds, Sim, fs, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const MS: Duration = Duration::from_millis(1);
@@ -127,11 +127,67 @@ fn random_faults_end_are_of_all_kinds_and_follow_from_the_seed() {
     let run = |seed| {
         Sim::exactly(seed).capture(Capture::Off).run(|net| async move { (cluster(&net).await, net.digest()) })
     };
-    let all: Vec<String> = (0..12).flat_map(|seed| run(seed).0).collect();
-    for word in ["crashes", "killed", "paused", "isolated", "cut off", "does not reach", "loses"] {
+    let all: Vec<String> = (0..16).flat_map(|seed| run(seed).0).collect();
+    let words = [
+        "crashes",
+        "killed",
+        "paused",
+        "isolated",
+        "the power of [",
+        "cut off",
+        "does not reach",
+        "do not reach each other",
+        "loses",
+        "for a sync",
+    ];
+    for word in words {
         assert!(all.iter().any(|fault| fault.contains(word)), "{word}: {all:#?}");
     }
     assert!(run(3) == run(3));
+}
+
+/// A host that syncs a file again and again, while its disk is slow and fails. Returns the slowest sync, and how many failed.
+fn disks(seed: u64) -> (Duration, usize) {
+    Sim::exactly(seed).capture(Capture::Off).run(|net| async move {
+        let host = net.host("host");
+        let (slowest, failed) = (Rc::new(Cell::new(Duration::ZERO)), Rc::new(Cell::new(0)));
+        let (seen, count) = (Rc::clone(&slowest), Rc::clone(&failed));
+        host.program(move || {
+            let (seen, count) = (Rc::clone(&seen), Rc::clone(&count));
+            async move {
+                loop {
+                    let begin = time::Instant::now();
+                    let synced = async {
+                        let mut file = fs::File::create("/file").await?;
+                        file.write_all(b"text").await?;
+                        file.sync_all().await
+                    };
+                    count.set(count.get() + usize::from(synced.await.is_err()));
+                    seen.set(seen.get().max(begin.elapsed()));
+                    time::sleep(MS).await;
+                }
+            }
+        });
+        // Its disk is not used, so nothing happens to it.
+        let idle = net.host("idle");
+        let only =
+            FaultConfig { crash: false, outage: false, kill: false, pause: false, ..FaultConfig::default() };
+        let only = FaultConfig { partition: false, degrade: false, bad_disk: true, ..only };
+        net.random_faults(&[host, idle.clone()], only).over().await;
+        assert_eq!(idle.disk().used(), 0);
+        let before = failed.get();
+        time::sleep(SECOND).await;
+        assert_eq!(failed.get(), before, "the disk is as it was");
+        (slowest.get(), failed.get())
+    })
+}
+
+#[test]
+fn random_faults_of_disks_slow_syncs_down_and_fail_them_where_there_are_files() {
+    let seen: Vec<(Duration, usize)> = (0..12).map(disks).collect();
+    assert!(seen.iter().any(|(slowest, _)| *slowest > 200 * MS), "{seen:?}");
+    assert!(seen.iter().any(|(_, failed)| *failed > 10), "{seen:?}");
+    assert_eq!(disks(5), seen[5]);
 }
 
 /// Under this name a test calls itself in a process of its own, to fail there.

@@ -114,7 +114,9 @@ const REPORTED_MAX: usize = 8;
 /// See the module's head.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
-    config: DiskConfig,
+    pub config: DiskConfig,
+    /// Its host has opened a file.
+    pub is_used: bool,
     rng: Rng,
     tree: Tree,
     /// Power losses so far. Files that were opened before one are closed.
@@ -127,7 +129,7 @@ impl FileSystem {
     pub fn new(seed: u64, host: usize) -> Self {
         // From a stream of its own, which other draws of the host do not move.
         let rng = Rng::new(seed).fork(0xd15c).fork(host as u64);
-        Self { config: DiskConfig::default(), rng, tree: Tree::new(), life: 0, free_at: 0 }
+        Self { config: DiskConfig::default(), is_used: false, rng, tree: Tree::new(), life: 0, free_at: 0 }
     }
 
     pub fn tree(&self) -> &Tree {
@@ -143,6 +145,7 @@ impl FileSystem {
         let Mode { read, write, append, truncate, create, create_new } = mode;
         let writes = write || append;
         let makes = truncate || create || create_new;
+        self.is_used = true;
         if !(writes || (read && !makes)) || (append && truncate && !create_new) {
             return Err(Errno::Invalid);
         }
