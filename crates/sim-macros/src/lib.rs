@@ -19,6 +19,7 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// |---|---|
 /// | `seeds = 0..1000` | a range of seeds, or another iterator of `u64`. Default: `0..100` |
 /// | `tokio` | with `Sim::tokio` |
+/// | `processes` | a process for each seed, as `Seeds::processes` |
 /// | `sim = \|sim\| sim.time_max(HOUR)` | changes the settings of all runs |
 ///
 /// The function takes the `Net`, or nothing, and returns nothing or a `Result<(), E>` whose error has `Debug`. Other attributes, such as `#[should_panic]` and
@@ -80,13 +81,14 @@ fn settings(arguments: TokenStream) -> Result<TokenStream, String> {
         match (word.as_str(), value) {
             ("seeds", Some(value)) => seeds = value,
             ("tokio", None) => more.push(parse(".sim(|sim| sim.tokio())")?),
+            ("processes", None) => more.push(parse(".processes()")?),
             ("sim", Some(value)) => {
                 let value = TokenTree::Group(Group::new(Delimiter::Parenthesis, value));
                 more.push([parse(".sim")?, value.into()].into_iter().flatten().collect());
             }
             _ => {
                 return Err(format!(
-                    "#[sockeye_sim::test] has the arguments seeds = RANGE, tokio and sim = CLOSURE, not {word:?}"
+                    "#[sockeye_sim::test] has the arguments seeds = RANGE, tokio, processes and sim = CLOSURE, not {word:?}"
                 ));
             }
         }

@@ -53,6 +53,8 @@ pub struct Sim {
     case: Case,
     /// Failures are not reported.
     is_quiet: bool,
+    /// The digest covers payload too, which costs a copy of it.
+    is_whole: bool,
     #[cfg_attr(not(feature = "tokio"), expect(dead_code, reason = "it cannot be set"))]
     has_tokio: bool,
 }
@@ -95,6 +97,7 @@ impl Sim {
             pcap,
             case: Case::default(),
             is_quiet: false,
+            is_whole: false,
             has_tokio: false,
         }
     }
@@ -139,8 +142,16 @@ impl Sim {
         Self { case, ..self }
     }
 
+    pub(crate) fn case(&self) -> &Case {
+        &self.case
+    }
+
     pub(crate) fn quiet(self) -> Self {
         Self { is_quiet: true, ..self }
+    }
+
+    pub(crate) fn whole(self) -> Self {
+        Self { is_whole: true, ..self }
     }
 
     pub(crate) fn without_pcap(self) -> Self {
@@ -232,7 +243,10 @@ impl Sim {
         // drawn from it, or the first run of a process would differ from the second.
         machine.draw_keys();
         let world = World::new(self.seed, self.capture, keep, machine);
-        world.lock().case = self.case.clone();
+        let mut state = world.lock();
+        state.case = self.case.clone();
+        state.trace.cover_payload(self.is_whole);
+        drop(state);
         if self.is_quiet {
             quiet_panics();
         }

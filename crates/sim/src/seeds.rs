@@ -1,7 +1,7 @@
 //! Many seeds of a test, on all cores.
 //!
 //! Each run has a thread of its own; a number of workers start them, one after the other. A run depends on its seed only, so which worker gets which does not matter. Of
-//! several seeds that fail, the first in the order of the seeds is the one that the test fails with. Tests: `tests/seeds.rs`.
+//! several seeds that fail, the first in the order of the seeds is the one that the test fails with. If asked for, a worker starts a process for each seed instead (`processes.rs`). Tests: `tests/seeds.rs`.
 
 use std::any::Any;
 use std::env;
@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 
 use crate::case::{self, Case, Drawn};
 use crate::network::Net;
+use crate::processes::{self, Call, Order};
 use crate::run::{Done, Sim, case_of_environment, seed_of_environment};
 use crate::shard::{self, RESULTS_VARIABLE, SeedResult, Shard};
 use crate::trace::Keep;
@@ -53,14 +54,16 @@ const LISTED_MAX: usize = 20;
 /// |---|---|
 /// | `SOCKEYE_SIM_SEED=7` | runs this seed only |
 /// | `SOCKEYE_SIM_SHARD=0/4` | runs every fourth seed, from the first on; also from the variables of a Kubernetes indexed Job (with `SOCKEYE_SIM_SHARDS=4`) or a Slurm array |
-/// | `SOCKEYE_SIM_RESULTS=path` | appends a line of JSON for each seed to the file, or to a file of its own in the folder, and keeps going |
+/// | `SOCKEYE_SIM_RESULTS=path` | appends a line of JSON for each seed to the file, or to a file of its own in the folder, and keeps going; its digest covers each byte of each packet |
 /// | `SOCKEYE_SIM_KEEP_GOING=1` | runs all seeds, whichever fail |
 /// | `SOCKEYE_SIM_SHRINK=0` | a failure is not made [smaller](Net::pick) |
 /// | `SOCKEYE_SIM_THREADS=1` | so many runs at a time; default: the number of cores |
+/// | `SOCKEYE_SIM_PROCESSES=1` | a process for each seed ([`processes`](Self::processes)); `0`: for none |
 #[derive(Clone, Debug)]
 pub struct Seeds {
     seeds: Vec<u64>,
     sim: Sim,
+    has_processes: bool,
 }
 
 /// What a test's program returns: nothing, or a result that must be `Ok`.
@@ -81,6 +84,28 @@ impl<E: fmt::Debug> Outcome for Result<(), E> {
     }
 }
 
+/// What came of a seed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ran {
+    /// What the failure says.
+    pub failure: Option<String>,
+    /// Simulated time at its end.
+    pub now: u64,
+    pub events: u64,
+    pub digest: u64,
+    pub drawn: Drawn,
+}
+
+impl Ran {
+    /// That of a run in this process, and what it failed with.
+    fn of(done: Done<()>) -> (Self, Option<Box<dyn Any + Send>>) {
+        let panic = done.outcome.err();
+        let failure = panic.as_ref().map(|panic| message_of(panic.as_ref()));
+        let Done { record, now, drawn, .. } = done;
+        (Self { failure, now, events: record.count, digest: record.digest, drawn }, panic)
+    }
+}
+
 /// A seed that failed.
 struct Failed {
     place: usize,
@@ -92,13 +117,21 @@ struct Failed {
 impl Seeds {
     /// These seeds.
     pub fn new(seeds: impl IntoIterator<Item = u64>) -> Self {
-        Self { seeds: seeds.into_iter().collect(), sim: Sim::exactly(0) }
+        Self { seeds: seeds.into_iter().collect(), sim: Sim::exactly(0), has_processes: false }
     }
 
     /// Changes the settings of all runs.
     #[must_use]
     pub fn sim(mut self, change: impl FnOnce(Sim) -> Sim) -> Self {
         self.sim = change(self.sim);
+        self
+    }
+
+    /// Runs each seed in a process of its own, which is this program started again: against counters and hashers that a library has one of for the whole process. What the test, or
+    /// the program, does before it calls [`run`](Self::run) is done again in each. A process that is ended by a signal is a failure of its seed.
+    #[must_use]
+    pub fn processes(mut self) -> Self {
+        self.has_processes = true;
         self
     }
 
@@ -112,15 +145,40 @@ impl Seeds {
         Fut: Future + 'static,
         Fut::Output: Outcome,
     {
+        let call = Call::next(thread::current().name().unwrap_or("main").to_owned());
+        if let Some(order) = Order::of_environment() {
+            if order.call != call {
+                // Another one was meant.
+                return;
+            }
+            let sim = self.sim.with_seed(order.seed).with_case(order.case.clone());
+            let sim = if order.is_quiet { sim.quiet() } else { sim };
+            let sim = if env::var_os(RESULTS_VARIABLE).is_some() { sim.whole() } else { sim };
+            let (ran, _) = Ran::of(sim.go(Keep::Recent, |net| checked(main(net))));
+            order.done(&ran);
+        }
+        let has_processes = processes::of_environment().unwrap_or(self.has_processes);
+        let crew = |sim: Sim, seeds, results: Option<PathBuf>, keep_going| Crew {
+            sim: if results.is_some() { sim.whole() } else { sim },
+            call: call.clone(),
+            has_processes,
+            seeds,
+            results,
+            keep_going,
+            next: AtomicUsize::new(0),
+            failed: Mutex::default(),
+        };
+        let test = &call.test;
         if let Some(seed) = seed_of_environment() {
-            self.sim.with_seed(seed).with_case(case_of_environment()).run(|net| checked(main(net)));
-            return;
+            let sim = self.sim.with_case(case_of_environment());
+            let results = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
+            let results = results.map(|given| shard::results_file(&given, test, Shard::WHOLE));
+            return crew(sim, vec![seed], results, false).run(&main, false);
         }
         let shard =
             Shard::of_environment(|name| env::var(name).ok()).unwrap_or_else(|error| panic!("{error}"));
         let seeds: Vec<u64> =
             (0..).zip(&self.seeds).filter(|(place, _)| shard.has(*place)).map(|(_, seed)| *seed).collect();
-        let test = thread::current().name().unwrap_or("main").to_owned();
         if shard != Shard::WHOLE {
             eprintln!(
                 "sockeye-sim: {test}: part {} of {} (from 0): {} of {} seeds",
@@ -131,20 +189,11 @@ impl Seeds {
             );
         }
         let given = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
-        let results = given.map(|given| shard::results_file(&given, &test, shard));
+        let results = given.map(|given| shard::results_file(&given, test, shard));
         let keep_going = results.is_some() || env::var_os(KEEP_GOING_VARIABLE).is_some();
         // A file of packets has one run in it.
         let sim = if seeds.len() > 1 { self.sim.without_pcap() } else { self.sim };
-        let crew = Crew {
-            sim,
-            test,
-            seeds,
-            results,
-            keep_going,
-            next: AtomicUsize::new(0),
-            failed: Mutex::default(),
-        };
-        crew.run(&main);
+        crew(sim, seeds, results, keep_going).run(&main, env::var(SHRINK_VARIABLE).as_deref() != Ok("0"));
     }
 }
 
@@ -155,48 +204,6 @@ where
     Fut::Output: Outcome,
 {
     program.await.check();
-}
-
-/// Makes the failure smaller, if the seed drew anything that can be, and reports the smallest one.
-fn shrink<F, Fut>(sim: &Sim, failed: &Failed, main: &F)
-where
-    F: Fn(Net) -> Fut + Sync,
-    Fut: Future + 'static,
-    Fut::Output: Outcome,
-{
-    let Failed { seed, panic, drawn, .. } = failed;
-    if *drawn == Drawn::default() {
-        return;
-    }
-    let wanted = kind_of(&message_of(panic.as_ref()));
-    let begin = Instant::now();
-    let run = |case: &Case, sim: Sim| sim.with_case(case.clone()).go(Keep::Recent, |net| checked(main(net)));
-    let fails = |case: &Case| {
-        if begin.elapsed() > SHRINK_MAX {
-            return false;
-        }
-        let outcome = run(case, sim.with_seed(*seed).quiet()).outcome;
-        outcome.is_err_and(|panic| kind_of(&message_of(panic.as_ref())) == wanted)
-    };
-    let (case, runs) = case::shrink(drawn, &Case::default(), SHRINK_RUNS_MAX, fails);
-    if case == Case::default() {
-        eprintln!("sockeye-sim: seed {seed}: nothing smaller fails, in {runs} runs");
-        return;
-    }
-    let kept = case.faults.clone().unwrap_or_else(|| drawn.faults.keys().copied().collect());
-    eprintln!("sockeye-sim: seed {seed} fails alike with less, found in {runs} runs:");
-    if !drawn.faults.is_empty() {
-        eprintln!("  faults: {} of {}", kept.len(), drawn.faults.len());
-        kept.iter().filter_map(|number| drawn.faults.get(number)).for_each(|fault| eprintln!("    {fault}"));
-    }
-    for (name, pick) in &drawn.picks {
-        match case.picks.get(name) {
-            Some(value) => eprintln!("  {name}: {value} instead of {}", pick.value),
-            None => eprintln!("  {name}: {}", pick.value),
-        }
-    }
-    // Its files are of more use than those of the larger one.
-    drop(run(&case, sim.with_seed(*seed)));
 }
 
 /// A message without its numbers, which may be others in a smaller case.
@@ -225,7 +232,8 @@ fn workers() -> usize {
 /// The workers' common state. No lock is held while a seed runs.
 struct Crew {
     sim: Sim,
-    test: String,
+    call: Call,
+    has_processes: bool,
     seeds: Vec<u64>,
     results: Option<PathBuf>,
     keep_going: bool,
@@ -234,7 +242,7 @@ struct Crew {
 }
 
 impl Crew {
-    fn run<F, Fut>(self, main: &F)
+    fn run<F, Fut>(self, main: &F, shrinks: bool)
     where
         F: Fn(Net) -> Fut + Sync,
         Fut: Future + 'static,
@@ -244,7 +252,7 @@ impl Crew {
         thread::scope(|scope| {
             for _ in 0..workers {
                 // By this name the report names the test.
-                let worker = thread::Builder::new().name(self.test.clone());
+                let worker = thread::Builder::new().name(self.call.test.clone());
                 worker.spawn_scoped(scope, || self.work(main)).expect("a thread for seeds");
             }
         });
@@ -258,12 +266,12 @@ impl Crew {
                 failed.iter().take(LISTED_MAX).map(|failed| failed.seed.to_string()).collect();
             let (some, all) = (failed.len(), self.seeds.len());
             eprintln!("sockeye-sim: {some} of {all} seeds failed: {}", seeds.join(", "));
-        } else {
+        } else if self.seeds.len() > 1 {
             eprintln!("sockeye-sim: the first seed that fails: {}", failed[0].seed);
         }
         let first = failed.swap_remove(0);
-        if env::var(SHRINK_VARIABLE).as_deref() != Ok("0") {
-            shrink(&self.sim, &first, main);
+        if shrinks {
+            self.shrink(&first, main);
         }
         resume_unwind(first.panic);
     }
@@ -283,26 +291,86 @@ impl Crew {
                 // Seeds before it were handed out before it.
                 return;
             }
-            let sim = self.sim.with_seed(seed);
-            let sim = if failures < REPORTS_MAX { sim } else { sim.quiet() };
-            let done = sim.go(Keep::Recent, |net| checked(main(net)));
-            self.note(seed, &done);
-            if let Err(panic) = done.outcome {
-                self.failed.lock().push(Failed { place, seed, panic, drawn: done.drawn });
+            let (ran, panic) = self.one(seed, self.sim.case(), failures >= REPORTS_MAX, main);
+            self.note(seed, &ran);
+            if let Some(panic) = panic {
+                self.failed.lock().push(Failed { place, seed, panic, drawn: ran.drawn });
             }
         }
     }
 
-    fn note(&self, seed: u64, done: &Done<()>) {
+    /// Runs a seed, here or in a process of its own, and what it failed with.
+    fn one<F, Fut>(
+        &self,
+        seed: u64,
+        case: &Case,
+        is_quiet: bool,
+        main: &F,
+    ) -> (Ran, Option<Box<dyn Any + Send>>)
+    where
+        F: Fn(Net) -> Fut + Sync,
+        Fut: Future + 'static,
+        Fut::Output: Outcome,
+    {
+        if self.has_processes {
+            let ran = self.call.run(seed, case, is_quiet, self.seeds.len() == 1);
+            let panic = ran.failure.clone().map(|message| Box::new(message) as Box<dyn Any + Send>);
+            return (ran, panic);
+        }
+        let sim = self.sim.with_seed(seed).with_case(case.clone());
+        let sim = if is_quiet { sim.quiet() } else { sim };
+        Ran::of(sim.go(Keep::Recent, |net| checked(main(net))))
+    }
+
+    /// Makes the failure smaller, if the seed drew anything that can be, and reports the smallest one.
+    fn shrink<F, Fut>(&self, failed: &Failed, main: &F)
+    where
+        F: Fn(Net) -> Fut + Sync,
+        Fut: Future + 'static,
+        Fut::Output: Outcome,
+    {
+        let Failed { seed, panic, drawn, .. } = failed;
+        if *drawn == Drawn::default() {
+            return;
+        }
+        let wanted = kind_of(&message_of(panic.as_ref()));
+        let begin = Instant::now();
+        let fails = |case: &Case| {
+            let failure =
+                (begin.elapsed() <= SHRINK_MAX).then(|| self.one(*seed, case, true, main).0.failure);
+            failure.flatten().is_some_and(|message| kind_of(&message) == wanted)
+        };
+        let (case, runs) = case::shrink(drawn, &Case::default(), SHRINK_RUNS_MAX, fails);
+        if case == Case::default() {
+            eprintln!("sockeye-sim: seed {seed}: nothing smaller fails, in {runs} runs");
+            return;
+        }
+        let kept = case.faults.clone().unwrap_or_else(|| drawn.faults.keys().copied().collect());
+        eprintln!("sockeye-sim: seed {seed} fails alike with less, found in {runs} runs:");
+        if !drawn.faults.is_empty() {
+            eprintln!("  faults: {} of {}", kept.len(), drawn.faults.len());
+            let words = kept.iter().filter_map(|number| drawn.faults.get(number));
+            words.for_each(|fault| eprintln!("    {fault}"));
+        }
+        for (name, pick) in &drawn.picks {
+            match case.picks.get(name) {
+                Some(value) => eprintln!("  {name}: {value} instead of {}", pick.value),
+                None => eprintln!("  {name}: {}", pick.value),
+            }
+        }
+        // Its files are of more use than those of the larger one.
+        drop(self.one(*seed, &case, false, main));
+    }
+
+    fn note(&self, seed: u64, ran: &Ran) {
         let Some(path) = &self.results else { return };
-        let message = done.outcome.as_ref().err().map(|panic| message_of(panic.as_ref()));
         let result = SeedResult {
-            test: &self.test,
+            test: &self.call.test,
             seed,
-            failure: message.as_deref(),
-            simulated_nanos: done.now,
-            events: done.record.count,
-            digest: done.record.digest,
+            failure: ran.failure.as_deref(),
+            simulated_nanos: ran.now,
+            events: ran.events,
+            digest: ran.digest,
         };
         if let Err(error) = shard::append(path, &result) {
             panic!("{RESULTS_VARIABLE}: {}: {error}", path.display());

@@ -45,7 +45,7 @@ pub(crate) enum What {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     pub len: usize,
-    /// Of the headers; of the whole packet in a run that is to be compared.
+    /// Of the headers; of the whole packet in a run that is to be compared, or whose result is written.
     pub digest: u64,
     pub tcp: Option<Tcp>,
 }
@@ -82,6 +82,7 @@ pub(crate) enum Keep {
 /// See the module's head.
 pub(crate) struct Trace {
     keep: Keep,
+    is_whole: bool,
     digest: u64,
     count: u64,
     entries: VecDeque<Entry>,
@@ -91,12 +92,25 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub fn new(keep: Keep) -> Self {
-        Self { keep, digest: 0, count: 0, entries: VecDeque::new(), marks: Vec::new(), stride: STRIDE }
+        Self {
+            keep,
+            is_whole: keep != Keep::Recent,
+            digest: 0,
+            count: 0,
+            entries: VecDeque::new(),
+            marks: Vec::new(),
+            stride: STRIDE,
+        }
     }
 
     /// Whether payload counts too.
     pub fn is_whole(&self) -> bool {
-        self.keep != Keep::Recent
+        self.is_whole
+    }
+
+    /// Has payload count too, if it does not yet.
+    pub fn cover_payload(&mut self, is_whole: bool) {
+        self.is_whole |= is_whole;
     }
 
     pub fn digest(&self) -> u64 {

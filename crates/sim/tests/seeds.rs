@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -152,4 +153,82 @@ fn parts_write_their_results_as_lines_and_keep_going() {
     );
     let wrong = child(name, &[("SOCKEYE_SIM_SHARD", "2/2")]);
     assert!(!wrong.status.success() && text(&wrong.stderr).contains("must be I/N"));
+}
+
+/// What a library counts for the whole process.
+static COUNTED: AtomicU64 = AtomicU64::new(0);
+
+/// Its course depends on that count.
+fn counting(processes: bool) {
+    let seeds = Seeds::new(0..8).sim(|sim| sim.capture(Capture::Off));
+    let seeds = if processes { seeds.processes() } else { seeds };
+    seeds.run(|net| async move {
+        exchange(net.clone()).await;
+        net.note(COUNTED.fetch_add(1, Ordering::Relaxed).to_string());
+    });
+}
+
+/// The lines that a child writes of its seeds, in their order.
+fn results(test: &str, variables: &[(&str, &str)]) -> Vec<String> {
+    let file = std::env::temp_dir().join(format!("sockeye-sim-results-{}-{test}", std::process::id()));
+    let given = [variables, &[("SOCKEYE_SIM_RESULTS", file.to_str().unwrap())]].concat();
+    let output = child(test, &given);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_process_for_each_seed_knows_nothing_of_what_other_seeds_counted() {
+    let name = "a_process_for_each_seed_knows_nothing_of_what_other_seeds_counted";
+    if is_child() {
+        return counting(true);
+    }
+    let all = results(name, &[("SOCKEYE_SIM_THREADS", "3")]);
+    assert_eq!(all.len(), 8);
+    assert_eq!(results(name, &[("SOCKEYE_SIM_SHARD", "1/4")]), [1, 5].map(|seed| all[seed].clone()));
+    let alone = |processes| results(name, &[("SOCKEYE_SIM_SEED", "5"), ("SOCKEYE_SIM_PROCESSES", processes)]);
+    assert_eq!(alone("1"), [all[5].clone()]);
+    assert_eq!(alone("0"), [all[5].clone()], "a replay has a process of its own anyway");
+    // Otherwise it is the sixth that counts, or beside others some other one.
+    let without = [("SOCKEYE_SIM_PROCESSES", "0"), ("SOCKEYE_SIM_THREADS", "1")];
+    assert!(results(name, &without)[5] != all[5]);
+}
+
+/// The second call fails, and one seed ends its process.
+fn fatal() {
+    Seeds::new(0..3).processes().run(|_| async {});
+    Seeds::new(0..9).processes().sim(|sim| sim.capture(Capture::Off)).run(|net| async move {
+        let requests = net.pick("requests", 1..=90);
+        if net.seed() == 6 {
+            std::process::abort();
+        }
+        assert!(net.seed() != 4 || requests < 3, "request {requests} is lost");
+    });
+}
+
+#[test]
+fn a_process_that_fails_or_ends_by_a_signal_is_a_failure_of_its_seed() {
+    let name = "a_process_that_fails_or_ends_by_a_signal_is_a_failure_of_its_seed";
+    if is_child() {
+        return fatal();
+    }
+    let output = child(name, &[("SOCKEYE_SIM_THREADS", "1")]);
+    let errors = text(&output.stderr);
+    assert!(!output.status.success());
+    assert!(errors.contains("sockeye-sim: the first seed that fails: 4\n"), "{errors}");
+    assert!(errors.contains("sockeye-sim: seed 4 failed at 0ns of simulated time"), "{errors}");
+    assert!(errors.contains("  requests: 3 instead of "), "{errors}");
+    let replay =
+        format!("SOCKEYE_SIM_SEED=4 SOCKEYE_SIM_CASE=requests=3 cargo test -p sockeye-sim -- --exact {name}");
+    assert!(errors.contains(&replay), "{errors}");
+    let output = child(name, &[("SOCKEYE_SIM_KEEP_GOING", "1"), ("SOCKEYE_SIM_SHRINK", "0")]);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("2 of 9 seeds failed: 4, 6"), "{errors}");
+    let output = child(name, &[("SOCKEYE_SIM_SEED", "6"), ("SOCKEYE_SIM_PROCESSES", "1")]);
+    let errors = text(&output.stderr);
+    assert!(errors.contains("the process of seed 6 ended with signal: 6"), "{errors}");
 }
