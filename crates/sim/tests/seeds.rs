@@ -198,6 +198,32 @@ fn a_process_for_each_seed_knows_nothing_of_what_other_seeds_counted() {
     assert!(results(name, &without)[5] != all[5]);
 }
 
+/// `select!` without `biased;`, in any build, and a number of tokio's that counts for the process.
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[test]
+fn a_process_for_each_seed_repeats_what_tokio_draws_by_a_counter() {
+    let name = "a_process_for_each_seed_repeats_what_tokio_draws_by_a_counter";
+    if is_child() {
+        let seeds = Seeds::new(0..6).sim(|sim| sim.tokio().capture(Capture::Off));
+        return seeds.run(|net| async move {
+            let mut drawn = String::new();
+            for _ in 0..40 {
+                drawn += tokio::select! { () = async {} => "a", () = async {} => "b" };
+            }
+            net.note(format!("{drawn} {}", tokio::spawn(async { tokio::task::id() }).await.unwrap()));
+        });
+    }
+    let processes = ("SOCKEYE_SIM_PROCESSES", "1");
+    let all = results(name, &[processes, ("SOCKEYE_SIM_THREADS", "3")]);
+    assert_eq!(results(name, &[processes, ("SOCKEYE_SIM_THREADS", "1")]), all);
+    let without = [("SOCKEYE_SIM_PROCESSES", "0"), ("SOCKEYE_SIM_THREADS", "1")];
+    assert!(results(name, &without)[5] != all[5], "otherwise it counts on");
+}
+
 /// The second call fails, and one seed ends its process.
 fn fatal() {
     Seeds::new(0..3).processes().run(|_| async {});

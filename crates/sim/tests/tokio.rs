@@ -325,6 +325,36 @@ async fn a_run_within_a_test_of_tokio_has_a_clock_of_its_own() {
     assert!(real.elapsed() < Duration::from_secs(40_000));
 }
 
+/// Whoever enters a runtime around a run, paused or not, the run does not see it.
+#[test]
+fn a_run_within_an_entered_runtime_is_on_its_own_clock() {
+    for is_paused in [false, true] {
+        let outside = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(is_paused)
+            .build()
+            .unwrap();
+        let _entered = outside.enter();
+        let seen = Sim::exactly(5).tokio().run(|net| async move {
+            let begin = time::Instant::now();
+            let slept = net.host("host").spawn(async {
+                let slept = tokio::spawn(time::sleep(Duration::from_secs(40_000)));
+                slept.await.unwrap();
+                time::Instant::now()
+            });
+            (slept.await.unwrap() - begin, net.now())
+        });
+        assert_eq!(seen, (Duration::from_secs(40_000), Duration::from_secs(40_000)));
+    }
+}
+
+/// Not "nothing will ever happen", though a timer of a runtime outside could run.
+#[tokio::test]
+#[should_panic(expected = "there is no reactor running")]
+async fn a_timer_of_tokio_without_a_runtime_of_the_simulation_s_says_so() {
+    Sim::exactly(5).run(|_| async { time::sleep(Duration::from_secs(1)).await });
+}
+
 #[test]
 #[should_panic(expected = "nothing will ever happen")]
 fn tasks_that_wait_for_nothing_fail_the_run() {

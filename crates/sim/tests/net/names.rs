@@ -107,3 +107,19 @@ fn a_blocking_program_uses_names_too_and_a_host_keeps_its_name_over_a_restart() 
         assert_eq!(asked.await.unwrap().unwrap(), (3, ErrorKind::NotFound));
     });
 }
+
+#[cfg(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+#[test]
+fn no_program_gets_to_the_machine_s_resolver() {
+    use std::net::ToSocketAddrs as _;
+    assert!("localhost:80".to_socket_addrs().is_ok(), "the machine knows it");
+    Sim::new(1).run(|net| async move {
+        let asked = net.host("host").spawn(async { "localhost:80".to_socket_addrs().is_err() });
+        assert!(asked.await.unwrap(), "std's own lookup, as a library may call it");
+        assert!("localhost:80".to_socket_addrs().is_err(), "nor does the main program");
+    });
+}
