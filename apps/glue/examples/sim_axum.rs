@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::Connect;
 use hyper_util::rt::TokioExecutor;
 use sockeye::tokio::TcpListener;
 use sockeye::tokio::hyper_util::Connector;
@@ -48,10 +49,14 @@ async fn serve(counted: Counted) {
     axum::serve(listener, app).await.unwrap();
 }
 
-type Http = Client<Connector, Empty<Bytes>>;
+/// Any connector will do: in a product `hyper_util`'s own, here that of the simulation's sockets.
+type Http<C> = Client<C, Empty<Bytes>>;
 
 /// One try: the answer's date and body.
-async fn call(http: &Http, method: &Method, path: &str) -> Result<(String, String), String> {
+async fn call<C>(http: &Http<C>, method: &Method, path: &str) -> Result<(String, String), String>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     let request = http::Request::builder().method(method).uri(format!("http://server{path}"));
     let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
     let answer = tokio::select! {
@@ -68,7 +73,10 @@ async fn call(http: &Http, method: &Method, path: &str) -> Result<(String, Strin
 }
 
 /// Tries until there is an answer, and writes down what happened.
-async fn insist(http: &Http, method: Method, path: &str, story: &mut Vec<String>) -> String {
+async fn insist<C>(http: &Http<C>, method: Method, path: &str, story: &mut Vec<String>) -> String
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
     loop {
         match call(http, &method, path).await {
             Ok((date, body)) => {
@@ -82,8 +90,11 @@ async fn insist(http: &Http, method: Method, path: &str, story: &mut Vec<String>
 }
 
 /// All requests, in order; then what the server has.
-async fn talk() -> Vec<String> {
-    let http: Http = Client::builder(TokioExecutor::new()).build(Connector::new());
+async fn talk<C>(connector: C) -> Vec<String>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    let http: Http<C> = Client::builder(TokioExecutor::new()).build(connector);
     let mut story = Vec::new();
     for request in 0..REQUESTS {
         insist(&http, Method::POST, &format!("/add/{request}"), &mut story).await;
@@ -100,7 +111,7 @@ async fn program(net: Net) {
     let table = Arc::clone(&counted);
     server.program(move || serve(Arc::clone(&table)));
     let faults = net.random_faults(&[server], FaultConfig::default());
-    let story = client.spawn(talk()).await.expect("no fault is the client's");
+    let story = client.spawn(talk(Connector::new())).await.expect("no fault is the client's");
     story.into_iter().for_each(|line| net.note(line));
     faults.over().await;
     let counted = counted.lock().unwrap();
