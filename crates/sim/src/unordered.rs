@@ -10,7 +10,7 @@
 //! Timers of the stack were then armed in tokio's order, and those that end at one moment fire in it. So what a host's stack sends by itself after a kill is put in order as well.
 //!
 //! Not covered: several tasks of another host's runtime that destructors wake by channels in memory, which no network has. Does not depend on why a runtime is dropped. Tests:
-//! `tests/determinism.rs`.
+//! `tests/hosts/determinism.rs`.
 
 use sockeye::netif::TxFrame;
 

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sockeye_sim::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 
+use crate::witness::Witness;
 use crate::{Bug, Types};
 
 const LOG: &str = "/log";
@@ -177,8 +178,8 @@ impl RaftLogStorage<Types> for LogStore {
 }
 
 /// The registers: in memory, made anew from the log after a start.
-#[derive(Clone, Default)]
-pub struct Registers(Arc<Mutex<Applied>>);
+#[derive(Clone)]
+pub struct Registers(Arc<Mutex<Applied>>, Witness);
 
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Applied {
@@ -188,6 +189,10 @@ struct Applied {
 }
 
 impl Registers {
+    pub fn new(witness: Witness) -> Self {
+        Self(Arc::default(), witness)
+    }
+
     pub fn get(&self, key: &str) -> Option<u64> {
         self.0.lock().unwrap().values.get(key).copied()
     }
@@ -228,6 +233,7 @@ impl RaftStateMachine<Types> for Registers {
         let mut answers = Vec::new();
         for entry in entries {
             applied.last = Some(entry.log_id);
+            self.1.applies(entry.log_id);
             match entry.payload {
                 EntryPayload::Blank => {}
                 EntryPayload::Normal(write) => drop(applied.values.insert(write.key, write.value)),

@@ -1,4 +1,4 @@
-//! Messages between nodes, and from clients: frames of JSON, each with its length before it. A connection carries one call at a time.
+//! Messages between nodes, and from clients. A connection carries one call at a time.
 
 use std::io;
 
@@ -12,12 +12,11 @@ use openraft::{BasicNode, RaftNetwork, RaftNetworkFactory};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sockeye_sim::net::TcpStream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::frames::{receive, send};
 use crate::{Types, Write};
 
 pub const PORT: u16 = 5000;
-const FRAME_BYTES_MAX: u32 = 16 << 20;
 
 #[derive(Serialize, Deserialize)]
 pub enum Call {
@@ -37,22 +36,6 @@ pub enum Answer {
     Refused,
     /// A write may have been done, or may be done yet.
     Unknown,
-}
-
-pub async fn send(stream: &mut TcpStream, message: &impl Serialize) -> io::Result<()> {
-    let bytes = serde_json::to_vec(message)?;
-    let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-    stream.write_all(&[&len.to_be_bytes()[..], &bytes].concat()).await
-}
-
-pub async fn receive<M: DeserializeOwned>(stream: &mut TcpStream) -> io::Result<M> {
-    let len = stream.read_u32().await?;
-    if len > FRAME_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is too long"));
-    }
-    let mut bytes = vec![0; len as usize];
-    stream.read_exact(&mut bytes).await?;
-    Ok(serde_json::from_slice(&bytes)?)
 }
 
 /// A connection to another node, made when it is needed.
