@@ -89,22 +89,55 @@ pub struct CaptureHandle {
 /// # Errors
 /// `InvalidInput` if a field is out of its bounds; the system's, if the file cannot be made.
 pub fn capture<N: Netif>(netif: N, config: &CaptureConfig) -> io::Result<(Captured<N>, CaptureHandle)> {
-    let least = LEAST_BYTES as u64;
-    let bounds = [
-        ("snaplen", u64::from(config.snaplen), 1),
-        ("file_max", config.file_max, least),
-        ("files", u64::from(config.files), 1),
-        ("buffer_max", config.buffer_max as u64, least),
-    ];
-    if let Some((field, value, least)) = bounds.into_iter().find(|(_, value, least)| value < least) {
-        let message = format!("CaptureConfig::{field} is {value}: it must be at least {least}");
+    config.check()?;
+    record(netif, config, File::create(&config.path)?)
+}
+
+/// [`capture`] into a file that is open, for a program that may open none any more. [`CaptureConfig::path`] is not looked at, and
+/// [`CaptureConfig::files`] has to be 1.
+///
+/// # Errors
+/// `InvalidInput` if a field is out of its bounds; the system's, if the file cannot be written.
+pub fn capture_into<N: Netif>(
+    netif: N,
+    file: File,
+    config: &CaptureConfig,
+) -> io::Result<(Captured<N>, CaptureHandle)> {
+    config.check()?;
+    if config.files != 1 {
+        let message = format!("CaptureConfig::files is {}: with an open file it must be 1", config.files);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+    record(netif, config, file)
+}
+
+impl CaptureConfig {
+    fn check(&self) -> io::Result<()> {
+        let least = LEAST_BYTES as u64;
+        let bounds = [
+            ("snaplen", u64::from(self.snaplen), 1),
+            ("file_max", self.file_max, least),
+            ("files", u64::from(self.files), 1),
+            ("buffer_max", self.buffer_max as u64, least),
+        ];
+        if let Some((field, value, least)) = bounds.into_iter().find(|(_, value, least)| value < least) {
+            let message = format!("CaptureConfig::{field} is {value}: it must be at least {least}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Ok(())
+    }
+}
+
+fn record<N: Netif>(
+    netif: N,
+    config: &CaptureConfig,
+    file: File,
+) -> io::Result<(Captured<N>, CaptureHandle)> {
     let link = match netif.medium() {
         Medium::Ip => LinkType::Raw,
         Medium::Ethernet(_) => LinkType::Ethernet,
     };
-    let output = Output::open(config, link)?;
+    let output = Output::begin(config, link, file)?;
     let recorder = Arc::new(Recorder {
         state: Mutex::new(State::default()),
         filled: WaitQueue::new(),
@@ -253,11 +286,11 @@ struct Output {
 }
 
 impl Output {
-    fn open(config: &CaptureConfig, link: LinkType) -> io::Result<Self> {
+    /// Writes the head of a file.
+    fn begin(config: &CaptureConfig, link: LinkType, mut file: File) -> io::Result<Self> {
         let mut header = Vec::new();
         pcapng::section(&mut header);
         pcapng::interface(&mut header, &config.name, link, config.snaplen);
-        let mut file = File::create(&config.path)?;
         file.write_all(&header)?;
         Ok(Self { config: config.clone(), link, file, written: header.len() as u64 })
     }
@@ -282,7 +315,7 @@ impl Output {
             // Those that do not exist yet cannot be renamed.
             let _ = fs::rename(from, numbered(&self.config.path, number));
         }
-        match Self::open(&self.config, self.link) {
+        match File::create(&self.config.path).and_then(|file| Self::begin(&self.config, self.link, file)) {
             Ok(next) => {
                 *self = next;
                 true
@@ -368,6 +401,10 @@ impl<N: Netif> Netif for Captured<N> {
     fn ring(&self, queue: usize) {
         self.netif.ring(queue);
         self.recorder.wake();
+    }
+
+    fn receives_all(&self) -> bool {
+        self.netif.receives_all()
     }
 
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use sockeye_mbuf::Pool;
 
-pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture};
+pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture, capture_into};
 pub use channel::{Channel, ChannelConfig, ChannelPort, FrameBytes, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
@@ -123,6 +123,12 @@ pub trait Netif: Send + Sync + 'static {
     /// Shows up to `max` frames of a receive queue, oldest first, to `sink`, and forgets them. Returns how many
     /// there were. Never blocks.
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize;
+
+    /// Whether a [`receive`](Self::receive) that shows fewer than `max` frames has found the queue empty. A stack without threads then does not ask
+    /// once more to learn that, which is a system call less for each wake. Default: it may not have.
+    fn receives_all(&self) -> bool {
+        false
+    }
 
     /// **Blocks** until the queue has frames or [`interrupt`](Self::interrupt) was called. May be busy for up to
     /// `spin` first, and may return early.

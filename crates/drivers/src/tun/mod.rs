@@ -360,6 +360,10 @@ impl Netif for Tun {
         frames
     }
 
+    fn receives_all(&self) -> bool {
+        true
+    }
+
     fn wait(&self, queue: usize, spin: Duration) {
         if let Some(queue) = self.device.queues.get(queue)
             && queue.wait(spin, self.device.is_gone())

@@ -114,7 +114,7 @@ impl Queue {
             }
         }
         // Relaxed: the lock orders it, see the module's head.
-        if frames == 0 || self.is_waited_on.load(Ordering::Relaxed) {
+        if end != Outcome::Done || self.is_waited_on.load(Ordering::Relaxed) {
             reader.rest();
         }
         if frames > 0 {

@@ -24,9 +24,9 @@ use crate::base::addr::FourTuple;
 use crate::base::errno;
 use crate::inet::Core;
 use crate::inet::context::Context;
-use crate::inet::ip::{Cast, Head, Received, icmp};
+use crate::inet::ip::{Received, icmp};
+use crate::inet::netif::NetifId;
 use crate::inet::netif::scope::{self, LOOPBACK};
-use crate::inet::netif::{Checksum, HEAD_MAX, NetifId};
 use crate::rt::blocking::nonzero;
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
@@ -308,19 +308,7 @@ fn tell_peer(socket: &UdpSocket, why: Unsent, router: IpAddr, text: Chain) -> io
     let mut payload = memory::obtain(core, || core.pool.copy_in(&ports)).map_err(|_| errno::NOMEM)?;
     payload.append(text);
     let header = ip::Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0 };
-    let mut head = [0; HEAD_MAX];
-    let head_len = ip::emit(&header, payload.len(), &mut head).map_err(|_| Errno::MSGSIZE)?;
-    let received = Received {
-        netif,
-        link_src: None,
-        header,
-        fragment: None,
-        cast: Cast::Unicast,
-        checksum: Checksum::Device,
-        gso_size: 0,
-        head: Head::of(&head[..head_len]),
-        payload,
-    };
+    let received = Received::rewritten(netif, header, payload).ok_or(Errno::MSGSIZE)?;
     panics::call(core, "an ICMP error", || {
         Context::run(core, |cx| icmp::report(cx, &received, why, router));
         Ok(())

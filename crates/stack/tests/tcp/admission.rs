@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use sockeye::netif::{WireConfig, wire};
-use sockeye::{Config, Stack, Syn, TcpListener, TcpSocket, TcpStream};
+use sockeye::{Config, Stack, Syn, TcpListener, TcpSocket, TcpStream, Unsent};
 
 fn stack() -> Stack {
     crate::common::stack_with(|_| {})
@@ -47,6 +47,71 @@ fn a_hook_sees_the_addresses_and_accepts_or_refuses() {
     listener.set_syn_hook(None);
     TcpStream::connect_on(&stack, addr).unwrap();
     assert_eq!(seen.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_rejected_syn_ends_the_connect_by_what_the_icmp_error_says() {
+    for bind in ["127.0.0.1:0", "[::1]:0"] {
+        let stack = stack();
+        let why = Arc::new(Mutex::new(Unsent::HostUnreachable));
+        let says = Arc::clone(&why);
+        let listener = TcpListener::bind_on(&stack, bind).unwrap();
+        listener.set_syn_hook(Some(Box::new(move |syn: Syn| syn.reject(*says.lock().unwrap()))));
+        let addr = listener.local_addr().unwrap();
+        for (said, kind) in [
+            (Unsent::HostUnreachable, ErrorKind::HostUnreachable),
+            (Unsent::NetworkUnreachable, ErrorKind::NetworkUnreachable),
+            (Unsent::PortUnreachable, ErrorKind::ConnectionRefused),
+        ] {
+            *why.lock().unwrap() = said;
+            assert_eq!(TcpStream::connect_on(&stack, addr).unwrap_err().kind(), kind, "{bind} {said:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rejection_quotes_the_syn_in_the_name_of_the_host() {
+    // What leaves the stack is read here, as a kernel on the other side would.
+    let stack = common::stack_with(|config| config.workers = 0);
+    let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();
+    let netif = stack.attach(channel, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+    stack.set_any_address(netif, true).unwrap();
+    let mut socket = TcpSocket::new_v4(&stack);
+    socket.set_transparent(true);
+    let listener = socket.listen_any(8).unwrap();
+    listener.set_syn_hook(Some(Box::new(|syn: Syn| syn.reject(Unsent::HostUnreachable))));
+    let syn = syn_to(Ipv4Addr::new(192, 0, 2, 1), 0x1234_5678);
+    ports[0].send(&syn[..], None).unwrap();
+    stack.poll(Duration::ZERO);
+    let frame = ports[0].recv(Some(Duration::from_secs(10))).unwrap();
+    let mut bytes = vec![0; frame.len()];
+    frame.copy_to(&mut bytes);
+    assert_eq!((bytes[9], &bytes[12..16], &bytes[16..20]), (1, &[192, 0, 2, 1][..], &[10, 0, 0, 9][..]));
+    assert_eq!(bytes[20..22], [3, 1], "destination unreachable, host");
+    // Addresses, ports and sequence number, by which a kernel finds the socket.
+    assert_eq!((&bytes[28 + 12..28 + 20], &bytes[28 + 20..28 + 28]), (&syn[12..20], &syn[20..28]));
+}
+
+/// A SYN of 10.0.0.9:4000 to a port 80.
+fn syn_to(to: Ipv4Addr, seq: u32) -> Vec<u8> {
+    let mut ip = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 9];
+    ip.extend(to.octets());
+    let mut tcp = [&4000u16.to_be_bytes()[..], &80u16.to_be_bytes(), &seq.to_be_bytes()].concat();
+    tcp.extend([0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    let sum = |bytes: &[&[u8]]| {
+        let words =
+            bytes.iter().flat_map(|part| part.chunks(2)).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+        let mut sum: u32 = words.sum();
+        while sum >> 16 != 0 {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        (!(sum as u16)).to_be_bytes()
+    };
+    let of_tcp = sum(&[&ip[12..20], &[0, 6, 0, 20], &tcp]);
+    tcp[16..18].copy_from_slice(&of_tcp);
+    let of_ip = sum(&[&ip]);
+    ip[10..12].copy_from_slice(&of_ip);
+    [ip, tcp].concat()
 }
 
 #[test]

@@ -216,11 +216,13 @@ pub(super) fn turn_or_defer<T: Transport>(
     Some(turn(core, at, bytes_max, &mut batch))
 }
 
-/// The turn of a driver of a stack without threads: how many frames there were. None while another thread is at it, or the
+/// The turn of a driver of a stack without threads: whether there may be more frames. There are none for it while another thread is at the queue, or the
 /// driver itself: an interface that polls the stack when it is asked for frames.
-pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> usize {
+pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> bool {
     let batch = core.input.queues.at(at).and_then(|queue| queue.poll.try_take());
-    batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch))
+    let frames = batch.map_or(0, |mut batch| turn(core, at, BATCH_BYTES_MAX, &mut batch));
+    let Some(netif) = core.netifs.netif(at.netif).filter(|_| frames > 0) else { return false };
+    !netif.receives_all() || frames >= super::batch_max(netif, BATCH_BYTES_MAX)
 }
 
 /// An input thread does nothing for so long, or until the stack ends.

@@ -44,7 +44,7 @@ use crate::inet::Core;
 use crate::inet::context::Context;
 use crate::inet::ip::{self, Received};
 use crate::inet::link;
-use crate::inet::netif::device::{FAULTS_MAX, pause_after};
+use crate::inet::netif::device::{Device, FAULTS_MAX, pause_after};
 use crate::inet::netif::table::NetifId;
 use crate::inet::netif::{RxFrame, down};
 use crate::rt::discipline::{Chosen, Discipline};
@@ -160,7 +160,7 @@ impl Input {
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
                 let at = Place { netif: id, queue };
-                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| busy::turn_of_driver(core, at) > 0);
+                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| busy::turn_of_driver(core, at));
                 more |= turns.count() == POLL_MAX / BATCH_MAX;
             }
             down::is_gone(core, id);
@@ -219,8 +219,7 @@ pub(crate) struct Batch {
 fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let (id, queue) = (at.netif, at.queue);
     let Some(netif) = core.netifs.netif(id) else { return 0 };
-    let largest = netif.mtu().max(netif.segment_max()).max(netif.udp_segment_max()).max(1) as usize;
-    let most = (bytes_max / largest).clamp(1, BATCH_MAX);
+    let most = batch_max(netif, bytes_max);
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
     let frames = netif.receive(core, queue, most, |frame| sort(core, from, batch, frame));
@@ -233,6 +232,12 @@ fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) 
     core.input.count(count::PACKETS, batch.packets.len() as u64);
     T::input(core, at, batch);
     frames
+}
+
+/// Frames of a batch of so many bytes, if each is as long as can be.
+fn batch_max(netif: &Device, bytes_max: usize) -> usize {
+    let largest = netif.mtu().max(netif.segment_max()).max(netif.udp_segment_max()).max(1) as usize;
+    (bytes_max / largest).clamp(1, BATCH_MAX)
 }
 
 /// Reads a frame, and sorts its packet by kind. The caller is the interface, which a panic must not reach.

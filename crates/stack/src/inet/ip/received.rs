@@ -49,6 +49,23 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// A packet to one host whose headers were not kept, for an error that quotes it: they are written anew. `None` if the payload is too long for one packet.
+    pub fn rewritten(netif: NetifId, header: ip::Header, payload: Chain) -> Option<Self> {
+        let mut head = [0; crate::inet::netif::HEAD_MAX];
+        let head_len = ip::emit(&header, payload.len(), &mut head).ok()?;
+        Some(Self {
+            netif,
+            link_src: None,
+            header,
+            fragment: None,
+            cast: Cast::Unicast,
+            checksum: Checksum::Device,
+            gso_size: 0,
+            head: Head::of(&head[..head_len]),
+            payload,
+        })
+    }
+
     /// The first bytes of the payload, as many as there are up to `N`.
     pub fn first<const N: usize>(&self) -> ([u8; N], usize) {
         let mut bytes = [0; N];

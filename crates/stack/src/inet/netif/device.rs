@@ -47,6 +47,7 @@ struct Constants {
     offloads_checksum: bool,
     segment_max: u32,
     udp_segment_max: u32,
+    receives_all: bool,
 }
 
 /// Panics in a row of the receiving side after which an interface counts as gone.
@@ -125,6 +126,11 @@ impl Device {
     /// [`Netif::medium`]
     pub fn medium(&self) -> Medium {
         self.constants.medium
+    }
+
+    /// [`Netif::receives_all`]
+    pub fn receives_all(&self) -> bool {
+        self.constants.receives_all
     }
 
     /// [`Netif::offloads_checksum`]
@@ -237,6 +243,7 @@ impl Constants {
             offloads_checksum: netif.offloads_checksum(),
             segment_max: netif.segment_max(),
             udp_segment_max: netif.udp_segment_max(),
+            receives_all: netif.receives_all(),
         }
     }
 }

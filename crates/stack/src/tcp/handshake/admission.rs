@@ -1,7 +1,7 @@
 //! Admission: asking the application before a SYN is answered.
 //!
-//! A listener may have a *hook* that is called with each new [`Syn`], and says whether the handshake goes on, is refused
-//! or is left unanswered: at once, or later from any thread. Proxies use it to connect to the destination first,
+//! A listener may have a *hook* that is called with each new [`Syn`], and says whether the handshake goes on, is refused, is reported as
+//! undeliverable or is left unanswered: at once, or later from any thread. Proxies use it to connect to the destination first,
 //! gateways to check a list.
 //!
 //! ```text
@@ -9,6 +9,7 @@
 //!                                                                            │ now or later
 //!             accept: the SYN takes the way that it would have taken  ◄──────┤
 //!             refuse: a reset, as without a listener                  ◄──────┤
+//!             reject: an ICMP error in the name of the host           ◄──────┤
 //!             ignore, or dropped undecided: nothing                   ◄──────┘
 //! ```
 //!
@@ -27,13 +28,17 @@ use std::hash::RandomState;
 use std::net::{IpAddr, SocketAddr};
 
 use hashbrown::HashMap;
+use sockeye_proto::ip;
 use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::segment::Header;
+use sockeye_proto::tcp::wire::{self, ChecksumOut, HEADER_LEN_EMITTED_MAX, Ports};
 use sockeye_sync::Mutex;
 use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 
 use crate::base::addr::{FourTuple, octets};
 use crate::base::payload::Data;
+use crate::inet::ip::report::Unsent;
+use crate::inet::ip::{Received, icmp};
 use crate::rt::counter;
 use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, PanicSource};
@@ -43,6 +48,8 @@ use crate::tcp::handshake::listen::Listener;
 use crate::tcp::handshake::values::Value;
 use crate::tcp::route;
 
+/// Of a quoted SYN, whose own is not kept.
+const HOP_LIMIT: u8 = 64;
 /// Undecided SYNs of one listener, at most.
 pub(crate) const UNDECIDED_MAX: usize = 4096;
 /// And of one source.
@@ -165,7 +172,7 @@ pub(crate) fn ask(
 }
 
 /// A request for a connection, before it is answered. Decide by [`accept`](Self::accept),
-/// [`refuse`](Self::refuse) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
+/// [`refuse`](Self::refuse), [`reject`](Self::reject) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
 /// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
 /// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in its captures: it
@@ -247,6 +254,34 @@ impl Syn {
             core.count(counter::RESETS_OUT);
             Context::run(core, |cx| route::answer(cx, self.tuple, reset));
         }
+    }
+
+    /// Answers with an ICMP error in the name of the host that the SYN is for: the peer's connect fails at once as if its network had said so, with
+    /// `HostUnreachable` for [`Unsent::HostUnreachable`]. Errors are limited in number, per interface and per pair of addresses (RFC 4443 section
+    /// 2.4 (f)); beyond, and without packet memory, this is [`ignore`](Self::ignore). Never blocks.
+    pub fn reject(self, why: Unsent) {
+        if let Some(stack) = self.stack.upgrade()
+            && let Ok(core) = stack.core::<Core>()
+            && let Some(received) = self.as_received(core)
+        {
+            let host = self.tuple.local.addr;
+            Context::run(core, |cx| icmp::report(cx, &received, why, host));
+        }
+    }
+
+    /// The SYN as an error quotes it: without its text, and with the options that the stack knows.
+    fn as_received(&self, core: &Core) -> Option<Received> {
+        let FourTuple { local, remote } = self.tuple;
+        // By the way that an answer takes: it came by it, or the answer could not get there.
+        let via = core.netifs.via_from(local.addr, remote.addr)?;
+        let mut bytes = [0; HEADER_LEN_EMITTED_MAX];
+        let ports = Ports { src: remote.port, dst: local.port };
+        let len = wire::emit(ports, &self.header, ChecksumOut::Omit, &mut bytes).ok()?;
+        let payload = core.pool.copy_in(&bytes[..len]).ok()?;
+        let addresses = ip::Addresses::new(remote.addr, local.addr)?;
+        let header =
+            ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
+        Received::rewritten(via.netif(), header, payload)
     }
 
     /// Does not answer. The peer tries again, and is asked for again, until it gives up.
