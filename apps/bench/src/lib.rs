@@ -22,6 +22,7 @@ pub mod args;
 mod built;
 pub mod child;
 pub mod experiment;
+pub mod gateway;
 mod hostile;
 mod machine;
 pub mod meter;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use sockeye_bench::workloads::{mem, rr};
-use sockeye_bench::{BenchArgs, bench};
+use sockeye_bench::{BenchArgs, bench, gateway};
 use sockeye_shared::end::{CommandError, exit_code};
 use sockeye_shared::manual::{self, CompletionsArgs, ManArgs};
 
@@ -40,6 +40,9 @@ struct Cli {
 enum Helper {
     #[command(name = rr::remote::SUBCOMMAND, hide = true)]
     RrServer(rr::remote::ServeArgs),
+    /// Measure the gateway of rootless namespaces beside slirp4netns and pasta
+    #[command(after_help = gateway::EXAMPLES)]
+    Gateway(gateway::GatewayBenchArgs),
     #[command(name = mem::SUBCOMMAND, hide = true)]
     Hold(mem::HoldArgs),
     /// Write completions for a shell to standard output
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     let done = match cli.helper {
         None => bench(&cli.args),
         Some(Helper::RrServer(args)) => helped(rr::remote::serve(&args)),
+        Some(Helper::Gateway(args)) => gateway::run(&args),
         Some(Helper::Hold(args)) => helped(mem::hold(&args)),
         Some(Helper::Completions(args)) => helped(manual::completions(&args, Cli::command())),
         Some(Helper::Man(args)) => helped(manual::man(&args, Cli::command())),

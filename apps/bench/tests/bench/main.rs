@@ -6,6 +6,7 @@ mod against;
 mod apps;
 mod counting;
 mod experiments;
+mod gateway;
 mod helpers;
 mod manual;
 mod patterns;

@@ -1,0 +1,151 @@
+//! `sockeye bench gateway`: `sockeye gateway` beside other gateways of rootless namespaces.
+//!
+//! Purpose: how fast a program in a namespace talks to a server outside through each of them, what idle flows cost, and how long one takes to start. The programs that
+//! measure (`iperf3`, `ab`) and the server of HTTP (`nginx`) are the same for all, and so is the place: a network namespace of this process stands for the host,
+//! with the servers on its loopback, and each gateway serves a namespace of its own, which reaches that loopback as 10.0.2.2. All run all the time and rounds are
+//! interleaved: one sample of each in turn.
+//!
+//! Does not depend on how a gateway works. What is not installed is left out, and said.
+//!
+//! Invariants: no packet leaves this machine; every process that is started here ends with the run.
+//!
+//! Tests: `work.rs`, `table.rs`; `tests/bench/gateway.rs` for the command.
+
+mod peers;
+mod place;
+mod table;
+mod work;
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use sockeye_drivers::testing::unavailable;
+use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::progress::Progress;
+
+use crate::machine::Machine;
+use crate::providers::kernel::raise_descriptor_limit;
+use peers::Gateway;
+pub use peers::Kind;
+use place::Place;
+use table::{Output, Row};
+pub use work::Work;
+
+/// Options of `sockeye bench gateway`.
+#[derive(Args, Clone, Debug)]
+pub struct GatewayBenchArgs {
+    /// Run only these kinds of work
+    #[arg(long, value_name = "WORK[,WORK...]", value_enum, value_delimiter = ',')]
+    pub work: Vec<Work>,
+    /// Measure only these gateways
+    #[arg(long, value_name = "GATEWAY[,GATEWAY...]", value_enum, value_delimiter = ',')]
+    pub gateways: Vec<Kind>,
+    /// The program that serves as sockeye's gateway, instead of `sockeye` beside this one
+    #[arg(long, value_name = "PROGRAM")]
+    pub program: Option<PathBuf>,
+    /// Loops of sockeye's gateway
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub loops: u16,
+    /// Number of rounds, each with a sample of every gateway [default: 5; --quick 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Length of a sample in whole seconds [default: 3; --quick 1]
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub seconds: Option<u32>,
+    /// Idle flows that are held open
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=25_000))]
+    pub flows: u32,
+    /// Take fewer and shorter samples: two minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON object a line instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Also write the JSON lines to this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Examples, for `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  sockeye bench gateway
+      every kind of work, with slirp4netns and pasta where they are installed; needs root, iperf3, ab and nginx
+  sockeye bench gateway --quick --work keep-alive-1,keep-alive-32
+      small requests on connections that stay
+  sockeye bench gateway --gateways sockeye,none --json --out figures.jsonl";
+
+impl GatewayBenchArgs {
+    fn rounds(&self) -> u32 {
+        self.rounds.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+
+    fn seconds(&self) -> u32 {
+        self.seconds.unwrap_or(if self.quick { 1 } else { 3 })
+    }
+}
+
+/// Measures.
+///
+/// # Errors
+/// A usage error if nothing can be measured; the system's.
+pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
+    if let Some(why) = unavailable() {
+        return Err(CommandError::Usage(UsageError(format!("gateway: {why}: start it with sudo"))));
+    }
+    raise_descriptor_limit();
+    let works: Vec<Work> = if args.work.is_empty() { Work::ALL.to_vec() } else { args.work.clone() };
+    let place = Place::new(&works)?;
+    let mut gateways = Vec::new();
+    let kinds = if args.gateways.is_empty() { Kind::ALL.to_vec() } else { args.gateways.clone() };
+    for kind in kinds {
+        match Gateway::start(kind, args, &place) {
+            Ok(gateway) => gateways.push(gateway),
+            Err(error) if kind == Kind::Sockeye => return Err(CommandError::Io(error)),
+            Err(error) => eprintln!("left out: {}: {error}", kind.name()),
+        }
+    }
+    let mut output = Output::new(args.json, args.out.as_deref())?;
+    let versions: Vec<String> = gateways.iter().map(|gateway| gateway.version.clone()).collect();
+    output.begin(&Machine::read()?, &versions, args.rounds(), args.seconds())?;
+    let samples = works.len() * gateways.len() * args.rounds() as usize;
+    let progress = Progress::of(samples, works.len());
+    let mut is_complete = true;
+    for (index, work) in works.into_iter().enumerate() {
+        progress.step(index, "gateway", work.name());
+        match measure(work, args, &place, &mut gateways, &progress) {
+            Ok(row) => progress.suspend(|| output.row(&row))?,
+            Err(error) => {
+                is_complete = false;
+                progress.suspend(|| eprintln!("{}: {error}", work.name()));
+            }
+        }
+    }
+    progress.end();
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The rounds of a kind of work.
+fn measure(
+    work: Work,
+    args: &GatewayBenchArgs,
+    place: &Place,
+    gateways: &mut [Gateway],
+    progress: &Progress,
+) -> io::Result<Row> {
+    let mut samples = vec![Vec::new(); gateways.len()];
+    // Once is enough for what does not depend on the time.
+    let rounds = if work.is_steady() { 1 } else { args.rounds() };
+    for _ in 0..rounds {
+        for (gateway, samples) in gateways.iter_mut().zip(&mut samples) {
+            if work.applies_to(gateway.kind) {
+                samples.push(work.sample(args, place, gateway)?);
+            }
+            progress.sample();
+        }
+    }
+    let names = gateways.iter().map(|gateway| gateway.kind);
+    Ok(Row { work, gateways: names.zip(samples).filter(|(_, samples)| !samples.is_empty()).collect() })
+}

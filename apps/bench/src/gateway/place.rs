@@ -1,0 +1,130 @@
+//! The host that the gateways run on: a network namespace with servers on its loopback.
+//!
+//! Does not depend on gateways. Invariant: the servers end when this is dropped.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sockeye_drivers::{Namespace, Tun, TunConfig};
+
+use super::work::Work;
+
+/// Where the servers are.
+pub const HTTP_PORT: u16 = 8090;
+pub const IPERF_PORT: u16 = 5201;
+pub const HOLD_PORT: u16 = 5300;
+/// For a server to be there.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the module's head.
+pub struct Place {
+    /// The host's network.
+    pub host: Namespace,
+    _uplink: Tun,
+    children: Vec<Ended>,
+    folder: PathBuf,
+    /// Connections that the server holds.
+    held: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+/// A process that is ended with this.
+pub struct Ended(pub Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Place {
+    /// A host with the servers that this work needs.
+    ///
+    /// # Errors
+    /// A program is not installed; the system's.
+    pub fn new(works: &[Work]) -> io::Result<Self> {
+        let host = Namespace::new()?;
+        // pasta takes its way out for granted. Nobody reads what is sent there.
+        let uplink = host.run(|| -> io::Result<Tun> {
+            let tun = Tun::open(&TunConfig { name: "uplink".to_owned(), ..TunConfig::default() })?;
+            tun.link().add_addr("198.51.100.2/24".parse().map_err(io::Error::other)?)?;
+            tun.link().add_route("0.0.0.0/0".parse().map_err(io::Error::other)?)?;
+            Ok(tun)
+        })??;
+        let folder = std::env::temp_dir().join(format!("sockeye-bench-gateway-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let mut place = Self { host, _uplink: uplink, children: Vec::new(), folder, held: Arc::default() };
+        if works.iter().any(|work| work.needs_http()) {
+            place.http()?;
+        }
+        if works.iter().any(|work| work.needs_iperf()) {
+            place.start("iperf3", &["-s", "-p", &IPERF_PORT.to_string()], IPERF_PORT)?;
+        }
+        place.hold()?;
+        Ok(place)
+    }
+
+    fn http(&mut self) -> io::Result<()> {
+        let root = self.folder.display().to_string();
+        fs::write(self.folder.join("index.html"), "hello\n")?;
+        let text = format!(
+            "daemon off; worker_processes 1; user root; error_log {root}/error.log crit; pid {root}/pid;\n\
+             events {{ worker_connections 4096; }}\n\
+             http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {root}; proxy_temp_path {root};\n\
+             fastcgi_temp_path {root}; uwsgi_temp_path {root}; scgi_temp_path {root};\n\
+             server {{ listen 127.0.0.1:{HTTP_PORT} backlog=4096; root {root}; }} }}\n"
+        );
+        let config = self.folder.join("nginx.conf");
+        fs::write(&config, text)?;
+        self.start("nginx", &["-c", &config.display().to_string(), "-e", "stderr"], HTTP_PORT)
+    }
+
+    /// Starts a server, and waits until it listens.
+    fn start(&mut self, program: &str, args: &[&str], port: u16) -> io::Result<()> {
+        let mut command = Command::new(program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = self.host.run(|| command.spawn())?;
+        let child = child.map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+        self.children.push(Ended(child));
+        let deadline = Instant::now() + PATIENCE;
+        while self.host.run(|| TcpStream::connect(("127.0.0.1", port)))?.is_err() {
+            if Instant::now() > deadline {
+                return Err(io::Error::other(format!("{program} does not listen at port {port}")));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// A server that says a byte to each client, and keeps the connection.
+    fn hold(&self) -> io::Result<()> {
+        let listener = self.host.run(|| TcpListener::bind(("127.0.0.1", HOLD_PORT)))??;
+        let held = Arc::clone(&self.held);
+        thread::Builder::new().name("hold".to_owned()).spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                if stream.write_all(b"!").is_ok() {
+                    held.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(stream);
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Lets go of all connections that are held.
+    pub fn release(&self) {
+        self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.children.clear();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
