@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::engine::inward::Publish;
+use crate::control::{Action, ControlArgs};
+use crate::engine::inward::Ports;
 use crate::policy::Rules;
+use crate::rates::RateArgs;
 use crate::upstream::Upstream;
 
 /// Examples, for `--help`.
@@ -24,6 +26,9 @@ Examples:
       serve the namespace of a process that runs, such as a container's
   sockeye gateway --deny 10.0.0.0/8 --allow '*:443' -- ./untrusted
       first match decides; what matches no rule is denied as soon as there is an --allow
+  sockeye gateway -p auto --ctl /run/user/1000/gw.sock -- ./servers
+  sockeye gateway ctl /run/user/1000/gw.sock add 8080:80
+      ports that listen inside appear outside, and more of them while it runs
   sockeye gateway --upstream socks5://127.0.0.1:1080 -- ./program
       every connection through a SOCKS server
 
@@ -32,6 +37,7 @@ The host's loopback, its link-local networks and the metadata addresses of cloud
 
 /// Options of `sockeye gateway`.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct GatewayArgs {
     /// Serve the network namespace of a process, by its number or a path such as /run/netns/NAME, instead of running a command
     #[arg(long, value_name = "PID|PATH", conflicts_with_all = ["fd", "command"])]
@@ -58,8 +64,9 @@ pub struct GatewayArgs {
     #[command(flatten)]
     pub rules: Rules,
     /// A port of the host that leads inside; repeatable
-    #[arg(short = 'p', long, value_name = "[ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]")]
-    pub publish: Vec<Publish>,
+    /// `auto`: each port that listens inside
+    #[arg(short = 'p', long, value_name = "[ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp] | [ADDR:]auto")]
+    pub publish: Vec<Ports>,
     /// Connect onward through a proxy, by SOCKS5 or HTTP CONNECT
     #[arg(long, value_name = "socks5://[USER:PASSWORD@]HOST:PORT|http://HOST:PORT")]
     pub upstream: Option<Upstream>,
@@ -69,6 +76,18 @@ pub struct GatewayArgs {
     /// Most packet memory of each loop, bytes
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = sockeye_shared::parse::size)]
     pub memory_max: usize,
+    /// Limits on rates.
+    #[command(flatten)]
+    pub rates: RateArgs,
+    /// The control socket.
+    #[command(flatten)]
+    pub control: ControlArgs,
+    /// Record all packets of the device in a pcap-ng file, 1 GiB at most; with several loops in FILE, FILE.1 and so on
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// Keep the file system and all system calls, for debuggers; capabilities are dropped all the same
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Write a JSON object a line for each flow that ends, and for each that was refused
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -81,6 +100,9 @@ pub struct GatewayArgs {
     /// The name of the socket of the process outside (the program starts itself inside)
     #[arg(long, hide = true, value_name = "NAME")]
     pub inside: Option<String>,
+    /// Instead of all that.
+    #[command(subcommand)]
+    pub action: Option<Action>,
 }
 
 /// The addresses inside, as slirp4netns has them: people and scripts know these.

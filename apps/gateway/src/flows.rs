@@ -3,20 +3,25 @@
 //! A flow is counted from its first packet until it has ended. Its bytes are counted by the loop that carries it alone, so no two cores write them.
 //! The log is written by a thread of its own.
 //!
-//! Bound: `--flows-max`; a connection beyond is not answered, and comes again. The log keeps [`LINES_MAX`] lines that its file has not taken; more are
+//! The table of flows that go on is for those who ask (`gateway ctl`): a flow is in it from its beginning to its end. Lock: its mutex, a leaf, taken
+//! twice in a flow's life.
+//!
+//! Bounds: `--flows-max` at a time and `--rate` a second; a connection beyond is not answered, and comes again. The log keeps [`LINES_MAX`] lines that its file has not taken; more are
 //! counted and not written. Tests: below.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
 use crate::policy::Protocol;
+use crate::rates::{Rates, Way};
 
 /// Lines that wait for the log's file.
 const LINES_MAX: usize = 4096;
@@ -35,11 +40,47 @@ pub struct Flows {
     log: Option<SyncSender<Option<String>>>,
     /// Lines that found no room.
     lines_lost: AtomicU64,
+    /// Those that go on, by their numbers.
+    live: Mutex<HashMap<u64, Arc<Record>>>,
+    counters: Counters,
+    /// Limits on rates.
+    pub rates: Rates,
+}
+
+/// What has been since the start. Each orders nothing (Relaxed).
+#[derive(Default)]
+struct Counters {
+    begun: AtomicU64,
+    refused: AtomicU64,
+    /// For which there was no place, or no permission of the rate.
+    over: AtomicU64,
+    sent: AtomicU64,
+    received: AtomicU64,
+}
+
+/// Totals since the start.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Totals {
+    /// Flows that go on.
+    pub flows: u32,
+    /// Flows that have begun.
+    pub begun: u64,
+    /// Refused by a rule.
+    pub refused: u64,
+    /// Beyond `--flows-max` or `--rate`.
+    pub over_bounds: u64,
+    /// Bytes from inside.
+    pub bytes_out: u64,
+    /// Bytes to the inside.
+    pub bytes_in: u64,
+    /// Lines that the log lacks.
+    pub log_lines_lost: u64,
 }
 
 /// One flow's facts.
 #[derive(Debug)]
 pub struct Record {
+    number: u64,
     protocol: Protocol,
     from: SocketAddr,
     to: SocketAddr,
@@ -56,13 +97,16 @@ pub struct Record {
 pub struct Flow {
     flows: Arc<Flows>,
     /// Its facts.
-    pub record: Record,
+    pub record: Arc<Record>,
     end: &'static str,
 }
 
-/// A line of the log.
+/// A line of the log, or of a list of flows.
 #[derive(Serialize)]
-struct Line<'a> {
+pub struct Line<'a> {
+    /// The flow's number, in a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flow: Option<u64>,
     /// Seconds since 1970.
     time: f64,
     protocol: Protocol,
@@ -76,13 +120,15 @@ struct Line<'a> {
     bytes_out: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_in: Option<u64>,
-    end: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end: Option<&'a str>,
 }
 
 impl Flows {
-    /// A table for `max` flows. `log` gets a line for each that has ended, on a thread that ends by [`end_log`](Self::end_log).
+    /// A table for `max` flows within `rates`. `log` gets a line for each that has ended, on a thread that ends by [`end_log`](Self::end_log).
     pub fn new(
         max: u32,
+        rates: Rates,
         log: Option<Box<dyn Write + Send>>,
     ) -> io::Result<(Arc<Self>, Option<JoinHandle<()>>)> {
         let (mut lines, mut writer) = (None, None);
@@ -91,7 +137,7 @@ impl Flows {
             writer = Some(thread::Builder::new().name("log".to_owned()).spawn(move || write(&take, file))?);
             lines = Some(give);
         }
-        Ok((Arc::new(Self { max, log: lines, ..Self::default() }), writer))
+        Ok((Arc::new(Self { max, rates, log: lines, ..Self::default() }), writer))
     }
 
     /// Waits until the log's file has the lines so far, [`END_TIMEOUT`] at most: it may be a pipe that nobody reads.
@@ -104,7 +150,7 @@ impl Flows {
         }
     }
 
-    /// A flow begins. `None` if there are as many as there may be.
+    /// A flow begins. `None` if there are as many as there may be, or too many have begun lately.
     pub fn begin(
         self: &Arc<Self>,
         protocol: Protocol,
@@ -113,17 +159,57 @@ impl Flows {
     ) -> Option<Flow> {
         let one_more = |count: u32| Some(count + 1).filter(|count| *count <= self.max);
         // Relaxed: a bound, which orders nothing.
-        self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
+        let has_place = self.rates.admits_flow()
+            && self.count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok();
+        if !has_place {
+            self.counters.over.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        let number = self.counters.begun.fetch_add(1, Ordering::Relaxed);
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
         let (since, at) = (Instant::now(), SystemTime::now());
-        let record = Record { protocol, from, to, onward, since, at, sent, received };
+        let record = Arc::new(Record { number, protocol, from, to, onward, since, at, sent, received });
+        self.live().insert(number, Arc::clone(&record));
         Some(Flow { flows: Arc::clone(self), record, end: "closed" })
+    }
+
+    /// The flows that go on, `max` at most, those with the least numbers of `from` and above. In no order.
+    pub fn list(&self, from: u64, max: usize) -> Vec<Arc<Record>> {
+        let mut list: Vec<_> =
+            self.live().values().filter(|record| record.number >= from).map(Arc::clone).collect();
+        list.sort_unstable_by_key(|record| record.number);
+        list.truncate(max);
+        list
+    }
+
+    /// What has been since the start.
+    pub fn totals(&self) -> Totals {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (mut bytes_out, mut bytes_in) = (of(&self.counters.sent), of(&self.counters.received));
+        for record in self.live().values() {
+            (bytes_out, bytes_in) = (bytes_out + of(&record.sent), bytes_in + of(&record.received));
+        }
+        Totals {
+            flows: self.count.load(Ordering::Relaxed),
+            begun: of(&self.counters.begun),
+            refused: of(&self.counters.refused),
+            over_bounds: of(&self.counters.over),
+            bytes_out,
+            bytes_in,
+            log_lines_lost: self.lines_lost(),
+        }
+    }
+
+    fn live(&self) -> MutexGuard<'_, HashMap<u64, Arc<Record>>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something was refused. `onward` is the address that it would have gone to.
     pub fn refused(&self, protocol: Protocol, (from, to): (SocketAddr, SocketAddr), onward: SocketAddr) {
+        self.counters.refused.fetch_add(1, Ordering::Relaxed);
         let time = seconds(SystemTime::now());
         let line = Line {
+            flow: None,
             time,
             protocol,
             from,
@@ -132,7 +218,7 @@ impl Flows {
             seconds: None,
             bytes_out: None,
             bytes_in: None,
-            end: "refused",
+            end: Some("refused"),
         };
         self.note(&line);
     }
@@ -157,6 +243,16 @@ impl Flow {
         self.end = end;
     }
 
+    /// Bytes of this flow have been moved: see [`Rates::pay`].
+    pub async fn pay(&self, way: Way, bytes: usize) {
+        self.flows.rates.pay(way, bytes).await;
+    }
+
+    /// Whether a datagram of this flow may be moved: see [`Rates::admits`].
+    pub fn admits(&self, way: Way, bytes: usize) -> bool {
+        self.flows.rates.admits(way, bytes)
+    }
+
     /// Counts bytes from inside. Its loop alone writes the counter.
     pub fn note_sent(&self, bytes: usize) {
         add(&self.record.sent, bytes);
@@ -170,8 +266,12 @@ impl Flow {
 
 impl Drop for Flow {
     fn drop(&mut self) {
-        self.flows.count.fetch_sub(1, Ordering::Relaxed);
-        self.flows.note(&line(&self.record, self.end));
+        let (flows, record) = (&self.flows, &self.record);
+        flows.counters.sent.fetch_add(record.sent.load(Ordering::Relaxed), Ordering::Relaxed);
+        flows.counters.received.fetch_add(record.received.load(Ordering::Relaxed), Ordering::Relaxed);
+        flows.live().remove(&record.number);
+        flows.count.fetch_sub(1, Ordering::Relaxed);
+        flows.note(&record.line(Some(self.end)));
     }
 }
 
@@ -179,17 +279,26 @@ fn add(counter: &AtomicU64, bytes: usize) {
     counter.store(counter.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
 }
 
-fn line<'a>(record: &Record, end: &'a str) -> Line<'a> {
-    Line {
-        time: seconds(record.at),
-        protocol: record.protocol,
-        from: record.from,
-        to: record.to,
-        onward: Some(record.onward),
-        seconds: Some(record.since.elapsed().as_secs_f64()),
-        bytes_out: Some(record.sent.load(Ordering::Relaxed)),
-        bytes_in: Some(record.received.load(Ordering::Relaxed)),
-        end,
+impl Record {
+    /// Its facts so far; how it ended, if it has.
+    fn line<'a>(&self, end: Option<&'a str>) -> Line<'a> {
+        Line {
+            flow: None,
+            time: seconds(self.at),
+            protocol: self.protocol,
+            from: self.from,
+            to: self.to,
+            onward: Some(self.onward),
+            seconds: Some(self.since.elapsed().as_secs_f64()),
+            bytes_out: Some(self.sent.load(Ordering::Relaxed)),
+            bytes_in: Some(self.received.load(Ordering::Relaxed)),
+            end,
+        }
+    }
+
+    /// Its facts so far, with its number.
+    pub fn entry(&self) -> Line<'static> {
+        Line { flow: Some(self.number), ..self.line(None) }
     }
 }
 
@@ -225,13 +334,16 @@ mod tests {
                 Ok(())
             }
         }
-        let (flows, writer) = Flows::new(1, Some(Box::new(Sink(give)))).unwrap();
+        let (flows, writer) = Flows::new(1, Rates::default(), Some(Box::new(Sink(give)))).unwrap();
         let (from, to) = ("10.0.2.100:4000".parse().unwrap(), "192.0.2.1:80".parse().unwrap());
         let mut flow = flows.begin(Protocol::Tcp, (from, to), to).unwrap();
         assert!(flows.begin(Protocol::Tcp, (from, to), to).is_none(), "there is room for one");
         flow.note_sent(5);
         flow.ends_by("reset");
+        assert_eq!((flows.list(0, 9).len(), flows.list(1, 9).len(), flows.totals().bytes_out), (1, 0, 5));
         drop(flow);
+        let totals = flows.totals();
+        assert_eq!((totals.flows, totals.begun, totals.over_bounds, totals.bytes_out), (0, 1, 1, 5));
         assert!(flows.begin(Protocol::Tcp, (from, to), to).is_some(), "there is room again");
         flows.end_log(&writer.unwrap());
         let line: serde_json::Value = serde_json::from_slice(&take.try_recv().unwrap()).unwrap();

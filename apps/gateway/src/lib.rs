@@ -20,18 +20,23 @@
 //! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
 //! | `policy/` | where a destination leads, and whether it may be |
 //! | `upstream/` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT |
-//! | `flows.rs` | what flows there are, their bound, and their log |
+//! | `flows.rs`, `rates.rs` | what flows there are, their bounds, and their log |
+//! | `control/` | changes and questions while it runs |
 //!
 //! Invariant: no flow blocks a loop; each has at most `engine::CHUNK` bytes outside of sockets in each direction.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod args;
+mod control;
 mod engine;
 mod flows;
 mod inside;
 mod policy;
+mod rates;
 mod run;
+mod sandbox;
+mod sockets;
 mod upstream;
 
 pub use args::{EXAMPLES, GatewayArgs};

@@ -1,34 +1,41 @@
 //! What the command line starts, and how it ends.
 //!
 //! Order: the host's sockets and files are opened first, while the rights of the user who called are there; then the process inside makes the device; then this process
-//! gives up its rights, and the loops begin; then the command runs. It ends in the other order.
+//! gives up its rights and its file system (`sandbox.rs`), and the loops begin; then the command runs. It ends in the other order.
 //!
 //! Tests: `tests/gateway.rs`.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
 
 use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open,
+    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, pidfd_getfd,
+    pidfd_open, setrlimit,
 };
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
 use sockeye_shared::end::{CommandError, UsageError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME, PLAN};
-use crate::engine::inward::Listening;
+use crate::control::{Action, auto, client, server};
+use crate::engine::forwards::{By, Forwards};
+use crate::engine::inward::{Listening, Ports, Publish};
 use crate::engine::{Running, Shared};
 use crate::flows::Flows;
 use crate::inside::{self, Inside};
 use crate::policy::Policy;
+use crate::rates::Rates;
+use crate::sandbox::{self, Needs};
+use crate::sockets::{SocketFile, listen_at};
 
 /// Where the host's resolvers stand.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -44,6 +51,9 @@ pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError
     if let Some(name) = &args.inside {
         return inside::main(args, name).map(|()| ExitCode::SUCCESS).map_err(CommandError::Io);
     }
+    if let Some(Action::Ctl(ctl)) = &args.action {
+        return client::run(ctl).map_err(CommandError::Io);
+    }
     if args.command.is_empty() && args.netns.is_none() && args.fd.is_empty() {
         let message = "nothing to serve: give a command behind --, a namespace (--netns) or a device (--fd)";
         return Err(CommandError::Usage(UsageError(message.to_owned())));
@@ -51,33 +61,45 @@ pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError
     if args.fd.iter().enumerate().any(|(index, number)| args.fd[..index].contains(number)) {
         return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
     }
-    let published = args.publish.iter().map(|publish| publish.listen()).collect::<io::Result<Vec<_>>>()?;
+    let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
-        file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot write the log {}: {error}", path.display()))
-        })
+        file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| at(path, &error))
     });
     let log = log.transpose()?;
+    let control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
+    let upstream = args.upstream.clone().unwrap_or_default().resolve()?;
     let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
     let (queues, served) = open(args, prefix, &given)?;
-    give_up_rights()?;
-    let (flows, writer) = Flows::new(args.flows_max, log)?;
+    raise_descriptor_limit();
+    let pcaps = pcaps(args, queues.len())?;
+    let resolvers = resolvers(args);
+    let auto = auto.map(|addr| Ok::<_, io::Error>((addr, tables(args, &served)?))).transpose()?;
+    sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), control.as_ref().map(|control| &control.1))?;
+    let (flows, writer) = Flows::new(args.flows_max, Rates::new(args.rates), log)?;
     let shared = Arc::new(Shared {
         policy: Policy::new(args.rules.0.clone()),
-        upstream: args.upstream.clone().unwrap_or_default(),
+        upstream,
         flows,
-        resolvers: resolvers(args),
+        forwards: Forwards::default(),
+        resolvers,
         device_gone: Notify::new(),
         mtu: args.mtu,
         memory_max: args.memory_max,
         flows_max: args.flows_max as usize,
     });
-    let loops = start(&shared, queues, published.into_iter().flatten())?;
+    let loops: Vec<Running> = queues
+        .into_iter()
+        .zip(pcaps)
+        .enumerate()
+        .map(|(index, queue)| Running::start(Arc::clone(&shared), queue, index))
+        .collect::<io::Result<_>>()?;
+    shared.forwards.set_loops(loops.iter().map(|running| running.opens.clone()).collect());
     if args.verbose {
         greet(args, &shared);
     }
-    let ended = serve(served, &shared);
+    let (listener, _file) = control.unzip();
+    let ended = serve(served, &shared, published, auto, listener);
     loops.into_iter().for_each(Running::stop);
     if let Some(writer) = writer {
         shared.flows.end_log(&writer);
@@ -89,6 +111,84 @@ pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError
         );
     }
     ended.map_err(CommandError::Io)
+}
+
+/// Ports of the command line, with their sockets.
+type Published = Vec<(Publish, Vec<Listening>)>;
+/// `-p auto`: where ports appear, and the tables of the inside.
+type Auto = (Option<IpAddr>, OwnedFd);
+
+/// Opens the published ports. Says whether `auto` is among them, and where.
+fn publish(args: &GatewayArgs) -> io::Result<(Published, Option<Option<IpAddr>>)> {
+    let (mut published, mut auto) = (Vec::new(), None);
+    for ports in &args.publish {
+        match ports {
+            Ports::These(publish) => published.push((*publish, publish.listen()?)),
+            Ports::Auto(addr) => auto = Some(*addr),
+        }
+    }
+    Ok((published, auto))
+}
+
+/// The tables of the network that is served.
+fn tables(args: &GatewayArgs, served: &Served) -> io::Result<OwnedFd> {
+    let pid = match served {
+        Served::Command(inside) => Some(inside.child.id()),
+        Served::Device => args.netns.as_ref().and_then(|netns| netns.parse().ok()),
+    };
+    let message = "-p auto needs a command, or a process with --netns PID: it reads what listens there";
+    auto::tables_of(pid.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, message))?)
+}
+
+/// A file for each queue, if packets are recorded.
+fn pcaps(args: &GatewayArgs, queues: usize) -> io::Result<Vec<Option<File>>> {
+    let Some(path) = &args.pcap else { return Ok((0..queues).map(|_| None).collect()) };
+    let named = |index: usize| {
+        let mut name = path.clone().into_os_string();
+        if index > 0 {
+            name.push(format!(".{index}"));
+        }
+        let path = PathBuf::from(name);
+        File::create(&path).map(Some).map_err(|error| at(&path, &error))
+    };
+    (0..queues).map(named).collect()
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+}
+
+/// Each flow has a descriptor. The command has been started, and has its own limit as it was.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Where it is refused there are fewer flows at a time.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// Gives up what is not needed any more.
+fn sandbox(
+    args: &GatewayArgs,
+    served: &Served,
+    tables: Option<&OwnedFd>,
+    control: Option<&SocketFile>,
+) -> io::Result<()> {
+    if args.no_sandbox {
+        return sandbox::give_up_rights();
+    }
+    let needs = Needs {
+        signals: match served {
+            Served::Command(inside) => Some(inside.child.id()),
+            Served::Device => None,
+        },
+        reads: tables.map(OwnedFd::as_fd).into_iter().collect(),
+        removes: control.map(SocketFile::folder).into_iter().collect(),
+    };
+    if let Some(error) = sandbox::enter(&needs)? {
+        eprintln!(
+            "sockeye gateway: it still sees files, since the system lets it make no namespaces: {error}"
+        );
+    }
+    Ok(())
 }
 
 /// What is served.
@@ -123,9 +223,24 @@ fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Result<(
 }
 
 /// Has the command run, if there is one. Waits for its end, for the device's, or for a signal.
-fn serve(served: Served, shared: &Shared) -> io::Result<ExitCode> {
+fn serve(
+    served: Served,
+    shared: &Arc<Shared>,
+    published: Published,
+    auto: Option<Auto>,
+    control: Option<UnixListener>,
+) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        for (publish, sockets) in published {
+            shared.forwards.serve(publish, sockets, By::Start).await?;
+        }
+        if let Some((addr, tables)) = auto {
+            auto::start(tables, addr, PLAN.inside.to_vec(), shared);
+        }
+        if let Some(listener) = control {
+            server::start(listener, shared)?;
+        }
         let (mut interrupt, mut terminate, mut hangup) = (
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
@@ -172,33 +287,6 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// Starts a loop for each queue. Published ports are spread over them.
-fn start(
-    shared: &Arc<Shared>,
-    queues: Vec<OwnedFd>,
-    published: impl Iterator<Item = Listening>,
-) -> io::Result<Vec<Running>> {
-    let mut shares: Vec<Vec<Listening>> = queues.iter().map(|_| Vec::new()).collect();
-    for (index, listening) in published.enumerate() {
-        let share = index % shares.len();
-        shares[share].push(listening);
-    }
-    queues
-        .into_iter()
-        .zip(shares)
-        .enumerate()
-        .map(|(index, (queue, published))| Running::start(Arc::clone(shared), queue, published, index))
-        .collect()
-}
-
-/// This thread, and those that it starts from here on, can gain no rights and have none beyond those of the user.
-fn give_up_rights() -> io::Result<()> {
-    set_no_new_privs(true)?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
-    Ok(())
-}
-
 /// Where names are forwarded to: what was given, or the host's own resolvers.
 fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
     if !args.dns.is_empty() {
@@ -221,7 +309,10 @@ fn greet(args: &GatewayArgs, shared: &Shared) {
         PLAN.names[0],
         if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
     );
-    for publish in &args.publish {
-        eprintln!("published: {publish}");
+    for ports in &args.publish {
+        match ports {
+            Ports::These(publish) => eprintln!("published: {publish}"),
+            Ports::Auto(_) => eprintln!("published: each port that listens inside"),
+        }
     }
 }

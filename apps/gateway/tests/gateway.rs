@@ -4,6 +4,16 @@
 //! each test says so and passes; in continuous integration (`CI=true`) that is a failure.
 
 mod common;
+#[path = "gateway/control.rs"]
+mod control;
+#[path = "gateway/floods.rs"]
+mod floods;
+#[path = "gateway/flows.rs"]
+mod flows;
+#[path = "gateway/sandbox.rs"]
+mod sandbox;
+#[path = "gateway/truth.rs"]
+mod truth;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -38,6 +48,13 @@ fn inside() {
         }
         ["datagrams", to, nobody] => datagrams(to, nobody),
         ["many", to, count] => many(to, count.parse().unwrap()),
+        ["echoes", to, count] => (0..count.parse().unwrap()).for_each(|_| echo(to, 100)),
+        ["greet", port] => greet(port.parse().unwrap()),
+        ["hold-until-refused", to] => hold_until_refused(to),
+        ["fails-within", to, seconds, kind] => truth::fails_within(to, seconds.parse().unwrap(), kind),
+        ["write-until-stopped", to] => truth::write_until_stopped(to),
+        ["floods", echo, endless, least] => floods::run(echo, endless, least.parse().unwrap()),
+        ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),
         ["exit", code] => std::process::exit(code.parse().unwrap()),
         _ => panic!("{what} is nothing that this program does"),
@@ -100,6 +117,28 @@ fn listen(port: u16) {
     let mut bytes = [0; 100];
     let (len, from) = socket.recv_from(&mut bytes).unwrap();
     socket.send_to(&bytes[..len], from).unwrap();
+}
+
+/// Says the client's address to each that comes.
+fn greet(port: u16) {
+    let listener = TcpListener::bind(("0.0.0.0", port)).unwrap();
+    for mut stream in listener.incoming().flatten() {
+        let from = stream.peer_addr().unwrap().ip().to_string();
+        // It fails if the client does not want to hear it.
+        let _ = stream.write_all(from.as_bytes());
+    }
+}
+
+/// Holds a connection until another one is refused, 30 s at most.
+fn hold_until_refused(to: &str) {
+    let _held = TcpStream::connect(to).unwrap();
+    for _ in 0..300 {
+        thread::sleep(Duration::from_millis(100));
+        if TcpStream::connect(to).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused) {
+            return;
+        }
+    }
+    panic!("nothing is refused");
 }
 
 #[test]

@@ -33,5 +33,5 @@ mod embedding {}
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-pub use namespace::{Namespace, unshare_user};
+pub use namespace::{Namespace, unshare_mounts, unshare_user};
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

@@ -131,6 +131,25 @@ pub fn unshare_user() -> io::Result<()> {
     KernelLink::new("lo").set_up(true)
 }
 
+/// Moves the calling thread into a mount namespace of its own: what it mounts from now on, no other process sees, once its mounts are private. With the right to it
+/// (CAP_SYS_ADMIN) that is all; else the process moves into a user namespace, too, in which its user and group keep their numbers, and has all rights over that.
+///
+/// # Errors
+/// `InvalidInput` if the process has more than one thread and not the right; the system's where it does not let users make namespaces.
+pub fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: a mount namespace takes no descriptors or memory from other holders; that is only so with other flags.
+    match unsafe { unshare_unsafe(UnshareFlags::NEWNS) } {
+        Err(rustix::io::Errno::PERM) => {}
+        done => return Ok(done?),
+    }
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    // SAFETY: as above, and so for a user namespace.
+    unsafe { unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+}
+
 impl From<OwnedFd> for Namespace {
     /// Takes a descriptor of a namespace, such as another process has sent.
     fn from(fd: OwnedFd) -> Self {

@@ -13,6 +13,7 @@ mod hostile;
 mod parse;
 mod pcb;
 mod port;
+mod reach;
 mod reass;
 mod segments;
 mod stack;
@@ -23,6 +24,7 @@ pub use flows::flows;
 pub use hostile::{Hostile, Line, hostile};
 pub use parse::{ip, link, tcp};
 pub use pcb::pcb;
+pub use reach::reach;
 pub use reass::reass;
 pub use stack::stack;
 pub use syncache::syncache;
@@ -31,7 +33,7 @@ pub use syncache::syncache;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("ip", ip),
     ("tcp", tcp),
     ("link", link),
@@ -42,4 +44,5 @@ pub const TARGETS: [Target; 10] = [
     ("hostile", hostile),
     ("blind", blind),
     ("flows", flows),
+    ("reach", reach),
 ];

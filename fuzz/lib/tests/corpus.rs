@@ -123,7 +123,8 @@ tests!(
     stack_keeps_its_invariants = 6,
     hostile_keeps_its_invariants = 7,
     blind_keeps_its_invariants = 8,
-    flows_keeps_its_invariants = 9
+    flows_keeps_its_invariants = 9,
+    reach_keeps_its_invariants = 10
 );
 
 #[test]

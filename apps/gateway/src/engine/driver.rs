@@ -16,6 +16,7 @@ use sockeye_drivers::Tun;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Cx, task};
@@ -45,19 +46,31 @@ pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
             let at = start + next.unwrap_or_else(|| start.elapsed() + LONG);
             if at <= Instant::now() {
                 // There is more to do; the tasks that `poll` has woken come first.
-                tokio::task::yield_now().await;
+                yield_now().await;
                 continue;
             }
             timer.as_mut().reset(at);
-            tokio::select! {
-                biased;
-                () = wanted.notified() => {}
-                ready = queue.readable() => match ready {
-                    Ok(mut guard) => guard.clear_ready(),
-                    // The runtime ends.
-                    Err(_) => return,
-                },
-                () = &mut timer => {}
+            loop {
+                let now = std::time::Instant::now();
+                tokio::select! {
+                    biased;
+                    () = wanted.notified() => {}
+                    ready = queue.readable() => match ready {
+                        Ok(mut guard) => {
+                            guard.clear_ready();
+                            cx.busy.beat(now);
+                        }
+                        // The runtime ends.
+                        Err(_) => return,
+                    },
+                    () = &mut timer => {}
+                    // The runtime looks for events without a wait.
+                    () = yield_now(), if cx.busy.looks_again(now) => {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                }
+                break;
             }
         }
     });

@@ -19,12 +19,14 @@ use socket2::SockRef;
 use sockeye::UdpBuilder;
 use sockeye::netif::Prefix;
 use sockeye::tokio::{TcpSocket, UdpSocket};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::{Cx, relay, task};
 use crate::args::{PLAN, UDP_IDLE};
 use crate::flows::Flow;
 use crate::policy::{Protocol, reach};
+use crate::rates::Way;
 
 /// For the inside to answer a SYN.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -41,6 +43,34 @@ pub struct Publish {
     host: (u16, u16),
     inside: u16,
     protocol: Protocol,
+}
+
+/// What `-p` names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ports {
+    /// Ports that are known now.
+    These(Publish),
+    /// Each that listens inside, under the same number, at this address of the host or at every one.
+    Auto(Option<IpAddr>),
+}
+
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "auto" {
+            return Ok(Self::Auto(None));
+        }
+        match text.strip_suffix(":auto") {
+            Some(addr) => {
+                let bare = addr.strip_prefix('[').and_then(|addr| addr.strip_suffix(']')).unwrap_or(addr);
+                let wrong =
+                    |_| format!("{text:?}: {addr:?} is no address: write ADDR:auto, such as 127.0.0.1:auto");
+                bare.parse().map(|addr| Self::Auto(Some(addr))).map_err(wrong)
+            }
+            None => text.parse().map(Self::These),
+        }
+    }
 }
 
 /// A socket of the host, and where it leads.
@@ -113,6 +143,28 @@ impl FromStr for Publish {
 }
 
 impl Publish {
+    /// One port of the host that leads to the same port inside.
+    pub fn same(addr: Option<IpAddr>, port: u16, protocol: Protocol) -> Self {
+        Self { addr, host: (port, port), inside: port, protocol }
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> String {
+        let addr = self.addr.map(|addr| match addr {
+            IpAddr::V4(addr) => format!("{addr}:"),
+            IpAddr::V6(addr) => format!("[{addr}]:"),
+        });
+        let ((first, last), inside) = (self.host, self.inside);
+        let protocol = if self.protocol == Protocol::Udp { "/udp" } else { "" };
+        let addr = addr.unwrap_or_default();
+        format!("{addr}{first}-{last}:{inside}-{}{protocol}", inside + (last - first))
+    }
+
+    /// Whether it takes this port of the host.
+    pub fn takes(&self, port: u16, protocol: Protocol) -> bool {
+        protocol == self.protocol && (self.host.0..=self.host.1).contains(&port)
+    }
+
     /// Opens the host's sockets.
     ///
     /// # Errors
@@ -142,22 +194,22 @@ impl Publish {
     }
 }
 
-/// Serves a port.
-pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<()> {
+/// Serves a port until the task is aborted, which closes the port; connections that were accepted go on.
+pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<AbortHandle> {
     let inside = listening.inside;
-    match listening.socket {
+    let task = match listening.socket {
         Socket::Tcp(listener) => {
             listener.set_nonblocking(true)?;
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            task(accept(Rc::clone(cx), listener, inside));
+            task(accept(Rc::clone(cx), listener, inside))
         }
         Socket::Udp(socket) => {
             socket.set_nonblocking(true)?;
             let socket = tokio::net::UdpSocket::from_std(socket)?;
-            task(datagrams(Rc::clone(cx), Rc::new(socket), inside));
+            task(datagrams(Rc::clone(cx), Rc::new(socket), inside))
         }
-    }
-    Ok(())
+    };
+    Ok(task.abort_handle())
 }
 
 async fn accept(cx: Rc<Cx>, listener: tokio::net::TcpListener, port: u16) {
@@ -191,7 +243,7 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(inner)) => {
             let _ = SockRef::from(&outer).set_tcp_nodelay(true);
-            relay::run(inner, outer, flow).await;
+            relay::run(&cx, inner, outer, flow).await;
         }
         Ok(Err(_)) => {
             flow.ends_by("connection refused");
@@ -224,18 +276,23 @@ struct Client {
 
 async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
     let clients: Rc<RefCell<HashMap<SocketAddr, Rc<Client>>>> = Rc::default();
+    // They end with this task.
+    let mut answering = JoinSet::new();
     let mut buffer = vec![0; DATAGRAM_MAX];
     loop {
         // An error is a report about an earlier answer.
         let Ok((len, from)) = outer.recv_from(&mut buffer).await else { continue };
         let known = clients.borrow().get(&from).cloned();
         let Some(client) = known.or_else(|| begin(&cx, from, port)) else { continue };
-        client.flow.note_sent(len);
-        // One for which there is no room is lost.
-        let _ = client.inner.try_send(&buffer[..len]);
+        if client.flow.admits(Way::In, len) {
+            client.flow.note_sent(len);
+            // One for which there is no room is lost.
+            let _ = client.inner.try_send(&buffer[..len]);
+        }
         if clients.borrow_mut().insert(from, Rc::clone(&client)).is_none() {
+            while answering.try_join_next().is_some() {}
             let (clients, outer) = (Rc::clone(&clients), Rc::clone(&outer));
-            task(async move {
+            answering.spawn_local(async move {
                 answers(&client, &outer, from).await;
                 clients.borrow_mut().remove(&from);
             });
@@ -285,6 +342,13 @@ mod tests {
             publish(Some("127.0.0.1"), (8080, 8080), 80, Protocol::Udp)
         );
         assert_eq!("[::1]:90-99:1090-1099".parse(), publish(Some("::1"), (90, 99), 1090, Protocol::Tcp));
+        assert_eq!("auto".parse(), Ok(Ports::Auto(None)));
+        assert_eq!("[::1]:auto".parse(), Ok(Ports::Auto(Some("::1".parse().unwrap()))));
+        assert!("x:auto".parse::<Ports>().is_err());
+        for text in ["8080:80", "127.0.0.1:8080:80/udp", "[::1]:90-99:1090-1099"] {
+            let publish: Publish = text.parse().unwrap();
+            assert_eq!(publish.text().parse(), Ok(publish), "{text}");
+        }
         for wrong in ["", "x", "0:80", "80:0", "70000", "80/sctp", "1-3:1-2", "3-1", "[::1:80", "::1:80"] {
             assert!(wrong.parse::<Publish>().is_err(), "{wrong}");
         }

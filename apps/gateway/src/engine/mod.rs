@@ -12,15 +12,21 @@
 //!
 //! | file | tasks |
 //! |---|---|
-//! | `driver.rs` | the one that drives the stack |
+//! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
 //! | `tcp.rs`, `relay.rs` | connections from inside; bytes both ways |
 //! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
 //! | `names.rs` | the name server |
-//! | `inward.rs` | ports of the host that lead inside |
+//! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
 //!
 //! Tests: `tests/gateway.rs`.
 
+mod busy;
 mod driver;
+pub mod forwards;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+pub use hostile::HIDDEN;
 pub mod inward;
 mod names;
 mod ping;
@@ -28,6 +34,7 @@ mod relay;
 mod tcp;
 mod udp;
 
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -36,18 +43,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
-use sockeye::netif::Prefix;
+use sockeye::netif::{CaptureConfig, Netif, Prefix, capture_into};
 use sockeye::{Config, Stack};
 use sockeye_drivers::{Adopted, Tun};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle as Task, LocalSet, spawn_local};
 
 use crate::args::PLAN;
 use crate::flows::Flows;
 use crate::policy::Policy;
 use crate::upstream::Upstream;
-use inward::Listening;
+use busy::Busy;
+use forwards::{Forwards, Open, WAITING_MAX};
 
 /// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
 pub const CHUNK: usize = 256 << 10;
@@ -60,6 +69,8 @@ pub struct Shared {
     pub upstream: Upstream,
     /// The flows of all loops.
     pub flows: Arc<Flows>,
+    /// Ports of the host that lead inside.
+    pub forwards: Forwards,
     /// Resolvers that names are forwarded to, in order.
     pub resolvers: Vec<SocketAddr>,
     /// The device has gone: there is nothing to serve any more.
@@ -76,25 +87,28 @@ pub struct Shared {
 pub struct Cx {
     stack: Stack,
     shared: Arc<Shared>,
+    busy: Busy,
 }
 
 /// A loop that runs.
 pub struct Running {
     thread: JoinHandle<()>,
     stop: watch::Sender<bool>,
+    /// Where it takes sockets to serve.
+    pub opens: mpsc::Sender<Open>,
 }
 
 impl Running {
-    /// Starts a loop on a queue. `published` are ports of the host that it serves.
+    /// Starts a loop on a queue. Its packets are recorded in `pcap`.
     ///
     /// # Errors
     /// The system's; the stack's for a device that it cannot serve.
     pub fn start(
         shared: Arc<Shared>,
-        queue: OwnedFd,
-        published: Vec<Listening>,
+        (queue, pcap): (OwnedFd, Option<File>),
         index: usize,
     ) -> io::Result<Self> {
+        let (opens, open) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = sync_channel(1);
         let thread = thread::Builder::new().name(format!("loop-{index}")).spawn(move || {
@@ -103,9 +117,10 @@ impl Running {
                 Err(error) => return drop(ready.send(Err(error))),
             };
             LocalSet::new().block_on(&runtime, async {
-                match begin(shared, queue, published) {
+                match begin(shared, queue, pcap) {
                     Ok(cx) => {
                         let _ = ready.send(Ok(()));
+                        task(serve_opened(Rc::clone(&cx), open));
                         end(stopped).await;
                         cx.stack.set_driver_wake(None::<fn()>);
                     }
@@ -114,7 +129,7 @@ impl Running {
             });
         })?;
         is_ready.recv().map_err(|_| io::Error::other("a loop has ended before it began"))??;
-        Ok(Self { thread, stop })
+        Ok(Self { thread, stop, opens })
     }
 
     /// Ends the loop and its flows, and waits for that. Peers are told: connections are reset.
@@ -130,27 +145,54 @@ async fn end(mut stopped: watch::Receiver<bool>) {
 }
 
 /// Makes the stack, and starts the tasks that serve it.
-fn begin(shared: Arc<Shared>, queue: OwnedFd, published: Vec<Listening>) -> io::Result<Rc<Cx>> {
-    let stack = Stack::new(Config { workers: 0, memory_max: shared.memory_max, ..Config::default() })?;
-    let mtu = Some(shared.mtu);
-    let tun = Tun::adopt(Adopted { fds: vec![queue], mtu, mac: None })?;
+fn begin(shared: Arc<Shared>, queue: OwnedFd, pcap: Option<File>) -> io::Result<Rc<Cx>> {
+    let stack = new_stack(&shared)?;
+    let tun = Tun::adopt(Adopted { fds: vec![queue], mtu: Some(shared.mtu), mac: None })?;
+    match pcap {
+        None => attach(&stack, tun.clone())?,
+        // No rotation: the path is of no use to a process that sees no files.
+        Some(file) => attach(&stack, capture_into(tun.clone(), file, &CaptureConfig::to(""))?.0)?,
+    }
+    let cx = Rc::new(Cx { stack, shared, busy: Busy::new(Instant::now()) });
+    driver::start(&cx, &tun)?;
+    serve_flows(&cx)?;
+    Ok(cx)
+}
+
+fn new_stack(shared: &Shared) -> io::Result<Stack> {
+    Stack::new(Config { workers: 0, memory_max: shared.memory_max, ..Config::default() })
+}
+
+/// Gives the stack its interface, by which it takes in packets to every host.
+fn attach(stack: &Stack, netif: impl Netif) -> io::Result<()> {
     let addrs = [(PLAN.host, 24, 64), (PLAN.names, 24, 64)]
         .into_iter()
         .flat_map(|([v4, v6], len4, len6)| [Prefix::new(v4, len4), Prefix::new(v6, len6)]);
     let addrs = addrs.collect::<Result<Vec<Prefix>, _>>().map_err(io::Error::other)?;
-    let netif = stack.attach(tun.clone(), &addrs)?;
+    let netif = stack.attach(netif, &addrs)?;
     stack.set_any_address(netif, true)?;
     for everywhere in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
         stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
     }
-    let cx = Rc::new(Cx { stack, shared });
-    driver::start(&cx, &tun)?;
-    tcp::serve(&cx)?;
-    udp::serve(&cx)?;
-    ping::serve(&cx)?;
-    names::serve(&cx)?;
-    published.into_iter().try_for_each(|listening| inward::serve(&cx, listening))?;
-    Ok(cx)
+    Ok(())
+}
+
+/// Starts the tasks of all kinds of flows.
+fn serve_flows(cx: &Rc<Cx>) -> io::Result<()> {
+    tcp::serve(cx)?;
+    udp::serve(cx)?;
+    ping::serve(cx)?;
+    names::serve(cx)
+}
+
+/// Serves sockets as they are opened.
+async fn serve_opened(cx: Rc<Cx>, mut opens: mpsc::Receiver<Open>) {
+    while let Some(Open { listening, reply }) = opens.recv().await {
+        if let Err(Ok(task)) = reply.send(inward::serve(&cx, listening)) {
+            // Whoever wanted it has gone.
+            task.abort();
+        }
+    }
 }
 
 /// A task of this loop.

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::task::{Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::SockRef;
 use sockeye::tokio::TcpStream;
@@ -20,8 +20,9 @@ use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream as Onward, tcp};
 
-use super::CHUNK;
+use super::{CHUNK, Cx};
 use crate::flows::Flow;
+use crate::rates::Way;
 
 /// Pieces of packet memory that one call writes.
 const PIECES: usize = 64;
@@ -32,12 +33,12 @@ thread_local! {
 }
 
 /// Relays until both directions have ended, or one has failed.
-pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
+pub async fn run(cx: &Cx, mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
     let ended = {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
         let outward = outward(&from_inside, &to_outside, &flow);
-        tokio::try_join!(outward, inward(&mut from_outside, &mut to_inside, &flow))
+        tokio::try_join!(outward, inward(cx, &mut from_outside, &mut to_inside, &flow))
     };
     if ended.is_err() {
         flow.ends_by("reset");
@@ -51,7 +52,8 @@ async fn outward(inner: &ReadHalf<'_>, outer: &tcp::WriteHalf<'_>, flow: &Flow) 
         if chain.is_empty() {
             return ended(SockRef::from(outer.as_ref()).shutdown(Shutdown::Write));
         }
-        flow.note_sent(chain.len());
+        let len = chain.len();
+        flow.note_sent(len);
         while !chain.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let count = chain.fill_io_slices(&mut pieces);
@@ -61,35 +63,43 @@ async fn outward(inner: &ReadHalf<'_>, outer: &tcp::WriteHalf<'_>, flow: &Flow) 
                 Err(error) => return Err(error),
             }
         }
+        flow.pay(Way::Out, len).await;
     }
 }
 
-async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
+async fn inward(
+    cx: &Cx,
+    outer: &mut tcp::ReadHalf<'_>,
+    inner: &mut WriteHalf<'_>,
+    flow: &Flow,
+) -> io::Result<()> {
     loop {
         // A read that does not fill the buffer has taken all there is, so no second one is made to find that out. `None` is the end.
-        let left = poll_fn(|cx| {
+        let left = poll_fn(|task| {
             BUFFER.with_borrow_mut(|buffer| {
                 let mut read = ReadBuf::new(buffer);
-                ready!(Pin::new(&mut *outer).poll_read(cx, &mut read))?;
+                ready!(Pin::new(&mut *outer).poll_read(task, &mut read))?;
                 let bytes = read.filled();
                 if bytes.is_empty() {
                     return Poll::Ready(Ok(None));
                 }
-                flow.note_received(bytes.len());
+                cx.busy.beat(Instant::now());
+                let len = bytes.len();
+                flow.note_received(len);
                 match inner.try_write(bytes) {
-                    Ok(taken) => Poll::Ready(Ok(Some(bytes[taken..].to_vec()))),
+                    Ok(taken) => Poll::Ready(Ok(Some((len, bytes[taken..].to_vec())))),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        Poll::Ready(Ok(Some(bytes.to_vec())))
+                        Poll::Ready(Ok(Some((len, bytes.to_vec()))))
                     }
                     Err(error) => Poll::Ready(Err(error)),
                 }
             })
         });
-        match left.await? {
-            None => return ended(inner.shutdown().await),
-            Some(left) if left.is_empty() => {}
-            Some(left) => inner.write_all(&left).await?,
+        let Some((len, left)) = left.await? else { return ended(inner.shutdown().await) };
+        if !left.is_empty() {
+            inner.write_all(&left).await?;
         }
+        flow.pay(Way::In, len).await;
     }
 }
 

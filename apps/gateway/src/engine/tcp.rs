@@ -4,7 +4,8 @@
 //! SYN ─► hook ─► policy: refused ────────────────────────────────► reset
 //!                  │ permitted
 //!                  connect onward: refused ───────────────────────► reset
-//!                  │     │ unreachable, timed out ─────────────────► no answer: the client's own time-out, or its retry
+//!                  │     │ unreachable, prohibited ────────────────► the same ICMP error
+//!                  │     │ timed out, or no means here ────────────► no answer: the client's own time-out, or its retry
 //!                  │ connected
 //!                  the SYN is answered, the connection goes along ─► accept ─► relay
 //! ```
@@ -18,7 +19,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream};
-use sockeye::{Syn, TcpSocket};
+use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::{Cx, relay, task};
@@ -52,7 +53,7 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     })));
     let listener = TcpListener::from_std(listener)?;
     task(decide(Rc::clone(cx), syns));
-    task(accept(listener));
+    task(accept(Rc::clone(cx), listener));
     Ok(())
 }
 
@@ -79,9 +80,10 @@ async fn connect(cx: Rc<Cx>, syn: Syn) {
         Err(error) => {
             flow.ends_by(name(&error));
             match error.kind() {
-                io::ErrorKind::ConnectionRefused
-                | io::ErrorKind::ConnectionReset
-                | io::ErrorKind::PermissionDenied => syn.refuse(),
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => syn.refuse(),
+                io::ErrorKind::HostUnreachable => syn.reject(Unsent::HostUnreachable),
+                io::ErrorKind::NetworkUnreachable => syn.reject(Unsent::NetworkUnreachable),
+                io::ErrorKind::PermissionDenied => syn.reject(Unsent::Prohibited),
                 _ => syn.ignore(),
             }
         }
@@ -95,25 +97,27 @@ fn name(error: &io::Error) -> &'static str {
         io::ErrorKind::TimedOut => "timed out",
         io::ErrorKind::HostUnreachable => "host unreachable",
         io::ErrorKind::NetworkUnreachable => "network unreachable",
+        io::ErrorKind::PermissionDenied => "prohibited",
         _ => "cannot connect",
     }
 }
 
-async fn accept(listener: TcpListener) {
+async fn accept(cx: Rc<Cx>, listener: TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((inner, _)) => begin(inner),
+            Ok((inner, _)) => begin(&cx, inner),
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }
 
-fn begin(inner: TcpStream) {
+fn begin(cx: &Rc<Cx>, inner: TcpStream) {
     if let Some(Onward { stream, flow }) = inner.take_accept_value() {
         let socket = SockRef::from(&stream);
         // What fails here makes a connection slower, or lets a dead one stay.
         let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true));
-        task(relay::run(inner, stream, flow));
+        let cx = Rc::clone(cx);
+        task(async move { relay::run(&cx, inner, stream, flow).await });
     }
 }

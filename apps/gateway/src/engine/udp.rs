@@ -3,7 +3,7 @@
 //! The stack makes a flow of each pair of client and destination. Each has an ordinary socket that is connected to where it leads, so that answers come only from
 //! the host that was asked. What the host's socket is told by ICMP, the client is told.
 //!
-//! A flow ends when it was idle for its time. Bounds: `--flows-max`; the stack's for what waits ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
+//! A flow ends when it was idle for its time. Bounds: half of `--flows-max`, beyond which the one that was idle longest gives way; the stack's for what waits ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
 //! sent at once is lost, as at any router.
 
 use std::cell::RefCell;
@@ -21,6 +21,7 @@ use super::{Cx, task};
 use crate::args::UDP_IDLE;
 use crate::flows::Flow;
 use crate::policy::Protocol;
+use crate::rates::Way;
 
 /// Bytes of the largest datagram, and more.
 const DATAGRAM_MAX: usize = 64 << 10;
@@ -37,7 +38,8 @@ thread_local! {
 /// Starts the tasks.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     let mut config = UdpFlowConfig::default();
-    (config.flows_max, config.idle) = (cx.shared.flows_max, Some(UDP_IDLE));
+    // The rest of the table is for connections: a flow of datagrams begins with one packet from anybody, and stays for its time.
+    (config.flows_max, config.idle) = ((cx.shared.flows_max / 2).max(1), Some(UDP_IDLE));
     let builder = UdpBuilder::new_v6(&cx.stack).transparent(true).canonical_addrs(true);
     let listener = UdpFlowListener::from_std(builder.listen_any_flows(&config)?)?;
     task(accept(Rc::clone(cx), listener));
@@ -99,10 +101,12 @@ async fn ask(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
         }
         for _ in 0..TURN {
             let done = BUFFER.with_borrow_mut(|buffer| match inner.socket().try_recv(buffer) {
-                Ok(len) => {
+                Ok(len) if flow.admits(Way::Out, len) => {
                     flow.note_sent(len);
                     Ok(outer.try_send(&buffer[..len]).map(drop))
                 }
+                // Faster than `--rate-bytes`.
+                Ok(_) => Ok(Ok(())),
                 Err(error) => Err(error),
             });
             match done {
@@ -128,9 +132,11 @@ async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
         for _ in 0..TURN {
             let done = BUFFER.with_borrow_mut(|buffer| -> io::Result<()> {
                 let len = outer.try_recv(buffer)?;
-                flow.note_received(len);
-                // One for which there is no room is lost.
-                let _ = inner.socket().try_send(&buffer[..len]);
+                if flow.admits(Way::In, len) {
+                    flow.note_received(len);
+                    // One for which there is no room is lost.
+                    let _ = inner.socket().try_send(&buffer[..len]);
+                }
                 Ok(())
             });
             match done {

@@ -5,19 +5,22 @@
 //! ```
 //!
 //! The decision is about the address that the host's socket will connect to, after the mapping, in each of its [forms](reach::forms): it is
-//! permitted if the first rule that covers the form permits it, for all forms. What no rule covers is permitted if there is no `--allow` and the
+//! permitted if the first rule that covers the form permits it, for all forms (`decision.rs`). What no rule covers is permitted if there is no `--allow` and the
 //! address is an ordinary host's. Nobody but [`Policy::decide`] makes a [`Target`], and `upstream` connects to nothing else.
 //!
 //! Names are pinned: a rule with a name covers the addresses that the gateway's name server has given out for it, for as long as it said.
 //!
-//! Lock: [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below, with random addresses too.
+//! Rules can be replaced while flows go on, which are not asked about again. Locks: that of the rules, under which nothing else is taken for longer than it takes to copy a
+//! pointer; [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below, with random addresses too.
 
+mod decision;
 mod names;
 pub mod reach;
-mod rule;
+pub mod rule;
 mod rules;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
 
 pub use names::Names;
 pub use rule::Rule;
@@ -26,7 +29,7 @@ pub use rules::Rules;
 use crate::args::PLAN;
 
 /// A transport.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// TCP.
@@ -49,9 +52,9 @@ impl Target {
 }
 
 /// All that decides.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Policy {
-    rules: Vec<Rule>,
+    rules: RwLock<Arc<[Rule]>>,
     /// The names that addresses were given out for.
     pub names: Names,
 }
@@ -59,7 +62,17 @@ pub struct Policy {
 impl Policy {
     /// With these rules, in order.
     pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules, names: Names::default() }
+        Self { rules: RwLock::new(rules.into()), names: Names::default() }
+    }
+
+    /// The rules, in order.
+    pub fn rules(&self) -> Arc<[Rule]> {
+        Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the rules.
+    pub fn set_rules(&self, rules: Vec<Rule>) {
+        *self.rules.write().unwrap_or_else(PoisonError::into_inner) = rules.into();
     }
 
     /// Where `to` leads. Does not block.
@@ -67,20 +80,9 @@ impl Policy {
     /// # Errors
     /// The address that is refused.
     pub fn decide(&self, to: SocketAddr) -> Result<Target, SocketAddr> {
-        let onward = map(to);
-        let names = if self.rules.is_empty() { Vec::new() } else { self.names.of(onward.ip()) };
-        if reach::forms(onward.ip()).all(|form| self.permits(form, onward, &names)) {
-            Ok(Target(onward))
-        } else {
-            Err(onward)
-        }
-    }
-
-    fn permits(&self, form: IpAddr, onward: SocketAddr, names: &[String]) -> bool {
-        match self.rules.iter().find(|rule| rule.covers(form, onward, names)) {
-            Some(rule) => rule.allows,
-            None => reach::special(form).is_none() && !self.rules.iter().any(|rule| rule.allows),
-        }
+        let (onward, rules) = (map(to), self.rules());
+        let names = if rules.is_empty() { Vec::new() } else { self.names.of(onward.ip()) };
+        if decision::permits(&rules, onward, &names) { Ok(Target(onward)) } else { Err(onward) }
     }
 }
 
@@ -96,6 +98,8 @@ fn map(to: SocketAddr) -> SocketAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use proptest::prelude::*;
 
     use super::rule::{allow, deny};
@@ -126,6 +130,26 @@ mod tests {
     }
 
     #[test]
+    fn everything_does_not_include_the_host_its_link_and_groups_in_any_form() {
+        for everything in [
+            &["*:80"][..],
+            &["0.0.0.0/0:80", "[::]/0:80"],
+            &["0.0.0.0/1:80", "128.0.0.0/1:80", "[::]/1:80", "[8000::]/1:80", "10.0.0.0/8:80"],
+        ] {
+            let rules: Vec<Rule> = everything.iter().map(|rule| allow(rule).unwrap()).collect();
+            for hidden in crate::engine::HIDDEN {
+                let to = SocketAddr::new(hidden.parse().unwrap(), 80);
+                assert!(Policy::new(rules.clone()).decide(to).is_err(), "{everything:?} {hidden}");
+            }
+            assert!(decide(&rules, "8.8.8.8:80").is_some() && decide(&rules, "[2620:fe::9]:80").is_some());
+        }
+        let named = [allow("[64:ff9b::]/96:80").unwrap(), allow("8.8.8.8:80").unwrap()];
+        assert!(decide(&named, "[64:ff9b::8.8.8.8]:80").is_some(), "both are named");
+        assert!(decide(&named[..1], "[64:ff9b::8.8.8.8]:80").is_none(), "one is not");
+        assert!(decide(&named[1..], "[2002:808:808::1]:80").is_none());
+    }
+
+    #[test]
     fn the_first_rule_that_covers_decides() {
         let rules =
             [deny("192.0.2.7").unwrap(), allow("192.0.2.0/24:80").unwrap(), allow("127.0.0.1:5432").unwrap()];
@@ -137,6 +161,15 @@ mod tests {
         let only_deny = [deny("10.0.0.0/8").unwrap()];
         assert_eq!(decide(&only_deny, "198.51.100.1:80").as_deref(), Some("198.51.100.1:80"));
         assert_eq!(decide(&only_deny, "[64:ff9b::10.1.2.3]:80"), None, "the form that it carries is refused");
+    }
+
+    #[test]
+    fn new_rules_decide_from_then_on() {
+        let (policy, to) = (Policy::new(Vec::new()), "192.0.2.1:80".parse().unwrap());
+        assert!(policy.decide(to).is_ok());
+        policy.set_rules(vec![deny("192.0.2.0/24").unwrap()]);
+        assert!(policy.decide(to).is_err());
+        assert_eq!(policy.rules()[0].text, "192.0.2.0/24");
     }
 
     #[test]

@@ -51,30 +51,35 @@ const fn v6(first: [u16; 4]) -> IpAddr {
 pub fn forms(addr: IpAddr) -> impl Iterator<Item = IpAddr> + Clone {
     let addr = addr.to_canonical();
     let carried = match addr {
-        IpAddr::V4(_) => [None, None],
+        IpAddr::V4(_) => [None; 3],
         IpAddr::V6(addr) => carried(addr),
     };
     std::iter::once(addr).chain(carried.into_iter().flatten().map(IpAddr::V4))
 }
 
-/// The IPv4 addresses in an IPv6 address: two at most.
-fn carried(addr: Ipv6Addr) -> [Option<Ipv4Addr>; 2] {
+/// The IPv4 addresses in an IPv6 address: two at most by its network, and one by its interface, whatever network that is in.
+fn carried(addr: Ipv6Addr) -> [Option<Ipv4Addr>; 3] {
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)));
-    match addr.segments() {
+    let segments = addr.segments();
+    let [first, second] = match segments {
         // Unspecified, the loopback, and addresses with so many zeros that are not IPv4-compatible.
         [0, 0, 0, 0, 0, 0, 0, _] => [None, None],
         // 6to4 (RFC 3056).
         [0x2002, high, low, ..] => [v4(high, low), None],
         // Teredo: its server, and the client, whose bits are inverted (RFC 4380 section 4).
         [0x2001, 0, s0, s1, _, _, c0, c1] => [v4(s0, s1), v4(!c0, !c1)],
-        // IPv4-compatible, SIIT's "IPv4-translated" (RFC 2765), NAT64 (RFC 6052 section 2.1), and ISATAP in any network (RFC 5214
-        // section 6.1).
+        // IPv4-compatible, SIIT's "IPv4-translated" (RFC 2765), and NAT64 (RFC 6052 section 2.1).
         [0, 0, 0, 0, 0, 0, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => [v4(high, low), None],
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => [v4(high, low), None],
         _ => [None, None],
-    }
+    };
+    let isatap = match segments {
+        // RFC 5214 section 6.1.
+        [_, _, _, _, 0 | 0x200, 0x5efe, high, low] => v4(high, low),
+        _ => None,
+    };
+    [first, second, isatap]
 }
 
 #[cfg(test)]
@@ -98,6 +103,8 @@ mod tests {
             // The server 192.0.2.7, the client 127.0.0.1.
             ("2001:0:c000:207:0:0:80ff:fffe", &["192.0.2.7", "127.0.0.1"]),
             ("2001:db8::200:5efe:10.0.0.1", &["10.0.0.1"]),
+            // A 6to4 network with an ISATAP interface.
+            ("2002:c000:207::5efe:127.0.0.1", &["192.0.2.7", "127.0.0.1"]),
         ] {
             let expected: Vec<IpAddr> =
                 std::iter::once(of).chain(carries.iter().copied()).map(addr).collect();

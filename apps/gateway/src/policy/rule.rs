@@ -19,6 +19,8 @@ use super::reach;
 pub struct Rule {
     /// Permits, or refuses.
     pub allows: bool,
+    /// As it was written.
+    pub text: String,
     hosts: Hosts,
     ports: (u16, u16),
 }
@@ -90,7 +92,7 @@ fn parse(text: &str, allows: bool) -> Result<Rule, String> {
         }
         if below { Hosts::Below(name.to_owned()) } else { Hosts::Name(name.to_owned()) }
     };
-    Ok(Rule { allows, hosts, ports })
+    Ok(Rule { allows, text: text.to_owned(), hosts, ports })
 }
 
 /// Host and ports. An IPv6 address with ports stands in brackets, its length of network in them or behind.

@@ -7,7 +7,7 @@
 mod http;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -60,6 +60,25 @@ impl FromStr for Upstream {
 }
 
 impl Upstream {
+    /// The same way with the proxy's address in place of its name, which cannot be asked for once the process sees no files. **Blocks** for the host's resolver.
+    ///
+    /// # Errors
+    /// The name has no address.
+    pub fn resolve(self) -> io::Result<Self> {
+        let first = |server: &str| {
+            let said = |error: &dyn std::fmt::Display| format!("the proxy {server}: {error}");
+            let mut addrs =
+                server.to_socket_addrs().map_err(|error| io::Error::new(error.kind(), said(&error)))?;
+            let none = || io::Error::new(io::ErrorKind::NotFound, said(&"the name has no address"));
+            addrs.next().map(|addr| addr.to_string()).ok_or_else(none)
+        };
+        Ok(match self {
+            Self::Direct => Self::Direct,
+            Self::Socks5(server, login) => Self::Socks5(first(&server)?, login),
+            Self::Http(server) => Self::Http(first(&server)?),
+        })
+    }
+
     /// Connects to `target`. Returns the connection, on which nothing has been sent for the client yet.
     ///
     /// # Errors

@@ -51,6 +51,31 @@ impl Gateway {
         assert!(out.contains("1 passed"), "{what} was not run: {out}");
     }
 
+    /// Asks it to end, which it passes on to its command.
+    pub fn terminate(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Whether it has not ended.
+    pub fn runs_still(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Its memory, if it runs.
+    pub fn resident_mib(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
+    }
+
+    /// The code at the end, and all that was said.
+    pub fn finish(self) -> (Option<i32>, String) {
+        let ended = self.0.wait_with_output().unwrap();
+        let said = [ended.stdout, ended.stderr].concat();
+        (ended.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+
     /// The code at the end.
     pub fn wait(&mut self) -> Option<i32> {
         self.0.wait().unwrap().code()
@@ -68,6 +93,17 @@ impl Gateway {
         assert!(!ended.status.success());
         String::from_utf8_lossy(&ended.stderr).into_owned()
     }
+}
+
+/// Waits until something is so.
+pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..PATIENCE.as_millis() / 20 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("not in a minute: {what}");
 }
 
 /// The command that does `what` inside.

@@ -213,7 +213,9 @@ const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-modu
 fn the_fuzz_targets_build_with_libfuzzer_and_find_nothing_in_some_seconds() {
     // LibFuzzer writes new inputs to the first folder it is given, so not to the committed corpus.
     let found = child::checks_folder().join("fuzz-found");
-    for target in ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows"] {
+    for target in
+        ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows", "reach"]
+    {
         let folder = found.join(target);
         std::fs::create_dir_all(&folder).expect("a folder for new inputs");
         let (folder, corpus) = (folder.to_string_lossy(), format!("fuzz/corpus/{target}"));

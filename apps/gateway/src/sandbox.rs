@@ -1,0 +1,234 @@
+//! What the process outside keeps when it has started: its open descriptors and sockets of IP, and nothing else.
+//!
+//! ```text
+//! everything is open ─► a mount namespace of its own whose root is empty ─► no capabilities, no_new_privs ─► a filter of system calls
+//! ```
+//!
+//! The calling thread does it alone, before it starts others, which inherit all of it. The filter permits what follows from the descriptors there are: reading,
+//! writing, waiting, sockets of TCP, UDP and ping, memory that cannot be executed, threads. Everything else fails with ENOSYS, so the C library takes the older
+//! call whose arguments can be looked at (clone(2) for clone3(2)): no program can be started, no process but the command signalled, no file opened but
+//! the tables of the inside (`-p auto`), none removed but the control socket.
+//!
+//! A system that does not let the process make namespaces leaves the root as it is, which is said; the rest does not depend on that. Does not depend on what the
+//! gateway does. Tests: `tests/sandbox.rs`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_remount, unmount,
+};
+use rustix::process::{chdir, pivot_root};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use sockeye_drivers::unshare_mounts;
+
+/// A folder that every Linux system has. The empty root stands over it for a moment.
+const PLACE: &str = "/proc";
+
+/// What the process needs beside sockets and memory.
+#[derive(Default)]
+pub struct Needs<'fd> {
+    /// The number of the process that signals are passed on to.
+    pub signals: Option<u32>,
+    /// Folders in which files are read.
+    pub reads: Vec<BorrowedFd<'fd>>,
+    /// Folders in which sockets of ours are removed.
+    pub removes: Vec<BorrowedFd<'fd>>,
+}
+
+/// Gives up everything else. Returns why the root is not empty, if it is not.
+///
+/// # Errors
+/// The system's: it knows no capabilities or no filters.
+pub fn enter(needs: &Needs<'_>) -> io::Result<Option<io::Error>> {
+    let kept = empty_root().err();
+    give_up_rights()?;
+    let program = filter(needs).map_err(io::Error::other)?;
+    seccompiler::apply_filter(&program).map_err(io::Error::other)?;
+    Ok(kept)
+}
+
+/// No capabilities, and no way to gain any.
+///
+/// # Errors
+/// The system's.
+pub fn give_up_rights() -> io::Result<()> {
+    set_no_new_privs(true)?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}
+
+/// Makes an empty file system the root of this process, which cannot be written.
+fn empty_root() -> io::Result<()> {
+    unshare_mounts()?;
+    mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("none", PLACE, "tmpfs", flags, c"size=0,nr_inodes=1,mode=0")?;
+    chdir(PLACE)?;
+    // The old root comes to lie over the new one, and goes (pivot_root(2): "pivot_root(".", ".")").
+    pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    chdir("/")?;
+    Ok(mount_remount("/", flags | MountFlags::RDONLY, c"")?)
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn filter(needs: &Needs<'_>) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: Rules = ANY.iter().map(|call| (*call, Vec::new())).collect();
+    sockets(&mut rules)?;
+    memory_and_threads(&mut rules)?;
+    let fd = |fd: &BorrowedFd<'_>| fd.as_raw_fd() as u64;
+    for folder in &needs.reads {
+        rules.entry(libc::SYS_openat).or_default().push(only(&[(0, Op::Eq, fd(folder))])?);
+    }
+    for folder in &needs.removes {
+        rules.entry(libc::SYS_unlinkat).or_default().push(only(&[(0, Op::Eq, fd(folder))])?);
+    }
+    if let Some(pid) = needs.signals {
+        rules.insert(libc::SYS_kill, vec![only(&[(0, Op::Eq, u64::from(pid))])?]);
+    }
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let refused = SeccompAction::Errno(libc::ENOSYS as u32);
+    SeccompFilter::new(rules, refused, SeccompAction::Allow, arch)?.try_into()
+}
+
+/// A rule of comparisons of the low halves of arguments, all of which have to hold.
+fn only(conditions: &[(u8, Op, u64)]) -> Result<SeccompRule, seccompiler::BackendError> {
+    let conditions = conditions
+        .iter()
+        .map(|(argument, op, value)| SeccompCondition::new(*argument, Len::Dword, op.clone(), *value));
+    SeccompRule::new(conditions.collect::<Result<_, _>>()?)
+}
+
+/// Sockets of IP's TCP, UDP and ping, and pairs of UNIX sockets, which signals come through.
+fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    // SOCK_CLOEXEC and SOCK_NONBLOCK stand above the kind.
+    let kind = |kind: i32| (1, Op::MaskedEq(0xf), kind as u64);
+    let mut made = Vec::new();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let family = (0, Op::Eq, family as u64);
+        made.push(only(&[family.clone(), kind(libc::SOCK_STREAM)])?);
+        made.push(only(&[family, kind(libc::SOCK_DGRAM)])?);
+    }
+    rules.insert(libc::SYS_socket, made);
+    rules.insert(libc::SYS_socketpair, vec![only(&[(0, Op::Eq, libc::AF_UNIX as u64)])?]);
+    // Of a TUN device that is adopted, and of sockets.
+    let requests =
+        [libc::TUNGETIFF, libc::TUNSETVNETHDRSZ, libc::TUNSETOFFLOAD, libc::FIONBIO, libc::FIONREAD];
+    let requests = requests.iter().map(|request| only(&[(1, Op::Eq, *request & 0xffff_ffff)]));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
+    Ok(())
+}
+
+/// Memory that is not executed, and threads of this process.
+fn memory_and_threads(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
+    let not_executed = (2, Op::MaskedEq(libc::PROT_EXEC as u64), 0);
+    rules.insert(libc::SYS_mmap, vec![only(&[not_executed.clone()])?]);
+    rules.insert(libc::SYS_mprotect, vec![only(&[not_executed])?]);
+    let thread = (libc::CLONE_THREAD | libc::CLONE_VM) as u64;
+    rules.insert(libc::SYS_clone, vec![only(&[(0, Op::MaskedEq(thread), thread)])?]);
+    Ok(())
+}
+
+/// Calls that are permitted with any arguments.
+const ANY: &[i64] = &[
+    // Descriptors that are open.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_pread64,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_fcntl,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_eventfd2,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    // Sockets.
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
+    libc::SYS_setsockopt,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    // Waiting.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_futex,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    // Memory, threads and signals of this process.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_getrandom,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_restart_syscall,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_getrusage,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getcpu,
+    libc::SYS_membarrier,
+    libc::SYS_rseq,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_uname,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    // Those that only this machine has.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_accept,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pipe2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
+];

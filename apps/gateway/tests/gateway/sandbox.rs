@@ -1,0 +1,112 @@
+//! What the process outside keeps: looked at in /proc, as root and as an ordinary user.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::common::{eventually, temporary, unavailable};
+
+/// The threads' rights, from status files.
+fn rights(pid: u32) -> Vec<(String, String, String)> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |text: &str, field: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+        line.trim_start_matches(':').trim().to_owned()
+    };
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("status")).ok())
+        .map(|text| (of(&text, "CapEff"), of(&text, "NoNewPrivs"), of(&text, "Seccomp")))
+        .collect()
+}
+
+fn assert_sandboxed(pid: u32) {
+    let said = rights(pid);
+    assert!(said.len() >= 2, "a loop runs: {said:?}");
+    for (capabilities, no_new, filter) in said {
+        assert_eq!(u64::from_str_radix(&capabilities, 16), Ok(0));
+        assert_eq!((no_new.as_str(), filter.as_str()), ("1", "2"));
+    }
+    let root = PathBuf::from(format!("/proc/{pid}/root/"));
+    // Who may not even look (mode 0) is root without capabilities; whoever runs this test may.
+    let files: Vec<_> = fs::read_dir(&root).map_or_else(|_| Vec::new(), |files| files.flatten().collect());
+    assert!(files.is_empty(), "its root has {files:?}");
+    assert!(fs::write(root.join("x"), "x").is_err(), "its root cannot be written");
+}
+
+/// Runs the gateway with a command that says when it runs, and then waits to be ended.
+fn start(program: &Path, as_user: Option<&str>, options: &[&str]) -> Child {
+    let mut words: Vec<String> = Vec::new();
+    if let Some(user) = as_user {
+        words.extend(["setpriv", "--reuid", user, "--regid", user, "--clear-groups"].map(str::to_owned));
+    }
+    words.push(program.to_str().unwrap().to_owned());
+    words.extend(options.iter().map(|option| (*option).to_owned()));
+    words.extend(["--", "sh", "-c", "echo runs; read line"].map(str::to_owned));
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits until the command runs; false if it does not, which is printed.
+fn runs(child: &mut Child) -> bool {
+    use std::io::{BufRead, BufReader, Read};
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    if line != "runs\n" {
+        let mut said = String::new();
+        let _ = child.stderr.as_mut().unwrap().read_to_string(&mut said);
+        let _ = child.wait();
+        eprintln!("the gateway did not start: {said}");
+    }
+    line == "runs\n"
+}
+
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    let status = child.wait().unwrap();
+    // `read` has found the end of its input.
+    assert_eq!(status.code(), Some(1), "the command's own end");
+}
+
+#[test]
+fn the_process_outside_has_no_rights_no_files_and_a_filter() {
+    if unavailable() {
+        return;
+    }
+    let program = Path::new(env!("CARGO_BIN_EXE_sockeye-gateway"));
+    let mut child = start(program, None, &["-p", "127.0.0.1:auto", "--loops", "2"]);
+    assert!(runs(&mut child));
+    assert_sandboxed(child.id());
+    end(child);
+    let mut child = start(program, None, &["--no-sandbox"]);
+    assert!(runs(&mut child));
+    assert!(rights(child.id()).iter().all(|(_, no_new, filter)| no_new == "1" && filter == "0"));
+    end(child);
+}
+
+#[test]
+fn an_ordinary_user_gets_the_same() {
+    if unavailable() {
+        return;
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    // A place that every user may read, as the folder of this build may not be.
+    let program = temporary("gateway-of-nobody");
+    fs::copy(env!("CARGO_BIN_EXE_sockeye-gateway"), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut child = start(&program, is_root.then_some("65534"), &["-p", "127.0.0.1:auto"]);
+    if runs(&mut child) {
+        // `setpriv` has become the gateway.
+        assert_sandboxed(child.id());
+        end(child);
+    } else {
+        eprintln!("skipped: this system lets only root make namespaces and devices");
+    }
+    eventually("the program can be removed", || fs::remove_file(&program).is_ok());
+}
