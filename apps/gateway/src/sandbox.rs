@@ -130,7 +130,7 @@ fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
 /// Memory that is not executed, and threads of this process.
 fn memory_and_threads(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     let not_executed = (2, Op::MaskedEq(libc::PROT_EXEC as u64), 0);
-    rules.insert(libc::SYS_mmap, vec![only(&[not_executed.clone()])?]);
+    rules.insert(libc::SYS_mmap, vec![only(std::slice::from_ref(&not_executed))?]);
     rules.insert(libc::SYS_mprotect, vec![only(&[not_executed])?]);
     let thread = (libc::CLONE_THREAD | libc::CLONE_VM) as u64;
     rules.insert(libc::SYS_clone, vec![only(&[(0, Op::MaskedEq(thread), thread)])?]);

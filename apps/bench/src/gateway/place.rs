@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sockeye_drivers::{Namespace, Tun, TunConfig};
+use sockeye_drivers::{Layer, Namespace, Tun, TunConfig};
 
 use super::work::Work;
 
@@ -52,7 +52,11 @@ impl Place {
         let host = Namespace::new()?;
         // pasta takes its way out for granted. Nobody reads what is sent there.
         let uplink = host.run(|| -> io::Result<Tun> {
-            let tun = Tun::open(&TunConfig { name: "uplink".to_owned(), ..TunConfig::default() })?;
+            let tun = Tun::open(&TunConfig {
+                name: "uplink".to_owned(),
+                layer: Layer::Ethernet,
+                ..TunConfig::default()
+            })?;
             tun.link().add_addr("198.51.100.2/24".parse().map_err(io::Error::other)?)?;
             tun.link().add_route("0.0.0.0/0".parse().map_err(io::Error::other)?)?;
             Ok(tun)
