@@ -50,6 +50,7 @@ pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
                 continue;
             }
             timer.as_mut().reset(at);
+            cx.busy.waits();
             loop {
                 let now = std::time::Instant::now();
                 tokio::select! {
@@ -65,10 +66,7 @@ pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
                     },
                     () = &mut timer => {}
                     // The runtime looks for events without a wait.
-                    () = yield_now(), if cx.busy.looks_again(now) => {
-                        std::thread::yield_now();
-                        continue;
-                    }
+                    () = yield_now(), if cx.busy.looks_again(now) => continue,
                 }
                 break;
             }
