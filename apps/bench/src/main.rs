@@ -43,6 +43,8 @@ enum Helper {
     /// Measure the gateway of rootless namespaces beside slirp4netns and pasta
     #[command(after_help = gateway::EXAMPLES)]
     Gateway(gateway::GatewayBenchArgs),
+    #[command(name = gateway::HOLD_SUBCOMMAND, hide = true)]
+    GatewayHold,
     #[command(name = mem::SUBCOMMAND, hide = true)]
     Hold(mem::HoldArgs),
     /// Write completions for a shell to standard output
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         None => bench(&cli.args),
         Some(Helper::RrServer(args)) => helped(rr::remote::serve(&args)),
         Some(Helper::Gateway(args)) => gateway::run(&args),
+        Some(Helper::GatewayHold) => helped(gateway::hold_connections()),
         Some(Helper::Hold(args)) => helped(mem::hold(&args)),
         Some(Helper::Completions(args)) => helped(manual::completions(&args, Cli::command())),
         Some(Helper::Man(args)) => helped(manual::man(&args, Cli::command())),

@@ -30,6 +30,7 @@ use crate::providers::kernel::raise_descriptor_limit;
 use peers::Gateway;
 pub use peers::Kind;
 use place::Place;
+pub use place::{HOLD_SUBCOMMAND, hold_connections};
 use table::{Output, Row};
 pub use work::Work;
 
@@ -115,7 +116,7 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     let mut is_complete = true;
     for (index, work) in works.into_iter().enumerate() {
         progress.step(index, "gateway", work.name());
-        match measure(work, args, &place, &mut gateways, &progress) {
+        match measure(work, args, &gateways, &progress) {
             Ok(row) => progress.suspend(|| output.row(&row))?,
             Err(error) => {
                 is_complete = false;
@@ -131,17 +132,16 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
 fn measure(
     work: Work,
     args: &GatewayBenchArgs,
-    place: &Place,
-    gateways: &mut [Gateway],
+    gateways: &[Gateway],
     progress: &Progress,
 ) -> io::Result<Row> {
     let mut samples = vec![Vec::new(); gateways.len()];
     // Once is enough for what does not depend on the time.
     let rounds = if work.is_steady() { 1 } else { args.rounds() };
     for _ in 0..rounds {
-        for (gateway, samples) in gateways.iter_mut().zip(&mut samples) {
+        for (gateway, samples) in gateways.iter().zip(&mut samples) {
             if work.applies_to(gateway.kind) {
-                samples.push(work.sample(args, place, gateway)?);
+                samples.push(work.sample(args, gateway)?);
             }
             progress.sample();
         }

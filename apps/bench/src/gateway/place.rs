@@ -3,17 +3,19 @@
 //! Does not depend on gateways. Invariant: the servers end when this is dropped.
 
 use std::fs;
-use std::io::{self, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io;
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye_drivers::{Layer, Namespace, Tun, TunConfig};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
 use super::work::Work;
+use crate::providers::kernel::raise_descriptor_limit;
 
 /// Where the servers are.
 pub const HTTP_PORT: u16 = 8090;
@@ -29,8 +31,6 @@ pub struct Place {
     _uplink: Tun,
     children: Vec<Ended>,
     folder: PathBuf,
-    /// Connections that the server holds.
-    held: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 /// A process that is ended with this.
@@ -106,24 +106,39 @@ impl Place {
         Ok(())
     }
 
-    /// A server that says a byte to each client, and keeps the connection.
-    fn hold(&self) -> io::Result<()> {
-        let listener = self.host.run(|| TcpListener::bind(("127.0.0.1", HOLD_PORT)))??;
-        let held = Arc::clone(&self.held);
-        thread::Builder::new().name("hold".to_owned()).spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                if stream.write_all(b"!").is_ok() {
-                    held.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(stream);
-                }
-            }
-        })?;
-        Ok(())
+    /// A server that says a byte to each client, and keeps the connection: this program once more, which has descriptors of its own.
+    fn hold(&mut self) -> io::Result<()> {
+        let program = std::env::current_exe()?;
+        self.start(&program.to_string_lossy(), &[HOLD_SUBCOMMAND], HOLD_PORT)
     }
+}
 
-    /// Lets go of all connections that are held.
-    pub fn release(&self) {
-        self.held.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
-    }
+/// The hidden sub-command of the server that holds connections.
+pub const HOLD_SUBCOMMAND: &str = "__gateway-hold";
+
+/// The server that holds connections, each until its client has gone. Returns only if it cannot listen.
+///
+/// # Errors
+/// The system's.
+pub fn hold_connections() -> io::Result<()> {
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", HOLD_PORT)).await?;
+        loop {
+            // No descriptors, which come back.
+            let Ok((mut stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            tokio::spawn(async move {
+                if stream.write_all(b"!").await.is_ok() {
+                    // Its end, by error or not.
+                    let _ = stream.read(&mut [0]).await;
+                }
+            });
+        }
+    })
 }
 
 impl Drop for Place {

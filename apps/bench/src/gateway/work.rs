@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::GatewayBenchArgs;
 use super::peers::{Gateway, Kind};
-use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT, Place};
+use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT};
 
 /// For idle flows to be gone from a gateway.
 const SETTLE: Duration = Duration::from_secs(2);
@@ -141,7 +141,7 @@ impl Work {
     ///
     /// # Errors
     /// A program failed, with what it said; the system's.
-    pub fn sample(self, args: &GatewayBenchArgs, place: &Place, gateway: &Gateway) -> io::Result<f64> {
+    pub fn sample(self, args: &GatewayBenchArgs, gateway: &Gateway) -> io::Result<f64> {
         let seconds = args.seconds();
         match self {
             Work::Out => stream(gateway, seconds, &[]),
@@ -154,9 +154,9 @@ impl Work {
             Work::Connect32 => requests(gateway, seconds, 32, &[]),
             Work::UdpSmall => datagrams(gateway, seconds, 64),
             Work::UdpLarge => datagrams(gateway, seconds, 8192),
-            Work::Idle => idle(args.flows, place, gateway, |pid| Ok(resident(pid)? / 1024.0)),
+            Work::Idle => idle(args.flows, gateway, |pid| Ok(resident(pid)? / 1024.0)),
             Work::Descriptors => {
-                idle(args.flows, place, gateway, descriptors).map(|all| all / f64::from(args.flows))
+                idle(args.flows, gateway, descriptors).map(|all| all / f64::from(args.flows))
             }
             Work::Start => Ok(gateway.first_byte.as_secs_f64() * 1000.0),
         }
@@ -239,12 +239,7 @@ fn requests_of(text: &str) -> io::Result<f64> {
 }
 
 /// What `of` its process is more with idle flows than before.
-fn idle(
-    flows: u32,
-    place: &Place,
-    gateway: &Gateway,
-    of: impl Fn(u32) -> io::Result<f64>,
-) -> io::Result<f64> {
+fn idle(flows: u32, gateway: &Gateway, of: impl Fn(u32) -> io::Result<f64>) -> io::Result<f64> {
     let Some(pid) = gateway.pid else { return Ok(0.0) };
     let before = of(pid)?;
     let held = gateway.inside.run(|| -> io::Result<Vec<TcpStream>> {
@@ -258,7 +253,6 @@ fn idle(
     })??;
     let after = of(pid)?;
     drop(held);
-    place.release();
     let start = Instant::now();
     while start.elapsed() < SETTLE {
         thread::sleep(SETTLE / 10);
