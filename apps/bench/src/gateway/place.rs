@@ -63,7 +63,7 @@ impl Place {
         })??;
         let folder = std::env::temp_dir().join(format!("sockeye-bench-gateway-{}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let mut place = Self { host, _uplink: uplink, children: Vec::new(), folder, held: Arc::default() };
+        let mut place = Self { host, _uplink: uplink, children: Vec::new(), folder };
         if works.iter().any(|work| work.needs_http()) {
             place.http()?;
         }
