@@ -72,7 +72,7 @@ fn a_rejected_syn_ends_the_connect_by_what_the_icmp_error_says() {
 #[test]
 fn a_rejection_quotes_the_syn_in_the_name_of_the_host() {
     // What leaves the stack is read here, as a kernel on the other side would.
-    let stack = common::stack_with(|config| config.workers = 0);
+    let stack = crate::common::stack_with(|config| config.workers = 0);
     let (channel, ports) = sockeye::netif::channel(&sockeye::netif::ChannelConfig::default()).unwrap();
     let netif = stack.attach(channel, &["10.0.0.1/24".parse().unwrap()]).unwrap();
     stack.set_any_address(netif, true).unwrap();
