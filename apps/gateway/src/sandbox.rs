@@ -10,7 +10,7 @@
 //! the tables of the inside (`-p auto`), none removed but the control socket.
 //!
 //! A system that does not let the process make namespaces leaves the root as it is, which is said; the rest does not depend on that. Does not depend on what the
-//! gateway does. Tests: `tests/sandbox.rs`.
+//! gateway does. Tests: `tests/gateway/sandbox.rs`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -5,7 +5,7 @@
 //! not connected, unless it is one of those that the kernel gives to clients ([`CLIENT_PORTS`]). What cannot be opened outside (a low port without the right to it, or
 //! one that is taken) is tried again each time, and said once.
 //!
-//! Bounds: [`PORTS_MAX`] ports, [`TABLE_MAX`] bytes of each table. Tests: below; `tests/control.rs`.
+//! Bounds: [`PORTS_MAX`] ports, [`TABLE_MAX`] bytes of each table. Tests: below; `tests/gateway/control.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

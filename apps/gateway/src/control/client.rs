@@ -1,6 +1,6 @@
 //! `gateway ctl`: one request, one answer.
 //!
-//! Tests: `tests/control.rs`.
+//! Tests: `tests/gateway/control.rs`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Bounds: [`FORWARDS_MAX`] forwards, [`WAITING_MAX`] sockets on their way to a loop. Lock: the table's mutex, a leaf, never held while anything is awaited. Tests:
-//! `tests/control.rs`.
+//! `tests/gateway/control.rs`.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
