@@ -79,8 +79,12 @@ pub struct TcpInfo {
     /// Bytes that have reached the peer, as far as it was recorded: not on loopback (`tcpi_delivered`, there in
     /// segments).
     pub delivered_bytes: u64,
-    /// The path was seen to reorder segments (`tcpi_reord_seen`, there a count).
+    /// The path was seen to reorder segments.
     pub reordering_seen: bool,
+    /// By how many segments at most, and at least 3, which is also the value of a path that does not (`tcpi_reordering`).
+    pub reordering: u32,
+    /// How many acknowledgments showed it (`tcpi_reord_seen`).
+    pub reordered_count: u32,
     /// The least round trip of the last minutes (`tcpi_min_rtt`); `None` if unknown.
     pub min_rtt: Option<Duration>,
     /// Timestamps are on (`TCPI_OPT_TIMESTAMPS`).
@@ -235,6 +239,8 @@ impl<P: Payload> Pcb<P> {
             lost: loss.lost_bytes,
             delivered_bytes: loss.delivered_bytes,
             reordering_seen: loss.reordering_seen,
+            reordering: u32::from(loss.reordering.max(3)),
+            reordered_count: loss.reordered_count,
             min_rtt: (loss.min_rtt_us != 0).then(|| Duration::from_micros(u64::from(loss.min_rtt_us))),
             timestamps: self.timestamps(),
             sack: self.sack_permitted(),

@@ -121,8 +121,8 @@ impl Meter {
     }
 
     /// The peer's SYN has come, after segments were counted: its first byte has this number.
-    pub fn begin_receiving(&mut self, nxt: SeqNum) {
-        self.nxt = nxt;
+    pub fn begin_receiving(&mut self, nxt: SeqNum, now: Instant) {
+        (self.nxt, self.last_text_in_at) = (nxt, now);
     }
 
     /// The times up to `now`, the running interval included.

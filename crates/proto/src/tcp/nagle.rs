@@ -60,6 +60,11 @@ impl Nagle {
         self.set(Self::PUSH, is_pushed && self.cork());
     }
 
+    /// `TCP_NODELAY` is set once more: what is corked may go.
+    pub fn push(&mut self) {
+        self.set(Self::PUSH, self.cork());
+    }
+
     pub fn set_cork(&mut self, cork: bool) {
         self.set(Self::CORK, cork);
         self.set(Self::PUSH, false);
@@ -92,6 +97,8 @@ mod tests {
         nagle.hold(false);
         nagle.on_short_sent();
         assert!(nagle.is_corked() && !nagle.is_pushed());
+        nagle.push();
+        assert!(nagle.is_pushed());
         nagle.set_cork(false);
         assert!(!nagle.is_corked() && nagle.is_off());
     }

@@ -211,8 +211,14 @@ impl<P: Payload> Pcb<P> {
         unsent > 0 && self.sendable(offset, unsent) > 0
     }
 
+    /// Bytes of whole segments of new text that both windows have room for now.
+    pub fn room_for_segments(&self) -> u32 {
+        let room = self.usable(self.snd_nxt.since(self.snd_una));
+        room - room % u32::from(self.send_mss()).max(1)
+    }
+
     /// Most segments that leave as one packet for a device or for generic segmentation to cut: a millisecond's worth of the
-    /// rate at which a window would leave if it were paced, more on a short path, and two at least (`tcp_tso_autosize`).
+    /// rate at which a window would leave if it were paced, more on a short path, and `burst_min` at least (`tcp_tso_autosize`).
     pub fn burst_max(&self) -> u32 {
         let rate = self.window_rate().map_or(u64::MAX, core::num::NonZeroU64::get);
         let known_us = [self.loss.as_deref().map_or(0, Loss::min_rtt_us), self.rtt.srtt_us()];
@@ -221,7 +227,7 @@ impl<P: Payload> Pcb<P> {
         let nearby = BURST_MAX.checked_shr(shift).unwrap_or(0);
         let bytes = (rate >> BURST_RATE_SHIFT).saturating_add(u64::from(nearby)).min(u64::from(BURST_MAX));
         let mss = u32::from(self.send_mss()).max(1);
-        let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(BURST_MIN);
+        let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(u32::from(self.tuning.burst_min));
         // Two of them are to be in a window (`tcp_cwnd_test`).
         due.min((self.cc.cwnd() / 2 / mss).max(1))
     }
@@ -366,8 +372,8 @@ impl<P: Payload> Pcb<P> {
         if fin {
             flags = flags.with(Flags::FIN);
         }
-        self.last_snd_at = now;
         if len > 0 {
+            self.last_snd_at = now;
             self.note_answer(now);
         }
         self.advance_rcv_adv(rcv_space);
@@ -411,10 +417,13 @@ impl<P: Payload> Pcb<P> {
 
     /// RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
     fn restart_after_idle(&mut self, now: Instant) {
-        if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
+        // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
+        if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
             return;
         }
-        let (idle_us, rto_us) = (since_us(now, self.last_snd_at), self.rtt.rto_us(self.tuning.rto_max_us));
+        // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
+        let idle_us = since_us(now, self.last_snd_at);
+        let rto_us = self.rtt.base_rto_us(self.tuning.rto_max_us);
         if idle_us > rto_us {
             let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
             self.cc.on_idle(rtos, u32::from(self.mss));
@@ -576,8 +585,6 @@ impl<P: Payload> Pcb<P> {
 const LEAST_MSS: u32 = 48;
 /// Bytes of the longest packet that is cut: 64 KiB without the room for headers that Linux keeps.
 pub(super) const BURST_MAX: u32 = 65_536 - 321;
-/// Segments that leave as one at least (`tcp_min_tso_segs`).
-const BURST_MIN: u32 = 2;
 /// A burst is this part of a second of the rate, as a power of two (`sk_pacing_shift`), and this part of a microsecond's
 /// round trip halves the most that leaves on a short path (`tcp_tso_rtt_log`).
 const BURST_RATE_SHIFT: u32 = 10;

@@ -328,8 +328,9 @@ impl<P: Payload> Pcb<P> {
         self.rcv_adv = self.rcv_nxt + wnd;
         self.last_ack_sent = self.rcv_nxt;
         self.snd_wl1 = irs;
+        let now = self.clock;
         if let Some(meter) = self.meter.as_deref_mut() {
-            meter.begin_receiving(irs + 1);
+            meter.begin_receiving(irs + 1, now);
         }
     }
 

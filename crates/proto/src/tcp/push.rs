@@ -53,6 +53,8 @@ pub struct Pushes {
     wnd_max: u32,
     /// Segments that have left together so far.
     burst: u32,
+    /// Bytes of whole segments that the windows had room for after the last output.
+    room: u32,
     /// The interface takes segments without their checksums, so that Linux would hand it several as one (GSO).
     is_joined: bool,
     /// The write that appended last goes on.
@@ -82,6 +84,7 @@ impl Pushes {
             mss: 0,
             wnd_max: u32::MAX,
             burst: 0,
+            room: 0,
             is_joined,
             is_begun: false,
             earlier: None,
@@ -137,6 +140,7 @@ impl Pushes {
     pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>, len: u32) {
         self.sent = self.front + pcb.snd_nxt().since(pcb.snd_una()).min(len);
         self.burst = 0;
+        self.room = pcb.room_for_segments();
         let (mss, wnd_max) = (u32::from(pcb.send_mss()), pcb.snd_wnd_max());
         if mss != self.mss || wnd_max != self.wnd_max {
             (self.mss, self.wnd_max) = (mss, wnd_max);
@@ -158,12 +162,36 @@ impl Pushes {
         }
         self.sent = at;
         self.burst += if len <= mss { 1 } else { len.div_ceil(mss.max(1)) };
-        let is_last = is_marked
-            || (self.is_joined && self.burst > 1 && (self.burst >= pcb.burst_max() || !pcb.sends_more()));
-        if is_last {
+        let ends = self.is_joined && (self.burst >= pcb.burst_max() || !pcb.sends_more());
+        // A burst of one is an ordinary segment.
+        let is_pushed = is_marked || (ends && self.burst > 1);
+        if is_marked || ends {
             self.burst = 0;
         }
-        is_last
+        is_pushed
+    }
+
+    /// The byte that is `offset` bytes from the front has a mark behind it, besides the last: text that a SYN takes along ends there.
+    pub fn mark_within(&mut self, offset: u32) {
+        let at = self.front + offset;
+        if at != self.last {
+            self.mark_before_last(at);
+        }
+    }
+
+    /// Sets a mark that is not the last.
+    fn mark_before_last(&mut self, at: SeqNum) {
+        if !self.last.after(at) {
+            return self.mark(at);
+        }
+        let earlier = self.earlier.get_or_insert_default();
+        let index = earlier.partition_point(|mark| mark.before(at));
+        if earlier.get(index) != Some(&at) {
+            earlier.insert(index, at);
+        }
+        if earlier.len() > MARKS_MAX {
+            earlier.pop_front();
+        }
     }
 
     fn keep(&mut self, at: SeqNum) {
@@ -192,6 +220,14 @@ impl Pushes {
     fn pass_runs(&mut self, start: SeqNum, end: SeqNum, is_end: bool) {
         if start.since(self.run) >= self.run_max {
             self.run = start;
+        }
+        if self.sent == self.run && end.since(self.run) > self.run_max {
+            // The first full run leaves while the write goes on, as far as there is room (`tcp_push_one`), and what is left of it is
+            // filled up again.
+            let room = core::mem::take(&mut self.room);
+            if room < self.run_max {
+                self.run += room;
+            }
         }
         while end.since(self.run) >= self.run_max {
             let full = self.run + self.run_max;
@@ -366,6 +402,37 @@ mod tests {
         pushes.end_run(400);
         pushes.written(400, 800, Then::Ends);
         assert_eq!(marks(&pushes, 800), [400, 800]);
+    }
+
+    #[test]
+    fn a_first_run_that_leaves_in_part_is_filled_up_again() {
+        // Runs of 16,000 bytes, as towards a window of 32,896.
+        let mut pushes = towards(32_896);
+        assert_eq!(pushes.run_max, 16_000);
+        pushes.room = 2_000;
+        pushes.written(60_000, 60_000, Then::Ends);
+        assert_eq!(marks(&pushes, 60_000), [18_000, 50_000, 60_000]);
+        // One that leaves whole, or that was sent in part before, is where it was.
+        for (room, sent) in [(16_000, 0), (2_000, 1_000)] {
+            let mut pushes = towards(32_896);
+            (pushes.room, pushes.sent) = (room, SeqNum::new(sent));
+            pushes.written(60_000, 60_000, Then::Ends);
+            assert_eq!(marks(&pushes, 60_000), [32_000, 60_000], "{room} {sent}");
+        }
+    }
+
+    #[test]
+    fn marks_besides_the_last_stand_in_order() {
+        let mut pushes = towards(50_000);
+        pushes.written(20_000, 20_000, Then::Ends);
+        pushes.sent = SeqNum::new(20_000);
+        for at in [4_000, 2_000, 4_000, 20_000] {
+            pushes.mark_within(at);
+        }
+        assert_eq!(marks(&pushes, 20_000), [2_000, 4_000, 20_000]);
+        pushes.acked(2_000);
+        pushes.forget_acked();
+        assert_eq!(marks(&pushes, 18_000), [2_000, 18_000]);
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl Recovery {
         (phase, self.dup_ack_count > 0)
     }
 
+    /// Bytes that duplicate acknowledgments have told of, which the next acknowledgment that moves SND.UNA tells again.
+    pub fn told_by_duplicates(&self, mss: u32) -> u32 {
+        u32::from(self.dup_ack_count).saturating_mul(mss)
+    }
+
     /// RFC 6582's `recover`; meaningless where the phase is open.
     pub fn recover(&self) -> SeqNum {
         self.recover
@@ -196,8 +201,23 @@ mod tests {
     fn news(acked: u32, flight: u32) -> Ack {
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
         let (phase, rtt_us, rate, loss) = (cc::Phase::Open, None, None, None);
-        let (mss, paced, used) = (MSS, false, (false, flight));
-        Ack { now: NOW, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced, rate, loss }
+        let (mss, paced, reorders, used) = (MSS, false, false, (false, flight));
+        Ack {
+            now: NOW,
+            acked,
+            delivered,
+            lost,
+            flight,
+            pipe,
+            used,
+            mss,
+            phase,
+            rtt_us,
+            paced,
+            reorders,
+            rate,
+            loss,
+        }
     }
 
     fn una() -> SeqNum {

@@ -68,6 +68,11 @@ impl Rtt {
         (u64::from(self.rto_us) << self.backoff).min(u64::from(rto_max_us))
     }
 
+    /// The same without back-off.
+    pub fn base_rto_us(&self, rto_max_us: u32) -> u64 {
+        u64::from(self.rto_us).min(u64::from(rto_max_us))
+    }
+
     /// The timer has expired (RFC 6298 section 5.5).
     pub fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);

@@ -43,8 +43,7 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) -> Events {
         let now = self.clock(now);
-        let oldest = if self.syn_unacked { self.iss } else { self.snd_una };
-        if !(seq.at_or_after(oldest) && seq.before(self.snd_max)) {
+        if !self.has_in_flight(seq) {
             return Events::NONE;
         }
         match self.state {
@@ -61,6 +60,12 @@ impl<P: Payload> Pcb<P> {
             }
             State::TimeWait | State::Closed => Events::NONE,
         }
+    }
+
+    /// Whether a segment that is not acknowledged begins with this number, or has it inside: a report of any other is not believed.
+    pub fn has_in_flight(&self, seq: SeqNum) -> bool {
+        let oldest = if self.syn_unacked { self.iss } else { self.snd_una };
+        seq.at_or_after(oldest) && seq.before(self.snd_max)
     }
 
     fn end_unreachable(&mut self, why: Unreachable, now: Instant) -> Events {

@@ -118,6 +118,11 @@ impl<P: Payload> Pcb<P> {
         self.nagle.set_cork(cork);
     }
 
+    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` holds may go with the next poll, as on Linux.
+    pub fn push_corked(&mut self) {
+        self.nagle.push();
+    }
+
     /// Whether `TCP_CORK` is on.
     pub fn cork(&self) -> bool {
         self.nagle.cork()

@@ -68,6 +68,8 @@ pub(super) struct Ack {
     pub rtt_us: Option<u32>,
     /// Data leaves at a rate, and not at once.
     pub paced: bool,
+    /// The path was seen to reorder by more segments than are taken for a loss.
+    pub reorders: bool,
     /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
     pub rate: Option<RateSample>,
     /// The latest segment that it shows to be lost, for the same algorithms.
@@ -108,12 +110,12 @@ pub(super) struct LossSample {
 impl Ack {
     /// Bytes by which a window of `cwnd` may grow; 0 if it was not used. In slow start it is to become twice as large as what was
     /// outstanding, whether or not the sender had more to send (`tcp_is_cwnd_limited`). What was reported by blocks counts with
-    /// the acknowledgment that reported it, and lets the window grow only if SND.UNA moves (`tcp_may_raise_cwnd`).
+    /// the acknowledgment that reported it, and lets the window grow only if SND.UNA moves or the path reorders (`tcp_may_raise_cwnd`).
     fn growth(&self, cwnd: u32, is_slow_start: bool) -> u32 {
         let (is_limited, most) = self.used;
         let is_used = is_limited || (is_slow_start && cwnd / 2 < most);
         match self.phase {
-            Phase::Open | Phase::Loss if is_used && self.acked > 0 => self.delivered,
+            Phase::Open | Phase::Loss if is_used && (self.acked > 0 || self.reorders) => self.delivered,
             Phase::Open | Phase::Loss | Phase::Recovery => 0,
         }
     }

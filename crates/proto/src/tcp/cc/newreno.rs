@@ -108,7 +108,23 @@ mod tests {
         let now = crate::time::Instant::ZERO;
         let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
         let (phase, rtt_us, rate, loss, used) = (Phase::Open, None, None, None, (true, flight));
-        Ack { now, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced: false, rate, loss }
+        let (paced, reorders) = (false, false);
+        Ack {
+            now,
+            acked,
+            delivered,
+            lost,
+            flight,
+            pipe,
+            used,
+            mss,
+            phase,
+            rtt_us,
+            paced,
+            reorders,
+            rate,
+            loss,
+        }
     }
 
     fn lose(cc: &mut NewReno, flight: u32) {

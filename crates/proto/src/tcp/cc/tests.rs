@@ -144,8 +144,8 @@ impl Bottleneck {
 /// An acknowledgment of `acked` bytes and nothing special.
 pub(super) fn ack(now: Instant, acked: u32, flight: u32, mss: u32, phase: Phase, rtt_us: Option<u32>) -> Ack {
     let (delivered, lost, pipe) = (acked, 0, flight.saturating_sub(acked));
-    let (paced, rate, loss, used) = (false, None, None, (true, flight));
-    Ack { now, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced, rate, loss }
+    let (paced, reorders, rate, loss, used) = (false, false, None, None, (true, flight));
+    Ack { now, acked, delivered, lost, flight, pipe, used, mss, phase, rtt_us, paced, reorders, rate, loss }
 }
 
 /// Jain's index, thousandths.

@@ -68,6 +68,10 @@ impl<P: Payload> Pcb<P> {
         }
         self.established(ack, seg.header.options.timestamps, now, input);
         self.snd_wl1 = seg.seq - 1;
+        if seg.header.flags.has(Flags::SYN) {
+            // Of two SYNs that crossed the peer's comes a second time, which is answered like a duplicate of text, as on Linux.
+            self.answer_repeated_syn();
+        }
         Step::Continue(())
     }
 
@@ -79,13 +83,15 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
         input: &mut Input<P>,
     ) {
-        let syn_losses = self.rexmt_count;
+        let (syn_losses, syn_at) = (self.rexmt_count, self.rtt_sent_at);
         self.measure(ack, ts, None, now);
-        // Text on the SYN that is not acknowledged was not taken: it is as if it had not been sent.
+        // Text on the SYN that is not acknowledged was not taken. Where records are kept it is sent again, else it is as if it had not been
+        // sent.
         let text = ack.since(self.iss + 1).min(self.snd_len);
         self.snd_len -= text;
         input.acked = text;
-        if self.snd_len > self.fast_open_unanswered(text) {
+        let unanswered = self.fast_open_unanswered(text).min(self.snd_len);
+        if self.snd_len > unanswered {
             self.note_waiting_writer(now);
         }
         self.fast_open_answered(text);
@@ -93,6 +99,9 @@ impl<P: Payload> Pcb<P> {
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
+        if unanswered > 0 && self.keeps_records() {
+            self.repeat_syn_text(unanswered, syn_at, now);
+        }
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);
     }
@@ -171,19 +180,23 @@ impl<P: Payload> Pcb<P> {
         let rtt_us =
             if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
         let phase = self.growth_phase(self.recovery.phase());
+        let mss = u32::from(self.mss);
+        // Of duplicates it is known that each stood for a segment (`tcp_remove_reno_sacks`).
+        let told = self.recovery.told_by_duplicates(mss);
         Ack {
             now,
             acked,
-            delivered: acked,
+            delivered: acked.saturating_sub(told).max(acked.min(mss)),
             lost: 0,
             flight,
             pipe: flight - acked,
             // Without records nothing tells apart a window that is full from one that nearly is.
             used: (flight > self.cc.cwnd() / 2, flight),
-            mss: u32::from(self.mss),
+            mss,
             phase,
             rtt_us: rtt_us.map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
             paced: false,
+            reorders: false,
             rate: None,
             loss: None,
         }

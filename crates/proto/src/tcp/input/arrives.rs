@@ -198,6 +198,16 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The peer's SYN has come a second time, on its SYN-ACK: it is acknowledged, and reported as a duplicate (RFC 2883).
+    pub(super) fn answer_repeated_syn(&mut self) {
+        if self.sack_ok {
+            let (irs, nxt) = (self.irs, self.rcv_nxt);
+            self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt, true))).note_duplicate(irs, irs + 1);
+        }
+        self.enter_quick_acks(QUICK_ACKS_MAX);
+        self.ack_now = true;
+    }
+
     /// Second: the RST bit (RFC 9293, which contains RFC 5961 section 3).
     fn second_check_rst(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         if !seg.flags.has(Flags::RST) {

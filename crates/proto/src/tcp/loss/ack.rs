@@ -17,6 +17,7 @@ use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
+use super::rack::Rack;
 use super::records::{Fate, Record, Sent};
 use super::stats::count;
 use super::undo::Undo;
@@ -108,14 +109,14 @@ impl<P: Payload> Pcb<P> {
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
-        let rack = &mut loss.rack;
-        let mut note = |record: &Record| {
+        let note = |rack: &mut Rack, report: &mut Report, record: &Record| {
             let ours =
                 echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
             rack.on_delivered(record, now, ours);
             report.add(record, now, recover);
         };
-        loss.records.ack(una, &mut note);
+        loss.records.ack(una, |record: &Record| note(&mut loss.rack, &mut report, record));
+        loss.rack.measure_reordering(mss);
         if has_blocks {
             let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
@@ -123,7 +124,7 @@ impl<P: Payload> Pcb<P> {
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
                 loss.records.sack(block.start, block.end, |record: &Record| {
-                    note(record);
+                    note(&mut loss.rack, &mut report, record);
                     if !record.repeated {
                         first = first.min(record.sent_since());
                     }
@@ -132,6 +133,7 @@ impl<P: Payload> Pcb<P> {
             if first != NEVER {
                 report.sack_rtt_us = Some(u32::try_from(since_us(now, first)).unwrap_or(u32::MAX).max(1));
             }
+            loss.rack.measure_reordering(mss);
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack;
         }
@@ -354,6 +356,7 @@ impl<P: Payload> Pcb<P> {
             phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
             rtt_us: report.rtt_us,
             paced: self.tuning.pacing == PacingMode::On,
+            reorders: loss.rack.reorders_much(),
             rate,
             loss: None,
         }

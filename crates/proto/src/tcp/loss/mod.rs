@@ -182,6 +182,8 @@ impl Loss {
         LossStats {
             delivered_bytes: self.rate.delivered(),
             reordering_seen: self.rack.reordering_seen(),
+            reordering: self.rack.degree,
+            reordered_count: self.rack.reordered_count,
             sacked_bytes: self.records.sacked(),
             lost_bytes: self.records.lost(),
             min_rtt_us: self.rack.min_rtt_us(),

@@ -212,7 +212,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Lost data is repaired as after a timeout, but the window stays: the network is not congested.
-    fn repair_for_mtu(&mut self, loss: &mut Loss) {
+    pub(super) fn repair_for_mtu(&mut self, loss: &mut Loss) {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
         if self.recovery.phase() == Phase::Open {
             self.recovery.on_timeout(self.snd_max);

@@ -25,6 +25,11 @@ pub(in crate::tcp) struct Rack {
     /// RACK.fack: the highest sequence number that has arrived.
     fack: SeqNum,
     reordering_seen: bool,
+    /// The lowest sequence number of an original that has arrived behind a later one, by the acknowledgment that is looked at.
+    overtaken: Option<SeqNum>,
+    /// By how many segments the path was seen to reorder, at most (`tp->reordering`), and how often (`tp->reord_seen`).
+    pub(super) degree: u16,
+    pub(super) reordered_count: u32,
     /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
     mult: u8,
     persist: u8,
@@ -44,6 +49,9 @@ impl Rack {
             min_rtt_at: now,
             fack: una,
             reordering_seen: false,
+            overtaken: None,
+            degree: DUP_THRESH,
+            reordered_count: 0,
             mult: 1,
             persist: 0,
             dsack_round: None,
@@ -61,6 +69,7 @@ impl Rack {
             self.fack = record.end;
         } else if record.end.before(self.fack) && !record.repeated {
             self.reordering_seen = true;
+            self.overtaken = Some(self.overtaken.map_or(record.start, |low| low.min(record.start)));
         }
         // Too early for the repetition: the original has arrived (section 6.2 step 2).
         let too_early = rtt_us < self.min_rtt_us || self.min_rtt_us == 0;
@@ -75,9 +84,20 @@ impl Rack {
                 (self.min_rtt_us, self.min_rtt_at) = (least_us, now);
             }
         }
+        // Of each that is reported, whether it is the latest or not.
+        self.rtt_us = rtt_us;
         if self.latest.is_none_or(|latest| latest.before(sent)) {
-            (self.latest, self.rtt_us) = (Some(sent), rtt_us);
+            self.latest = Some(sent);
         }
+    }
+
+    /// All arrivals of one kind, acknowledged or reported by blocks, are noted: measures the reordering among them
+    /// (`tcp_check_sack_reordering`).
+    pub fn measure_reordering(&mut self, mss: u32) {
+        let Some(low) = self.overtaken.take() else { return };
+        let segments = self.fack.since(low).div_ceil(mss.max(1)).min(REORDERING_MAX);
+        self.degree = self.degree.max(u16::try_from(segments).unwrap_or(u16::MAX));
+        self.reordered_count = self.reordered_count.saturating_add(1);
     }
 
     /// SND.UNA has moved, `sacked` bytes lie beyond it; `newly` of them were reported just now.
@@ -128,18 +148,20 @@ impl Rack {
         self.reordering_seen
     }
 
+    /// True if the path was seen to reorder by more segments than are taken for a loss.
+    pub fn reorders_much(&self) -> bool {
+        self.degree > DUP_THRESH
+    }
+
     /// The least round trip, microseconds; 0 before the first.
     pub fn min_rtt_us(&self) -> u32 {
         self.min_rtt_us
     }
 
     /// The basis of detection: the latest arrival, and how long a segment sent before it may be out. `None`
-    /// before the first arrival. Without a window the order alone decides.
+    /// before the first arrival.
     pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, u64)> {
-        let wait_us = match self.reo_wnd_us(is_repairing, srtt_us) {
-            0 => 0,
-            reo_wnd => u64::from(self.rtt_us) + u64::from(reo_wnd),
-        };
+        let wait_us = u64::from(self.rtt_us) + u64::from(self.reo_wnd_us(is_repairing, srtt_us));
         self.latest.map(|latest| (latest, wait_us))
     }
 
@@ -162,6 +184,8 @@ impl Rack {
 
 /// Segments behind a hole that are enough, while the path was not seen to reorder.
 const DUP_THRESH: u16 = 3;
+/// The degree of reordering grows no further (`tcp_max_reordering`), segments.
+const REORDERING_MAX: u32 = 300;
 /// Repairs for which a grown window is kept.
 const REO_WND_PERSIST: u8 = 16;
 /// A least round trip is forgotten after this: the path may have changed.

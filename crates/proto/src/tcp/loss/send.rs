@@ -188,6 +188,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let why = match self.recovery.phase() {
+            Phase::Loss if self.is_text_of_syn(start + len) => Why::Fast,
             Phase::Loss if self.loss.as_deref().is_some_and(|loss| loss.for_mtu) => Why::PathMtu,
             Phase::Loss => Why::Timeout,
             Phase::Recovery | Phase::Open => Why::Fast,
@@ -262,6 +263,19 @@ impl<P: Payload> Pcb<P> {
         }
         self.spoil_timing();
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))
+    }
+
+    /// The peer has acknowledged our SYN, which left at `syn_at`, and not the `len` bytes of text that are at SND.UNA now: they are sent again at
+    /// once, with the window as it is (`tcp_rcv_fastopen_synack`).
+    pub(in crate::tcp) fn repeat_syn_text(&mut self, len: u32, syn_at: Instant, now: Instant) {
+        let (start, end) = (self.snd_una, self.snd_una + len);
+        (self.snd_nxt, self.snd_max) = (end, end);
+        self.record_sent(start, end, syn_at);
+        let Some(mut loss) = self.loss.take() else { return };
+        loss.records.lose_from(start);
+        self.repair_for_mtu(&mut loss);
+        self.loss = Some(loss);
+        self.arm_rexmt(now);
     }
 
     /// Counts a repetition. The box is made for it if there is none.

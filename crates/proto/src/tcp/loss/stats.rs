@@ -34,6 +34,10 @@ pub struct LossStats {
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.
     pub reordering_seen: bool,
+    /// By how many segments, at most; 0 if that was not measured.
+    pub reordering: u16,
+    /// How often.
+    pub reordered_count: u32,
     /// Bytes that the peer holds behind holes now.
     pub sacked_bytes: u32,
     /// Bytes believed lost now and not repeated yet.

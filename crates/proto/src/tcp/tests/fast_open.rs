@@ -116,6 +116,25 @@ fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_is_no_retransmission
 }
 
 #[test]
+fn text_that_a_peer_with_sack_did_not_take_is_sent_again_as_it_was_and_the_window_stays() {
+    let fast_open = Some(FastOpenSyn { cookie: Some(cookie()), mss: 500 });
+    let mut t = Script::connect(&Settings { fast_open, sack: true, ..plain() });
+    t.snd = 5000;
+    assert_eq!(t.output()[0].len, 460);
+    let mut syn_ack = syn_ack(&t, ISS + 1);
+    syn_ack.options.sack_permitted = true;
+    let _ = t.input(syn_ack, &[]);
+    let sent: Vec<_> = t.output().iter().map(|s| (s.offset, s.len)).collect();
+    assert_eq!(sent, [(0, 460), (460, 1000), (1460, 1000), (2460, 1000), (3460, 1000), (4460, 540)]);
+    let info = t.pcb.info(t.snd, t.now);
+    assert_eq!((info.retrans, info.in_flight, info.rexmt_fast), (460, 5000, 1));
+    assert_eq!(info.cwnd, 10_000);
+    let _ = t.input(t.ack_of(5000, WND), &[]);
+    assert!(t.output().is_empty() && t.snd == 0);
+    assert_eq!(t.pcb.syn_text(), SynText::Refused);
+}
+
+#[test]
 fn a_syn_that_is_lost_is_repeated_without_option_and_text() {
     let mut t = client(Some(cookie()));
     t.snd = 300;

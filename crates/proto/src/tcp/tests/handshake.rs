@@ -198,3 +198,21 @@ fn an_accepted_connection_sends_nothing_without_a_reason() {
     let _ = t.input(t.seg(ACK), &[0; 2000]);
     assert_eq!(t.output().len(), 1);
 }
+
+#[test]
+fn the_syn_ack_of_crossing_syns_is_acknowledged_as_a_duplicate_syn() {
+    let mut t = Script::connect(&Settings { sack: true, ..plain() });
+    t.output();
+    let options = Options { sack_permitted: true, ..Options::default() };
+    let _ = t.input(Header { options, ..t.raw(IRS, 0, SYN) }, &[]);
+    assert_eq!(t.output()[0].header().flags, SYN_ACK);
+    let input = t.input(t.raw(IRS, ISS + 1, SYN_ACK), &[]);
+    assert!(input.events.has(Events::CONNECTED));
+    let sent = t.output();
+    let header = sent[0].header();
+    assert_eq!((sent.len(), header.flags, header.ack), (1, ACK, SeqNum::new(IRS + 1)));
+    let blocks: Vec<_> =
+        header.options.sack.as_slice().iter().map(|b| (b.start.raw(), b.end.raw())).collect();
+    assert_eq!(blocks, [(IRS, IRS + 1)]);
+    assert!(t.output().is_empty());
+}

@@ -35,6 +35,7 @@ fn each_kind_of_limit_is_counted_apart() {
 
     let mut t = script();
     let _ = t.write(40 * MSS);
+    t.now = t.now + ms(1);
     let mut header = t.ack_of(0, WND);
     let una = t.pcb.snd_una();
     header.options.sack = [SackBlock { start: una + MSS, end: una + 5 * MSS }].into_iter().collect();
@@ -163,4 +164,17 @@ fn a_connect_that_counts_its_syn_has_received_nothing_whatever_number_the_peer_b
     let _ = t.input(syn_ack, &[]);
     out(&mut t, 0, false);
     assert_eq!(t.pcb.info(0, t.now).carried.unwrap().bytes_received, 0);
+}
+
+#[test]
+fn a_connect_has_last_received_when_the_syn_ack_came() {
+    let mut t = Script::connect(&plain());
+    t.output();
+    out(&mut t, 0, false);
+    t.now = t.now + ms(30);
+    let syn_ack = t.raw(IRS, ISS + 1, SYN_ACK);
+    let _ = t.input(syn_ack, &[]);
+    out(&mut t, 0, false);
+    t.now = t.now + ms(1000);
+    assert_eq!(t.pcb.info(0, t.now).last_data_recv, Some(ms(1000)));
 }

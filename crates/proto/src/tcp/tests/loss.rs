@@ -165,3 +165,30 @@ fn after_idleness_the_window_restarts() {
     let flight: usize = w.trace.iter().filter(|(at, from, ..)| *at == now && *from == 0).map(|t| t.3).sum();
     assert!(flight > 0 && flight <= 14_600, "{flight}");
 }
+
+#[test]
+fn the_window_grows_by_what_duplicates_have_not_told_before() {
+    let mut t = in_flight();
+    duplicate(&mut t);
+    duplicate(&mut t);
+    let _ = t.input(t.ack_of(3 * MSS, WND), &[]);
+    assert_eq!(t.pcb.cwnd(), 11 * MSS, "two of the three were known to have arrived");
+    let _ = t.input(t.ack_of(2 * MSS, WND), &[]);
+    assert_eq!(t.pcb.cwnd(), 13 * MSS);
+}
+
+#[test]
+fn window_probes_do_not_end_idleness() {
+    let s = Settings { sack: true, ..plain() };
+    let mut t = Script::established(&s);
+    t.write(30 * MSS);
+    let _ = t.input(t.ack_of(10 * MSS, WND), &[]);
+    t.output();
+    let _ = t.input(t.ack_of(20 * MSS, 0), &[]);
+    t.write(5 * MSS);
+    let cwnd = t.pcb.cwnd();
+    assert!(cwnd >= 30 * MSS && !t.wait(secs(3)).is_empty());
+    let _ = t.input(t.ack_of(0, WND), &[]);
+    t.output();
+    assert_eq!(t.pcb.cwnd(), 10 * MSS);
+}

@@ -3,8 +3,9 @@
 //! The script's round trip is 10 ms, measured in the handshake. Places are in segments from the first byte.
 
 use super::super::cc::Algorithm;
+use super::super::sack::SackBlock;
 use super::super::settings::Settings;
-use super::script::{ISS, MSS, Script, ms, plain, secs};
+use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
 
@@ -267,4 +268,53 @@ fn losses_are_repaired_without_timeouts_and_without_repeating_more() {
         assert!(stats.undo_count <= stats.rto_count, "{stats:?}");
         assert!(stats.rto_count <= 1, "{stats:?}");
     }
+}
+
+#[test]
+fn the_round_trip_that_losses_are_judged_by_is_that_of_the_last_segment_reported() {
+    let mut t = Script::established(&settings());
+    t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    for held in [&[(1, 2)][..], &[(1, 3)], &[(1, 3), (8, 9)]] {
+        t.report(0, held);
+    }
+    assert_eq!(t.places(), [0]);
+    t.now = t.now + ms(12);
+    t.report(4, &[(8, 9)]);
+    // The fourth has been out for 22 ms, and so has the last, which is given the reordering window besides. So nothing more is lost, and a
+    // segment more may leave.
+    assert_eq!(t.places(), [4, 5, 6]);
+    t.write(10 * MSS);
+    t.now = t.now + ms(2);
+    let mut old = t.ack_of(0, WND);
+    old.ack = t.place(3);
+    old.options.sack = [SackBlock { start: t.place(5), end: t.place(7) }].into_iter().collect();
+    let _ = t.input(old, &[]);
+    assert_eq!(t.places(), [7, 10], "what an acknowledgment from before reports makes room");
+}
+
+#[test]
+fn the_degree_of_reordering_is_the_longest_way_that_a_segment_was_overtaken() {
+    let mut t = in_flight();
+    assert_eq!(t.pcb.info(0, t.now).reordering, 3);
+    t.report(0, &[(9, 10)]);
+    t.report(0, &[(3, 4), (9, 10)]);
+    let info = t.pcb.info(0, t.now);
+    assert_eq!((info.reordering, info.reordered_count), (7, 1));
+    t.report(10, &[]);
+    let info = t.pcb.info(0, t.now);
+    assert_eq!((info.reordering, info.reordered_count), (10, 2));
+}
+
+#[test]
+fn behind_a_path_that_reorders_the_window_grows_by_what_blocks_report() {
+    let mut t = Script::established(&settings());
+    t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(9, 10)]);
+    assert_eq!(t.pcb.cwnd(), 10 * MSS);
+    t.report(0, &[(3, 4), (9, 10)]);
+    assert_eq!(t.pcb.cwnd(), 11 * MSS);
+    t.report(10, &[]);
+    assert_eq!(t.pcb.cwnd(), 19 * MSS);
 }

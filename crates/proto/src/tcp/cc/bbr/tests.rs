@@ -134,6 +134,7 @@ impl Path {
             phase: Phase::Open,
             rtt_us: None,
             paced: false,
+            reorders: false,
             rate: None,
             loss: None,
         }
