@@ -66,6 +66,7 @@ pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
+pub use tcp::conn::reports::{Report, Timestamping};
 pub use tcp::handshake::admission::{Syn, SynHook};
 pub use tcp::socket::{
     Bottleneck, Incoming, MbufChain, SendFlags, TcpKeepalive, TcpListener, TcpSocket, TcpStream,

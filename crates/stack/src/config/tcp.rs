@@ -41,6 +41,9 @@ pub struct TcpConfig {
     /// Whether a congestion window that was not used for longer than a retransmission timeout is halved for each of them, down to
     /// the initial one (RFC 2861, `tcp_slow_start_after_idle`). Default on.
     pub slow_start_after_idle: bool,
+    /// Segments that leave as one packet at least, for a device to cut, as far as the windows allow it (`tcp_min_tso_segs`), 1 to 255; the
+    /// last of them has PSH. Default 2.
+    pub min_tso_segs: u8,
     /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
     /// want it, of all connections, or of none. Default `auto`.
     pub pacing: PacingMode,
@@ -103,6 +106,7 @@ impl Default for TcpConfig {
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
             slow_start_after_idle: true,
+            min_tso_segs: 2,
             pacing: PacingMode::default(),
             mtu_probing: MtuProbing::default(),
             base_mss: 1024,
@@ -143,6 +147,7 @@ impl TcpConfig {
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
         within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
+        within("min_tso_segs", u64::from(self.min_tso_segs), 1, 255)?;
         within("base_mss", u64::from(self.base_mss), 48, 65_495)?;
         within("synack_retries", u64::from(self.synack_retries), 0, u64::from(SYNACK_RETRIES_MAX))?;
         within("fin_timeout (ms)", millis(self.fin_timeout), 1, 600_000)?;

@@ -119,6 +119,7 @@ const FIELDS: &[Field] = &[
     field!(tcp.congestion_control, congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(tcp.ecn, ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
     field!(tcp.slow_start_after_idle, slow_start_after_idle, on_off),
+    field!(tcp.min_tso_segs, min_tso_segs, number),
     field!(tcp.pacing, pacing, |text| one_of(text, PacingMode::ALL, PacingMode::NAMES)),
     field!(tcp.mtu_probing, mtu_probing, |text| one_of(text, MtuProbing::ALL, MtuProbing::NAMES)),
     field!(tcp.base_mss, base_mss, number),

@@ -55,12 +55,14 @@ pub const PANICS_PROTOCOL: usize = 53;
 pub const CORKED: usize = 54;
 /// Of [`WORKER_WAKES`], those for one item alone, of the connection that was left.
 pub const WORKER_WAKES_NEEDLESS: usize = 55;
+/// Reports of the network about segments that are not in flight.
+pub const ICMP_OUT_OF_WINDOW: usize = 56;
 /// The last two count remote-free lists, which only stacks with the feature `experiments` have.
 #[cfg(feature = "experiments")]
-pub const RX_FREE_KICKS: usize = 56;
+pub const RX_FREE_KICKS: usize = 57;
 #[cfg(feature = "experiments")]
-pub const RX_FREE_FLUSHES: usize = 57;
-pub const COUNT: usize = 58;
+pub const RX_FREE_FLUSHES: usize = 58;
+pub const COUNT: usize = 59;
 /// Counters that `Stack::counters` shows.
 pub const SHOWN_COUNT: usize = if cfg!(feature = "experiments") { COUNT } else { COUNT - 2 };
 
@@ -121,12 +123,13 @@ pub const NAMES: [&str; COUNT] = [
     "panics_protocol",
     "writes_corked",
     "worker_wakes_needless",
+    "icmp_out_of_window",
     "rx_free_kicks",
     "rx_free_flushes",
 ];
 
 /// Their names in the kernel's MIB, where it has the same (RFC 4022, and Linux's TcpExt).
-pub const MIB: [(usize, &str); 18] = [
+pub const MIB: [(usize, &str); 19] = [
     (SEGMENTS_IN, "TcpInSegs"),
     (SEGMENTS_OUT, "TcpOutSegs"),
     (ACTIVE_OPENS, "TcpActiveOpens"),
@@ -145,4 +148,5 @@ pub const MIB: [(usize, &str); 18] = [
     (FASTOPEN_COOKIE_REQD, "TcpExtTCPFastOpenCookieReqd"),
     (FASTOPEN_BLACKHOLE, "TcpExtTCPFastOpenBlackhole"),
     (OFO_PRUNED, "TcpExtOfoPruned"),
+    (ICMP_OUT_OF_WINDOW, "TcpExtOutOfWindowIcmps"),
 ];

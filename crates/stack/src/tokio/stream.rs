@@ -121,6 +121,14 @@ impl TcpStream {
         op(&self.inner, Want::Write, || self.inner.send_with(bufs, flags)).await
     }
 
+    /// [`crate::TcpStream::send_mbufs_with`]: [`send_mbufs`](Self::send_mbufs) with flags of send(2). May be cancelled likewise.
+    ///
+    /// # Errors
+    /// As for [`crate::TcpStream::send_with`].
+    pub async fn send_mbufs_with(&self, chain: &mut MbufChain, flags: SendFlags) -> io::Result<usize> {
+        op(&self.inner, Want::Write, || self.inner.send_mbufs_with(chain, flags)).await
+    }
+
     /// [`crate::TcpStream::recv_mbufs`], once there are bytes. May be cancelled: nothing is taken then.
     ///
     /// # Errors

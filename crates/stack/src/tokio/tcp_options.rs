@@ -9,10 +9,48 @@ use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
 use super::methods::passed_methods;
 use super::{TcpSocket, TcpStream};
+use crate::tcp::conn::reports::{Report, Timestamping};
 use crate::tcp::handshake::fastopen::Keys;
 use crate::tcp::socket::TcpKeepalive;
 
 passed_methods!(TcpStream {
+    /// SO_ZEROCOPY: see [`crate::TcpStream::set_zerocopy`].
+    ///
+    /// # Errors
+    /// None today.
+    set_zerocopy(zerocopy: bool) -> ();
+
+    /// Whether SO_ZEROCOPY is set.
+    ///
+    /// # Errors
+    /// None today.
+    zerocopy() -> bool;
+
+    /// SO_TIMESTAMPING: see [`crate::TcpStream::set_timestamping`].
+    ///
+    /// # Errors
+    /// None today.
+    set_timestamping(wanted: Timestamping) -> ();
+
+    /// The SO_TIMESTAMPING setting.
+    ///
+    /// # Errors
+    /// None today.
+    timestamping() -> Timestamping;
+
+    /// The first report on bytes that were sent: see [`crate::TcpStream::recv_report`]. While there is one, the stream is
+    /// [ready](Self::ready) with `Interest::ERROR`.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    recv_report() -> Report;
+
+    /// When the last byte of the last read came: see [`crate::TcpStream::recv_timestamp`].
+    ///
+    /// # Errors
+    /// None today.
+    recv_timestamp() -> Option<Duration>;
+
     /// SO_KEEPALIVE: an idle connection is probed (RFC 9293 section 3.8.4). See [`crate::TcpStream::set_keepalive`].
     ///
     /// # Errors
@@ -165,6 +203,42 @@ passed_methods!(TcpStream {
 });
 
 impl TcpSocket {
+    /// SO_RCVLOWAT of the connection, or of a listener's connections: see [`crate::TcpSocket::set_rcvlowat`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_rcvlowat(&self, bytes: u32) -> io::Result<()> {
+        self.inner.lock().set_rcvlowat(bytes);
+        Ok(())
+    }
+
+    /// TCP_WINDOW_CLAMP of the connection, or of a listener's connections: see [`crate::TcpSocket::set_window_clamp`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_window_clamp(&self, bytes: Option<u32>) -> io::Result<()> {
+        self.inner.lock().set_window_clamp(bytes);
+        Ok(())
+    }
+
+    /// SO_ZEROCOPY of the connection, or of a listener's connections: see [`crate::TcpStream::set_zerocopy`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_zerocopy(&self, zerocopy: bool) -> io::Result<()> {
+        self.inner.lock().set_zerocopy(zerocopy);
+        Ok(())
+    }
+
+    /// SO_TIMESTAMPING of the connection, or of a listener's connections: see [`crate::TcpStream::set_timestamping`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_timestamping(&self, wanted: Timestamping) -> io::Result<()> {
+        self.inner.lock().set_timestamping(wanted);
+        Ok(())
+    }
+
     /// TCP_MAXSEG of the connection, or of a listener's connections: see [`crate::TcpSocket::set_maxseg`].
     ///
     /// # Errors

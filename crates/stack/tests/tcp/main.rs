@@ -25,6 +25,7 @@ mod one_way;
 mod oracle;
 mod pruning;
 mod receiving;
+mod reports;
 mod seeded;
 mod sender;
 mod snapshot;

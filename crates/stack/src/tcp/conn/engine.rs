@@ -24,7 +24,7 @@ use super::emit::{emit, emit_bare};
 use super::error::failure;
 use super::outbox::{Context, Gone, Wake};
 use super::sockbuf::{Buffers, SendBuf};
-use super::{Conn, Work, fast_open, notsent, rcvd, reason, transmit};
+use super::{Conn, Work, fast_open, notsent, rcvd, reason, reports, transmit};
 use crate::base::payload::Data;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
@@ -190,6 +190,9 @@ pub(super) fn acked(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, by
         if let Some(pushes) = &mut rare.pushes {
             pushes.acked(bytes);
         }
+        if rare.reports.is_some() {
+            reports::acked(cx, so, bytes);
+        }
     }
     so.snd.cpu = cx.cpu;
     failpoints::hit(Point::Acked, failpoints::of_conn(conn));
@@ -229,6 +232,7 @@ pub(super) fn deliver(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buffers, 
     so.rcv.nxt += bytes;
     so.rcv.set_cpu(cx.cpu);
     so.rcv.chain.append(payload.0);
+    reports::arrived(cx, so);
     failpoints::hit(Point::Deliver, failpoints::of_conn(conn));
     wake_readers(cx, conn, so);
 }
@@ -246,6 +250,7 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
         so.snd.connected = true;
         so.snd.due_at = pcb.snd_due_at();
         so.rcv.on_connected(pcb);
+        reports::connected(so);
         wake_writers(cx, conn, so);
     }
     if events.has(Events::SILENT) {
@@ -279,6 +284,7 @@ pub(super) fn end_of_stream(cx: &mut Context<'_>, conn: &Arc<Conn>, so: &mut Buf
     so.snd.shut = true;
     so.snd.due_at = u32::MAX;
     so.rcv.eof = true;
+    reports::ended(cx, so);
     if let Some(place) = so.fast_open.take() {
         cx.core.count(counter::FASTOPEN_PASSIVE_FAIL);
         place.give_back(None);

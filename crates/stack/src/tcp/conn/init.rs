@@ -12,6 +12,7 @@ use sockeye_proto::tcp::push::Pushes;
 use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
 
+use super::reports::{Reports, Timestamping};
 use super::sockbuf::{RecvBuf, SendBuf};
 use super::{Conn, ConnInit, SocketOptions};
 use crate::base::addr::FourTuple;
@@ -68,32 +69,29 @@ pub(crate) fn make(
     options.syn_retries.store(settings.syn_retries_or(core.tcp_config().syn_retries), Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
+    let mut reports = Reports::of(settings.zerocopy, settings.timestamping);
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);
     rcv.lowat = settings.rcvlowat;
     if is_connected {
         rcv.on_connected(&pcb);
     }
+    if settings.timestamping.has(Timestamping::RECEIVED)
+        && is_connected
+        && let Some(reports) = &mut reports
+    {
+        reports.begin_receiving(rcv.nxt);
+    }
     // As on Linux, where packets are joined only if the device completes the checksums of the parts.
     let netif = core.netifs.netif(name.via.netif());
     let is_joined = netif.is_some_and(|netif| netif.offloads_checksum());
     let pushes = name.via.is_wire().then(|| Pushes::new(is_joined));
+    let mut snd =
+        SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat, pushes);
+    if reports.is_some() {
+        snd.rare_mut().reports = reports;
+    }
     Conn::new(
         core.conn_serials.next(core.cpu()),
-        ConnInit {
-            discipline,
-            pcb,
-            tuple: name.tuple,
-            hash: name.hash,
-            via: name.via,
-            snd: SendBuf::new(
-                settings.sndbuf,
-                !settings.sndbuf_set,
-                is_connected,
-                settings.notsent_lowat,
-                pushes,
-            ),
-            rcv,
-            options,
-        },
+        ConnInit { discipline, pcb, tuple: name.tuple, hash: name.hash, via: name.via, snd, rcv, options },
     )
 }

@@ -20,6 +20,7 @@ pub(crate) mod notsent;
 pub(crate) mod outbox;
 pub(crate) mod rcvd;
 pub(crate) mod ready;
+pub(crate) mod reports;
 mod reserved;
 pub(crate) mod run;
 pub(crate) mod serve;

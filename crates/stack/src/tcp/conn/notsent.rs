@@ -29,7 +29,7 @@ use sockeye_sync::facade::Arc;
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, SendBuf};
-use super::{Conn, engine};
+use super::{Conn, engine, reports};
 use crate::base::payload::Data;
 
 /// The mark of a socket that has none, as in Linux's `tcp_notsent_lowat`.
@@ -93,12 +93,20 @@ pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so
     if let Some(pushes) = &mut rare.pushes {
         pushes.settle(pcb, buffered);
     }
-    if rare.mark.lowat() == NONE {
+    let sent = pcb.snd_max().since(pcb.snd_una());
+    let (has_mark, has_reports) = (rare.mark.lowat() != NONE, rare.reports.is_some());
+    if has_mark {
+        // A SYN or FIN counts as a byte; the first is no concern of a socket without a connection, the second of one that has shut down.
+        rare.mark.sent = sent;
+        rare.mark.segment = u32::from(pcb.send_mss());
+    }
+    if has_reports {
+        // A SYN that is not acknowledged stands before the text.
+        reports::sent(cx, so, sent.saturating_sub(u32::from(!so.snd.connected)));
+    }
+    if !has_mark {
         return;
     }
-    // A SYN or FIN counts as a byte; the first is no concern of a socket without a connection, the second of one that has shut down.
-    rare.mark.sent = pcb.snd_max().since(pcb.snd_una());
-    rare.mark.segment = u32::from(pcb.send_mss());
     if !was_writable && so.snd.is_writable() {
         so.snd.cpu = cx.cpu;
         engine::wake_writers(cx, conn, so);

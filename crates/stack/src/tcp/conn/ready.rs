@@ -74,5 +74,5 @@ fn of_buffers(conn: &Conn, so: &Buffers) -> Ready {
         .with(Ready::PRIORITY.when(so.rcv.has_urgent()))
         .with(Ready::READ_CLOSED.when(so.rcv.eof || so.rcv.shut));
     let write = Ready::WRITABLE.when(so.snd.is_writable()).with(Ready::WRITE_CLOSED.when(so.snd.shut));
-    read.with(write).with(Ready::ERROR.when(conn.has_error()))
+    read.with(write).with(Ready::ERROR.when(conn.has_error() || so.snd.has_report()))
 }

@@ -25,7 +25,7 @@ use sockeye_sync::facade::{Arc, AtomicU32, Ordering};
 
 use super::outbox::Context;
 use super::sockbuf::{Buffers, Socket};
-use super::{Conn, Locked, Work, contain, engine, serve, tune};
+use super::{Conn, Locked, Work, contain, engine, reports, serve, tune};
 use crate::base::payload::Data;
 use crate::inet::input::{Packet, count};
 use crate::rt::counter;
@@ -242,6 +242,7 @@ fn arrive_joined(
         engine::acked(cx, conn, so, acked_len);
     }
     so.rcv.nxt += joined.text_len();
+    reports::arrived(cx, so);
     so.rcv.set_cpu(cx.cpu);
     engine::wake_readers(cx, conn, so);
 }

@@ -34,6 +34,7 @@ use sockeye_proto::tcp::window::window_update_due;
 use sockeye_sync::reserved::Reserved;
 
 use super::notsent::{self, Mark};
+use super::reports::Reports;
 use crate::base::payload::Data;
 use crate::rt::poll::Waiters;
 use crate::tcp::handshake::fastopen::Place;
@@ -119,15 +120,18 @@ pub(crate) struct Rare {
     pub pushes: Option<Pushes>,
     /// The latest writer has said that more will come (MSG_MORE): the next output holds a short segment back.
     pub more: bool,
+    /// MSG_ZEROCOPY's completions and time stamps, once any were asked for.
+    pub reports: Option<Box<Reports>>,
 }
 
 impl Rare {
     fn new(lowat: u32, pushes: Option<Pushes>) -> Self {
-        Self { urgent: 0, mark: Mark::new(lowat), pushes, more: false }
+        Self { urgent: 0, mark: Mark::new(lowat), pushes, more: false, reports: None }
     }
 
     fn is_idle(&self) -> bool {
-        self.urgent == 0 && self.mark.lowat() == notsent::NONE && self.pushes.is_none() && !self.more
+        let has_mark = self.mark.lowat() != notsent::NONE;
+        self.urgent == 0 && !has_mark && self.pushes.is_none() && !self.more && self.reports.is_none()
     }
 }
 
@@ -177,6 +181,13 @@ impl SendBuf {
         let len = self.len();
         if let Some(pushes) = self.pushes_mut() {
             pushes.end_run(len);
+        }
+    }
+
+    /// A SYN takes the first `len` bytes along.
+    pub fn note_syn_text(&mut self, len: u32) {
+        if let Some(pushes) = self.pushes_mut().filter(|_| len > 0) {
+            pushes.mark_within(len);
         }
     }
 
@@ -366,7 +377,7 @@ impl RecvBuf {
     }
 
     /// The number of the first byte in `chain`.
-    fn front(&self) -> SeqNum {
+    pub fn front(&self) -> SeqNum {
         self.nxt - u32::try_from(self.chain.len()).unwrap_or(u32::MAX)
     }
 

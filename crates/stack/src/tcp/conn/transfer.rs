@@ -14,6 +14,8 @@ const COPY_LOCKED_MAX: usize = 4096;
 
 /// Bytes to be sent.
 pub(super) trait Source {
+    /// Whether they are copied.
+    const COPIES: bool;
     /// As many are taken under the socket lock, at most.
     const LOCKED_MAX: usize;
     /// A place in it.
@@ -52,6 +54,7 @@ impl<'a> Slices<'a> {
 }
 
 impl Source for Slices<'_> {
+    const COPIES: bool = true;
     const LOCKED_MAX: usize = COPY_LOCKED_MAX;
     type Mark = Self;
 
@@ -97,6 +100,7 @@ impl Source for Slices<'_> {
 }
 
 impl Source for &mut Chain {
+    const COPIES: bool = false;
     /// Nothing is copied.
     const LOCKED_MAX: usize = usize::MAX;
     type Mark = ();

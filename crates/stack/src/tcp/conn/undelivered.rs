@@ -14,6 +14,7 @@ use sockeye_proto::time::Instant;
 
 use crate::base::payload::Data;
 use crate::inet::ip;
+use crate::rt::counter;
 use crate::tcp::Core;
 
 /// Tells the pcb. Output has to follow.
@@ -25,6 +26,9 @@ pub(super) fn apply(
     is_accepted: bool,
     now: Instant,
 ) -> Events {
+    if !pcb.has_in_flight(seq) {
+        core.count(counter::ICMP_OUT_OF_WINDOW);
+    }
     let why = match error {
         Error::PacketTooBig(mtu) => {
             if pcb.on_packet_too_big(seq, mtu, now) {

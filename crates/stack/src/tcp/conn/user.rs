@@ -19,7 +19,7 @@ use super::sockbuf::{Buffers, Socket};
 #[cfg(feature = "tokio")]
 use super::transfer::Pieces;
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, Locked, contain, cork, rcvd, reserved, serve};
+use super::{Conn, Locked, contain, cork, rcvd, reports, reserved, serve};
 use crate::base::errno;
 use crate::inet::input::busy;
 use crate::inet::input::leader::{self, Waiters};
@@ -60,8 +60,14 @@ fn start_deferred(core: &Core, conn: &Arc<Conn>) {
 }
 
 /// [`send`] of data in packet memory: not copied. The bytes taken are gone from `chain`.
-pub(crate) fn send_chain(core: &Core, ends: &Ends<'_>, chain: &mut Chain) -> io::Result<usize> {
-    send_or(core, ends, Rest::of(chain), |timeout| wait_for_memory(core, ends.conn, timeout))
+pub(crate) fn send_chain(
+    core: &Core,
+    ends: &Ends<'_>,
+    chain: &mut Chain,
+    flags: SendFlags,
+) -> io::Result<usize> {
+    let rest = Rest { flags, ..Rest::of(chain) };
+    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
 /// [`send`] with MSG_OOB: the bytes taken are urgent up to the last.
@@ -88,6 +94,10 @@ pub(crate) fn send_with(
     flags: SendFlags,
 ) -> io::Result<usize> {
     let rest = Rest { flags, ..Rest::of(Slices::new(bufs)) };
+    if rest.source.len() == 0 {
+        start_deferred(core, ends.conn);
+        return Ok(0);
+    }
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
@@ -151,6 +161,9 @@ fn send_rest<S: Source>(
             Err(error) => return Err(error),
         }
     }
+    if let Some(call) = rest.report {
+        Context::run(core, |cx| reports::close(cx, &mut conn.so.lock(), call));
+    }
     Ok(wanted - rest.source.len())
 }
 
@@ -162,11 +175,13 @@ pub(super) struct Rest<S> {
     /// The pointer is to stand behind the bytes taken.
     is_urgent: bool,
     flags: SendFlags,
+    /// Its number among sends that have reports.
+    report: Option<u32>,
 }
 
 impl<S> Rest<S> {
     pub fn of(source: S) -> Self {
-        Self { source, is_begun: false, is_urgent: false, flags: SendFlags::NONE }
+        Self { source, is_begun: false, is_urgent: false, flags: SendFlags::NONE, report: None }
     }
 }
 
@@ -220,7 +235,8 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         // The SYN takes along the written bytes; from here on this is a connect like any other.
         so.snd.defers_syn = false;
         // It keeps its PSH if it is sent again behind the SYN, as on Linux.
-        so.snd.note_interrupted();
+        let text_len = so.pcb.syn_text_max().min(so.snd.len());
+        so.snd.note_syn_text(text_len);
         serve::release(core, ends, so);
         start_connect(core, conn);
         return Ok(0);
@@ -258,6 +274,9 @@ fn begin<S: Source>(
     rest: &mut Rest<S>,
 ) -> Result<(usize, Option<Reservation>), Refusal> {
     check(conn, so, rest.is_begun)?;
+    if rest.flags.has(SendFlags::ZEROCOPY) && !rest.is_begun {
+        check_reports(so)?;
+    }
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // At most a chunk, so it fits.
@@ -295,6 +314,16 @@ fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before:
         _ => Then::GoesOn,
     };
     so.snd.note_written(len - before, then);
+    if let Some(reports) = so.snd.reports() {
+        let zerocopy = rest.flags.has(SendFlags::ZEROCOPY);
+        rest.report = reports.appended(rest.report, len, zerocopy, S::COPIES);
+        if then != Then::GoesOn
+            && let Some(call) = rest.report.take()
+        {
+            // None of its bytes has left yet, so there is nothing to announce.
+            reports.close(call);
+        }
+    }
     if then != Then::GoesOn && rest.flags.has(SendFlags::EOR) {
         so.pcb.end_record(len);
         so.snd.note_record_end();
@@ -303,6 +332,15 @@ fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before:
     if rest.is_urgent {
         let urgent = so.snd.len();
         so.snd.rare_mut().urgent = urgent;
+    }
+}
+
+/// Whether a zero-copy send can be told of.
+#[cold]
+fn check_reports(so: &mut Socket) -> Result<(), Refusal> {
+    match so.snd.reports() {
+        Some(reports) if reports.zerocopy && reports.is_full() => Err(Refusal::Failed(Errno::NOBUFS.into())),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -414,6 +452,10 @@ pub(super) fn recv_into<S: Sink>(
             failpoints::hit(Point::Read, failpoints::of_conn(conn));
             if so.rcv.urgent.is_some() {
                 so.rcv.pass_mark();
+            }
+            let front = so.rcv.front();
+            if let Some(reports) = so.snd.reports() {
+                reports.read(front);
             }
             if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
                 registration::lower_readable(&so.waiters);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use sockeye_proto::tcp::syncache::{Patience, SYNACK_RETRIES_MAX};
-use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicUsize, Ordering};
 use sockeye_sync::{Mutex, TakeQueue, Ticket, WaitQueue};
 
 use crate::base::addr::Endpoint;
@@ -38,6 +38,10 @@ pub(crate) struct Listener {
     pub nonblocking: AtomicBool,
     /// TCP_SYNCNT, of SYN-ACKs; 0: the stack's.
     pub syn_retries: AtomicU8,
+    /// TCP_MAXSEG of its children; 0: the interface's.
+    pub maxseg: AtomicU16,
+    /// SO_ZEROCOPY of its children.
+    pub zerocopy: AtomicBool,
     /// TCP_DEFER_ACCEPT, in expiries of a SYN-ACK's timer.
     pub defers: AtomicU8,
     /// Those that Fast Open has let in and that have not proved themselves.
@@ -101,6 +105,8 @@ impl Listener {
             hop_limit: AtomicU8::new(options.tos_ttl.ttl),
             nonblocking: AtomicBool::new(options.nonblocking),
             syn_retries: AtomicU8::new(options.syn_retries),
+            maxseg: AtomicU16::new(options.maxseg),
+            zerocopy: AtomicBool::new(options.zerocopy),
             defers: AtomicU8::new(options.defers),
             fast_open: Queue::default(),
             users: AtomicU32::new(1),
@@ -115,7 +121,9 @@ impl Listener {
     pub fn child_settings(&self) -> SocketSettings {
         // Relaxed: an option, which orders nothing.
         let ttl = self.hop_limit.load(Ordering::Relaxed);
-        SocketSettings { tos_ttl: TosTtl { ttl, ..self.settings.tos_ttl }, ..self.settings }
+        let (maxseg, zerocopy) = (self.maxseg.load(Ordering::Relaxed), self.zerocopy.load(Ordering::Relaxed));
+        let tos_ttl = TosTtl { ttl, ..self.settings.tos_ttl };
+        SocketSettings { tos_ttl, maxseg, zerocopy, ..self.settings }
     }
 
     /// True while no further child can be taken.

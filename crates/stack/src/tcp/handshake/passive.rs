@@ -60,7 +60,7 @@ pub(crate) fn on_syn(
         // There is no way back: the handshake could not be answered.
         return core.input.count(count::UNSENDABLE, 1);
     };
-    let params = core.listen_params(tuple.local.addr, via, &listener.settings);
+    let params = core.listen_params(tuple.local.addr, via, &listener.child_settings());
     // A cookie is a number that we do not choose: where the name's last life asks for a later one, it cannot serve.
     // Nor is there room in it for what the application sends along.
     if iss_floor.is_none()
@@ -328,7 +328,7 @@ fn stray(cx: &mut Context<'_>, hash: u64, segment: Routed, may_be_cookie: bool) 
 fn bring_back(cx: &Context<'_>, tuple: &FourTuple, header: &Header, listener: &Listener) -> Option<Accepted> {
     let core = cx.core;
     let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
-    let params = core.listen_params(tuple.local.addr, via, &listener.settings);
+    let params = core.listen_params(tuple.local.addr, via, &listener.child_settings());
     let accepted = core.check_cookie(tuple, header, &params, cx.now);
     core.count(if accepted.is_some() { counter::SYNCOOKIES_RECV } else { counter::SYNCOOKIES_FAILED });
     accepted

@@ -22,6 +22,7 @@ use crate::rt::handle::Stack;
 use crate::rt::panics;
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
+use crate::tcp::conn::reports::Timestamping;
 use crate::tcp::conn::{Conn, LINGER_OFF, user};
 use crate::tcp::core::RcvRoom;
 use crate::tcp::discipline::{Chosen, Discipline};
@@ -68,6 +69,10 @@ pub(crate) struct SocketSettings {
     pub notsent_lowat: u32,
     /// TCP_MAXSEG; 0 for the interface's.
     pub maxseg: u16,
+    /// SO_ZEROCOPY.
+    pub zerocopy: bool,
+    /// SO_TIMESTAMPING.
+    pub timestamping: Timestamping,
 }
 
 impl SocketSettings {
@@ -184,6 +189,8 @@ impl TcpSocket {
             linger_ms: LINGER_OFF,
             notsent_lowat: tcp.notsent_lowat,
             maxseg: 0,
+            zerocopy: false,
+            timestamping: Timestamping::NONE,
         };
         Self { stack: stack.clone(), is_v6, settings, fast_open: FastOpenOptions::default(), bound: None }
     }

@@ -11,7 +11,7 @@ use sockeye_proto::tcp::fast_open::FastOpenSyn;
 use sockeye_proto::time::Instant;
 use sockeye_sync::facade::Ordering;
 
-use super::{TcpListener, TcpSocket, TcpStream};
+use super::{SendFlags, TcpListener, TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
 use crate::config::BACKLOG_MAX;
 use crate::tcp::Core;
@@ -116,14 +116,27 @@ impl TcpSocket {
     ///
     /// # Errors
     /// As for [`TcpStream::connect`]; `OutOfMemory` at the cap of packet memory.
-    pub fn connect_with(mut self, addr: SocketAddr, data: &[u8]) -> io::Result<(TcpStream, usize)> {
+    pub fn connect_with(self, addr: SocketAddr, data: &[u8]) -> io::Result<(TcpStream, usize)> {
+        self.connect_send(addr, data, SendFlags::NONE)
+    }
+
+    /// [`connect_with`](Self::connect_with), and flags of send(2).
+    ///
+    /// # Errors
+    /// As for [`connect_with`](Self::connect_with) and [`TcpStream::send_with`].
+    pub fn connect_send(
+        mut self,
+        addr: SocketAddr,
+        data: &[u8],
+        flags: SendFlags,
+    ) -> io::Result<(TcpStream, usize)> {
         self.fast_open.asks = true;
         self.fast_open.has_text = !data.is_empty();
         let blocks = !self.settings.nonblocking;
         let stream = self.start(addr)?;
         let taken = {
             let (core, ends) = stream.sending()?;
-            match user::send(core, &ends, &[IoSlice::new(data)]) {
+            match user::send_with(core, &ends, &[IoSlice::new(data)], flags) {
                 // The SYN has left without any.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && !blocks => 0,
                 taken => taken?,

@@ -14,7 +14,7 @@ use std::io::{self, IoSlice};
 
 use sockeye_mbuf::Chain;
 
-use super::TcpStream;
+use super::{SendFlags, TcpStream};
 use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 use crate::rt::memory;
@@ -143,8 +143,17 @@ impl TcpStream {
     /// # Errors
     /// As for a write, if nothing was taken; otherwise the error stays pending for the next call.
     pub fn send_mbufs(&self, chain: &mut MbufChain) -> io::Result<usize> {
+        self.send_mbufs_with(chain, SendFlags::NONE)
+    }
+
+    /// [`send_mbufs`](Self::send_mbufs) with flags of send(2). With [`SendFlags::ZEROCOPY`], and SO_ZEROCOPY on
+    /// ([`set_zerocopy`](Self::set_zerocopy)), a [`Report`](crate::Report) says when the stack needs the bytes no more.
+    ///
+    /// # Errors
+    /// As for [`send_with`](Self::send_with).
+    pub fn send_mbufs_with(&self, chain: &mut MbufChain, flags: SendFlags) -> io::Result<usize> {
         let (core, ends) = self.sending()?;
-        user::send_chain(core, &ends, &mut chain.0)
+        user::send_chain(core, &ends, &mut chain.0, flags)
     }
 
     /// Receives at most `max` bytes as they lie in packet memory, without copying them; an empty chain is the end of the stream

@@ -16,6 +16,7 @@ pub(crate) mod keepalive;
 mod mbufs;
 mod notsent;
 mod receiving;
+mod reports;
 mod send;
 pub(crate) mod tos_ttl;
 mod urgent;

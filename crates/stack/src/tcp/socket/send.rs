@@ -8,8 +8,9 @@ use std::io::{self, IoSlice};
 
 use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 use sockeye_proto::tcp::pcb::Pcb;
+use sockeye_sync::facade::Ordering;
 
-use super::{TcpSocket, TcpStream, stream};
+use super::{TcpListener, TcpSocket, TcpStream, stream};
 use crate::base::payload::Data;
 use crate::tcp::conn::{contain, reason, user};
 
@@ -27,6 +28,10 @@ impl SendFlags {
     /// `MSG_EOR`: a record ends with these bytes. No segment has bytes from both sides of the boundary, whether first or sent
     /// again. The receiver does not see it in the stream.
     pub const EOR: Self = Self(1 << 1);
+    /// `MSG_ZEROCOPY`: the program wants to hear when the stack needs the bytes no more, where SO_ZEROCOPY is on
+    /// ([`TcpStream::set_zerocopy`]). Bytes in slices are copied all the same, and the report says so; those of
+    /// [`TcpStream::send_mbufs_with`] are not.
+    pub const ZEROCOPY: Self = Self(1 << 2);
 
     /// Those of both.
     #[must_use]
@@ -57,11 +62,24 @@ impl TcpSocket {
     }
 }
 
+impl TcpListener {
+    /// TCP_MAXSEG of handshakes that begin from now on: see [`TcpSocket::set_maxseg`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for a value that it does not take.
+    pub fn set_maxseg(&self, bytes: u16) -> io::Result<()> {
+        let bytes = maxseg_of(bytes)?;
+        // Relaxed: an option, which orders nothing.
+        self.enter()?.1.maxseg.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
 impl TcpStream {
     /// Sends with flags (send(2)); otherwise like a vectored write. Returns the bytes taken.
     ///
     /// # Errors
-    /// As for a write.
+    /// As for a write; ENOBUFS for a zero-copy send while 1,024 reports of the connection are due or wait to be taken.
     pub fn send_with(&self, bufs: &[IoSlice<'_>], flags: SendFlags) -> io::Result<usize> {
         let (core, ends) = self.sending()?;
         user::send_with(core, &ends, bufs, flags)
@@ -133,7 +151,11 @@ impl TcpStream {
     }
 
     /// Changes the pcb, and has sent what that lets go.
-    fn change_sending(&self, call: &'static str, change: impl FnOnce(&mut Pcb<Data>)) -> io::Result<()> {
+    pub(super) fn change_sending(
+        &self,
+        call: &'static str,
+        change: impl FnOnce(&mut Pcb<Data>),
+    ) -> io::Result<()> {
         let (core, conn) = self.enter()?;
         contain::call(core, conn, call, || {
             change(&mut conn.so.lock().pcb);

@@ -6,6 +6,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
+use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Lent, Mutex, OnceArc};
@@ -196,6 +197,8 @@ impl TcpStream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         if self.conn()?.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
             self.notify(reason::OPTION)?;
+        } else if nodelay && self.cork()? {
+            self.change_sending("set_nodelay", Pcb::push_corked)?;
         }
         Ok(())
     }

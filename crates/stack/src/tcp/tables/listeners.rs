@@ -161,6 +161,8 @@ mod tests {
             linger_ms: crate::tcp::conn::LINGER_OFF,
             notsent_lowat: crate::tcp::conn::notsent::NONE,
             maxseg: 0,
+            zerocopy: false,
+            timestamping: Default::default(),
         };
         let at: std::net::SocketAddr = at.parse().unwrap();
         Listener::new(Endpoint::from(at), &settings, at.is_ipv6(), bind_id, 1)
