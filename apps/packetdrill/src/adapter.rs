@@ -80,6 +80,8 @@ struct Running {
     sysctl_text: String,
     /// Bytes of the log of commands that were read for the device.
     log_len: u64,
+    /// The counters as they were published last.
+    counters: Vec<(&'static str, u64)>,
 }
 
 pub(crate) type Locked<'a> = MutexGuard<'a, World>;
@@ -90,7 +92,7 @@ thread_local! {
 }
 
 /// The start of virtual time, as `gettimeofday` gives it.
-const EPOCH: Duration = Duration::from_secs(1_000_000_000);
+pub(crate) const EPOCH: Duration = Duration::from_secs(1_000_000_000);
 /// By how much a look at the clock advances it.
 const TICK: Duration = Duration::from_micros(1);
 /// How long a thread may take, in real time, to ask for the time at which its call has ended.
@@ -161,6 +163,25 @@ impl Adapter {
         }
     }
 
+    /// Writes the counters where the stand-in for `nstat` finds them, if they have changed.
+    fn publish(&self, world: &mut World) {
+        let (Some(log), Some(running)) = (&self.sysctl_log, &mut world.running) else { return };
+        let counters = running.stack.counters();
+        if counters == running.counters {
+            return;
+        }
+        let names: BTreeMap<_, _> = Stack::mib_names().into_iter().collect();
+        let line = |(name, value): &(&'static str, u64)| {
+            names.get(name).map(|mib| format!("{mib} {value}\n")).unwrap_or_default()
+        };
+        let text: String = counters.iter().map(line).collect();
+        running.counters = counters;
+        // A script that asks for them finds out that there are none.
+        let mut file = log.clone().into_os_string();
+        file.push(".counters");
+        let _ = std::fs::write(file, text);
+    }
+
     fn sysctl_text(&self) -> String {
         self.sysctl_log.as_deref().map(sysctl::read).unwrap_or_default()
     }
@@ -183,7 +204,7 @@ impl Adapter {
             let everything: Prefix = everything.parse().map_err(std::io::Error::other)?;
             stack.add_route(everything, netif)?;
         }
-        Ok(Running { stack, queues, since, sysctl_text, log_len: 0 })
+        Ok(Running { stack, queues, since, sysctl_text, log_len: 0, counters: Vec::new() })
     }
 
     /// Lets everything happen that is due or has become possible.
@@ -210,6 +231,7 @@ impl Adapter {
                 break;
             }
         }
+        self.publish(&mut world);
         world.driving = false;
         self.tried.notify_all();
         world
@@ -444,6 +466,11 @@ impl World {
     pub fn sent_count(&mut self) -> usize {
         self.collect();
         self.sent.len()
+    }
+
+    /// When the stack was made.
+    pub fn since(&self) -> Duration {
+        self.running.as_ref().map_or(self.now, |running| running.since)
     }
 
     /// The file of a descriptor.

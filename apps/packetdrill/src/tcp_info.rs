@@ -81,12 +81,15 @@ fn layout(info: &TcpInfo) -> Vec<u8> {
     ]);
     layout.u32(&[micros(info.rto), micros(info.ato), info.snd_mss, info.rcv_mss]);
     let unacked = segments(info.in_flight);
-    layout.u32(&[unacked, segments(info.sacked), segments(info.lost), segments(info.retrans), 0]);
+    // The kernel's count has those that were sent again since; a tail loss probe repeats what is not believed lost.
+    let is_repairing = matches!(info.ca_state, CaState::Recovery | CaState::Loss);
+    let lost = segments(info.lost) + if is_repairing { segments(info.retrans) } else { 0 };
+    layout.u32(&[unacked, segments(info.sacked), lost, segments(info.retrans), 0]);
     let last_data_recv = info.last_data_recv.map_or(0, millis);
     layout.u32(&[millis(info.last_data_sent), 0, last_data_recv, millis(info.last_ack_recv)]);
     layout.u32(&[info.pmtu, info.rcv_ssthresh]);
     layout.u32(&[info.srtt.map_or(0, micros), micros(info.rttvar)]);
-    layout.u32(&[ssthresh(info), (info.cwnd / info.snd_mss.max(1)).max(1), info.advmss, REORDERING]);
+    layout.u32(&[ssthresh(info), (info.cwnd / info.snd_mss.max(1)).max(1), info.advmss, info.reordering]);
     layout.u32(&[info.rcv_rtt.map_or(0, micros), info.rcv_space]);
     layout.u32(&[info.rexmt_fast + info.rexmt_probe + info.rexmt_rto + info.rexmt_mtu]);
     traffic(&mut layout, info);
@@ -114,7 +117,7 @@ fn traffic(layout: &mut Layout, info: &TcpInfo) {
     let handshake = u32::from(!matches!(info.state, "SYN-SENT" | "SYN-RECEIVED" | "CLOSED"));
     layout.u32(&[segments(info.delivered_bytes) + handshake, info.mark_count]);
     layout.u64(&[of(|c| c.bytes_sent), info.rexmt_bytes]);
-    layout.u32(&[info.dsack_count, u32::from(info.reordering_seen), 0, info.snd_wnd, info.rcv_wnd]);
+    layout.u32(&[info.dsack_count, info.reordered_count, 0, info.snd_wnd, info.rcv_wnd]);
 }
 
 /// The number of a state in `tcp_states.h`, from its name in RFC 9293.
@@ -167,8 +170,6 @@ fn ssthresh(info: &TcpInfo) -> u32 {
 
 const CLOSE: u8 = 7;
 const LISTEN: u8 = 10;
-/// `tcp_reordering`: here the degree is not counted in segments.
-const REORDERING: u32 = 3;
 /// Above any window: no loss has set it.
 const SSTHRESH_UNSET: u32 = 1 << 30;
 /// Bytes of the struct.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// Programs that scripts run and that must change nothing here.
 const TOOLS: [&str; 5] = ["sysctl", "ip", "tc", "ethtool", "ifconfig"];
 const TOOL: &str = include_str!("../../stubs/tool");
+const NSTAT: &str = include_str!("../../stubs/nstat");
 const SET_SYSCTLS: &str = include_str!("../../stubs/set_sysctls.py");
 /// Files that are copied, at most: scripts and what they run are small.
 const FILE_LEN_MAX: u64 = 1 << 20;
@@ -32,6 +33,7 @@ impl Folder {
             for tool in TOOLS {
                 program(&folder.tools().join(tool), TOOL)?;
             }
+            program(&folder.tools().join("nstat"), NSTAT)?;
         }
         Ok(folder)
     }

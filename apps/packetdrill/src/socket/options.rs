@@ -8,7 +8,7 @@
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use sockeye::{CongestionControl, TcpKeepalive, TcpListener, TcpSocket, TcpStream, fastopen};
+use sockeye::{CongestionControl, TcpKeepalive, TcpListener, TcpSocket, TcpStream, Timestamping, fastopen};
 
 use super::{Shape, Socket};
 use crate::adapter::Adapter;
@@ -30,6 +30,10 @@ impl Setting {
     /// # Errors
     /// EINVAL if it is shorter.
     pub fn int(&self) -> Call<i32> {
+        if let (libc::IPPROTO_IP, [byte]) = (self.level, &self.value[..]) {
+            // IP's options may be one octet.
+            return Ok(i32::from(*byte));
+        }
         self.value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes)).ok_or(Errno(libc::EINVAL))
     }
 
@@ -119,6 +123,23 @@ impl Setting {
         }
     }
 
+    /// SO_TIMESTAMPING: time stamps are those of software, if that is asked for.
+    fn timestamping(&self) -> Call<Timestamping> {
+        let bits = self.unsigned()?;
+        if bits & libc::SOF_TIMESTAMPING_SOFTWARE == 0 {
+            return Ok(Timestamping::NONE);
+        }
+        let all = [
+            (libc::SOF_TIMESTAMPING_TX_SOFTWARE, Timestamping::SENT),
+            (libc::SOF_TIMESTAMPING_RX_SOFTWARE, Timestamping::RECEIVED),
+            (libc::SOF_TIMESTAMPING_OPT_ID, Timestamping::NUMBERED),
+            (libc::SOF_TIMESTAMPING_TX_SCHED, Timestamping::SCHEDULED),
+            (libc::SOF_TIMESTAMPING_TX_ACK, Timestamping::ACKED),
+        ];
+        let given = all.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, wanted)| wanted);
+        Ok(given.fold(Timestamping::NONE, Timestamping::with))
+    }
+
     fn maxseg(&self) -> Call<u16> {
         u16::try_from(self.int()?).map_err(|_| Errno(libc::EINVAL))
     }
@@ -150,6 +171,11 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
     match (setting.level, setting.name) {
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.set_reuse_address(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => socket.set_reuse_port(setting.on()?),
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => socket.set_zerocopy(setting.on()?),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => socket.set_timestamping(setting.timestamping()?),
+        (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) | (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
+            drop(setting.int()?)
+        }
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => socket.set_rcvlowat(setting.unsigned()?),
         (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
             socket.set_window_clamp(Some(setting.unsigned()?).filter(|bytes| *bytes > 0));
@@ -191,6 +217,12 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
     match (setting.level, setting.name) {
         // They decide about names, and this one has its name.
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => {}
+        // Routes and queues do not tell marks apart, and a connection always looks for the path's MTU.
+        (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) | (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
+            drop(setting.int()?)
+        }
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => stream.set_zerocopy(setting.on()?)?,
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => stream.set_timestamping(setting.timestamping()?)?,
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => stream.set_keepalive(setting.on()?)?,
         (libc::SOL_SOCKET, libc::SO_LINGER) => stream.set_linger(setting.linger()?)?,
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => stream.set_send_buffer_size(2 * setting.size()?)?,
@@ -226,6 +258,8 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
 fn on_listener(listener: &TcpListener, setting: &Setting) -> Call<()> {
     match (setting.level, setting.name) {
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => listener.set_fastopen(setting.size()?)?,
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => listener.set_maxseg(setting.maxseg()?)?,
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => listener.set_zerocopy(setting.on()?)?,
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => listener.set_syn_retries(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => listener.set_defer_accept(setting.whole_seconds())?,
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => listener.set_fastopen_keys(setting.keys()?)?,
@@ -303,6 +337,9 @@ impl Socket {
             (_, libc::IPPROTO_TCP, TCP_CC_INFO) => Ok(Vec::new()),
             (Shape::Connecting(stream) | Shape::Connected(stream), _, _) => of_stream(stream, level, name),
             (Shape::Fresh(socket), _, _) => of_socket(socket, level, name),
+            (Shape::Listening(_), libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+                Ok(self.was_set(level, name).unwrap_or(536).to_ne_bytes().into())
+            }
             (Shape::Listening(_) | Shape::Datagram(_) | Shape::Gone, _, _) => Err(UNKNOWN),
         }
     }
@@ -365,6 +402,7 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
     let seconds = |time: Duration| i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
     let value = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => i32::from(stream.keepalive()?),
+        (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => i32::from(stream.zerocopy()?),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => int(stream.send_buffer_size()? / 2),
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => int(stream.recv_buffer_size()?),
         (libc::SOL_SOCKET, libc::SO_LINGER) => return Ok(linger(stream.linger()?)),

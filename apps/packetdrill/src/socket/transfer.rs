@@ -12,7 +12,7 @@ use sockeye::{SendFlags, TcpStream, UdpSocket, fastopen};
 use super::message::{self, Received};
 use super::open::{has_connected, settled, until};
 use super::{Shape, Socket};
-use crate::adapter::{Adapter, World};
+use crate::adapter::{Adapter, EPOCH, World};
 use crate::error::{Call, Errno};
 use crate::files::File;
 use crate::ready;
@@ -21,6 +21,8 @@ use crate::ready;
 const DATAGRAM_MAX: usize = 65_536;
 /// What ends the wait of a writer.
 const WAKES: u32 = ready::OUT | ready::ERR | ready::HUP;
+/// Most bytes of a first write, which the stack takes in one go.
+const FIRST_WRITE_MAX: usize = 65_536;
 /// Most bytes that a read takes at once: more than any receive buffer.
 const READ_MAX: usize = 64 << 20;
 
@@ -59,8 +61,11 @@ impl Adapter {
         if !got.is_empty() {
             received.bytes = got;
         }
-        if let Ok(socket) = world.files.socket(fd) {
-            message::fill_control(socket, &mut received)?;
+        let epoch = EPOCH + world.since();
+        if flags & libc::MSG_ERRQUEUE == 0
+            && let Ok(socket) = world.files.socket(fd)
+        {
+            message::fill_control(socket, &mut received, epoch)?;
         }
         Ok(received)
     }
@@ -75,7 +80,7 @@ impl Adapter {
         };
         nonblocking |= flags & libc::MSG_DONTWAIT != 0;
         let mut taken = 0;
-        if let Some(first) = self.first_send(&mut world, fd, bytes, flags, to)? {
+        if let Some(first) = self.first_send(&mut world, fd, (bytes, flags, nonblocking), to)? {
             world = self.settle(world);
             if nonblocking {
                 // What the SYN has not taken is the caller's to send again.
@@ -127,19 +132,13 @@ impl Adapter {
         &self,
         world: &mut World,
         fd: RawFd,
-        bytes: &[u8],
-        flags: i32,
+        (bytes, flags, nonblocking): (&[u8], i32, bool),
         to: Option<SocketAddr>,
     ) -> Call<Option<usize>> {
         let File::Socket(socket) = world.file(fd)? else { return Ok(None) };
         if socket.is_deferred {
             socket.is_deferred = false;
-            let mut stream = socket.stream()?;
-            return match stream.write(bytes) {
-                Ok(taken) => Ok(Some(taken)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(Some(0)),
-                Err(error) => Err(error.into()),
-            };
+            return first_write(socket.stream()?, bytes, flags, nonblocking).map(Some);
         }
         if flags & libc::MSG_FASTOPEN == 0 {
             return Ok(None);
@@ -150,7 +149,13 @@ impl Adapter {
         if matches!(socket.shape, Shape::Connecting(_)) && has_connected(socket)? {
             return Ok(None);
         }
-        let taken = fast_open(socket, bytes, to)?;
+        let before = world.sent_count();
+        let socket = world.files.socket(fd)?;
+        let waits = !nonblocking && !bytes.is_empty();
+        let mut taken = fast_open(socket, (!waits).then_some(bytes), flags, to)?;
+        if waits && world.sent_count() == before {
+            taken = first_write(world.files.socket(fd)?.stream()?, bytes, flags, false)?;
+        }
         world.register(fd)?;
         Ok(Some(taken))
     }
@@ -177,13 +182,15 @@ impl Adapter {
 
 /// Bytes that are there now.
 fn recv_now(world: &mut World, fd: RawFd, len: usize, flags: i32) -> Call<Received> {
+    let since = world.since();
     let socket = match world.file(fd)? {
         File::Socket(socket) => socket,
         File::Pipe(pipe) => return Ok(Received { bytes: pipe.take(len)?, ..Received::default() }),
         File::Epoll(_) => return Err(Errno(libc::EINVAL)),
     };
     if flags & libc::MSG_ERRQUEUE != 0 {
-        return message::from_error_queue(socket);
+        let epoch = EPOCH + since;
+        return message::from_error_queue(socket, epoch);
     }
     if let Shape::Datagram(udp) = &socket.shape {
         return datagram(udp, len, flags);
@@ -227,27 +234,54 @@ fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32, to: Option<S
     if flags & libc::MSG_OOB != 0 {
         return Ok(stream.send_urgent(bytes)?);
     }
-    let mut more = SendFlags::NONE;
-    for (bit, flag) in [(libc::MSG_MORE, SendFlags::MORE), (libc::MSG_EOR, SendFlags::EOR)] {
-        if flags & bit != 0 {
-            more = more.with(flag);
-        }
+    match send_flags(flags) {
+        SendFlags::NONE => Ok(stream.write(bytes)?),
+        flags => Ok(stream.send_with(&[io::IoSlice::new(bytes)], flags)?),
     }
-    if more != SendFlags::NONE {
-        return Ok(stream.send_with(&[io::IoSlice::new(bytes)], more)?);
-    }
-    Ok(stream.write(bytes)?)
 }
 
-/// Connects with the text on its SYN, as far as that is possible. Returns how much of it was taken.
-fn fast_open(socket: &mut Socket, bytes: &[u8], to: Option<SocketAddr>) -> Call<usize> {
+/// Flags of send(2) that the stack has.
+fn send_flags(flags: i32) -> SendFlags {
+    let all = [
+        (libc::MSG_MORE, SendFlags::MORE),
+        (libc::MSG_EOR, SendFlags::EOR),
+        (libc::MSG_ZEROCOPY, SendFlags::ZEROCOPY),
+    ];
+    let given = all.into_iter().filter(|(bit, _)| flags & bit != 0).map(|(_, flag)| flag);
+    given.fold(SendFlags::NONE, SendFlags::with)
+}
+
+/// The write that a SYN takes along. One that blocks has the stack take all that fits in the send buffer, as the kernel's writer waits with the rest
+/// while the handshake goes on; the call itself never sleeps here.
+fn first_write(stream: &TcpStream, bytes: &[u8], flags: i32, nonblocking: bool) -> Call<usize> {
+    let most = if nonblocking { bytes.len() } else { stream.send_buffer_size()?.min(FIRST_WRITE_MAX) };
+    stream.set_nonblocking(nonblocking)?;
+    let taken = stream.send_with(&[io::IoSlice::new(&bytes[..bytes.len().min(most)])], send_flags(flags));
+    stream.set_nonblocking(true)?;
+    match taken {
+        Ok(taken) => Ok(taken),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Connects with the text on its SYN, as far as that is possible. Returns how much of it was taken. `None`: the SYN waits for a write, if it can take
+/// one along.
+fn fast_open(socket: &mut Socket, bytes: Option<&[u8]>, flags: i32, to: Option<SocketAddr>) -> Call<usize> {
     match std::mem::replace(&mut socket.shape, Shape::Gone) {
-        Shape::Fresh(fresh) => {
+        Shape::Fresh(mut fresh) => {
             let Some(to) = to else {
                 socket.shape = Shape::Fresh(fresh);
                 return Err(Errno(libc::EDESTADDRREQ));
             };
-            match fresh.connect_with(to, bytes) {
+            let connected = match bytes {
+                Some(bytes) => fresh.connect_send(to, bytes, send_flags(flags)),
+                None => {
+                    fresh.set_fastopen_connect(true);
+                    fresh.connect(to).map(|stream| (stream, 0))
+                }
+            };
+            match connected {
                 Ok((stream, taken)) => {
                     socket.shape = Shape::Connecting(stream);
                     Ok(taken)
