@@ -15,7 +15,7 @@ const COPY_LOCKED_MAX: usize = 4096;
 /// Bytes to be sent.
 pub(super) trait Source {
     /// Whether they are copied.
-    const COPIES: bool;
+    const COPIES: bool = true;
     /// As many are taken under the socket lock, at most.
     const LOCKED_MAX: usize;
     /// A place in it.
@@ -54,7 +54,6 @@ impl<'a> Slices<'a> {
 }
 
 impl Source for Slices<'_> {
-    const COPIES: bool = true;
     const LOCKED_MAX: usize = COPY_LOCKED_MAX;
     type Mark = Self;
 
