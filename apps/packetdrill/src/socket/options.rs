@@ -174,7 +174,7 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => socket.set_zerocopy(setting.on()?),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => socket.set_timestamping(setting.timestamping()?),
         (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) | (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
-            drop(setting.int()?)
+            let _ = setting.int()?;
         }
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => socket.set_rcvlowat(setting.unsigned()?),
         (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP) => {
@@ -219,7 +219,7 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         (libc::SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_REUSEPORT) => {}
         // Routes and queues do not tell marks apart, and a connection always looks for the path's MTU.
         (libc::SOL_SOCKET, libc::SO_MARK | libc::SO_PRIORITY) | (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) => {
-            drop(setting.int()?)
+            let _ = setting.int()?;
         }
         (libc::SOL_SOCKET, libc::SO_ZEROCOPY) => stream.set_zerocopy(setting.on()?)?,
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => stream.set_timestamping(setting.timestamping()?)?,
