@@ -218,8 +218,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Most segments that leave as one packet for a device or for generic segmentation to cut: a millisecond's worth of the
-    /// rate at which a window would leave if it were paced, more on a short path, and `burst_min` at least (`tcp_tso_autosize`).
-    pub fn burst_max(&self) -> u32 {
+    /// rate at which a window would leave if it were paced, more on a short path, and `least` at least (`tcp_tso_autosize`).
+    pub fn burst_max(&self, least: u32) -> u32 {
         let rate = self.window_rate().map_or(u64::MAX, core::num::NonZeroU64::get);
         let known_us = [self.loss.as_deref().map_or(0, Loss::min_rtt_us), self.rtt.srtt_us()];
         let rtt_us = known_us.into_iter().find(|us| *us != 0).unwrap_or(u32::MAX);
@@ -227,7 +227,7 @@ impl<P: Payload> Pcb<P> {
         let nearby = BURST_MAX.checked_shr(shift).unwrap_or(0);
         let bytes = (rate >> BURST_RATE_SHIFT).saturating_add(u64::from(nearby)).min(u64::from(BURST_MAX));
         let mss = u32::from(self.send_mss()).max(1);
-        let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(u32::from(self.tuning.burst_min));
+        let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(least);
         // Two of them are to be in a window (`tcp_cwnd_test`).
         due.min((self.cc.cwnd() / 2 / mss).max(1))
     }

@@ -55,6 +55,8 @@ pub struct Pushes {
     burst: u32,
     /// Bytes of whole segments that the windows had room for after the last output.
     room: u32,
+    /// Segments that leave together at least, where the windows allow it (`tcp_min_tso_segs`).
+    burst_min: u8,
     /// The interface takes segments without their checksums, so that Linux would hand it several as one (GSO).
     is_joined: bool,
     /// The write that appended last goes on.
@@ -66,13 +68,13 @@ pub struct Pushes {
 
 impl Default for Pushes {
     fn default() -> Self {
-        Self::new(false)
+        Self::new(false, BURST_MIN)
     }
 }
 
 impl Pushes {
-    /// Those of an empty buffer. `is_joined`: as of an interface for which Linux would join segments (GSO).
-    pub const fn new(is_joined: bool) -> Self {
+    /// Those of an empty buffer. `is_joined`: as of an interface for which Linux would join segments (GSO), `burst_min` at least.
+    pub const fn new(is_joined: bool, burst_min: u8) -> Self {
         let begin = SeqNum::new(0);
         Self {
             front: begin,
@@ -85,6 +87,7 @@ impl Pushes {
             wnd_max: u32::MAX,
             burst: 0,
             room: 0,
+            burst_min,
             is_joined,
             is_begun: false,
             earlier: None,
@@ -162,7 +165,8 @@ impl Pushes {
         }
         self.sent = at;
         self.burst += if len <= mss { 1 } else { len.div_ceil(mss.max(1)) };
-        let ends = self.is_joined && (self.burst >= pcb.burst_max() || !pcb.sends_more());
+        let ends =
+            self.is_joined && (self.burst >= pcb.burst_max(u32::from(self.burst_min)) || !pcb.sends_more());
         // A burst of one is an ordinary segment.
         let is_pushed = is_marked || (ends && self.burst > 1);
         if is_marked || ends {
@@ -278,6 +282,8 @@ pub(super) fn half_of_window(wnd_max: u32) -> u32 {
 
 /// Bytes of the longest run: those of a packet of 64 KiB without the room for headers that Linux keeps.
 const RUN_MAX: u32 = BURST_MAX;
+/// `tcp_min_tso_segs` of Linux.
+const BURST_MIN: u8 = 2;
 /// Marks that are kept besides the last.
 const MARKS_MAX: usize = 1024;
 /// Room for so many is kept when there are none.
@@ -290,7 +296,7 @@ mod tests {
     /// A buffer towards a peer with segments of 1,000 bytes and so large a window; nothing is sent yet.
     fn towards(wnd_max: u32) -> Pushes {
         let most = RUN_MAX.min(half_of_window(wnd_max));
-        Pushes { mss: 1000, wnd_max, run_max: most - most % 1000, ..Pushes::new(true) }
+        Pushes { mss: 1000, wnd_max, run_max: most - most % 1000, ..Pushes::new(true, BURST_MIN) }
     }
 
     fn marks(pushes: &Pushes, len: u32) -> Vec<u32> {

@@ -90,9 +90,6 @@ pub struct Settings {
     /// A window that was not used for longer than a retransmission timeout is halved for each of them, down to the initial
     /// one (RFC 2861, `tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
-    /// Segments that leave as one packet at least, for a device or generic segmentation to cut, where the windows allow it
-    /// (`tcp_min_tso_segs`).
-    pub burst_min: u8,
     /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
     /// lost (`lossless`) or the peer has no SACK.
     pub pacing: PacingMode,
@@ -191,7 +188,6 @@ impl Default for Settings {
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
             slow_start_after_idle: true,
-            burst_min: 2,
             pacing: PacingMode::default(),
         }
     }
@@ -225,7 +221,6 @@ pub(super) struct Tuning {
     pub retries: u8,
     pub lossless: bool,
     pub slow_start_after_idle: bool,
-    pub burst_min: u8,
     pub pacing: PacingMode,
     pub mtu_probing: MtuProbing,
     pub headers_len: u16,
@@ -247,7 +242,6 @@ impl Tuning {
             retries: s.retries,
             lossless: s.lossless,
             slow_start_after_idle: s.slow_start_after_idle,
-            burst_min: s.burst_min.max(1),
             pacing: s.pacing,
             mtu_probing: s.mtu_probing,
             headers_len: s.headers_len,

@@ -186,7 +186,6 @@ impl Core {
             congestion_control: config.congestion_control,
             ecn: config.ecn,
             slow_start_after_idle: config.slow_start_after_idle,
-            burst_min: config.min_tso_segs,
             pacing: config.pacing,
             headers_len: link.headers_len,
             mtu_min: if local.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 },

@@ -84,7 +84,7 @@ pub(crate) fn make(
     // As on Linux, where packets are joined only if the device completes the checksums of the parts.
     let netif = core.netifs.netif(name.via.netif());
     let is_joined = netif.is_some_and(|netif| netif.offloads_checksum());
-    let pushes = name.via.is_wire().then(|| Pushes::new(is_joined));
+    let pushes = name.via.is_wire().then(|| Pushes::new(is_joined, core.tcp_config().min_tso_segs));
     let mut snd =
         SendBuf::new(settings.sndbuf, !settings.sndbuf_set, is_connected, settings.notsent_lowat, pushes);
     if reports.is_some() {
