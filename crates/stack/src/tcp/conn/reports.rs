@@ -172,7 +172,7 @@ impl Reports {
     }
 
     /// Whether a further zero-copy send would be one too many.
-    pub fn is_full(&self) -> bool {
+    fn is_full(&self) -> bool {
         self.pending.len() + self.told.len() >= REPORTS_MAX
     }
 
@@ -309,7 +309,7 @@ impl Reports {
     }
 
     /// A read has taken the bytes before `front`.
-    pub fn read(&mut self, front: SeqNum) {
+    fn read(&mut self, front: SeqNum) {
         if !self.timestamping.has(Timestamping::RECEIVED) || front.at_or_before(self.noted_from) {
             return;
         }
@@ -341,6 +341,12 @@ impl SendBuf {
     /// The reports, made if there are none.
     pub fn reports_mut(&mut self) -> &mut Reports {
         self.rare_mut().reports.get_or_insert_default()
+    }
+
+    /// Whether a further zero-copy send could not be told of.
+    #[cold]
+    pub fn refuses_zerocopy(&mut self) -> bool {
+        self.reports().is_some_and(|reports| reports.zerocopy && reports.is_full())
     }
 
     /// Whether a report waits to be read.
@@ -385,6 +391,15 @@ pub(super) fn arrived(cx: &Context<'_>, so: &mut Buffers) {
     let nxt = so.rcv.nxt;
     if let Some(reports) = so.snd.reports() {
         reports.arrived(nxt, cx.now);
+    }
+}
+
+/// A read has taken bytes from `so_rcv`.
+#[inline]
+pub(super) fn read(so: &mut Buffers) {
+    let front = so.rcv.front();
+    if let Some(reports) = so.snd.reports() {
+        reports.read(front);
     }
 }
 

@@ -274,8 +274,8 @@ fn begin<S: Source>(
     rest: &mut Rest<S>,
 ) -> Result<(usize, Option<Reservation>), Refusal> {
     check(conn, so, rest.is_begun)?;
-    if rest.flags.has(SendFlags::ZEROCOPY) && !rest.is_begun {
-        check_reports(so)?;
+    if rest.flags.has(SendFlags::ZEROCOPY) && !rest.is_begun && so.snd.refuses_zerocopy() {
+        return Err(Refusal::Failed(Errno::NOBUFS.into()));
     }
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
@@ -332,15 +332,6 @@ fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before:
     if rest.is_urgent {
         let urgent = so.snd.len();
         so.snd.rare_mut().urgent = urgent;
-    }
-}
-
-/// Whether a zero-copy send can be told of.
-#[cold]
-fn check_reports(so: &mut Socket) -> Result<(), Refusal> {
-    match so.snd.reports() {
-        Some(reports) if reports.zerocopy && reports.is_full() => Err(Refusal::Failed(Errno::NOBUFS.into())),
-        Some(_) | None => Ok(()),
     }
 }
 
@@ -453,10 +444,7 @@ pub(super) fn recv_into<S: Sink>(
             if so.rcv.urgent.is_some() {
                 so.rcv.pass_mark();
             }
-            let front = so.rcv.front();
-            if let Some(reports) = so.snd.reports() {
-                reports.read(front);
-            }
+            reports::read(so);
             if !so.waiters.pollers().is_empty() && !so.rcv.is_readable() {
                 registration::lower_readable(&so.waiters);
             }
