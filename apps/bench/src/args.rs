@@ -26,8 +26,10 @@ use crate::patterns::args::PatternArgs;
 use crate::pin::{Pin, usable_cores};
 use crate::plan::{BULK_SIZE, Case, Effort, Plan, Spin, apps, bytes, default_acceptors, default_set};
 use crate::provider::Side;
+use crate::sim::args::SimArgs;
 use crate::tun::{Mtu, Own, SpinTime, Work, peers};
-use values::{count, runtimes, samples, seconds, size};
+pub use values::count;
+use values::{runtimes, samples, seconds, size};
 
 use crate::workloads::{Name, Workload, crr, http, idle, mem, one_way, rr, stream};
 
@@ -158,6 +160,9 @@ pub struct BenchArgs {
 
     #[command(flatten)]
     pub patterns: PatternArgs,
+
+    #[command(flatten)]
+    pub sim: SimArgs,
 }
 
 /// A device between the kernel and a stack.
@@ -186,6 +191,8 @@ pub enum Target {
     Udp,
     /// Patterns of traffic, drawn from a seed.
     Patterns,
+    /// The simulator, beside turmoil.
+    Sim,
 }
 
 impl ValueEnum for Target {
@@ -202,6 +209,7 @@ impl ValueEnum for Target {
                     Target::Hostile,
                     Target::Udp,
                     Target::Patterns,
+                    Target::Sim,
                 ])
                 .collect()
         });
@@ -223,6 +231,8 @@ impl ValueEnum for Target {
                 .help("UDP back and forth, in one direction, cut from large buffers, from many senders"),
             Target::Patterns => PossibleValue::new("patterns")
                 .help("Patterns of traffic, drawn from a seed: which are slower than the kernel"),
+            Target::Sim => PossibleValue::new("sim")
+                .help("The simulator's speed beside turmoil's, for the same programs"),
             Target::Tun => PossibleValue::new("tun").help(
                 "The kernel's TCP through a TUN device, beside a trivial end and a veth pair (needs root)",
             ),
@@ -280,7 +290,8 @@ impl BenchArgs {
                 | Target::Tun
                 | Target::Hostile
                 | Target::Udp
-                | Target::Patterns,
+                | Target::Patterns
+                | Target::Sim,
             )
             | None => None,
         }
@@ -293,7 +304,14 @@ impl BenchArgs {
     pub fn experiments(&self) -> Result<Option<Target>, UsageError> {
         let target = match self.workload {
             Some(target @ (Target::Experiment(_) | Target::All | Target::Scale)) => target,
-            Some(Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp | Target::Patterns)
+            Some(
+                Target::Workload(_)
+                | Target::Tun
+                | Target::Hostile
+                | Target::Udp
+                | Target::Patterns
+                | Target::Sim,
+            )
             | None => {
                 self.check_experiment_flags()?;
                 return Ok(None);
@@ -311,7 +329,8 @@ impl BenchArgs {
             | Target::Tun
             | Target::Hostile
             | Target::Udp
-            | Target::Patterns => ("scale", &[][..]),
+            | Target::Patterns
+            | Target::Sim => ("scale", &[][..]),
         };
         for (flag, given, _) in self.shape_flags() {
             if given && !takes.contains(&flag) {
@@ -342,7 +361,8 @@ impl BenchArgs {
             | Target::Tun
             | Target::Hostile
             | Target::Udp
-            | Target::Patterns => false,
+            | Target::Patterns
+            | Target::Sim => false,
         };
         let of_tun = [
             ("--peers", "--peers", self.peers.is_some()),
@@ -360,6 +380,11 @@ impl BenchArgs {
         if let Some((flag, example, _)) = given.filter(|_| self.workload != Some(Target::Patterns)) {
             let message = format!("{flag} belongs to patterns; write: sockeye bench patterns {example}");
             return Err(UsageError(message));
+        }
+        let of_sim = self.sim.flags();
+        let given = of_sim.iter().find(|(.., is_given)| *is_given);
+        if let Some((flag, example, _)) = given.filter(|_| self.workload != Some(Target::Sim)) {
+            return Err(UsageError(format!("{flag} belongs to sim; write: sockeye bench sim {example}")));
         }
         let given = of_tun.iter().find(|(.., is_given)| *is_given && self.workload != Some(Target::Tun));
         if let Some((flag, example, _)) = given {
@@ -409,7 +434,14 @@ impl BenchArgs {
         let has_frames = match self.workload {
             Some(Target::Tun | Target::Hostile) => true,
             Some(Target::Experiment(index)) => FRAMED.contains(&EXPERIMENTS[index].name),
-            Some(Target::Workload(_) | Target::All | Target::Scale | Target::Udp | Target::Patterns)
+            Some(
+                Target::Workload(_)
+                | Target::All
+                | Target::Scale
+                | Target::Udp
+                | Target::Patterns
+                | Target::Sim,
+            )
             | None => false,
         };
         if self.pcap.is_none() || has_frames {

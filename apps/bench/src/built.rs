@@ -101,6 +101,7 @@ pub const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
 mod tests {
     use super::*;
     use crate::experiment::counting;
+    use crate::sim::SIM;
     use crate::workloads::http;
 
     #[test]
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn other_checkouts_are_built_with_the_profile_of_this_one() {
         let bench = Path::new(SOURCES);
-        let manifests = [http::APPS, counting::COUNTED].map(|built| built.manifest(bench));
+        let manifests = [http::APPS, counting::COUNTED, SIM].map(|built| built.manifest(bench));
         for manifest in manifests.into_iter().chain([bench.join("../../Cargo.toml")]) {
             let text = std::fs::read_to_string(&manifest).unwrap();
             let (_, release) = text.split_once("[profile.release]\n").unwrap();
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_sources_are_in_the_repository_and_bear_the_name() {
-        for built in [http::APPS, counting::COUNTED] {
+        for built in [http::APPS, counting::COUNTED, SIM] {
             let text = std::fs::read_to_string(built.manifest(Path::new(SOURCES))).unwrap();
             assert!(text.contains(&format!("name = \"{}\"", built.program)));
         }

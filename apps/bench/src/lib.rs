@@ -3,7 +3,7 @@
 //! Purpose: the command from its arguments to its exit code. [`args`] makes a [`plan`], [`run`] carries it out over two
 //! [`provider`]s, [`report`] writes the results. [`experiment`]s compare settings of one switch; [`tun`] has the kernel
 //! on the other side of a device, [`hostile`] a hostile peer; [`udp`] is about datagrams; [`patterns`] draws traffic
-//! from a seed; [`against`] compares this build with another one. [`record`] keeps the frames of providers that have any.
+//! from a seed; [`sim`] is the simulator beside turmoil; [`against`] compares this build with another one. [`record`] keeps the frames of providers that have any.
 //!
 //! Does not depend on the inside of either stack.
 //!
@@ -36,6 +36,7 @@ mod providers;
 mod record;
 mod report;
 mod run;
+mod sim;
 mod stats;
 mod tun;
 mod udp;
@@ -68,6 +69,9 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     }
     if args.workload == Some(args::Target::Patterns) {
         return patterns::bench(args);
+    }
+    if args.workload == Some(args::Target::Sim) {
+        return sim::bench(args);
     }
     if let Some(target) = args.experiments().map_err(CommandError::Usage)? {
         return experiment::bench(args, target);

@@ -123,6 +123,8 @@ Examples:
       one of them, nine times
   sockeye bench hostile
       cost of a hostile peer's segments, beside those of an ordinary peer
+  sockeye bench sim --rows many,two --goals
+      the simulator beside turmoil: calls of 100 hosts and of 2, in a second of CPU time
   sockeye bench all --quick --report experiments.html
       all experiments and predictions for more cores, as an HTML page
 

@@ -72,7 +72,8 @@ fn rows(args: &BenchArgs) -> Result<Vec<Row>, UsageError> {
             | Target::Scale
             | Target::Hostile
             | Target::Udp
-            | Target::Patterns),
+            | Target::Patterns
+            | Target::Sim),
         ) => {
             let value = target.to_possible_value();
             let name = value.as_ref().map_or("this", PossibleValue::get_name);

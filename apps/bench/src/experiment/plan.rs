@@ -64,9 +64,12 @@ impl Plan {
             Target::Experiment(index) => (vec![&EXPERIMENTS[index]], true, args.report.is_some()),
             Target::All => (EXPERIMENTS.iter().collect(), true, true),
             Target::Scale => (EXPERIMENTS.iter().collect(), false, true),
-            Target::Workload(_) | Target::Tun | Target::Hostile | Target::Udp | Target::Patterns => {
-                (Vec::new(), false, false)
-            }
+            Target::Workload(_)
+            | Target::Tun
+            | Target::Hostile
+            | Target::Udp
+            | Target::Patterns
+            | Target::Sim => (Vec::new(), false, false),
         };
         if chosen.len() != 1 && !args.variants.is_empty() {
             return Err(UsageError(format!(

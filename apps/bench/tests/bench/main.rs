@@ -12,6 +12,7 @@ mod manual;
 mod patterns;
 mod records;
 mod results;
+mod sim;
 mod tun;
 mod usage;
 

@@ -120,7 +120,7 @@ impl Counts {
                 |name: &str| inside.iter().any(|part| Path::new(part).with_extension("").as_os_str() == name);
             let of = |files: &BTreeMap<PathBuf, usize>| files.get(file).copied().unwrap_or(0);
             // The bench was a module of the command once, and is a package now.
-            if ["bench", "bench-apps", "bench-counted"].into_iter().any(has) {
+            if ["bench", "bench-apps", "bench-counted", "bench-sim"].into_iter().any(has) {
                 counts.bench += lines;
                 continue;
             }

@@ -16,6 +16,7 @@
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
 //! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
+//! | the simulators side by side | `cargo test --manifest-path apps/bench-sim/Cargo.toml` |
 //! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, and tests |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
@@ -138,6 +139,14 @@ fn the_counting_build_counts_each_hand_off() {
     Child::cargo("test")
         .args(["--manifest-path", "apps/bench-counted/Cargo.toml", "--locked"])
         .run_tests("bench-counted");
+}
+
+/// A workspace of its own, too: nothing else depends on turmoil.
+#[test]
+fn the_same_programs_run_in_our_simulator_and_in_turmoil() {
+    Child::cargo("test")
+        .args(["--manifest-path", "apps/bench-sim/Cargo.toml", "--locked"])
+        .run_tests("bench-sim");
 }
 
 /// A workspace of its own, so that a first build of the command compiles no HTTP library.
