@@ -20,7 +20,7 @@
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
 
-use sockeye_sync::facade::unmodelled::Arc;
+use sockeye_sync::facade::unmodelled::{Arc, AtomicUsize, Ordering};
 
 use crate::class::{CLASS_COUNT, Class};
 use crate::cluster::Cluster;
@@ -80,10 +80,22 @@ thread_local! {
     /// All caches of this thread.
     static CACHES: Caches = const { Caches(RefCell::new(Vec::new())) };
 }
+thread_local! {
+    /// [`CLOSINGS`] when this thread last looked for closed pools among its caches; another number if it never did.
+    static LOOKED_AT: Cell<usize> = const { Cell::new(usize::MAX) };
+}
 
-/// Boxed, because `CURRENT` points to one of them while the list grows.
-#[allow(clippy::vec_box)]
-struct Caches(RefCell<Vec<Box<ThreadCache>>>);
+/// How many pools of the process were closed. A thread with caches of many pools, as the simulator has, looks at all of them only when this has moved.
+/// Not modelled: when a thread sees it decides how long it keeps memory, and nothing else.
+static CLOSINGS: AtomicUsize = AtomicUsize::new(0);
+
+/// A pool's control word says that it is closed: threads are to look for it.
+pub(crate) fn note_closing() {
+    CLOSINGS.fetch_add(1, Ordering::Release);
+}
+
+/// With the address of the store beside each, so that a search reads this list only. Boxed, because `CURRENT` points to one of them while the list grows.
+struct Caches(RefCell<Vec<(*const Store, Box<ThreadCache>)>>);
 
 impl Drop for Caches {
     fn drop(&mut self) {
@@ -153,7 +165,7 @@ pub(crate) fn forget_closed() {
     set_current(ptr::null());
     // The thread may be past its thread-local destructors; then it has no caches.
     let _ = CACHES.try_with(|caches| {
-        let is_closed = |cache: &mut Box<ThreadCache>| {
+        let is_closed = |(_, cache): &mut (*const Store, Box<ThreadCache>)| {
             cache.store.quota.control() & CLOSED != 0 && !cache.store.is_lost()
         };
         // Taken out first: dropping caches frees memory, and must not find the list borrowed.
@@ -182,24 +194,28 @@ pub(crate) fn with_cache<R>(store: *const Store, f: impl FnOnce(Option<&ThreadCa
 /// The way of [`with_cache`] when the thread used another pool last, or none.
 #[cold]
 fn find_cache<'a>(store: *const Store) -> Option<&'a ThreadCache> {
-    forget_closed();
+    // Before the look, so that a pool which closes during it is looked for again. Pairs with the Release in `note_closing`.
+    let closings = CLOSINGS.load(Ordering::Acquire);
+    if LOOKED_AT.try_with(|looked_at| looked_at.replace(closings)).ok() != Some(closings) {
+        forget_closed();
+    }
     CACHES
         .try_with(|caches| {
             let mut caches = caches.0.borrow_mut();
-            let known = caches.iter().position(|cache| Arc::as_ptr(&cache.store) == store);
+            let known = caches.iter().position(|(of, _)| *of == store);
             let at = match known {
                 Some(at) => at,
                 None => {
                     // SAFETY: the caller of `with_cache` keeps the store alive.
-                    let store = unsafe { count_store(store) };
-                    if store.quota.control() & CLOSED != 0 || store.is_lost() {
+                    let counted = unsafe { count_store(store) };
+                    if counted.quota.control() & CLOSED != 0 || counted.is_lost() {
                         return None;
                     }
-                    caches.push(Box::new(ThreadCache::new(store)));
+                    caches.push((store, Box::new(ThreadCache::new(counted))));
                     caches.len() - 1
                 }
             };
-            let cache = ptr::from_ref::<ThreadCache>(&caches[at]);
+            let cache = ptr::from_ref::<ThreadCache>(&caches[at].1);
             set_current(cache);
             Some(cache)
         })

@@ -214,6 +214,7 @@ impl Drop for Handle {
             return;
         }
         self.store.close();
+        cache::note_closing();
         cache::forget_closed();
     }
 }
