@@ -2,7 +2,8 @@
 //!
 //! At one moment of virtual time, tasks run first and then the stacks that were touched; a stack that wakes a task
 //! makes it run at the same moment. Only when all of them wait does the clock jump. A stack's own clock moves when it is
-//! polled, so a stack is polled before a task of its host runs at a later moment than the last.
+//! polled, so a stack is polled before a task of its host runs at a later moment than the last. With tokio, the last thing at each moment is a look
+//! at all runtimes, whose tasks a program of another host may have woken.
 //!
 //! When nothing can happen any more while the program still waits, or the time is over, or a moment does not end,
 //! the run fails ([`Stuck`]). Tests: `tests/hosts/programs.rs`.
@@ -74,9 +75,13 @@ impl Driver {
                 return Ok(());
             }
             if let Some(runtimes) = &self.tasks.runtimes {
-                // Another host's program may have set one of its timers.
-                self.turn(runtimes, None, None);
-                self.settle(&is_done)?;
+                let state = self.world.lock();
+                let (now, next) = (state.now, state.queue.next_at());
+                drop(state);
+                if runtimes.main_needs_turn(now, next) {
+                    self.turn(runtimes, None, None);
+                    self.settle(&is_done)?;
+                }
             }
             self.check_rules(None);
             self.jump()?;
@@ -86,6 +91,9 @@ impl Driver {
     /// # Panics
     /// If a rule is broken.
     fn check_rules(&self, host: Option<usize>) {
+        if self.tasks.rules.borrow().is_empty() {
+            return;
+        }
         let who = || self.world.lock().names().host(host).to_owned();
         // Taken out: a rule may add another.
         let mut rules = self.tasks.rules.take();
@@ -107,7 +115,13 @@ impl Driver {
                 self.enter(host, None);
             } else {
                 let mut state = self.world.lock();
-                let Some(host) = state.dirty.pop_front() else { return Ok(()) };
+                let Some(host) = state.dirty.pop_front() else {
+                    drop(state);
+                    match &self.tasks.runtimes {
+                        Some(runtimes) if runtimes.find() => continue,
+                        Some(_) | None => return Ok(()),
+                    }
+                };
                 let is_dirty = state.hosts[host].is_dirty;
                 drop(state);
                 if is_dirty {
@@ -126,26 +140,30 @@ impl Driver {
     fn enter(&self, host: Option<usize>, task: Option<u64>) {
         let mut state = self.world.lock();
         let now = state.now;
-        let stale = |host: usize| (state.hosts[host].clock != now).then_some(host);
-        let stale: Vec<usize> = match host {
-            Some(host) => stale(host).into_iter().collect(),
-            None => (0..state.hosts.len()).filter_map(stale).collect(),
-        };
         // A program that runs may touch its host's stack, and a program without a host every one.
         match host {
-            Some(host) => state.mark(host),
-            None => state.mark_all(),
+            Some(host) => {
+                state.mark(host);
+                let is_stale = state.hosts[host].clock != now;
+                drop(state);
+                if is_stale {
+                    self.poll(host);
+                }
+            }
+            None => {
+                state.mark_all();
+                let stale = |host: &usize| state.hosts[*host].clock != now;
+                let stale: Vec<usize> = (0..state.hosts.len()).filter(stale).collect();
+                drop(state);
+                stale.into_iter().for_each(|host| self.poll(host));
+            }
         }
-        drop(state);
-        stale.into_iter().for_each(|host| self.poll(host));
         match &self.tasks.runtimes {
             Some(runtimes) => self.turn(runtimes, host, task),
             None => self.run_task(task),
         }
         self.note_step(host, task);
-        if !self.tasks.rules.borrow().is_empty() {
-            self.check_rules(host);
-        }
+        self.check_rules(host);
     }
 
     fn note_step(&self, host: Option<usize>, task: Option<u64>) {
@@ -163,6 +181,13 @@ impl Driver {
         }
     }
 
+    /// A waker was called that may be of a task of tokio.
+    fn look_at_runtimes(&self) {
+        if let Some(runtimes) = &self.tasks.runtimes {
+            runtimes.look_at_all();
+        }
+    }
+
     fn run_task(&self, task: Option<u64>) {
         if let Some(task) = task {
             self.tasks.run(task);
@@ -172,8 +197,15 @@ impl Driver {
     /// Runs a task and its host's runtime within each other, until all tasks of the runtime wait.
     fn turn(&self, runtimes: &Runtimes, host: Option<usize>, task: Option<u64>) {
         // A host that has crashed in the meantime has none.
-        let Some(runtime) = runtimes.get(host) else { return self.run_task(task) };
+        let Some(runtime) = runtimes.get(host) else {
+            runtimes.look_at_all();
+            return self.run_task(task);
+        };
         let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task)));
+        runtimes.look_at_all();
+        if host.is_some() {
+            runtimes.program_ran();
+        }
         let next = next.map_or(Nanos::MAX, |shown| self.world.local_clock(host).when(shown));
         if runtime.schedule(next) && next != Nanos::MAX {
             let mut state = self.world.lock();
@@ -197,6 +229,7 @@ impl Driver {
         // so is found by its tasks' turns.
         let next = std::iter::repeat_with(|| stack.poll(Duration::from_nanos(now)).map_or(Nanos::MAX, nanos));
         let next = next.take(OUTSIDE_TURNS_MAX).find(|at| *at > now).unwrap_or(now + 1);
+        self.look_at_runtimes();
         if next != Nanos::MAX {
             self.world.lock().queue.push(next, Event::PollOutside);
         }
@@ -214,6 +247,9 @@ impl Driver {
         let run = || stack.poll(Duration::from_nanos(now));
         // Its timers may have been armed in the order in which a library dropped its tasks.
         let next = if was_killed { unordered::send_in_order(&self.world, run) } else { run() };
+        if let Some(runtimes) = &self.tasks.runtimes {
+            runtimes.stack_worked(host);
+        }
         let mut state = self.world.lock();
         let at = next.map_or(Nanos::MAX, nanos);
         state.note(What::Polled { host, next: at });
@@ -288,6 +324,7 @@ impl Driver {
                 drop(state);
                 if let Some(waker) = waker {
                     waker.wake();
+                    self.look_at_runtimes();
                 }
             }
         }

@@ -20,7 +20,7 @@ use crate::link::{LinkConfig, LinkStats};
 use crate::packet::Packet;
 use crate::pipe::{Course, Held, Pipe, nanos, stream_of};
 use crate::rng::Rng;
-use crate::watch::{Traffic, Watch};
+use crate::watch::{Heard, Traffic, Watch};
 
 /// An end of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,7 +184,7 @@ impl Emulator {
             pipe.stats.delivered_bytes += bytes.len() as u64;
             let packet = Packet { at: Duration::ZERO, index: 0, head: &bytes, len: bytes.len() };
             if let Some(segment) = packet.segment() {
-                self.watch.arrived(at, &segment);
+                self.watch.arrived(at, &Heard::of(&segment));
             }
             return Some(Arrival { at: end, due: Duration::from_nanos(at), bytes });
         }

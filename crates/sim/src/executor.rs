@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use parking_lot::Mutex;
+use sockeye::Stack;
 use tokio::task::coop;
 
 use crate::process::Program;
@@ -126,6 +127,13 @@ impl Ambient {
         AMBIENT.try_with(|ambient| ambient.try_borrow().ok()?.clone()).ok()?
     }
 
+    /// Whether a task of this host may run as things are, since its runtime has its turn.
+    fn is_within(host: Option<usize>) -> bool {
+        AMBIENT.with_borrow(|ambient| {
+            ambient.as_ref().is_some_and(|ambient| ambient.host == host && ambient.tasks.is_some())
+        })
+    }
+
     /// The host of the running task, if a task runs and has one.
     pub fn host_of_caller() -> Option<usize> {
         AMBIENT.with_borrow(|ambient| ambient.as_ref()?.host)
@@ -140,11 +148,10 @@ impl Ambient {
             }
         }
         let outer = Self::host_of_caller();
-        let _clock = (outer != self.host).then(|| {
-            self.world.show_clock_of(self.host);
-            Clock(Arc::clone(&self.world), outer)
-        });
-        self.scope_on_thread(f)
+        let is_new = outer != self.host;
+        let _clock = is_new.then(|| Clock(Arc::clone(&self.world), outer));
+        let stack = self.world.stage(self.host, is_new);
+        self.within(stack, f)
     }
 
     /// This is the current one of a thread of tokio's for blocking closures, until [`clear_on_thread`](Self::clear_on_thread).
@@ -160,13 +167,17 @@ impl Ambient {
 
     /// As [`scope`](Self::scope), on another thread, which runs within such a scope of the run's thread.
     pub fn scope_on_thread<R>(self, f: impl FnOnce() -> R) -> R {
+        let stack = self.world.stage(self.host, false);
+        self.within(stack, f)
+    }
+
+    fn within<R>(self, stack: Option<Stack>, f: impl FnOnce() -> R) -> R {
         struct Outer(Option<Ambient>);
         impl Drop for Outer {
             fn drop(&mut self) {
                 drop(AMBIENT.replace(self.0.take()));
             }
         }
-        let stack = self.world.stack_of(self.host);
         let _outer = Outer(AMBIENT.replace(Some(self)));
         match stack {
             Some(stack) => stack.scope(f),
@@ -223,19 +234,24 @@ impl Tasks {
         let Some(mut task) = self.waiting.borrow_mut().remove(&id) else { return };
         // Before the body is polled: a wake from now on queues it again.
         task.alarm.is_queued.store(false, Ordering::Release);
-        let ambient =
-            Ambient { world: Arc::clone(&self.world), host: task.host, tasks: Some(Rc::clone(self)) };
         self.running.set(Some(id));
         let waker = Waker::from(Arc::clone(&task.alarm));
-        let (task, is_over) = ambient.scope(|| {
+        let host = task.host;
+        let poll = || {
             // The budget of a tokio task that a simulation may run in is not its tasks' own.
             let mut body = coop::unconstrained(task.body.as_mut());
             let is_over = Pin::new(&mut body).poll(&mut Context::from_waker(&waker)).is_ready();
             // Sockets that go with a task close within its scope.
-            if is_over { (None, true) } else { (Some(task), false) }
-        });
+            (!is_over).then_some(task)
+        };
+        let task = if Ambient::is_within(host) {
+            poll()
+        } else {
+            let tasks = Some(Rc::clone(self));
+            Ambient { world: Arc::clone(&self.world), host, tasks }.scope(poll)
+        };
         self.running.set(None);
-        if let (Some(task), false) = (task, is_over) {
+        if let Some(task) = task {
             self.waiting.borrow_mut().insert(id, task);
         }
         self.bury();

@@ -93,6 +93,7 @@ impl Net {
             stack: None,
             life: 0,
             inbox: std::collections::VecDeque::new(),
+            last_route: None,
             wake_at: Nanos::MAX,
             is_dirty: false,
             is_paused: false,

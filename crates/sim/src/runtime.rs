@@ -11,13 +11,17 @@
 //! Closures of `spawn_blocking` run on a thread of tokio's, one at a time, while the run's thread waits for them and the clock stands ([`Blocking`]).
 //!
 //! A timer may be set in a runtime that is not running: by a future that was made in the main program and is polled on a host. So the main program's runtime gets a turn before
-//! each jump of the clock. Tests: `tests/tokio.rs`.
+//! a jump of the clock that passes a tick, if a host's program has run since its last one.
+//!
+//! Why no wake-up is lost: tokio does not say that a task was woken. A runtime is looked at when its host's stack has worked, and all are looked at before the clock jumps, unless nothing
+//! happened that wakes tasks ([`Runtimes::find`]); ADR 96. Tests: `tests/tokio.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -58,8 +62,16 @@ thread_local! {
 /// All runtimes of a run. That of the main program is the first, a host's has the number of the host plus 1.
 pub(crate) struct Runtimes {
     all: RefCell<Vec<Option<Rc<Runtime>>>>,
-    /// Those whose next timer has come.
+    /// Those that may have something to do: their next timer has come, or their host's stack has worked.
     due: RefCell<VecDeque<usize>>,
+    /// A program has run since all of them were last looked at; it may have woken tasks of any.
+    is_unsure: Cell<bool>,
+    /// A host's program has run since the main program's last turn.
+    is_main_unsure: Cell<bool>,
+    /// When the main program's runtime had its last turn for that.
+    main_looked_at: Cell<Nanos>,
+    /// Threads of [`Blocking`] in all of them.
+    blocking: Arc<AtomicUsize>,
     /// Those of hosts that have crashed, until the turn that is running has ended.
     doomed: RefCell<Vec<(usize, Rc<Runtime>)>>,
     world: Arc<World>,
@@ -67,14 +79,23 @@ pub(crate) struct Runtimes {
 
 impl Runtimes {
     pub fn new(world: Arc<World>) -> Rc<Self> {
-        Rc::new(Self { all: RefCell::default(), due: RefCell::default(), doomed: RefCell::default(), world })
+        Rc::new(Self {
+            all: RefCell::default(),
+            due: RefCell::default(),
+            is_unsure: Cell::new(false),
+            is_main_unsure: Cell::new(true),
+            main_looked_at: Cell::new(0),
+            blocking: Arc::default(),
+            doomed: RefCell::default(),
+            world,
+        })
     }
 
     /// Makes the runtime of a host that starts, for the `life`-th time, when its monotonic clock shows `now`. In the host's scope, whose clock it reads.
     pub fn start(&self, host: Option<usize>, now: Nanos, life: u32) {
         let index = runtime_of(host);
         let mut seed = crate::Rng::new(self.world.seed).fork(index as u64).fork(u64::from(life));
-        let runtime = Rc::new(Runtime::new(&self.world, host, now, seed.u64()));
+        let runtime = Rc::new(Runtime::new(&self.world, host, (now, seed.u64()), &self.blocking));
         let mut all = self.all.borrow_mut();
         if all.len() <= index {
             all.resize_with(index + 1, || None);
@@ -103,7 +124,7 @@ impl Runtimes {
     pub fn resume(&self, host: usize) {
         if let Some(runtime) = self.get(Some(host)) {
             runtime.is_paused.set(false);
-            self.due.borrow_mut().push_back(runtime_of(Some(host)));
+            self.push(runtime_of(Some(host)), &runtime);
         }
     }
 
@@ -119,22 +140,80 @@ impl Runtimes {
             && runtime.wake_at.get() == now
         {
             runtime.wake_at.set(Nanos::MAX);
+            self.push(index, &runtime);
+        }
+    }
+
+    /// A host's stack has worked: it may have woken tasks of the host.
+    pub fn stack_worked(&self, host: usize) {
+        let index = runtime_of(Some(host));
+        if let Some(Some(runtime)) = self.all.borrow().get(index)
+            && runtime.is_ready()
+        {
+            self.push(index, runtime);
+        }
+        // A socket of the host may be in a program of another one.
+        self.look_at_all();
+    }
+
+    /// Puts a runtime among those that are due, once.
+    fn push(&self, index: usize, runtime: &Runtime) {
+        if !runtime.is_due.replace(true) {
             self.due.borrow_mut().push_back(index);
         }
     }
 
-    /// The host of a runtime that has something to do; `None` if all wait.
+    /// A program has run, or a waker was called from elsewhere: tasks of any host may have been woken.
+    pub fn look_at_all(&self) {
+        self.is_unsure.set(true);
+    }
+
+    /// A host's program has run: it may have set a timer that it got from the main program.
+    pub fn program_ran(&self) {
+        self.is_main_unsure.set(true);
+    }
+
+    /// Whether the main program's runtime needs a turn now, before the clock jumps to `next`, to learn of its next timer. Such a timer ends at a whole
+    /// tick, so it does not matter before the first tick after the last turn: that turn learned of all that were set until then.
+    pub fn main_needs_turn(&self, now: Nanos, next: Option<Nanos>) -> bool {
+        let until = next.unwrap_or(Nanos::MAX).saturating_sub(1);
+        if !self.is_main_unsure.get() || until / TICK == self.main_looked_at.get() / TICK {
+            return false;
+        }
+        self.is_main_unsure.set(false);
+        self.main_looked_at.set(now);
+        true
+    }
+
+    /// The host of a runtime that is known to have something to do.
     pub fn next(&self) -> Option<Option<usize>> {
         let all = self.all.borrow();
         let mut dues = self.due.borrow_mut();
-        // A paused one is due again when it goes on.
+        // A paused one is due again when it goes on; one that is gone has nothing to do.
         let is_running = |due: &usize| {
-            all.get(*due).is_some_and(|one| !one.as_ref().is_some_and(|one| one.is_paused.get()))
+            let runtime = all.get(*due).and_then(Option::as_ref);
+            runtime.is_some_and(|runtime| {
+                runtime.is_due.set(false);
+                !runtime.is_paused.get()
+            })
         };
-        let due = std::iter::from_fn(|| dues.pop_front()).find(is_running);
-        let index =
-            due.or_else(|| all.iter().position(|one| one.as_ref().is_some_and(|one| one.is_ready())))?;
+        let index = std::iter::from_fn(|| dues.pop_front()).find(is_running)?;
         Some(index.checked_sub(1))
+    }
+
+    /// Looks at all of them, if that was asked for. Whether one has something to do, which [`next`](Self::next) then returns.
+    pub fn find(&self) -> bool {
+        if !self.is_unsure.replace(false) && self.blocking.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        for (index, runtime) in self.all.borrow().iter().enumerate() {
+            if let Some(runtime) = runtime
+                && runtime.is_ready()
+            {
+                self.push(index, runtime);
+            }
+        }
+        !self.due.borrow().is_empty()
     }
 
     /// Takes all of them, the main program's last.
@@ -157,13 +236,20 @@ pub(crate) struct Runtime {
     start: Nanos,
     /// Its host is paused.
     is_paused: Cell<bool>,
+    /// It is among those that are due.
+    is_due: Cell<bool>,
     /// The event by which it gets its next turn; `Nanos::MAX` for none.
     wake_at: Cell<Nanos>,
 }
 
 impl Runtime {
-    fn new(world: &Arc<World>, host: Option<usize>, start: Nanos, seed: u64) -> Self {
-        let blocking = Arc::new(Blocking::default());
+    fn new(
+        world: &Arc<World>,
+        host: Option<usize>,
+        (start, seed): (Nanos, u64),
+        threads: &Arc<AtomicUsize>,
+    ) -> Self {
+        let blocking = Arc::new(Blocking { all: Arc::clone(threads), ..Blocking::default() });
         let [name, begin, end] = [(); 3].map(|()| Arc::clone(&blocking));
         let [world, park] = [(); 2].map(|()| Arc::clone(world));
         let mut builder = Builder::new_current_thread();
@@ -185,6 +271,7 @@ impl Runtime {
             .on_thread_unpark(sockeye_entropy::disarm_wait)
             .thread_name_fn(move || {
                 name.state.lock().threads += 1;
+                name.all.fetch_add(1, Ordering::Relaxed);
                 "sockeye-sim-blocking".to_owned()
             })
             .on_thread_start(move || begin.begin(&world, host))
@@ -202,14 +289,14 @@ impl Runtime {
             blocking,
             start,
             is_paused: Cell::new(false),
+            is_due: Cell::new(false),
             wake_at: Cell::new(Nanos::MAX),
         }
     }
 
     /// Whether a task was woken from outside, or a closure waits for its thread.
     fn is_ready(&self) -> bool {
-        !self.is_paused.get()
-            && (self.metrics.global_queue_depth() > 0 || self.blocking.state.lock().threads > 0)
+        !self.is_paused.get() && (self.metrics.global_queue_depth() > 0 || self.blocking.has_threads())
     }
 
     /// Notes the event by which it gets its next turn. Whether that is a new one.
@@ -267,6 +354,8 @@ impl Drop for Runtime {
 struct Blocking {
     state: Mutex<Turns>,
     moved: Condvar,
+    /// Threads of all runtimes of the run. Only one thread of a run is active at a time, so a mutex orders what it counts.
+    all: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -279,12 +368,17 @@ struct Turns {
 }
 
 impl Blocking {
+    /// Whether a closure waits for its thread.
+    fn has_threads(&self) -> bool {
+        self.all.load(Ordering::Relaxed) > 0 && self.state.lock().threads > 0
+    }
+
     /// Lets the thread run, if there is one, until it has ended.
     fn run(&self) -> bool {
-        let mut state = self.state.lock();
-        if state.threads == 0 {
+        if !self.has_threads() {
             return false;
         }
+        let mut state = self.state.lock();
         state.is_theirs = true;
         self.moved.notify_all();
         // Real time: a limit for programs that would hang for ever.
@@ -318,6 +412,7 @@ impl Blocking {
         Ambient::clear_on_thread();
         let mut state = self.state.lock();
         state.threads -= 1;
+        self.all.fetch_sub(1, Ordering::Relaxed);
         state.is_theirs = state.threads > 0 && !state.is_closed;
         drop(state);
         self.moved.notify_all();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::event::Nanos;
-use crate::packet::Packet;
+use crate::packet::Segment;
 use crate::rng::mix;
 
 /// Events that every run keeps.
@@ -259,8 +259,8 @@ impl Names {
 }
 
 impl Seen {
-    pub fn new(packet: &Packet<'_>, digest: u64) -> Self {
-        let tcp = packet.segment().map(|segment| Tcp {
+    pub fn new(len: usize, digest: u64, segment: Option<&Segment>) -> Self {
+        let tcp = segment.map(|segment| Tcp {
             src: segment.src,
             dst: segment.dst,
             seq: segment.header.seq.raw(),
@@ -270,7 +270,7 @@ impl Seen {
             is_fin: segment.is_fin(),
             is_rst: segment.is_rst(),
         });
-        Self { len: packet.len, digest, tcp }
+        Self { len, digest, tcp }
     }
 }
 

@@ -7,14 +7,16 @@
 //! Bound: [`FLOWS_MAX`] directions are known; beyond it the oldest is forgotten. Tests: `tests/net/links.rs` and the
 //! checkers.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
 
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::Flags;
 
 use crate::event::Nanos;
 use crate::packet::Segment;
+use crate::rng::mix;
 
 /// Findings from the packets of all links, or of one direction of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -65,7 +67,58 @@ const FLOWS_MAX: usize = 1 << 16;
 /// Retransmissions that are kept one by one.
 const KEPT_MAX: usize = 1 << 16;
 
-type Name = (SocketAddr, SocketAddr);
+/// From where to where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Name(SocketAddr, SocketAddr);
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        for end in [self.0, self.1] {
+            match end.ip() {
+                IpAddr::V4(ip) => state.write_u64(u64::from(ip.to_bits()) << 16 | u64::from(end.port())),
+                IpAddr::V6(ip) => {
+                    let octets = ip.octets();
+                    let (words, _) = octets.as_chunks::<8>();
+                    words.iter().for_each(|word| state.write_u64(u64::from_be_bytes(*word)));
+                    state.write_u64(u64::from(end.port()));
+                }
+            }
+        }
+    }
+}
+
+/// The hash of a name: the same in each run, and of chosen names nobody has an advantage here.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ word);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// What an arriving segment tells about the direction that it answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    /// The direction of the segment.
+    name: Name,
+    is_shut: bool,
+}
+
+impl Heard {
+    pub fn of(segment: &Segment) -> Self {
+        let is_shut = segment.header.window == 0 && !segment.is_syn();
+        Self { name: Name(segment.src, segment.dst), is_shut }
+    }
+}
 
 /// Lost pieces that are kept of one direction; beyond it the first are forgotten, and count as not lost.
 const MISSING_MAX: usize = 1 << 16;
@@ -89,7 +142,8 @@ struct Flow {
 pub(crate) struct Watch {
     pub total: Traffic,
     pub retransmissions: Vec<Retransmission>,
-    flows: BTreeMap<Name, Flow>,
+    /// Never iterated.
+    flows: HashMap<Name, Flow, BuildHasherDefault<Mixed>>,
     order: VecDeque<Name>,
 }
 
@@ -98,7 +152,7 @@ impl Watch {
     pub fn sent(&mut self, at: Nanos, segment: &Segment, is_lost: bool) {
         let seen = self.judge(at, segment);
         self.total.add(&seen);
-        if let Some(flow) = self.flows.get_mut(&(segment.src, segment.dst)) {
+        if let Some(flow) = self.flows.get_mut(&Name(segment.src, segment.dst)) {
             flow.traffic.add(&seen);
             if is_lost && segment.seq_len() > 0 {
                 flow.lose(segment);
@@ -107,16 +161,17 @@ impl Watch {
     }
 
     /// A segment arrives: its window and its acknowledgment are the other direction's.
-    pub fn arrived(&mut self, at: Nanos, segment: &Segment) {
-        if let Some(back) = self.flows.get_mut(&(segment.dst, segment.src)) {
+    pub fn arrived(&mut self, at: Nanos, heard: &Heard) {
+        let Name(src, dst) = heard.name;
+        if let Some(back) = self.flows.get_mut(&Name(dst, src)) {
             back.heard_at = at;
-            back.is_shut = segment.header.window == 0 && !segment.is_syn();
+            back.is_shut = heard.is_shut;
         }
     }
 
     /// The data that one direction of a connection has sent.
     pub fn flow(&self, src: SocketAddr, dst: SocketAddr) -> Option<Traffic> {
-        self.flows.get(&(src, dst)).map(|flow| flow.traffic)
+        self.flows.get(&Name(src, dst)).map(|flow| flow.traffic)
     }
 
     fn judge(&mut self, at: Nanos, segment: &Segment) -> Traffic {
@@ -126,7 +181,7 @@ impl Watch {
             seen.resets = 1;
             return seen;
         }
-        let name = (segment.src, segment.dst);
+        let name = Name(segment.src, segment.dst);
         let known = self.flows.get_mut(&name).filter(|flow| !segment.is_syn() || flow.iss == header.seq);
         let Some(flow) = known else {
             self.begin(name, segment);

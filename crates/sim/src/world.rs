@@ -30,12 +30,12 @@ use crate::hold::HoldState;
 use crate::link::{LinkConfig, LinkStats};
 use crate::machine::Machine;
 use crate::names;
-use crate::packet::Packet;
+use crate::packet::{Packet, Segment};
 use crate::pipe::{Course, Held, Pipe, stream_of};
 use crate::rng::Rng;
 use crate::signal::Signals;
 use crate::trace::{Keep, Names, Seen, Trace, What, digest_of};
-use crate::watch::Watch;
+use crate::watch::{Heard, Watch};
 
 /// See the module's head.
 pub(crate) struct World {
@@ -102,6 +102,8 @@ pub(crate) struct HostState {
     /// How often it was started. Frames of an earlier life go nowhere.
     pub life: u32,
     pub inbox: VecDeque<TxFrame>,
+    /// Where it sent last, and by which pipe.
+    pub last_route: Option<(IpAddr, usize)>,
     /// The event at which its stack wants to be polled; `Nanos::MAX` for none.
     pub wake_at: Nanos,
     pub is_dirty: bool,
@@ -145,6 +147,8 @@ pub(crate) struct InFlight {
     pub number: u64,
     /// When it arrives, at the latest.
     pub at: Nanos,
+    /// What its segment tells the other direction, if it is one.
+    pub heard: Option<Heard>,
 }
 
 impl World {
@@ -185,19 +189,28 @@ impl World {
         world
     }
 
-    /// The stack of a host's programs, or of those that are on none.
-    pub fn stack_of(&self, host: Option<usize>) -> Option<Stack> {
+    /// The stack of a host's programs, or of those that are on none. With `shows_clock`, the threads of the run see that host's clock from now on, as after
+    /// [`show_clock_of`](Self::show_clock_of).
+    pub fn stage(&self, host: Option<usize>, shows_clock: bool) -> Option<Stack> {
         let state = self.lock();
-        match host {
-            Some(host) => state.hosts[host].stack.clone(),
+        let entry = host.map(|host| &state.hosts[host]);
+        if shows_clock {
+            let local = entry.map(|entry| entry.local).unwrap_or_default();
+            let (monotonic, real) = local.offsets(state.now);
+            self.machine.set_offsets(monotonic, real);
+        }
+        match entry {
+            Some(entry) => entry.stack.clone(),
             None => state.outside.clone(),
         }
     }
 
     /// The threads of the run see the clock of this host from now on, or the simulation's own.
     pub fn show_clock_of(&self, host: Option<usize>) {
+        // The simulation's own has no offset.
+        let Some(host) = host else { return self.machine.set_offsets(0, 0) };
         let state = self.lock();
-        let local = host.and_then(|host| state.hosts.get(host)).map(|host| host.local).unwrap_or_default();
+        let local = state.hosts.get(host).map(|host| host.local).unwrap_or_default();
         let (monotonic, real) = local.offsets(state.now);
         drop(state);
         self.machine.set_offsets(monotonic, real);
@@ -276,16 +289,16 @@ impl State {
         }
         let at = Duration::from_nanos(self.now);
         let packet = Packet { at, index: 0, head: frame.head(), len: frame.len() };
-        let to = packet.dst().and_then(|dst| self.addresses.get(&dst).copied());
+        // Read once for all who want to know.
+        let segment = packet.segment();
+        let dst = segment.map(|segment| segment.dst.ip()).or_else(|| packet.dst());
         // To an address that no host has: there is no link that could carry it.
-        let Some(to) = to else { return };
-        let index = self.pipe(from, to);
+        let Some(index) = dst.and_then(|dst| self.route(from, dst)) else { return };
         let pipe = &mut self.pipes[index];
         if pipe.is_marking(self.now) {
             pipe.mark(frame.head_mut());
         }
         let packet = Packet { at, index: pipe.stats.offered, head: frame.head(), len: frame.len() };
-        let segment = packet.segment();
         let course = pipe.course(self.now, &packet);
         if let Some(segment) = segment {
             let is_lost = matches!(course, Course::Dropped(_) | Course::Arrives { flip: Some(_), .. });
@@ -293,7 +306,8 @@ impl State {
         }
         let number = self.sent_count;
         self.sent_count += 1;
-        self.note_sent(index, number, &frame, course);
+        self.note_sent(index, number, &frame, segment.as_ref(), course);
+        let heard = segment.as_ref().map(Heard::of);
         if self.tape.is_on() {
             self.tape.push(index, self.now, bytes_of(&frame), course.note());
         }
@@ -302,18 +316,26 @@ impl State {
             Course::Arrives { at, twice, flip } => {
                 let copy = twice.then(|| copy(&frame)).flatten();
                 // Without memory for a damaged copy the packet is lost, which is damage too.
-                let frame = match flip {
-                    Some(bit) => flipped(&self.pool, &frame, bit),
-                    None => Some(frame),
+                let (frame, of_frame) = match flip {
+                    Some(bit) => {
+                        let frame = flipped(&self.pool, &frame, bit);
+                        let segment = frame.as_ref().and_then(segment_of);
+                        (frame, segment.as_ref().map(Heard::of))
+                    }
+                    None => (Some(frame), heard),
                 };
-                frame.into_iter().chain(copy).for_each(|frame| self.put(index, number, at, frame));
+                let both = frame.map(|frame| (frame, of_frame)).into_iter();
+                both.chain(copy.map(|copy| (copy, heard))).for_each(|(frame, heard)| {
+                    self.put(at, InFlight { frame, pipe: index, number, at, heard });
+                });
                 for overtaken in self.pipes[index].overtake() {
                     self.queue.push(at, Event::Arrive { frame: overtaken });
                 }
             }
             Course::Overtaken { at, span, wait } => {
-                let frame =
-                    self.frames.insert(InFlight { frame, pipe: index, number, at: at.saturating_add(wait) });
+                let at_latest = at.saturating_add(wait);
+                let flight = InFlight { frame, pipe: index, number, at: at_latest, heard };
+                let frame = self.frames.insert(flight);
                 let number = self.queue.number();
                 self.pipes[index].held.push(Held { frame, number, left: span });
                 self.queue.push(at.saturating_add(wait), Event::Release { pipe: index, frame, number });
@@ -321,12 +343,31 @@ impl State {
         }
     }
 
-    fn note_sent(&mut self, pipe: usize, number: u64, frame: &TxFrame, course: Course) {
-        let packet = Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() };
+    /// The pipe from a host to an address. The host's last one is known without a search: addresses and pipes stay what they are.
+    fn route(&mut self, from: usize, dst: IpAddr) -> Option<usize> {
+        if let Some((last, pipe)) = self.hosts[from].last_route
+            && last == dst
+        {
+            return Some(pipe);
+        }
+        let to = *self.addresses.get(&dst)?;
+        let pipe = self.pipe(from, to);
+        self.hosts[from].last_route = Some((dst, pipe));
+        Some(pipe)
+    }
+
+    fn note_sent(
+        &mut self,
+        pipe: usize,
+        number: u64,
+        frame: &TxFrame,
+        segment: Option<&Segment>,
+        course: Course,
+    ) {
         // With a checksum, headers tell whether payload differs.
         let digest =
             if self.trace.is_whole() { digest_of(&bytes_of(frame)) } else { digest_of(frame.head()) };
-        let seen = Seen::new(&packet, digest);
+        let seen = Seen::new(frame.len(), digest, segment);
         let arrival = match course {
             Course::Dropped(_) => None,
             Course::Arrives { at, .. } | Course::Overtaken { at, .. } => Some(at),
@@ -366,8 +407,8 @@ impl State {
         Names { hosts, pipes }
     }
 
-    fn put(&mut self, pipe: usize, number: u64, at: Nanos, frame: TxFrame) {
-        let frame = self.frames.insert(InFlight { frame, pipe, number, at });
+    fn put(&mut self, at: Nanos, flight: InFlight) {
+        let frame = self.frames.insert(flight);
         self.queue.push(at, Event::Arrive { frame });
     }
 
@@ -379,7 +420,7 @@ impl State {
 
     /// A frame comes to its host. The caller drops what is returned outside the mutex.
     pub fn deliver(&mut self, flight: InFlight) -> Option<TxFrame> {
-        let InFlight { frame, pipe: index, number, .. } = flight;
+        let InFlight { frame, pipe: index, number, heard, .. } = flight;
         let to = self.pipes[index].to;
         let is_taken = self.hosts[to].stack.is_some();
         self.note(What::Arrived { pipe: index, number, is_taken });
@@ -390,9 +431,8 @@ impl State {
         }
         pipe.stats.delivered += 1;
         pipe.stats.delivered_bytes += frame.len() as u64;
-        let packet = Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() };
-        if let Some(segment) = packet.segment() {
-            self.watch.arrived(self.now, &segment);
+        if let Some(heard) = heard {
+            self.watch.arrived(self.now, &heard);
         }
         self.hosts[to].inbox.push_back(frame);
         self.mark(to);
@@ -443,6 +483,10 @@ impl LinkStats {
         self.corrupted += more.corrupted;
         self.marked += more.marked;
     }
+}
+
+fn segment_of(frame: &TxFrame) -> Option<Segment> {
+    Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() }.segment()
 }
 
 fn bytes_of(frame: &TxFrame) -> Box<[u8]> {

@@ -415,3 +415,31 @@ fn a_year_of_timers_costs_no_ticks() {
         assert!(net.events() < 20 * 365 * 24 * 6, "{} events", net.events());
     });
 }
+
+/// A timer belongs to the runtime in which it was made, here the main program's, whichever host polls it first.
+#[test]
+fn a_timer_of_the_main_program_that_a_host_sets_ends_on_time() {
+    const EVERY: [u64; 3] = [100, 400, 1000];
+    let ends: Vec<u128> = Sim::new(7).tokio().run(|net| async move {
+        let timers: Vec<_> = (1..20).map(|ms| tokio::time::sleep(Duration::from_millis(ms))).collect();
+        // The clock jumps to ticks and to moments between them.
+        for micros in EVERY {
+            net.host("other").spawn(async move {
+                loop {
+                    sockeye_sim::time::sleep(Duration::from_micros(micros)).await;
+                }
+            });
+        }
+        let clock = net.clone();
+        let waits = async move {
+            let mut ends = Vec::new();
+            for timer in timers {
+                timer.await;
+                ends.push(clock.now().as_nanos());
+            }
+            ends
+        };
+        net.host("host").spawn(waits).await.unwrap()
+    });
+    assert_eq!(ends, (1..20).map(|ms| ms * 1_000_000).collect::<Vec<u128>>());
+}
