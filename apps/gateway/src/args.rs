@@ -3,7 +3,7 @@
 //! Does not depend on how anything is done. Tests: below.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +11,8 @@ use clap::Args;
 
 use crate::control::{Action, ControlArgs};
 use crate::engine::inward::Ports;
+use crate::frames::FramesArgs;
+use crate::plan::{Network, Plan};
 use crate::policy::Rules;
 use crate::rates::RateArgs;
 use crate::upstream::Upstream;
@@ -42,15 +44,18 @@ pub struct GatewayArgs {
     /// Serve the network namespace of a process, by its number or a path such as /run/netns/NAME, instead of running a command
     #[arg(long, value_name = "PID|PATH", conflicts_with_all = ["fd", "command"])]
     pub netns: Option<String>,
-    /// Serve an open TUN device by its descriptor; several are its queues
-    #[arg(long, value_name = "N", conflicts_with = "command")]
-    pub fd: Vec<i32>,
+    /// How frames come in.
+    #[command(flatten)]
+    pub frames: FramesArgs,
     /// Threads, each with a queue of the device and the flows in it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub loops: u16,
     /// Bytes of the largest IP packet on the device
     #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,
+    /// Addresses inside, such as 10.1.0.0/24, instead of those of 10.0.2.0/24 and fd00::/64; repeatable, one of each family
+    #[arg(long, value_name = "PREFIX")]
+    pub network: Vec<Network>,
     /// No IPv6 inside
     #[arg(long)]
     pub ipv4_only: bool,
@@ -105,23 +110,12 @@ pub struct GatewayArgs {
     pub action: Option<Action>,
 }
 
-/// The addresses inside, as slirp4netns has them: people and scripts know these.
-#[derive(Clone, Copy, Debug)]
-pub struct Plan {
-    /// The command's.
-    pub inside: [IpAddr; 2],
-    /// The gateway's, which stands for the host.
-    pub host: [IpAddr; 2],
-    /// The name server's.
-    pub names: [IpAddr; 2],
+impl GatewayArgs {
+    /// The addresses inside.
+    pub fn plan(&self) -> Plan {
+        Plan::new(&self.network)
+    }
 }
-
-/// IPv4 addresses are of a /24, IPv6 ones of a /64.
-pub const PLAN: Plan = Plan {
-    inside: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 100)), v6(0x100)],
-    host: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2)), v6(2)],
-    names: [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 3)), v6(3)],
-};
 
 /// The name of the host inside.
 pub const HOST_NAME: &str = "host.internal";
@@ -137,8 +131,4 @@ fn resolver(text: &str) -> Result<SocketAddr, String> {
     alone
         .or_else(|_| text.parse())
         .map_err(|_| "write an address, or [ADDR]:PORT, such as 192.0.2.1".to_owned())
-}
-
-const fn v6(last: u16) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last))
 }

@@ -15,7 +15,10 @@
 //! # Which folder
 //! | folder or file | holds |
 //! |---|---|
-//! | `args.rs`, `run.rs` | the command line, and what it starts and ends |
+//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs` | the command line, and what it opens, starts and ends |
+//! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
+//! | `sockets.rs` | UNIX sockets by a path |
+//! | `plan.rs` | the addresses inside |
 //! | `inside/` | what happens in the namespace: it is entered or made, the device, `/etc/resolv.conf`, the command |
 //! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
 //! | `policy/` | where a destination leads, and whether it may be |
@@ -31,7 +34,11 @@ mod args;
 mod control;
 mod engine;
 mod flows;
+mod frames;
 mod inside;
+mod lan;
+mod open;
+mod plan;
 mod policy;
 mod rates;
 mod run;

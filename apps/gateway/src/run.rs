@@ -17,21 +17,20 @@ use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::process::{
-    Pid, PidfdFlags, PidfdGetfdFlags, Resource, Rlimit, Signal, getpid, getrlimit, kill_process, pidfd_getfd,
-    pidfd_open, setrlimit,
-};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use sockeye_shared::end::{CommandError, UsageError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
-use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME, PLAN};
+use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME};
 use crate::control::{Action, auto, client, server};
 use crate::engine::forwards::{By, Forwards};
 use crate::engine::inward::{Listening, Ports, Publish};
 use crate::engine::{Running, Shared};
 use crate::flows::Flows;
-use crate::inside::{self, Inside};
+use crate::inside::{self, resolver};
+use crate::lan::{Facts, Router};
+use crate::open::{Caller, Opened, Served, open};
 use crate::policy::Policy;
 use crate::rates::Rates;
 use crate::sandbox::{self, Needs};
@@ -48,19 +47,31 @@ const RESOLVERS_MAX: usize = 3;
 /// # Errors
 /// A usage error if there is nothing to serve; the system's, with what was to be done and a remedy.
 pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError> {
+    let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
+    run_as(args, prefix, &given)
+}
+
+/// [`run`], of a command line that says the same as `given` does in the gateway's own words.
+pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result<ExitCode, CommandError> {
     if let Some(name) = &args.inside {
         return inside::main(args, name).map(|()| ExitCode::SUCCESS).map_err(CommandError::Io);
     }
     if let Some(Action::Ctl(ctl)) = &args.action {
         return client::run(ctl).map_err(CommandError::Io);
     }
-    if args.command.is_empty() && args.netns.is_none() && args.fd.is_empty() {
-        let message = "nothing to serve: give a command behind --, a namespace (--netns) or a device (--fd)";
+    if args.command.is_empty() && args.netns.is_none() && !args.frames.is_some() {
+        let message = "nothing to serve: give a command behind --, a namespace (--netns), a device (--fd) or a machine (--qemu)";
         return Err(CommandError::Usage(UsageError(message.to_owned())));
     }
-    if args.fd.iter().enumerate().any(|(index, number)| args.fd[..index].contains(number)) {
+    let fds = &args.frames.fd;
+    if fds.iter().enumerate().any(|(index, number)| fds[..index].contains(number)) {
         return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
     }
+    if args.frames.tap && args.loops > 1 {
+        let message = "--tap: an Ethernet device has one loop, since answers to ARP come by any queue";
+        return Err(CommandError::Usage(UsageError(message.to_owned())));
+    }
+    let mut caller = Caller::of(args)?;
     let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -69,37 +80,40 @@ pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError
     let log = log.transpose()?;
     let control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
     let upstream = args.upstream.clone().unwrap_or_default().resolve()?;
-    let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
-    let (queues, served) = open(args, prefix, &given)?;
+    let Opened { sources, served, file } = open(args, prefix, given)?;
     raise_descriptor_limit();
-    let pcaps = pcaps(args, queues.len())?;
-    let resolvers = resolvers(args);
+    let pcaps = pcaps(args, sources.len())?;
+    let (resolvers, router) = (resolvers(args), router(args));
     let auto = auto.map(|addr| Ok::<_, io::Error>((addr, tables(args, &served)?))).transpose()?;
-    sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), control.as_ref().map(|control| &control.1))?;
+    let files = control.as_ref().map(|control| &control.1).into_iter().chain(&file);
+    sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
     let (flows, writer) = Flows::new(args.flows_max, Rates::new(args.rates), log)?;
     let shared = Arc::new(Shared {
-        policy: Policy::new(args.rules.0.clone()),
+        policy: Policy::new(args.rules.0.clone(), args.plan()),
         upstream,
         flows,
         forwards: Forwards::default(),
         resolvers,
         device_gone: Notify::new(),
+        plan: args.plan(),
+        router: Arc::new(router),
         mtu: args.mtu,
         memory_max: args.memory_max,
         flows_max: args.flows_max as usize,
     });
-    let loops: Vec<Running> = queues
+    let loops: Vec<Running> = sources
         .into_iter()
         .zip(pcaps)
         .enumerate()
-        .map(|(index, queue)| Running::start(Arc::clone(&shared), queue, index))
+        .map(|(index, source)| Running::start(Arc::clone(&shared), source, index))
         .collect::<io::Result<_>>()?;
     shared.forwards.set_loops(loops.iter().map(|running| running.opens.clone()).collect());
     if args.verbose {
         greet(args, &shared);
     }
     let (listener, _file) = control.unzip();
-    let ended = serve(served, &shared, published, auto, listener);
+    let ended = serve(served, &shared, (published, auto, listener), &mut caller);
+    drop(file);
     loops.into_iter().for_each(Running::stop);
     if let Some(writer) = writer {
         shared.flows.end_log(&writer);
@@ -166,11 +180,11 @@ fn raise_descriptor_limit() {
 }
 
 /// Gives up what is not needed any more.
-fn sandbox(
+fn sandbox<'files>(
     args: &GatewayArgs,
     served: &Served,
     tables: Option<&OwnedFd>,
-    control: Option<&SocketFile>,
+    files: impl Iterator<Item = &'files SocketFile>,
 ) -> io::Result<()> {
     if args.no_sandbox {
         return sandbox::give_up_rights();
@@ -181,7 +195,7 @@ fn sandbox(
             Served::Device => None,
         },
         reads: tables.map(OwnedFd::as_fd).into_iter().collect(),
-        removes: control.map(SocketFile::folder).into_iter().collect(),
+        removes: files.map(SocketFile::folder).collect(),
     };
     if let Some(error) = sandbox::enter(&needs)? {
         eprintln!(
@@ -191,44 +205,12 @@ fn sandbox(
     Ok(())
 }
 
-/// What is served.
-enum Served {
-    /// A command, which runs once it is told to.
-    Command(Inside),
-    /// A device that others use.
-    Device,
-}
-
-/// Makes or takes the device. Returns its queues.
-fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Result<(Vec<OwnedFd>, Served)> {
-    if !args.fd.is_empty() {
-        // A copy of each by its number: nobody here owns what another program has left open.
-        let own = pidfd_open(getpid(), PidfdFlags::empty())?;
-        let queues = args.fd.iter().map(|number| {
-            pidfd_getfd(&own, *number, PidfdGetfdFlags::empty()).map_err(|error| {
-                io::Error::new(io::Error::from(error).kind(), format!("--fd {number}: {error}"))
-            })
-        });
-        return Ok((queues.collect::<io::Result<_>>()?, Served::Device));
-    }
-    let mut inside = Inside::start(prefix, given)?;
-    let queues = std::mem::take(&mut inside.queues);
-    if args.command.is_empty() {
-        // Its work is done: the device is in the namespace.
-        inside.go()?;
-        inside.child.wait()?;
-        return Ok((queues, Served::Device));
-    }
-    Ok((queues, Served::Command(inside)))
-}
-
 /// Has the command run, if there is one. Waits for its end, for the device's, or for a signal.
 fn serve(
     served: Served,
     shared: &Arc<Shared>,
-    published: Published,
-    auto: Option<Auto>,
-    control: Option<UnixListener>,
+    (published, auto, control): (Published, Option<Auto>, Option<UnixListener>),
+    caller: &mut Caller,
 ) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -236,11 +218,12 @@ fn serve(
             shared.forwards.serve(publish, sockets, By::Start).await?;
         }
         if let Some((addr, tables)) = auto {
-            auto::start(tables, addr, PLAN.inside.to_vec(), shared);
+            auto::start(tables, addr, shared.plan.inside.to_vec(), shared);
         }
         if let Some(listener) = control {
             server::start(listener, shared)?;
         }
+        caller.ready()?;
         let (mut interrupt, mut terminate, mut hangup) = (
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
@@ -252,6 +235,7 @@ fn serve(
                 _ = terminate.recv() => ExitCode::SUCCESS,
                 _ = hangup.recv() => ExitCode::SUCCESS,
                 () = shared.device_gone.notified() => ExitCode::SUCCESS,
+                left = caller.exit() => left.map(|()| ExitCode::SUCCESS)?,
             });
         };
         inside.go()?;
@@ -287,6 +271,15 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
+/// What answers machines on Ethernet. Where we have configured the device inside, the first address is taken.
+fn router(args: &GatewayArgs) -> Router {
+    let plan = args.plan();
+    let system = std::fs::read_to_string(RESOLV_CONF).unwrap_or_default();
+    let (has_v6, search) = (!args.ipv4_only, resolver::search(args, &system));
+    let facts = Facts { plan, has_v6, mac: Facts::mac_of(&plan), mtu: args.mtu, search };
+    Router::new(facts, args.frames.configures().into())
+}
+
 /// Where names are forwarded to: what was given, or the host's own resolvers.
 fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
     if !args.dns.is_empty() {
@@ -302,11 +295,11 @@ fn resolvers(args: &GatewayArgs) -> Vec<SocketAddr> {
 /// What is served, on standard error: standard output is the command's.
 fn greet(args: &GatewayArgs, shared: &Shared) {
     let resolvers: Vec<String> = shared.resolvers.iter().map(|addr| addr.ip().to_string()).collect();
-    eprintln!("inside: {} and {}, MTU {}", PLAN.inside[0], PLAN.inside[1], shared.mtu);
-    eprintln!("this host: {} ({HOST_NAME}), if a rule permits it", PLAN.host[0]);
+    eprintln!("inside: {} and {}, MTU {}", shared.plan.inside[0], shared.plan.inside[1], shared.mtu);
+    eprintln!("this host: {} ({HOST_NAME}), if a rule permits it", shared.plan.host[0]);
     eprintln!(
         "names: {} asks {}",
-        PLAN.names[0],
+        shared.plan.names[0],
         if resolvers.is_empty() { "nobody".to_owned() } else { resolvers.join(", ") }
     );
     for ports in &args.publish {

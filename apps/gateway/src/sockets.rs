@@ -58,6 +58,20 @@ pub fn listen_at(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     Ok((listener, SocketFile { folder, name: name.to_owned(), identity }))
 }
 
+/// Connects to who listens at `path`. `None` if nobody does, or there is nothing.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn connect_to(path: &Path) -> io::Result<Option<UnixStream>> {
+    match UnixStream::connect(path) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+    }
+}
+
 /// Removes a socket that nobody listens at.
 fn make_room(path: &Path, folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let Ok(stat) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(()) };

@@ -171,6 +171,18 @@ fn bytes_and_ends_pass_both_ways_and_refusals_are_refusals() {
 }
 
 #[test]
+fn on_an_ethernet_device_it_is_the_same() {
+    if unavailable() {
+        return;
+    }
+    let (server, port) = echo_server();
+    let options = ["--tap", "--network", "192.168.77.0/24", "--allow", "127.0.0.1"];
+    Gateway::runs(&options, &format!("echo 192.168.77.2:{port} 3000000"));
+    Gateway::runs(&options, "connect-fails 192.168.77.2:9 ConnectionRefused");
+    server.finish(1);
+}
+
+#[test]
 fn a_reset_on_one_side_is_one_on_the_other() {
     if unavailable() {
         return;

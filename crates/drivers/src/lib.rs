@@ -2,6 +2,7 @@
 //!
 //! * [`Tun`]: a TUN or TAP device of the kernel, with several queues and with checksums and segmentation left to the
 //!   kernel in both directions.
+//! * [`FrameStream`]: Ethernet frames over a stream socket, as QEMU sends them.
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses, routes.
 //! * [`Namespace`]: a network namespace, in which such a device may be made; [`unshare_user`]: one of a user's own, without rights.
 //! * [`testing`]: further devices for tests and measurements.
@@ -18,6 +19,7 @@
 pub mod link;
 mod namespace;
 mod netlink;
+mod stream;
 mod sys;
 pub mod testing;
 
@@ -34,4 +36,5 @@ mod embedding {}
 mod readme {}
 
 pub use namespace::{Namespace, unshare_mounts, unshare_user};
+pub use stream::{FrameStream, StreamCounts};
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};

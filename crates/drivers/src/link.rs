@@ -127,18 +127,40 @@ impl KernelLink {
     /// # Errors
     /// `AlreadyExists` if there is a route to the network; ENETDOWN if the interface is down; ENODEV if there is none; the system's.
     pub fn add_route(&self, network: Prefix) -> io::Result<()> {
+        self.route(network, None)
+    }
+
+    /// The same by a gateway, which is a neighbor on this interface, as on Ethernet.
+    ///
+    /// # Errors
+    /// As [`add_route`](Self::add_route); `InvalidInput` if network and gateway are of two families; ENETUNREACH if the gateway is no neighbor.
+    pub fn add_route_via(&self, network: Prefix, gateway: IpAddr) -> io::Result<()> {
+        if network.addr().is_ipv4() != gateway.is_ipv4() {
+            let message = format!("{network} by {gateway}: both must be of one family");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        self.route(network, Some(gateway))
+    }
+
+    fn route(&self, network: Prefix, gateway: Option<IpAddr>) -> io::Result<()> {
         let network = network.network();
         let family = if network.addr().is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // A `struct rtmsg`: family, lengths of the networks of destination and source, type of service, table,
         // protocol, scope, type; and 32 bits of flags.
         let main_table = libc::RT_TABLE_MAIN;
-        let [protocol, scope, unicast] = [libc::RTPROT_BOOT, libc::RT_SCOPE_LINK, libc::RTN_UNICAST];
+        let scope = if gateway.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+        let [protocol, unicast] = [libc::RTPROT_BOOT, libc::RTN_UNICAST];
         let mut body =
             vec![family as u8, network.len(), 0, 0, main_table, protocol, scope, unicast, 0, 0, 0, 0];
         match network.addr() {
             _ if network.is_empty() => {}
             IpAddr::V4(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
             IpAddr::V6(addr) => attribute(&mut body, libc::RTA_DST, &addr.octets()),
+        }
+        match gateway {
+            None => {}
+            Some(IpAddr::V4(addr)) => attribute(&mut body, libc::RTA_GATEWAY, &addr.octets()),
+            Some(IpAddr::V6(addr)) => attribute(&mut body, libc::RTA_GATEWAY, &addr.octets()),
         }
         attribute(&mut body, libc::RTA_OIF, &self.index()?.to_ne_bytes());
         change(&message(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &body))

@@ -5,42 +5,33 @@
 //! cleared *before* `poll` reads it, so a packet that comes meanwhile is noticed; and the wake stores a permit, so that one between `poll`
 //! and the wait is not lost.
 
-use std::io;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sockeye::netif::Netif;
-use sockeye_drivers::Tun;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
+use super::port::Port;
 use super::{Cx, task};
 
 /// For a stack that has nothing to do at any time.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Starts the task.
-pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
+pub fn start(cx: &Rc<Cx>, mut port: Port) {
     let start = Instant::now();
-    let Some(queue) = tun.descriptors().next() else { return Ok(()) };
-    // Newer versions of tokio want a promise that the descriptor stays the device's, which an `OwnedFd` is; older ones have only this.
-    #[allow(deprecated)]
-    let queue: AsyncFd<OwnedFd> = AsyncFd::with_interest(queue.try_clone_to_owned()?, Interest::READABLE)?;
     let wanted = Arc::new(Notify::new());
     let bell = Arc::clone(&wanted);
     cx.stack.set_driver_wake(Some(move || bell.notify_one()));
-    let (cx, tun) = (Rc::clone(cx), tun.clone());
+    let cx = Rc::clone(cx);
     task(async move {
         let timer = sleep_until(start);
         tokio::pin!(timer);
         loop {
             let next = cx.stack.poll(start.elapsed());
-            if tun.is_down() {
+            if port.is_down() {
                 return cx.shared.device_gone.notify_one();
             }
             let at = start + next.unwrap_or_else(|| start.elapsed() + LONG);
@@ -56,11 +47,8 @@ pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
                 tokio::select! {
                     biased;
                     () = wanted.notified() => {}
-                    ready = queue.readable() => match ready {
-                        Ok(mut guard) => {
-                            guard.clear_ready();
-                            cx.busy.beat(now);
-                        }
+                    ready = port.ready(&cx.shared) => match ready {
+                        Ok(()) => cx.busy.beat(now),
                         // The runtime ends.
                         Err(_) => return,
                     },
@@ -72,5 +60,4 @@ pub fn start(cx: &Rc<Cx>, tun: &Tun) -> io::Result<()> {
             }
         }
     });
-    Ok(())
 }

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 use socket2::SockRef;
 use sockeye::UdpBuilder;
-use sockeye::netif::Prefix;
 use sockeye::tokio::{TcpSocket, UdpSocket};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::{Cx, relay, task};
-use crate::args::{PLAN, UDP_IDLE};
+use crate::args::UDP_IDLE;
 use crate::flows::Flow;
+use crate::plan::Plan;
 use crate::policy::{Protocol, reach};
 use crate::rates::Way;
 
@@ -222,7 +222,7 @@ async fn accept(cx: Rc<Cx>, listener: tokio::net::TcpListener, port: u16) {
 }
 
 async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, port: u16) {
-    let (source, inside) = ends(from, port);
+    let (source, inside) = ends(&cx.shared.plan, from, port);
     let refused = |outer: &tokio::net::TcpStream| drop(SockRef::from(outer).set_linger(Some(Duration::ZERO)));
     let to = outer.local_addr().unwrap_or(inside);
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), inside) else {
@@ -257,15 +257,14 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
 }
 
 /// In whose name, and where to, a client is led.
-fn ends(from: SocketAddr, port: u16) -> (SocketAddr, SocketAddr) {
+fn ends(plan: &Plan, from: SocketAddr, port: u16) -> (SocketAddr, SocketAddr) {
     let ip = from.ip().to_canonical();
     let family = usize::from(ip.is_ipv6());
-    let own = PLAN.inside.into_iter().zip([24, 64]).filter_map(|(addr, len)| Prefix::new(addr, len).ok());
     // An address of the inside's own network would be answered inside.
-    let is_kept = reach::special(ip).is_none() && !own.into_iter().any(|network| network.contains(ip));
+    let is_kept = reach::special(ip).is_none() && !plan.contains(ip);
     let source =
-        if is_kept { SocketAddr::new(ip, from.port()) } else { SocketAddr::new(PLAN.host[family], 0) };
-    (source, SocketAddr::new(PLAN.inside[family], port))
+        if is_kept { SocketAddr::new(ip, from.port()) } else { SocketAddr::new(plan.host[family], 0) };
+    (source, SocketAddr::new(plan.inside[family], port))
 }
 
 /// A client of UDP.
@@ -301,7 +300,7 @@ async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
 }
 
 fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
-    let (source, inside) = ends(from, port);
+    let (source, inside) = ends(&cx.shared.plan, from, port);
     let flow = cx.shared.flows.begin(Protocol::Udp, (from, inside), inside)?;
     let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source).ok()?;
     socket.connect(inside).ok()?;
@@ -357,7 +356,7 @@ mod tests {
     #[test]
     fn a_clients_address_is_kept_unless_it_cannot_be_answered_inside() {
         let ends = |from: &str| {
-            let (source, inside) = ends(from.parse().unwrap(), 80);
+            let (source, inside) = ends(&Plan::default(), from.parse().unwrap(), 80);
             (source.to_string(), inside.to_string())
         };
         let own = |text: &str| text.to_owned();

@@ -12,6 +12,7 @@
 //!
 //! | file | tasks |
 //! |---|---|
+//! | `port.rs` | none: the device |
 //! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
 //! | `tcp.rs`, `relay.rs` | connections from inside; bytes both ways |
 //! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
@@ -30,6 +31,7 @@ pub use hostile::HIDDEN;
 pub mod inward;
 mod names;
 mod ping;
+pub mod port;
 mod relay;
 mod tcp;
 mod udp;
@@ -37,26 +39,25 @@ mod udp;
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use sockeye::netif::{CaptureConfig, Netif, Prefix, capture_into};
 use sockeye::{Config, Stack};
-use sockeye_drivers::{Adopted, Tun};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinHandle as Task, LocalSet, spawn_local};
 
-use crate::args::PLAN;
 use crate::flows::Flows;
+use crate::lan::Router;
+use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::upstream::Upstream;
 use busy::Busy;
 use forwards::{Forwards, Open, WAITING_MAX};
+use port::{Port, Source};
 
 /// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
 pub const CHUNK: usize = 256 << 10;
@@ -75,6 +76,10 @@ pub struct Shared {
     pub resolvers: Vec<SocketAddr>,
     /// The device has gone: there is nothing to serve any more.
     pub device_gone: Notify,
+    /// The addresses inside.
+    pub plan: Plan,
+    /// What answers machines on Ethernet.
+    pub router: Arc<Router>,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
     /// Packet memory of each loop, bytes at most.
@@ -99,13 +104,13 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a loop on a queue. Its packets are recorded in `pcap`.
+    /// Starts a loop on a device. Its packets are recorded in `pcap`.
     ///
     /// # Errors
     /// The system's; the stack's for a device that it cannot serve.
     pub fn start(
         shared: Arc<Shared>,
-        (queue, pcap): (OwnedFd, Option<File>),
+        (source, pcap): (Source, Option<File>),
         index: usize,
     ) -> io::Result<Self> {
         let (opens, open) = mpsc::channel(WAITING_MAX);
@@ -117,7 +122,7 @@ impl Running {
                 Err(error) => return drop(ready.send(Err(error))),
             };
             LocalSet::new().block_on(&runtime, async {
-                match begin(shared, queue, pcap) {
+                match begin(shared, source, pcap) {
                     Ok(cx) => {
                         let _ = ready.send(Ok(()));
                         task(serve_opened(Rc::clone(&cx), open));
@@ -145,36 +150,17 @@ async fn end(mut stopped: watch::Receiver<bool>) {
 }
 
 /// Makes the stack, and starts the tasks that serve it.
-fn begin(shared: Arc<Shared>, queue: OwnedFd, pcap: Option<File>) -> io::Result<Rc<Cx>> {
+fn begin(shared: Arc<Shared>, source: Source, pcap: Option<File>) -> io::Result<Rc<Cx>> {
     let stack = new_stack(&shared)?;
-    let tun = Tun::adopt(Adopted { fds: vec![queue], mtu: Some(shared.mtu), mac: None })?;
-    match pcap {
-        None => attach(&stack, tun.clone())?,
-        // No rotation: the path is of no use to a process that sees no files.
-        Some(file) => attach(&stack, capture_into(tun.clone(), file, &CaptureConfig::to(""))?.0)?,
-    }
+    let port = Port::attach((source, pcap), &stack, &shared)?;
     let cx = Rc::new(Cx { stack, shared, busy: Busy::new(Instant::now()) });
-    driver::start(&cx, &tun)?;
+    driver::start(&cx, port);
     serve_flows(&cx)?;
     Ok(cx)
 }
 
 fn new_stack(shared: &Shared) -> io::Result<Stack> {
     Stack::new(Config { workers: 0, memory_max: shared.memory_max, ..Config::default() })
-}
-
-/// Gives the stack its interface, by which it takes in packets to every host.
-fn attach(stack: &Stack, netif: impl Netif) -> io::Result<()> {
-    let addrs = [(PLAN.host, 24, 64), (PLAN.names, 24, 64)]
-        .into_iter()
-        .flat_map(|([v4, v6], len4, len6)| [Prefix::new(v4, len4), Prefix::new(v6, len6)]);
-    let addrs = addrs.collect::<Result<Vec<Prefix>, _>>().map_err(io::Error::other)?;
-    let netif = stack.attach(netif, &addrs)?;
-    stack.set_any_address(netif, true)?;
-    for everywhere in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
-        stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
-    }
-    Ok(())
 }
 
 /// Starts the tasks of all kinds of flows.

@@ -20,7 +20,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::{Cx, task};
-use crate::args::{HOST_NAME, PLAN};
+use crate::args::HOST_NAME;
+use crate::plan::Plan;
 
 /// Queries that wait for an answer.
 const QUERIES_MAX: usize = 512;
@@ -39,7 +40,7 @@ const HOST_TTL: u32 = 60;
 
 /// Starts the tasks.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
-    for addr in PLAN.names {
+    for addr in cx.shared.plan.names {
         let addr = SocketAddr::new(addr, PORT);
         let socket = sockeye::UdpBuilder::for_addr(&cx.stack, addr).bind(addr)?;
         task(datagrams(Rc::clone(cx), Rc::new(UdpSocket::from_std(socket)?)));
@@ -98,7 +99,7 @@ enum Way {
 
 /// The answer to a query. `None` if it is none, or nobody answers.
 async fn answer(cx: &Cx, query: &[u8], way: Way) -> Option<Vec<u8>> {
-    if let Some(answer) = own(query) {
+    if let Some(answer) = own(&cx.shared.plan, query) {
         return Some(answer);
     }
     for resolver in &cx.shared.resolvers {
@@ -178,7 +179,7 @@ fn is_answer(query: &[u8], answer: &[u8]) -> bool {
 }
 
 /// The answer for the host's own name.
-fn own(query: &[u8]) -> Option<Vec<u8>> {
+fn own(plan: &Plan, query: &[u8]) -> Option<Vec<u8>> {
     let packet = Packet::parse(query).ok()?;
     let question = packet.questions.first()?;
     let name = question.qname.to_string();
@@ -187,7 +188,7 @@ fn own(query: &[u8]) -> Option<Vec<u8>> {
     }
     let mut reply = Packet::new_reply(packet.id());
     reply.questions.push(question.clone());
-    let data = match (question.qtype, PLAN.host) {
+    let data = match (question.qtype, plan.host) {
         (QTYPE::TYPE(TYPE::A), [IpAddr::V4(addr), _]) => Some(RData::A(A::from(addr))),
         (QTYPE::TYPE(TYPE::AAAA), [_, IpAddr::V6(addr)]) => Some(RData::AAAA(AAAA::from(addr))),
         _ => None,
@@ -227,16 +228,16 @@ mod tests {
 
     #[test]
     fn the_hosts_name_is_answered_here_and_others_are_not() {
-        let answer = own(&query("Host.Internal", TYPE::A)).unwrap();
+        let answer = own(&Plan::default(), &query("Host.Internal", TYPE::A)).unwrap();
         assert!(is_answer(&query("host.internal", TYPE::A), &answer));
         let packet = Packet::parse(&answer).unwrap();
         assert!(
             matches!(&packet.answers[0].rdata, RData::A(a) if Ipv4Addr::from(a.address) == Ipv4Addr::new(10, 0, 2, 2))
         );
-        let none = own(&query("host.internal", TYPE::MX)).unwrap();
+        let none = own(&Plan::default(), &query("host.internal", TYPE::MX)).unwrap();
         assert!(Packet::parse(&none).unwrap().answers.is_empty());
-        assert!(own(&query("example.org", TYPE::A)).is_none());
-        assert!(own(b"").is_none());
+        assert!(own(&Plan::default(), &query("example.org", TYPE::A)).is_none());
+        assert!(own(&Plan::default(), b"").is_none());
     }
 
     #[test]

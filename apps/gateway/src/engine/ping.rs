@@ -17,7 +17,6 @@ use tokio::time::timeout;
 
 use super::udp::pending_error;
 use super::{Cx, task};
-use crate::args::PLAN;
 use crate::policy::Protocol;
 
 /// Pings that wait for their answer.
@@ -30,8 +29,9 @@ const HEADER: usize = 8;
 /// Starts the task.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     let (give, packets) = channel(PINGS_MAX);
+    let plan = cx.shared.plan;
     cx.stack.set_ip_hook(Some(Box::new(move |packet: IpPacket| match packet.echo() {
-        Some(_) if PLAN.host.contains(&packet.dst()) || PLAN.names.contains(&packet.dst()) => packet.answer(),
+        Some(_) if plan.host.contains(&packet.dst()) || plan.names.contains(&packet.dst()) => packet.answer(),
         // One that finds no place is dropped.
         Some(_) => drop(give.try_send(packet)),
         None => packet.reject(Unsent::ProtocolUnreachable),

@@ -1,21 +1,20 @@
-//! The device inside: its addresses, and routes to everywhere.
+//! The device inside: its addresses, and routes to everywhere. One that is there already, of the same kind, is taken.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use sockeye::netif::Prefix;
-use sockeye_drivers::{Tun, TunConfig};
+use sockeye_drivers::{Layer, Tun, TunConfig};
 
-use crate::args::{GatewayArgs, PLAN};
-
-/// The device's name.
-const NAME: &str = "tun0";
+use crate::args::GatewayArgs;
 
 /// Makes the device in the namespace of the calling thread. Returns its queues.
 pub fn make(args: &GatewayArgs) -> io::Result<Vec<OwnedFd>> {
     let config = TunConfig {
-        name: NAME.to_owned(),
+        name: args.frames.device_name().to_owned(),
+        layer: if args.frames.tap { Layer::Ethernet } else { Layer::Ip },
         queues: usize::from(args.loops),
         mtu: Some(args.mtu),
         ..TunConfig::default()
@@ -23,16 +22,28 @@ pub fn make(args: &GatewayArgs) -> io::Result<Vec<OwnedFd>> {
     let tun = Tun::open(&config).map_err(|error| {
         io::Error::new(
             error.kind(),
-            format!("cannot make a TUN device inside: {error} (is /dev/net/tun there, and may you open it?)"),
+            format!("cannot make the device inside: {error} (is /dev/net/tun there, and may you open it?)"),
         )
     })?;
-    let [v4, v6] = PLAN.inside;
-    let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    let families = if args.ipv4_only { 1 } else { 2 };
-    for ((addr, len), everywhere) in [(v4, 24), (v6, 64)].into_iter().zip(everywhere).take(families) {
-        let prefix = |addr, len| Prefix::new(addr, len).map_err(io::Error::other);
-        tun.link().add_addr(prefix(addr, len)?)?;
-        tun.link().add_route(prefix(everywhere, 0)?)?;
+    if !args.frames.no_config {
+        configure(args, &tun)?;
     }
     tun.descriptors().map(|fd| fd.try_clone_to_owned()).collect()
+}
+
+fn configure(args: &GatewayArgs, tun: &Tun) -> io::Result<()> {
+    let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let families = if args.ipv4_only { 1 } else { 2 };
+    let (plan, link) = (args.plan(), tun.link());
+    if args.frames.tap {
+        // It has its address and its route from here. Where there is no such setting there is no IPv6.
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{}/accept_ra", link.name()), "0");
+    }
+    let addrs = plan.with_networks(plan.inside).zip(plan.host).zip(everywhere).take(families);
+    for ((addr, gateway), everywhere) in addrs {
+        link.add_addr(addr)?;
+        let everywhere = Prefix::new(everywhere, 0).map_err(io::Error::other)?;
+        if args.frames.tap { link.add_route_via(everywhere, gateway)? } else { link.add_route(everywhere)? }
+    }
+    Ok(())
 }

@@ -18,7 +18,7 @@
 
 mod device;
 mod namespaces;
-mod resolver;
+pub mod resolver;
 
 use std::ffi::OsString;
 use std::fs;
@@ -159,7 +159,7 @@ pub fn main(args: &GatewayArgs, name: &str) -> io::Result<()> {
 
 fn prepare(args: &GatewayArgs) -> io::Result<Vec<OwnedFd>> {
     match &args.netns {
-        Some(netns) => namespaces::enter(netns)?,
+        Some(netns) => namespaces::enter(netns, args.frames.userns.as_deref())?,
         None => namespaces::make()?,
     }
     let queues = device::make(args)?;

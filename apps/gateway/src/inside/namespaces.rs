@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sockeye_drivers::unshare_user;
@@ -22,14 +23,15 @@ pub fn make() -> io::Result<()> {
     })
 }
 
-/// Enters the user and network namespaces of a process, or the network namespace at a path.
-pub fn enter(netns: &str) -> io::Result<()> {
+/// Enters the user and network namespaces of a process, or the network namespace at a path; `userns` is another user namespace to enter first.
+pub fn enter(netns: &str, userns: Option<&Path>) -> io::Result<()> {
     let (user, network) = match netns.parse::<u32>() {
         Ok(pid) => (Some(format!("/proc/{pid}/ns/user")), format!("/proc/{pid}/ns/net")),
         Err(_) => (None, netns.to_owned()),
     };
     let said =
         |path: &str, error: io::Error| io::Error::new(error.kind(), format!("cannot enter {path}: {error}"));
+    let user = userns.map(|path| path.display().to_string()).or(user);
     let open = |path: &str| File::open(path).map_err(|error| said(path, error));
     let network_file = open(&network)?;
     // Its routes would lead everything of this host into the gateway, and the gateway's own sockets back into it.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 
-use crate::args::{GatewayArgs, PLAN};
+use crate::args::GatewayArgs;
 
 /// The system's file.
 pub const PATH: &str = "/etc/resolv.conf";
@@ -31,14 +31,18 @@ fn remove(file: &Path) -> io::Result<()> {
     fs::remove_file(file)
 }
 
+/// The domains in which names are looked for: those that were given, or those of the system's file.
+pub fn search(args: &GatewayArgs, system: &str) -> Vec<String> {
+    if !args.search.is_empty() {
+        return args.search.clone();
+    }
+    let config = resolv_conf::Config::parse(system).unwrap_or_default();
+    config.get_last_search_or_domain().cloned().collect()
+}
+
 fn text(args: &GatewayArgs, system: &str) -> String {
-    let search = if args.search.is_empty() {
-        let config = resolv_conf::Config::parse(system).unwrap_or_default();
-        config.get_last_search_or_domain().cloned().collect()
-    } else {
-        args.search.clone()
-    };
-    let mut text = format!("nameserver {}\n", PLAN.names[0]);
+    let search = search(args, system);
+    let mut text = format!("nameserver {}\n", args.plan().names[0]);
     if !search.is_empty() {
         text += &format!("search {}\n", search.join(" "));
     }

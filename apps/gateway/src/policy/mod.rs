@@ -26,7 +26,7 @@ pub use names::Names;
 pub use rule::Rule;
 pub use rules::Rules;
 
-use crate::args::PLAN;
+use crate::plan::Plan;
 
 /// A transport.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
@@ -55,14 +55,15 @@ impl Target {
 #[derive(Debug)]
 pub struct Policy {
     rules: RwLock<Arc<[Rule]>>,
+    plan: Plan,
     /// The names that addresses were given out for.
     pub names: Names,
 }
 
 impl Policy {
-    /// With these rules, in order.
-    pub fn new(rules: Vec<Rule>) -> Self {
-        Self { rules: RwLock::new(rules.into()), names: Names::default() }
+    /// With these rules, in order, for these addresses inside.
+    pub fn new(rules: Vec<Rule>, plan: Plan) -> Self {
+        Self { rules: RwLock::new(rules.into()), plan, names: Names::default() }
     }
 
     /// The rules, in order.
@@ -80,20 +81,20 @@ impl Policy {
     /// # Errors
     /// The address that is refused.
     pub fn decide(&self, to: SocketAddr) -> Result<Target, SocketAddr> {
-        let (onward, rules) = (map(to), self.rules());
+        let (onward, rules) = (self.map(to), self.rules());
         let names = if rules.is_empty() { Vec::new() } else { self.names.of(onward.ip()) };
         if decision::permits(&rules, onward, &names) { Ok(Target(onward)) } else { Err(onward) }
     }
-}
 
-/// The address of the host's socket: the gateway's own address inside stands for the host's loopback.
-fn map(to: SocketAddr) -> SocketAddr {
-    let ip = match to.ip().to_canonical() {
-        ip if ip == PLAN.host[0] => Ipv4Addr::LOCALHOST.into(),
-        ip if ip == PLAN.host[1] => Ipv6Addr::LOCALHOST.into(),
-        ip => ip,
-    };
-    SocketAddr::new(ip, to.port())
+    /// The address of the host's socket: the gateway's own address inside stands for the host's loopback.
+    fn map(&self, to: SocketAddr) -> SocketAddr {
+        let ip = match to.ip().to_canonical() {
+            ip if ip == self.plan.host[0] => Ipv4Addr::LOCALHOST.into(),
+            ip if ip == self.plan.host[1] => Ipv6Addr::LOCALHOST.into(),
+            ip => ip,
+        };
+        SocketAddr::new(ip, to.port())
+    }
 }
 
 #[cfg(test)]
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     fn decide(rules: &[Rule], to: &str) -> Option<String> {
-        let decided = Policy::new(rules.to_vec()).decide(to.parse().unwrap());
+        let decided = Policy::new(rules.to_vec(), Plan::default()).decide(to.parse().unwrap());
         decided.ok().map(|target| target.addr().to_string())
     }
 
@@ -139,7 +140,10 @@ mod tests {
             let rules: Vec<Rule> = everything.iter().map(|rule| allow(rule).unwrap()).collect();
             for hidden in crate::engine::HIDDEN {
                 let to = SocketAddr::new(hidden.parse().unwrap(), 80);
-                assert!(Policy::new(rules.clone()).decide(to).is_err(), "{everything:?} {hidden}");
+                assert!(
+                    Policy::new(rules.clone(), Plan::default()).decide(to).is_err(),
+                    "{everything:?} {hidden}"
+                );
             }
             assert!(decide(&rules, "8.8.8.8:80").is_some() && decide(&rules, "[2620:fe::9]:80").is_some());
         }
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn new_rules_decide_from_then_on() {
-        let (policy, to) = (Policy::new(Vec::new()), "192.0.2.1:80".parse().unwrap());
+        let (policy, to) = (Policy::new(Vec::new(), Plan::default()), "192.0.2.1:80".parse().unwrap());
         assert!(policy.decide(to).is_ok());
         policy.set_rules(vec![deny("192.0.2.0/24").unwrap()]);
         assert!(policy.decide(to).is_err());
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_name_covers_the_addresses_that_were_given_out_for_it() {
-        let policy = Policy::new(vec![allow("example.org").unwrap()]);
+        let policy = Policy::new(vec![allow("example.org").unwrap()], Plan::default());
         let to: SocketAddr = "192.0.2.1:443".parse().unwrap();
         assert!(policy.decide(to).is_err());
         policy.names.pin("Example.org", to.ip(), std::time::Duration::from_secs(60));
@@ -211,8 +215,8 @@ mod tests {
                 let (carrier, shift) = carriers[which];
                 IpAddr::V6((carrier | u128::from(v4.to_bits()) << shift).into())
             }),
-            Just(PLAN.host[0]),
-            Just(PLAN.host[1]),
+            Just(Plan::default().host[0]),
+            Just(Plan::default().host[1]),
         ]
     }
 
@@ -252,7 +256,7 @@ mod tests {
             rules in proptest::sample::subsequence(vec!["*", "0.0.0.0/0", "::/0", "10.0.0.0/8", "0.0.0.0/1", "*:80"], 0..6),
         ) {
             let rules = rules.into_iter().map(|rule| allow(rule).unwrap()).collect();
-            if let Ok(target) = Policy::new(rules).decide(SocketAddr::new(addr, port)) {
+            if let Ok(target) = Policy::new(rules, Plan::default()).decide(SocketAddr::new(addr, port)) {
                 prop_assert!(!is_near(target.addr().ip()), "{addr} led to {}", target.addr());
                 prop_assert_eq!(target.addr().ip(), target.addr().ip().to_canonical());
             }

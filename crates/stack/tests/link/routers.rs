@@ -6,6 +6,8 @@ use std::time::Duration;
 use sockeye::UdpSocket;
 use sockeye::netif::{Addressing, LinkOptions, MacAddr};
 use sockeye_proto::ip;
+use sockeye_proto::ndp::solicited_node;
+use sockeye_proto::ndp::wire::{self, Message};
 use sockeye_proto::tcp::wire as tcp;
 
 use crate::lab::{IPV6, Lab, ethertype, frame, mac};
@@ -135,5 +137,26 @@ fn an_advertised_hop_limit_and_mtu_apply_to_ipv6() {
         lab.inject(0, numbers(hop_limit, mtu));
         lab.turn();
         assert_eq!(sent_with(&mut lab, "fd00::2"), (sent.clone(), 1340));
+    }
+}
+
+#[test]
+fn a_router_says_in_its_neighbor_advertisements_that_it_is_one() {
+    for router in [false, true] {
+        let options = LinkOptions { router, detect_duplicates: false, ..LinkOptions::default() };
+        let mut lab = Lab::with(&[&["fd00::1/64"]], &options);
+        let (target, asker): (Ipv6Addr, Ipv6Addr) =
+            ("fd00::1".parse().unwrap(), "fd00::7".parse().unwrap());
+        let ask = Message::NeighborSolicit { target, lladdr: Some(mac(7).0), nonce: None };
+        let packet = wire::emit(asker, solicited_node(target), &ask).unwrap();
+        let group = MacAddr([0x33, 0x33, 0xff, 0, 0, 1]);
+        lab.take_log();
+        lab.inject(0, frame(group, mac(7), IPV6, &packet));
+        lab.turn();
+        let said = lab.take_log().into_iter().find_map(|(_, frame)| {
+            let is_advert = ethertype(&frame) == IPV6 && frame[20] == 58 && frame[54] == 136;
+            is_advert.then(|| frame[58] & 0x80 != 0)
+        });
+        assert_eq!(said, Some(router));
     }
 }

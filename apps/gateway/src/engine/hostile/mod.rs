@@ -21,9 +21,11 @@ use tokio::task::{LocalSet, yield_now};
 
 use super::busy::Busy;
 use super::forwards::Forwards;
-use super::{Cx, Shared, attach, new_stack, serve_flows};
-use crate::args::PLAN;
+use super::port::join;
+use super::{Cx, Shared, new_stack, serve_flows};
 use crate::flows::Flows;
+use crate::lan::{Facts, Router};
+use crate::plan::Plan;
 use crate::policy::{Policy, rule};
 use crate::rates::Rates;
 use crate::upstream::Upstream;
@@ -113,8 +115,8 @@ impl Random {
 /// A destination: mostly one of those that must not be reached, sometimes the gateway's own or any other.
 fn destination(random: &mut Random) -> IpAddr {
     match random.below(8) {
-        0 => PLAN.host[random.below(2)],
-        1 => PLAN.names[random.below(2)],
+        0 => Plan::default().host[random.below(2)],
+        1 => Plan::default().names[random.below(2)],
         2 => Ipv4Addr::from_bits(random.draw() as u32).into(),
         3 => Ipv6Addr::from_bits(u128::from(random.draw()) << 64 | u128::from(random.draw())).into(),
         _ => HIDDEN[random.below(HIDDEN.len())].parse().unwrap(),
@@ -126,8 +128,8 @@ fn source(random: &mut Random, to: IpAddr) -> IpAddr {
     let index = usize::from(to.is_ipv6());
     match random.below(6) {
         0 => destination_of(random, to.is_ipv4()),
-        1 => PLAN.host[index],
-        _ => PLAN.inside[index],
+        1 => Plan::default().host[index],
+        _ => Plan::default().inside[index],
     }
 }
 
@@ -205,20 +207,24 @@ impl Loop {
     fn new(allow: &[String]) -> Self {
         let rules = allow.iter().map(|text| rule::allow(text).unwrap()).collect();
         let (flows, _) = Flows::new(FLOWS_MAX, Rates::default(), None).unwrap();
+        let plan = Plan::default();
+        let facts = Facts { plan, has_v6: true, mac: Facts::mac_of(&plan), mtu: 1500, search: Vec::new() };
         let shared = Arc::new(Shared {
-            policy: Policy::new(rules),
+            policy: Policy::new(rules, plan),
             upstream: Upstream::Direct,
             flows,
             forwards: Forwards::default(),
             resolvers: Vec::new(),
             device_gone: Notify::new(),
+            plan,
+            router: Arc::new(Router::new(facts, 0)),
             mtu: 1500,
             memory_max: MEMORY_MAX,
             flows_max: FLOWS_MAX as usize,
         });
         let stack = new_stack(&shared).unwrap();
         let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
-        attach(&stack, channel).unwrap();
+        join(&stack, &shared, channel, None).unwrap();
         let start = Instant::now();
         let cx = Rc::new(Cx { stack, shared, busy: Busy::new(start) });
         serve_flows(&cx).unwrap();
@@ -298,7 +304,7 @@ fn no_frame_leads_to_the_host_itself_and_an_honest_flow_works_afterwards() {
 
 /// A connection and a byte each way, by segments of this test's own making.
 async fn honest_flow(served: &Loop, server: TcpListener, to: SocketAddr) {
-    let (from, from_port) = (PLAN.inside[0], 39_000u16);
+    let (from, from_port) = (Plan::default().inside[0], 39_000u16);
     let segment = |seq: u32, ack: u32, flags: u8, text: &[u8]| {
         let head =
             [&from_port.to_be_bytes()[..], &to.port().to_be_bytes(), &seq.to_be_bytes(), &ack.to_be_bytes()];

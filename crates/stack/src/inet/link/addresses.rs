@@ -139,7 +139,7 @@ fn announce_v6(work: &mut Work<'_, '_>, target: Ipv6Addr) {
     let advert = NeighborAdvert {
         target,
         lladdr: Some(work.link.mac),
-        router: false,
+        router: work.link.is_router,
         solicited: false,
         overrides: true,
     };

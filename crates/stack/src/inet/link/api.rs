@@ -54,6 +54,9 @@ pub struct LinkOptions {
     pub detect_duplicates: bool,
     /// How its own IPv6 addresses are made.
     pub addressing: Addressing,
+    /// Its neighbor advertisements say that it is a router (RFC 4861 section 4.4), as a host expects of one that it has a default route to. The
+    /// stack advertises no prefixes and forwards nothing by itself. Default false.
+    pub router: bool,
     /// The check of packets' sources; [`Stack::set_rp_filter`] changes it. Default [`RpFilter::Off`].
     pub rp_filter: RpFilter,
 }
@@ -65,6 +68,7 @@ impl Default for LinkOptions {
             link_local: true,
             detect_duplicates: true,
             addressing: Addressing::default(),
+            router: false,
             rp_filter: RpFilter::default(),
         }
     }

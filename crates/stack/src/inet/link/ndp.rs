@@ -81,7 +81,7 @@ fn on_solicit(
     let advert = NeighborAdvert {
         target,
         lladdr: Some(work.link.mac),
-        router: false,
+        router: work.link.is_router,
         solicited: !is_probe,
         overrides: standing == Standing::Owned,
     };

@@ -32,6 +32,8 @@ use crate::rt::panics::{self, Caught, PanicSource};
 pub(crate) struct Link {
     pub(super) id: NetifId,
     pub(super) mac: LinkAddr,
+    /// It says that it is a router.
+    pub(super) is_router: bool,
     /// Neighbors, as senders find them.
     pub(super) slots: Slots,
     /// (a) Groups that are joined, by hash: a clear bit says that none of its groups is.
@@ -138,6 +140,7 @@ pub(crate) fn attach(core: &Core, id: NetifId, medium: Medium, options: &LinkOpt
         Link {
             id,
             mac: mac.0,
+            is_router: options.router,
             slots: Slots::new(HashKey(hash(salt + 1), hash(salt))),
             filter: Default::default(),
             advertised_mtu: AtomicU32::new(0),

@@ -1,0 +1,226 @@
+//! A loop's device: a queue of a TUN or TAP device, or a machine at a socket.
+//!
+//! On Ethernet the gateway is the router of the segment ([`Lan`]), and the stack has an address there that hosts know it by.
+//!
+//! Tests: `tests/`.
+
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use sockeye::Stack;
+use sockeye::netif::{CaptureConfig, LinkOptions, Medium, Netif, NetifId, Prefix, capture_into};
+use sockeye_drivers::{Adopted, FrameStream, Tun};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::interval;
+
+use super::{Shared, task};
+use crate::lan::{ADVERTISE_EVERY, Facts, LINK_LOCAL, Lan};
+
+/// Bits of the network of link-local addresses.
+const LINK_LOCAL_LEN: u8 = 64;
+
+/// Where a loop's frames come from.
+#[derive(Debug)]
+pub enum Source {
+    /// A queue of a TUN or TAP device.
+    Queue(OwnedFd),
+    /// A machine that is there.
+    Machine(OwnedFd),
+    /// Machines that come, one after the other; or only the first.
+    Machines(UnixListener, Turns),
+}
+
+/// How many machines are served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turns {
+    /// One after the other.
+    All,
+    /// The first.
+    One,
+}
+
+/// A device that a loop serves.
+pub enum Port {
+    /// A queue, and a descriptor of it to wait at.
+    Tun(Tun, AsyncFd<OwnedFd>),
+    /// A machine.
+    Stream(Box<Machine>),
+}
+
+/// A machine at a socket, or the place for one.
+pub struct Machine {
+    stream: FrameStream,
+    socket: Option<AsyncFd<OwnedFd>>,
+    listener: Option<(tokio::net::UnixListener, Turns)>,
+}
+
+impl Port {
+    /// Takes the device into service, with all addresses of the gateway. Its packets are recorded in the file. Nothing arrives before [`sockeye::Stack::poll`].
+    ///
+    /// # Errors
+    /// The system's; the stack's for a device that it cannot serve.
+    pub fn attach(
+        (source, pcap): (Source, Option<File>),
+        stack: &Stack,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Self> {
+        let mac = Facts::mac_of(&shared.plan);
+        match source {
+            Source::Queue(queue) => {
+                let adopted = Adopted { fds: vec![queue], mtu: Some(shared.mtu), mac: Some(mac) };
+                let tun = Tun::adopt(adopted)?;
+                let Some(queue) = tun.descriptors().next() else {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                };
+                let waited = watch(queue.try_clone_to_owned()?, Interest::READABLE)?;
+                join(stack, shared, tun.clone(), pcap)?;
+                Ok(Self::Tun(tun, waited))
+            }
+            Source::Machine(socket) => {
+                let mut machine = Machine::new((stack, shared), pcap, None)?;
+                machine.connect(socket)?;
+                Ok(Self::Stream(Box::new(machine)))
+            }
+            Source::Machines(listener, turns) => {
+                listener.set_nonblocking(true)?;
+                let listener = tokio::net::UnixListener::from_std(listener)?;
+                Ok(Self::Stream(Box::new(Machine::new((stack, shared), pcap, Some((listener, turns)))?)))
+            }
+        }
+    }
+
+    /// Whether nothing will come any more.
+    pub fn is_down(&self) -> bool {
+        match self {
+            Self::Tun(tun, _) => tun.is_down(),
+            Self::Stream(machine) => machine.stream.is_down(),
+        }
+    }
+
+    /// Returns when the device may have frames. Its readiness is taken back: read until there is nothing.
+    ///
+    /// # Errors
+    /// The runtime ends.
+    pub async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
+        match self {
+            Self::Tun(_, queue) => {
+                queue.readable().await?.clear_ready();
+                Ok(())
+            }
+            Self::Stream(machine) => machine.ready(shared).await,
+        }
+    }
+}
+
+impl Machine {
+    fn new(
+        (stack, shared): (&Stack, &Arc<Shared>),
+        pcap: Option<File>,
+        listener: Option<(tokio::net::UnixListener, Turns)>,
+    ) -> io::Result<Self> {
+        let stream = FrameStream::new(Facts::mac_of(&shared.plan), shared.mtu)?;
+        join(stack, shared, stream.clone(), pcap)?;
+        Ok(Self { stream, socket: None, listener })
+    }
+
+    fn connect(&mut self, socket: OwnedFd) -> io::Result<()> {
+        self.stream.connect(socket)?;
+        let socket = self.stream.descriptor()?;
+        self.socket =
+            socket.map(|socket| watch(socket, Interest::READABLE | Interest::WRITABLE)).transpose()?;
+        Ok(())
+    }
+
+    async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
+        if !self.stream.is_connected() {
+            if self.socket.take().is_some()
+                && self.listener.as_ref().is_none_or(|(_, turns)| *turns == Turns::One)
+            {
+                // The machine has gone, and was the last.
+                self.stream.end();
+                return Ok(());
+            }
+            let Some((listener, _)) = &self.listener else { return std::future::pending().await };
+            let (socket, _) = listener.accept().await?;
+            // Another machine than before, perhaps.
+            shared.router.forget();
+            return self.connect(socket.into_std()?.into());
+        }
+        let Some(socket) = &self.socket else { return std::future::pending().await };
+        if !self.stream.has_unsent() {
+            socket.readable().await?.clear_ready();
+            return Ok(());
+        }
+        tokio::select! {
+            ready = socket.readable() => ready?.clear_ready(),
+            ready = socket.writable() => {
+                ready?.clear_ready();
+                self.stream.flush();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives the stack the device, the gateway's addresses there, and everything that comes. Packets are recorded in the file.
+pub(super) fn join(
+    stack: &Stack,
+    shared: &Arc<Shared>,
+    device: impl Netif,
+    pcap: Option<File>,
+) -> io::Result<()> {
+    match pcap {
+        // No rotation: the path is of no use to a process that sees no files.
+        Some(file) => join_as(stack, shared, capture_into(device, file, &CaptureConfig::to(""))?.0),
+        None => join_as(stack, shared, device),
+    }
+}
+
+fn join_as(stack: &Stack, shared: &Arc<Shared>, device: impl Netif) -> io::Result<()> {
+    let plan = shared.plan;
+    let addrs = plan.with_networks(plan.host).chain(plan.with_networks(plan.names));
+    let netif = match device.medium() {
+        Medium::Ip => stack.attach(device, &addrs.collect::<Vec<_>>())?,
+        Medium::Ethernet(_) => {
+            // That which machines have as their router's address, and a router's advertisements come from.
+            let own = Prefix::new(LINK_LOCAL.into(), LINK_LOCAL_LEN).map_err(io::Error::other)?;
+            let options = LinkOptions {
+                accept_ra: false,
+                link_local: false,
+                detect_duplicates: false,
+                router: true,
+                ..LinkOptions::default()
+            };
+            let lan = Lan::new(device, Arc::clone(&shared.router));
+            let netif = stack.attach_with(lan.clone(), &addrs.chain([own]).collect::<Vec<_>>(), &options)?;
+            task(async move {
+                let mut every = interval(ADVERTISE_EVERY);
+                loop {
+                    every.tick().await;
+                    lan.advertise();
+                }
+            });
+            netif
+        }
+    };
+    everything(stack, netif)
+}
+
+fn everything(stack: &Stack, netif: NetifId) -> io::Result<()> {
+    stack.set_any_address(netif, true)?;
+    for everywhere in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+        stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
+    }
+    Ok(())
+}
+
+fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    // Newer versions of tokio want a promise that the descriptor stays the device's, which an `OwnedFd` is; older ones have only this.
+    #[allow(deprecated)]
+    AsyncFd::with_interest(fd, interest)
+}

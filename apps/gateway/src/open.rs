@@ -1,0 +1,119 @@
+//! The devices that the command line asks for, and who uses them; descriptors that were handed over by their numbers.
+//!
+//! Tests: `tests/`.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::args::GatewayArgs;
+use crate::engine::port::{Source, Turns};
+use crate::inside::Inside;
+use crate::sockets::{SocketFile, connect_to, listen_at};
+
+/// Who uses the device.
+pub enum Served {
+    /// A command, which runs once it is told to.
+    Command(Inside),
+    /// Others.
+    Device,
+}
+
+/// Devices, and what goes with them.
+pub struct Opened {
+    /// What the loops read: one source for each.
+    pub sources: Vec<Source>,
+    /// Who uses them.
+    pub served: Served,
+    /// A socket that was made for them.
+    pub file: Option<SocketFile>,
+}
+
+/// Makes or takes the device.
+///
+/// # Errors
+/// The system's, with a remedy.
+pub fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Result<Opened> {
+    let frames = &args.frames;
+    let device = |sources, file| Ok(Opened { sources, served: Served::Device, file });
+    if let Some(path) = &frames.qemu {
+        let turns = if frames.once { Turns::One } else { Turns::All };
+        if let Some(socket) = connect_to(path)? {
+            return device(vec![Source::Machine(socket.into())], None);
+        }
+        let (listener, file) = listen_at(path)?;
+        return device(vec![Source::Machines(listener, turns)], Some(file));
+    }
+    if !frames.fd.is_empty() {
+        let queues = frames.fd.iter().map(|number| Ok(Source::Queue(copy("--fd", *number)?)));
+        return device(queues.collect::<io::Result<_>>()?, None);
+    }
+    let mut inside = Inside::start(prefix, given)?;
+    let sources = std::mem::take(&mut inside.queues).into_iter().map(Source::Queue).collect();
+    if args.command.is_empty() {
+        // Its work is done: the device is in the namespace.
+        inside.go()?;
+        inside.child.wait()?;
+        return device(sources, None);
+    }
+    Ok(Opened { sources, served: Served::Command(inside), file: None })
+}
+
+/// A copy of a descriptor by its number: nobody here owns what another program has left open.
+fn copy(option: &str, number: i32) -> io::Result<OwnedFd> {
+    let own = pidfd_open(getpid(), PidfdFlags::empty())?;
+    pidfd_getfd(&own, number, PidfdGetfdFlags::empty())
+        .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{option} {number}: {error}")))
+}
+
+/// The descriptors by which another program learns that the network is served, and ends it.
+pub struct Caller {
+    ready: Option<OwnedFd>,
+    exit: Option<OwnedFd>,
+}
+
+impl Caller {
+    /// Those of the command line.
+    ///
+    /// # Errors
+    /// The system's, with the option.
+    pub fn of(args: &GatewayArgs) -> io::Result<Self> {
+        let take = |option, number: Option<i32>| number.map(|number| copy(option, number)).transpose();
+        let (ready, exit) = (args.frames.ready_fd, args.frames.exit_fd);
+        Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)? })
+    }
+
+    /// Says that the network is served.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ready(&mut self) -> io::Result<()> {
+        if let Some(ready) = self.ready.take() {
+            // What slirp4netns writes.
+            rustix::io::write(ready, b"1")?;
+        }
+        Ok(())
+    }
+
+    /// Returns when the other side of the pipe is closed. Never without one.
+    ///
+    /// # Errors
+    /// The system's, if it cannot be waited for.
+    pub async fn exit(&mut self) -> io::Result<()> {
+        let Some(exit) = self.exit.take() else { return std::future::pending().await };
+        // As in `engine/port.rs`.
+        #[allow(deprecated)]
+        let exit = AsyncFd::with_interest(exit, Interest::READABLE)?;
+        loop {
+            let mut ready = exit.readable().await?;
+            if ready.ready().is_read_closed() {
+                return Ok(());
+            }
+            ready.clear_ready();
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! Ethernet frames over a stream socket: QEMU's `-netdev stream`, and what passt and others speak.
+//!
+//! Each frame has its length before it, four bytes with the highest first. A frame of no or too many bytes ends the connection: the two sides are not
+//! at the same place any more. What the socket does not take waits, up to [`UNSENT_MAX`] bytes; frames beyond are dropped and counted.
+//!
+//! # Connections
+//! A [`FrameStream`] outlives its connections: [`FrameStream::connect`] gives it one, also in place of another. Without one it is silent. It is down
+//! when [`FrameStream::end`] says that there will be none any more.
+//!
+//! # Why no wake-up is lost
+//! A wait is a `poll` of the socket and of an eventfd, which is written for each thing that a waiter has to know beside frames: another connection, bytes
+//! that wait for room, an interruption. The waiter reads the eventfd first and then looks at all three. `has_unsent` is written under the sender's mutex only.
+//!
+//! Locks: the receiver's and the sender's mutex; neither is taken under the other. Does not depend on the content of frames. Tests: below;
+//! `apps/gateway/tests` with QEMU.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use sockeye_mbuf::Chain;
+use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
+use sockeye_sync::Mutex;
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, Ordering};
+
+/// Bytes before each frame.
+const LEN: usize = 4;
+/// The longest frame, bytes: an Ethernet header with two VLAN tags, and the longest IP packet.
+const FRAME_MAX: usize = 22 + 65_535;
+/// Bytes that are read at once, at most: room for a frame and the next one's beginning at least.
+const BUFFER: usize = 256 << 10;
+const _: () = assert!(BUFFER > 2 * (LEN + FRAME_MAX));
+/// Bytes that wait for the socket to take them, at most.
+const UNSENT_MAX: usize = 1 << 20;
+/// Pieces of a frame that are written without being joined first.
+const PIECES_MAX: usize = 16;
+
+/// Ethernet frames over a stream socket. A handle: clones are the same interface.
+#[derive(Clone, Debug)]
+pub struct FrameStream {
+    inner: Arc<Inner>,
+}
+
+/// Traffic since the beginning, over all connections.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StreamCounts {
+    /// Frames from the other side.
+    pub frames_in: u64,
+    /// Frames that were sent, or wait for it.
+    pub frames_out: u64,
+    /// Frames for which there was no room, or no connection.
+    pub dropped: u64,
+    /// Connections that ended since the other side sent no frame.
+    pub broken: u64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    mac: MacAddr,
+    mtu: u32,
+    receiver: Mutex<Receiver>,
+    sender: Mutex<Sender>,
+    /// (a) Bytes wait for room in the socket. Written under `sender`.
+    has_unsent: AtomicBool,
+    /// (a) There is a connection. Written by `connect`, and by whoever finds its end.
+    is_connected: AtomicBool,
+    /// (a) There will be no connection any more.
+    is_down: AtomicBool,
+    /// (a) The stack goes away.
+    is_interrupted: AtomicBool,
+    /// Wakes the thread that waits.
+    bell: OwnedFd,
+    /// (a) Counters, in the order of [`StreamCounts`].
+    counts: [AtomicU64; 4],
+}
+
+#[derive(Debug, Default)]
+struct Receiver {
+    socket: Option<Arc<OwnedFd>>,
+    buffer: Vec<u8>,
+    /// Bytes `from..to` of the buffer are not shown yet.
+    from: usize,
+    to: usize,
+}
+
+#[derive(Debug, Default)]
+struct Sender {
+    socket: Option<Arc<OwnedFd>>,
+    unsent: Vec<u8>,
+    /// Bytes of `unsent` that were sent.
+    sent: usize,
+}
+
+/// Result of an attempt to fill a buffer.
+enum Filled {
+    Some,
+    Nothing,
+    End,
+}
+
+impl FrameStream {
+    /// An interface of this Ethernet address, without a connection. `mtu`: bytes of the largest IP packet, 1,280 to 65,535.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an MTU out of bounds; the system's.
+    pub fn new(mac: MacAddr, mtu: u32) -> io::Result<Self> {
+        if !(MTU_MIN..MTU_MAX).contains(&mtu) {
+            let message = format!("an MTU of {mtu}: it must be {MTU_MIN} to {}", MTU_MAX - 1);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let inner = Inner {
+            mac,
+            mtu,
+            receiver: Mutex::new(Receiver::default()),
+            sender: Mutex::new(Sender::default()),
+            has_unsent: AtomicBool::new(false),
+            is_connected: AtomicBool::new(false),
+            is_down: AtomicBool::new(false),
+            is_interrupted: AtomicBool::new(false),
+            bell,
+            counts: Default::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Goes on with this stream socket, which becomes non-blocking, in place of an earlier one, whose unsent bytes are dropped.
+    ///
+    /// # Errors
+    /// The system's, if the descriptor cannot be made non-blocking; the earlier one then stays.
+    pub fn connect(&self, socket: OwnedFd) -> io::Result<()> {
+        fcntl_setfl(&socket, fcntl_getfl(&socket)? | OFlags::NONBLOCK)?;
+        let socket = Arc::new(socket);
+        let inner = &*self.inner;
+        let receiver =
+            Receiver { socket: Some(Arc::clone(&socket)), buffer: vec![0; BUFFER], from: 0, to: 0 };
+        *inner.receiver.lock() = receiver;
+        let mut sender = inner.sender.lock();
+        *sender = Sender { socket: Some(socket), ..Sender::default() };
+        inner.has_unsent.store(false, Ordering::Release);
+        // Release, with the acquire of `is_connected`: a fact of its own.
+        inner.is_connected.store(true, Ordering::Release);
+        drop(sender);
+        inner.ring();
+        Ok(())
+    }
+
+    /// Whether there is a connection. It ends when the other side closes it or breaks the protocol.
+    pub fn is_connected(&self) -> bool {
+        self.inner.is_connected.load(Ordering::Acquire)
+    }
+
+    /// A descriptor of the socket, to wait at. `None` without a connection.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        let receiver = self.inner.receiver.lock();
+        let socket = receiver.socket.as_ref().filter(|_| self.is_connected());
+        socket.map(|socket| socket.try_clone()).transpose()
+    }
+
+    /// Whether bytes wait for room in the socket: [`flush`](Self::flush) is to be called when it is writable.
+    pub fn has_unsent(&self) -> bool {
+        self.inner.has_unsent.load(Ordering::Acquire)
+    }
+
+    /// Sends what waits, as far as there is room. Does not block.
+    pub fn flush(&self) {
+        let mut sender = self.inner.sender.lock();
+        self.inner.flush(&mut sender);
+    }
+
+    /// There will be no connection any more: [`Netif::is_down`].
+    pub fn end(&self) {
+        self.inner.is_down.store(true, Ordering::Release);
+        self.inner.ring();
+    }
+
+    /// Traffic so far.
+    pub fn counts(&self) -> StreamCounts {
+        let [frames_in, frames_out, dropped, broken] =
+            [0, 1, 2, 3].map(|index: usize| self.inner.counts[index].load(Ordering::Relaxed));
+        StreamCounts { frames_in, frames_out, dropped, broken }
+    }
+}
+
+const FRAMES_IN: usize = 0;
+const FRAMES_OUT: usize = 1;
+const DROPPED: usize = 2;
+const BROKEN: usize = 3;
+
+impl Inner {
+    fn count(&self, index: usize, amount: usize) {
+        self.counts[index].fetch_add(amount as u64, Ordering::Relaxed);
+    }
+
+    fn ring(&self) {
+        // Refused only if the count is at its end, and then the level is there.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// The connection is no more. The other half finds that out by itself.
+    fn lost(&self) {
+        self.is_connected.store(false, Ordering::Release);
+    }
+
+    fn flush(&self, sender: &mut Sender) {
+        let Some(socket) = &sender.socket else { return };
+        while sender.sent < sender.unsent.len() {
+            match send(socket, &[IoSlice::new(&sender.unsent[sender.sent..])]) {
+                Ok(len) => sender.sent += len,
+                Err(Errno::AGAIN) => return,
+                Err(_) => return self.drop_sender(sender),
+            }
+        }
+        sender.unsent.clear();
+        sender.sent = 0;
+        self.has_unsent.store(false, Ordering::Release);
+    }
+
+    fn drop_sender(&self, sender: &mut Sender) {
+        *sender = Sender::default();
+        self.has_unsent.store(false, Ordering::Release);
+        self.lost();
+    }
+
+    /// Sends a frame, or keeps it. False if there is no room.
+    fn transmit(&self, sender: &mut Sender, frame: &TxFrame) -> bool {
+        self.flush(sender);
+        let Some(socket) = &sender.socket else { return false };
+        let Ok(len) = u32::try_from(frame.len()) else { return false };
+        let len = len.to_be_bytes();
+        let waiting = sender.unsent.len() - sender.sent;
+        let mut sent = 0;
+        if waiting > 0 {
+            if waiting + frame.len() > UNSENT_MAX {
+                return false;
+            }
+        } else if frame.payload.mbuf_count() <= PIECES_MAX - 2 {
+            let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
+            let (fixed, rest) = pieces.split_at_mut(2);
+            (fixed[0], fixed[1]) = (IoSlice::new(&len), IoSlice::new(frame.head()));
+            let filled = frame.payload.fill_io_slices(rest);
+            match send(socket, &pieces[..2 + filled]) {
+                Ok(len) => sent = len,
+                Err(Errno::AGAIN) => {}
+                Err(_) => {
+                    self.drop_sender(sender);
+                    return false;
+                }
+            }
+        }
+        if sent < LEN + frame.len() {
+            let at = sender.unsent.len();
+            sender.unsent.extend(len);
+            sender.unsent.resize(at + LEN + frame.len(), 0);
+            frame.copy_to(&mut sender.unsent[at + LEN..]);
+            sender.unsent.drain(at..at + sent);
+            self.has_unsent.store(true, Ordering::Release);
+        }
+        true
+    }
+}
+
+fn send(socket: &OwnedFd, pieces: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    retry_on_intr(|| sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags))
+}
+
+impl Receiver {
+    /// The next frame that is there whole.
+    ///
+    /// # Errors
+    /// It is none.
+    fn next(&mut self) -> Result<Option<&[u8]>, ()> {
+        let bytes = &self.buffer[self.from..self.to];
+        let Some((len, rest)) = bytes.split_first_chunk::<LEN>() else { return Ok(None) };
+        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
+        if len == 0 || len > FRAME_MAX {
+            return Err(());
+        }
+        let Some(frame) = rest.get(..len) else { return Ok(None) };
+        self.from += LEN + len;
+        Ok(Some(frame))
+    }
+
+    /// Reads more behind what is there.
+    fn fill(&mut self) -> Filled {
+        let Some(socket) = &self.socket else { return Filled::Nothing };
+        if self.from > 0 {
+            self.buffer.copy_within(self.from..self.to, 0);
+            (self.from, self.to) = (0, self.to - self.from);
+        }
+        match retry_on_intr(|| rustix::io::read(socket, &mut self.buffer[self.to..])) {
+            Ok(0) => Filled::End,
+            Ok(len) => {
+                self.to += len;
+                Filled::Some
+            }
+            Err(Errno::AGAIN) => Filled::Nothing,
+            Err(_) => Filled::End,
+        }
+    }
+}
+
+impl Netif for FrameStream {
+    fn mtu(&self) -> u32 {
+        self.inner.mtu
+    }
+
+    fn queue_count(&self) -> usize {
+        1
+    }
+
+    fn medium(&self) -> Medium {
+        Medium::Ethernet(self.inner.mac)
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        false
+    }
+
+    fn is_down(&self) -> bool {
+        self.inner.is_down.load(Ordering::Acquire)
+    }
+
+    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let mut sender = self.inner.sender.lock();
+        let offered = frames.len();
+        let sent = frames.drain(..).filter(|frame| self.inner.transmit(&mut sender, frame)).count();
+        drop(sender);
+        self.inner.count(FRAMES_OUT, sent);
+        self.inner.count(DROPPED, offered - sent);
+        Sent { queue: 0, dropped_count: offered - sent }
+    }
+
+    fn ring(&self, _queue: usize) {
+        if self.has_unsent() {
+            self.inner.ring();
+        }
+    }
+
+    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        let mut receiver = self.inner.receiver.lock();
+        let (mut frames, nothing) = (0, Chain::new());
+        while frames < max {
+            match receiver.next() {
+                Ok(Some(frame)) => {
+                    sink(RxFrame::new(frame, &nothing));
+                    frames += 1;
+                    continue;
+                }
+                Ok(None) => {}
+                Err(()) => {
+                    self.inner.count(BROKEN, 1);
+                    *receiver = Receiver::default();
+                    self.inner.lost();
+                    break;
+                }
+            }
+            match receiver.fill() {
+                Filled::Some => {}
+                Filled::Nothing => break,
+                Filled::End => {
+                    *receiver = Receiver::default();
+                    self.inner.lost();
+                    break;
+                }
+            }
+        }
+        drop(receiver);
+        self.inner.count(FRAMES_IN, frames);
+        frames
+    }
+
+    fn wait(&self, _queue: usize, _spin: Duration) {
+        let inner = &*self.inner;
+        // What was rung for is looked at below.
+        let _ = rustix::io::read(&inner.bell, &mut [0; 8]);
+        if inner.is_interrupted.load(Ordering::Acquire) {
+            return;
+        }
+        let socket = inner.receiver.lock().socket.clone().filter(|_| self.is_connected());
+        let wanted = if self.has_unsent() { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let bell = PollFd::new(&inner.bell, PollFlags::IN);
+        let Some(socket) = socket else {
+            // A signal ends it early, which the caller may stand; so below.
+            let _ = poll(&mut [bell], None);
+            return;
+        };
+        let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), wanted), bell];
+        if poll(&mut fds, None).is_ok() && fds[0].revents().intersects(PollFlags::OUT) {
+            self.flush();
+        }
+    }
+
+    fn interrupt(&self, _queue: usize) {
+        self.inner.is_interrupted.store(true, Ordering::Release);
+        self.inner.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sockeye_mbuf::{Pool, PoolConfig};
+    use sockeye_netif::Checksum;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn pair() -> (FrameStream, UnixStream) {
+        let stream = FrameStream::new(MacAddr([2, 0, 0, 0, 0, 1]), 65_520).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        stream.connect(ours.into()).unwrap();
+        (stream, theirs)
+    }
+
+    fn received(stream: &FrameStream, max: usize) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        stream.receive(0, max, &mut |frame| frames.push(frame.head.to_vec()));
+        frames
+    }
+
+    fn framed(frame: &[u8]) -> Vec<u8> {
+        [&(frame.len() as u32).to_be_bytes(), frame].concat()
+    }
+
+    #[test]
+    fn frames_arrive_in_pieces_of_any_size_and_in_bounded_batches() {
+        let (stream, mut other) = pair();
+        let frames: Vec<Vec<u8>> = [60, 1514, 65_534, 14].map(|len| vec![len as u8; len]).to_vec();
+        let bytes: Vec<u8> = frames.iter().flat_map(|frame| framed(frame)).collect();
+        let mut seen = Vec::new();
+        for piece in bytes.chunks(977) {
+            other.write_all(piece).unwrap();
+            seen.extend(received(&stream, 2));
+        }
+        assert_eq!(seen, frames);
+        other.write_all(&[framed(&[1]), framed(&[2]), framed(&[3])].concat()).unwrap();
+        assert_eq!(received(&stream, 2), [[1], [2]]);
+        assert_eq!(received(&stream, 2), [[3]]);
+        assert!(stream.is_connected());
+    }
+
+    #[test]
+    fn what_is_no_frame_ends_the_connection_and_another_may_come() {
+        for wrong in [[0, 0, 0, 0], [0, 2, 0, 0], [0xff; 4]] {
+            let (stream, mut other) = pair();
+            other.write_all(&framed(&[7])).unwrap();
+            other.write_all(&wrong).unwrap();
+            assert_eq!(received(&stream, 10), [[7]]);
+            assert!(!stream.is_connected() && !stream.is_down());
+            assert_eq!(stream.counts().broken, 1);
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            stream.connect(ours.into()).unwrap();
+            theirs.write_all(&framed(&[8])).unwrap();
+            assert_eq!(received(&stream, 10), [[8]]);
+            drop(theirs);
+            assert_eq!(received(&stream, 10).len(), 0);
+            assert!(!stream.is_connected());
+            stream.end();
+            assert!(stream.is_down());
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stops_gets_whole_frames_later_and_the_rest_is_dropped() {
+        let pool = Pool::new(PoolConfig::default());
+        let (stream, mut other) = pair();
+        let frame = |number: usize| {
+            let payload = pool.copy_in(&vec![number as u8; 60_000]).unwrap();
+            TxFrame::new(&[number as u8; 40], payload, Checksum::Software).unwrap()
+        };
+        let dropped: usize =
+            (0..40).map(|number| stream.transmit(0, &mut vec![frame(number)]).dropped_count).sum();
+        assert!(dropped > 0 && stream.has_unsent());
+        let mut seen = Vec::new();
+        let mut len = [0; 4];
+        for _ in 0..40 - dropped {
+            stream.flush();
+            other.read_exact(&mut len).unwrap();
+            let mut bytes = vec![0; u32::from_be_bytes(len) as usize];
+            // It is longer than what the socket holds.
+            let mut read = 0;
+            while read < bytes.len() {
+                stream.flush();
+                read += other.read(&mut bytes[read..]).unwrap();
+            }
+            assert!(bytes.len() == 60_040 && bytes.iter().all(|byte| *byte == bytes[0]));
+            seen.push(usize::from(bytes[0]));
+        }
+        assert_eq!(seen, (0..40 - dropped).collect::<Vec<_>>(), "the oldest are kept");
+        assert!(!stream.has_unsent());
+        drop(other);
+        assert_eq!(stream.transmit(0, &mut vec![frame(1)]).dropped_count, 1);
+        assert!(!stream.is_connected());
+        assert_eq!(pool.in_use(), 0);
+    }
+
+    #[test]
+    fn a_wait_ends_with_a_frame_a_connection_or_an_interruption() {
+        let stream = FrameStream::new(MacAddr([2, 0, 0, 0, 0, 1]), 1500).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                while received(&stream, 10).is_empty() {
+                    stream.wait(0, Duration::ZERO);
+                }
+            });
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            stream.connect(ours.into()).unwrap();
+            theirs.write_all(&framed(&[1])).unwrap();
+            waiting.join().unwrap();
+            let waiting = scope.spawn(|| stream.wait(0, Duration::ZERO));
+            stream.interrupt(0);
+            waiting.join().unwrap();
+        });
+    }
+}
