@@ -33,6 +33,15 @@ pub struct FramesArgs {
     /// Write a byte to this open descriptor when the network is served
     #[arg(long, value_name = "N")]
     pub ready_fd: Option<i32>,
+    /// Write the process's number to a file
+    #[arg(long, value_name = "FILE")]
+    pub pid_file: Option<PathBuf>,
+    /// Take slirp4netns' requests for ports at a new socket
+    #[arg(long, hide = true, value_name = "PATH")]
+    pub slirp_api: Option<PathBuf>,
+    /// Go on behind the caller, who reads from this pipe (the program starts itself)
+    #[arg(long, hide = true, value_name = "N")]
+    pub behind: Option<i32>,
     /// End when the other side of this open pipe is closed
     #[arg(long, value_name = "N", conflicts_with = "command")]
     pub exit_fd: Option<i32>,

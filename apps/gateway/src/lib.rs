@@ -25,12 +25,15 @@
 //! | `upstream/` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT |
 //! | `flows.rs`, `rates.rs` | what flows there are, their bounds, and their log |
 //! | `control/` | changes and questions while it runs |
+//! | `compat/`, `behind.rs` | the command lines of slirp4netns, pasta and passt; going on behind the caller |
 //!
 //! Invariant: no flow blocks a loop; each has at most `engine::CHUNK` bytes outside of sockets in each direction.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod args;
+mod behind;
+mod compat;
 mod control;
 mod engine;
 mod flows;
@@ -47,4 +50,4 @@ mod sockets;
 mod upstream;
 
 pub use args::{EXAMPLES, GatewayArgs};
-pub use run::run;
+pub use run::{main_of, run};

@@ -11,6 +11,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use crate::args::GatewayArgs;
+use crate::behind::Behind;
 use crate::engine::port::{Source, Turns};
 use crate::inside::Inside;
 use crate::sockets::{SocketFile, connect_to, listen_at};
@@ -74,6 +75,7 @@ fn copy(option: &str, number: i32) -> io::Result<OwnedFd> {
 pub struct Caller {
     ready: Option<OwnedFd>,
     exit: Option<OwnedFd>,
+    behind: Option<Behind>,
 }
 
 impl Caller {
@@ -84,7 +86,13 @@ impl Caller {
     pub fn of(args: &GatewayArgs) -> io::Result<Self> {
         let take = |option, number: Option<i32>| number.map(|number| copy(option, number)).transpose();
         let (ready, exit) = (args.frames.ready_fd, args.frames.exit_fd);
-        Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)? })
+        if let Some(path) = &args.frames.pid_file {
+            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+            })?;
+        }
+        let behind = take("--behind", args.frames.behind)?.map(Behind::leave).transpose()?;
+        Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)?, behind })
     }
 
     /// Says that the network is served.
@@ -96,7 +104,7 @@ impl Caller {
             // What slirp4netns writes.
             rustix::io::write(ready, b"1")?;
         }
-        Ok(())
+        self.behind.take().map_or(Ok(()), Behind::served)
     }
 
     /// Returns when the other side of the pipe is closed. Never without one.

@@ -23,6 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
 use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME};
+use crate::behind;
+use crate::compat::{self, Said, api};
 use crate::control::{Action, auto, client, server};
 use crate::engine::forwards::{By, Forwards};
 use crate::engine::inward::{Listening, Ports, Publish};
@@ -49,6 +51,39 @@ const RESOLVERS_MAX: usize = 3;
 pub fn run(args: &GatewayArgs, prefix: &[&str]) -> Result<ExitCode, CommandError> {
     let given: Vec<OsString> = std::env::args_os().skip(1 + prefix.len()).collect();
     run_as(args, prefix, &given)
+}
+
+/// The main function of a program: `arguments` are all of its words, of which the first is its name. By the name of slirp4netns, pasta or passt it takes their arguments.
+/// `usual` runs it otherwise; `parse` makes arguments of the gateway's own words, without the name.
+pub fn main_of(
+    arguments: &[OsString],
+    parse: impl FnOnce(&[OsString]) -> Result<GatewayArgs, clap::Error>,
+    usual: impl FnOnce() -> ExitCode,
+) -> ExitCode {
+    let said = match compat::read(arguments) {
+        None => return usual(),
+        Some(Ok(said)) => said,
+        Some(Err(error)) => error.exit(),
+    };
+    let ended = match said {
+        Said::Print(text) => {
+            print!("{text}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Said::RunBehind(words) => behind::start(&words).map_err(CommandError::Io),
+        Said::Run(words) => match parse(&words) {
+            Ok(args) => run_as(&args, &[], &words),
+            Err(error) => error.exit(),
+        },
+    };
+    let name = arguments.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+    ended.unwrap_or_else(|error| {
+        match error {
+            CommandError::Usage(error) => eprintln!("{name}: {error}"),
+            CommandError::Io(error) => eprintln!("{name}: {error}"),
+        }
+        ExitCode::FAILURE
+    })
 }
 
 /// [`run`], of a command line that says the same as `given` does in the gateway's own words.
@@ -79,13 +114,14 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     });
     let log = log.transpose()?;
     let control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
+    let api = args.frames.slirp_api.as_ref().map(|path| listen_at(path)).transpose()?;
     let upstream = args.upstream.clone().unwrap_or_default().resolve()?;
     let Opened { sources, served, file } = open(args, prefix, given)?;
     raise_descriptor_limit();
     let pcaps = pcaps(args, sources.len())?;
     let (resolvers, router) = (resolvers(args), router(args));
     let auto = auto.map(|addr| Ok::<_, io::Error>((addr, tables(args, &served)?))).transpose()?;
-    let files = control.as_ref().map(|control| &control.1).into_iter().chain(&file);
+    let files = [&control, &api].into_iter().flatten().map(|socket| &socket.1).chain(&file);
     sandbox(args, &served, auto.as_ref().map(|auto| &auto.1), files)?;
     let (flows, writer) = Flows::new(args.flows_max, Rates::new(args.rates), log)?;
     let shared = Arc::new(Shared {
@@ -111,8 +147,8 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     if args.verbose {
         greet(args, &shared);
     }
-    let (listener, _file) = control.unzip();
-    let ended = serve(served, &shared, (published, auto, listener), &mut caller);
+    let ((control, _file), (api, _api_file)) = (control.unzip(), api.unzip());
+    let ended = serve(served, &shared, (published, auto, (control, api)), &mut caller);
     drop(file);
     loops.into_iter().for_each(Running::stop);
     if let Some(writer) = writer {
@@ -129,6 +165,8 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
 
 /// Ports of the command line, with their sockets.
 type Published = Vec<(Publish, Vec<Listening>)>;
+/// Those of `--ctl` and of slirp4netns' API.
+type Listeners = (Option<UnixListener>, Option<UnixListener>);
 /// `-p auto`: where ports appear, and the tables of the inside.
 type Auto = (Option<IpAddr>, OwnedFd);
 
@@ -209,7 +247,7 @@ fn sandbox<'files>(
 fn serve(
     served: Served,
     shared: &Arc<Shared>,
-    (published, auto, control): (Published, Option<Auto>, Option<UnixListener>),
+    (published, auto, (control, slirp)): (Published, Option<Auto>, Listeners),
     caller: &mut Caller,
 ) -> io::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -222,6 +260,9 @@ fn serve(
         }
         if let Some(listener) = control {
             server::start(listener, shared)?;
+        }
+        if let Some(listener) = slirp {
+            api::start(listener, shared)?;
         }
         caller.ready()?;
         let (mut interrupt, mut terminate, mut hangup) = (

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use sockeye::netif::Prefix;
+use sockeye_drivers::link::KernelLink;
 use sockeye_drivers::{Layer, Tun, TunConfig};
 
 use crate::args::GatewayArgs;
@@ -35,6 +36,8 @@ fn configure(args: &GatewayArgs, tun: &Tun) -> io::Result<()> {
     let everywhere: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     let families = if args.ipv4_only { 1 } else { 2 };
     let (plan, link) = (args.plan(), tun.link());
+    // As callers of slirp4netns expect. New namespaces of ours have it already.
+    KernelLink::new("lo").set_up(true)?;
     if args.frames.tap {
         // It has its address and its route from here. Where there is no such setting there is no IPv6.
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{}/accept_ra", link.name()), "0");

@@ -81,7 +81,7 @@ impl Inside {
         bind(&listener, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         listen(&listener, 1)?;
         let mut command = Command::new("/proc/self/exe");
-        command.args(prefix).arg("--inside").arg(&name).args(given);
+        command.arg0("sockeye-gateway").args(prefix).arg("--inside").arg(&name).args(given);
         let mut child = command.spawn()?;
         let said = accept_from(&listener, &mut child).and_then(|socket| Ok((receive(&socket)?, socket)));
         match said {

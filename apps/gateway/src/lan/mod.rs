@@ -329,7 +329,8 @@ mod tests {
         assert_eq!((&answer[..6], &answer[6..12]), (&GUEST.0[..], &facts().mac.0[..]));
         assert_eq!(answer[30..34], [10, 0, 2, 100], "to the address that is offered");
         let mut damaged = frame;
-        *damaged.last_mut().unwrap() ^= 1;
+        // The number of the transaction.
+        damaged[46] ^= 1;
         assert!(router.answer(&damaged, false, Instant::now()).is_none());
         assert!(router.answer(&damaged, true, Instant::now()).is_some(), "the device has checked it");
     }
