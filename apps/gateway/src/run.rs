@@ -94,18 +94,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     if let Some(Action::Ctl(ctl)) = &args.action {
         return client::run(ctl).map_err(CommandError::Io);
     }
-    if args.command.is_empty() && args.netns.is_none() && !args.frames.is_some() {
-        let message = "nothing to serve: give a command behind --, a namespace (--netns), a device (--fd) or a machine (--qemu)";
-        return Err(CommandError::Usage(UsageError(message.to_owned())));
-    }
-    let fds = &args.frames.fd;
-    if fds.iter().enumerate().any(|(index, number)| fds[..index].contains(number)) {
-        return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
-    }
-    if args.frames.tap && args.loops > 1 {
-        let message = "--tap: an Ethernet device has one loop, since answers to ARP come by any queue";
-        return Err(CommandError::Usage(UsageError(message.to_owned())));
-    }
+    check(args)?;
     let mut caller = Caller::of(args)?;
     let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
@@ -161,6 +150,23 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         );
     }
     ended.map_err(CommandError::Io)
+}
+
+/// That the command line asks for something that can be.
+fn check(args: &GatewayArgs) -> Result<(), CommandError> {
+    if args.command.is_empty() && args.netns.is_none() && !args.frames.is_some() {
+        let message = "nothing to serve: give a command behind --, a namespace (--netns), a device (--fd) or a machine (--qemu)";
+        return Err(CommandError::Usage(UsageError(message.to_owned())));
+    }
+    let fds = &args.frames.fd;
+    if fds.iter().enumerate().any(|(index, number)| fds[..index].contains(number)) {
+        return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
+    }
+    if args.frames.tap && args.loops > 1 {
+        let message = "--tap: an Ethernet device has one loop, since answers to ARP come by any queue";
+        return Err(CommandError::Usage(UsageError(message.to_owned())));
+    }
+    Ok(())
 }
 
 /// Ports of the command line, with their sockets.

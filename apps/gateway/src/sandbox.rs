@@ -230,5 +230,7 @@ const ANY: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_pipe2,
     #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+    #[cfg(target_arch = "x86_64")]
     libc::SYS_time,
 ];

@@ -1,4 +1,4 @@
-//! Programs that people use: curl, git and ssh, from inside and to the inside.
+//! Programs that people use: curl, git and ssh, from inside. A server of ssh cannot run inside: it wants more users than a namespace of one has.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -65,7 +65,7 @@ fn curl_downloads_and_uploads_the_same_bytes() {
 
 #[test]
 fn git_clones_and_pushes() {
-    let (Some(git), true) = (program("git"), git_serves()) else { return };
+    let (Some(git), Some(daemon)) = (program("git"), git_daemon()) else { return };
     if unavailable() {
         return;
     }
@@ -74,9 +74,11 @@ fn git_clones_and_pushes() {
     run(&["init", "-q", "--bare", "served/repo.git"]);
     let port = free_port();
     let serve = folder.0.join("served");
-    let daemon = Command::new(&git)
-        .args(["daemon", "--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1"])
+    let daemon = Command::new(daemon)
+        .args(["--reuseaddr", "--export-all", "--enable=receive-pack", "--listen=127.0.0.1"])
         .args([&format!("--port={port}"), &format!("--base-path={}", path(&serve)), path(&serve)])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
     let _daemon = Service(daemon.unwrap());
@@ -93,21 +95,18 @@ fn git_clones_and_pushes() {
     assert!(out.contains("file: OK"), "{out}");
 }
 
-/// Whether git has its daemon, which some systems have in a package of its own.
-fn git_serves() -> bool {
-    let folder = Command::new("git")
-        .arg("--exec-path")
-        .output()
-        .map(|out| String::from_utf8_lossy(&out.stdout).into_owned());
-    let is_there = folder.is_ok_and(|folder| PathBuf::from(folder.trim()).join("git-daemon").exists());
-    if !is_there {
+/// Git's daemon itself, which some systems have in a package of its own: by `git daemon` it would outlive its starter.
+fn git_daemon() -> Option<PathBuf> {
+    let folder = Command::new("git").arg("--exec-path").output().ok()?.stdout;
+    let daemon = PathBuf::from(String::from_utf8_lossy(&folder).trim()).join("git-daemon");
+    if !daemon.exists() {
         eprintln!("skipped: git has no daemon");
     }
-    is_there
+    daemon.exists().then_some(daemon)
 }
 
 #[test]
-fn ssh_goes_out_and_comes_in() {
+fn ssh_goes_out() {
     let (Some(sshd), Some(_), Some(_)) = (program("sshd"), program("ssh"), program("ssh-keygen")) else {
         return;
     };
@@ -160,19 +159,4 @@ fn ssh_goes_out_and_comes_in() {
     let out =
         succeeds(&mut inside(&["--allow", "127.0.0.1"], &format!("{script} | tee /dev/stderr | wc -c")));
     assert!(out.contains("127.0.0.1 "), "the host sees itself: {}", &out[..out.len().min(200)]);
-    // In: to a server inside.
-    let published = free_port();
-    let forward = format!("127.0.0.1:{published}:2222");
-    let _inside = Service(
-        inside(&["-p", &forward], &format!("exec {}", server(2222, "0.0.0.0")))
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap(),
-    );
-    let command = client(published, "127.0.0.1", "cat /sys/class/net/tun0/mtu; echo $SSH_CONNECTION");
-    let out = eventually("ssh to the inside", || {
-        let ran = Command::new("sh").args(["-c", &command]).output().unwrap();
-        ran.status.success().then(|| String::from_utf8_lossy(&ran.stdout).into_owned())
-    });
-    assert!(out.contains("10.0.2.2 ") && out.contains(" 10.0.2.100 2222"), "{out}");
 }

@@ -145,8 +145,7 @@ fn a_router_says_in_its_neighbor_advertisements_that_it_is_one() {
     for router in [false, true] {
         let options = LinkOptions { router, detect_duplicates: false, ..LinkOptions::default() };
         let mut lab = Lab::with(&[&["fd00::1/64"]], &options);
-        let (target, asker): (Ipv6Addr, Ipv6Addr) =
-            ("fd00::1".parse().unwrap(), "fd00::7".parse().unwrap());
+        let (target, asker): (Ipv6Addr, Ipv6Addr) = ("fd00::1".parse().unwrap(), "fd00::7".parse().unwrap());
         let ask = Message::NeighborSolicit { target, lladdr: Some(mac(7).0), nonce: None };
         let packet = wire::emit(asker, solicited_node(target), &ask).unwrap();
         let group = MacAddr([0x33, 0x33, 0xff, 0, 0, 1]);
