@@ -49,6 +49,34 @@ pub(in crate::tcp) struct Detection {
     pub snapshot: Option<u32>,
 }
 
+/// Segments, by fate: as the congestion window counts them, a short one as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::tcp) struct Counts {
+    pub flying: u32,
+    pub sacked: u32,
+    pub lost: u32,
+}
+
+impl Counts {
+    fn of(&mut self, fate: Fate) -> &mut u32 {
+        match fate {
+            Fate::Flying => &mut self.flying,
+            Fate::Sacked => &mut self.sacked,
+            Fate::Lost => &mut self.lost,
+        }
+    }
+
+    fn shift(&mut self, from: Fate, to: Fate, count: u32) {
+        *self.of(from) -= count;
+        *self.of(to) += count;
+    }
+
+    /// All that are outstanding.
+    pub fn all(&self) -> u32 {
+        self.flying + self.sacked + self.lost
+    }
+}
+
 /// See the head of this file.
 #[derive(Debug)]
 pub(in crate::tcp) struct Records {
@@ -56,6 +84,8 @@ pub(in crate::tcp) struct Records {
     repeats: VecDeque<Repeat>,
     sacked: u32,
     lost: u32,
+    /// Segments of each fate.
+    counts: Counts,
     /// First transmissions before this have been judged.
     edge: SeqNum,
     /// Nothing before this is Lost.
@@ -78,6 +108,7 @@ impl Records {
             repeats: VecDeque::new(),
             sacked: 0,
             lost: 0,
+            counts: Counts::default(),
             edge: una,
             hint: una,
             split_max: SPLIT_MIN,
@@ -96,6 +127,25 @@ impl Records {
     /// Bytes that are to be repeated.
     pub fn lost(&self) -> u32 {
         self.lost
+    }
+
+    /// Segments of each fate.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Segments that were sent again and about which nothing is known, up to `until`. Looks at every record.
+    pub fn repeated_count(&self, until: SeqNum) -> u32 {
+        let flying =
+            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
+        self.list.iter().filter(flying).map(|record| record.count).sum()
+    }
+
+    /// The bytes of these.
+    pub fn repeated_len(&self, until: SeqNum) -> u32 {
+        let flying =
+            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
+        self.list.iter().filter(flying).map(Record::len).sum()
     }
 
     /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
@@ -158,9 +208,14 @@ impl Records {
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
         {
-            let part = Record { end: first.end.min(una), ..*first };
+            let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
+            if !whole {
+                // A segment of which a part is acknowledged is still one.
+                (part.count, first.count) = first.counts_at(una);
+            }
             first.start = part.end;
+            *self.counts.of(part.fate) -= part.count;
             if whole {
                 self.list.pop_front();
             }
@@ -192,12 +247,13 @@ impl Records {
                 if record.fate == Fate::Sacked || !self.may_split(to) || cut == record.start {
                     break;
                 }
-                part.end = cut;
                 self.split(cut);
+                part = self.list.get(to).copied().unwrap_or(part);
             }
             self.step(1);
             if part.fate != Fate::Sacked {
                 self.sacked += part.len();
+                self.counts.shift(part.fate, Fate::Sacked, part.count);
             }
             if part.fate == Fate::Lost {
                 self.lost -= part.len();
@@ -265,6 +321,59 @@ impl Records {
         None
     }
 
+    /// Where the segment that begins at `start`, the beginning of a record, ends if it is sent again in segments of `mss`: as it was
+    /// sent, or as much of it as fits; and if there is room for them, with whole segments behind it that the peer does not hold
+    /// (`tcp_retrans_try_collapse`). `behind` is the number of a FIN, which takes no room. `None` if it is a full one, or if
+    /// its end is not known.
+    pub fn short_segment(&mut self, start: SeqNum, mss: u32, behind: Option<SeqNum>) -> Option<SeqNum> {
+        let first = self.find(start);
+        let record = *self.list.get(first)?;
+        if record.segment == 0 || u32::from(record.segment) == mss && record.len() >= mss {
+            return None;
+        }
+        let text =
+            |from: SeqNum, to: SeqNum| to.since(from) - u32::from(behind.is_some_and(|fin| to.after(fin)));
+        let mut end = record.start + record.len().min(record.segment.into());
+        if text(start, end) > mss {
+            // The rest was a part of it, and is no segment with what follows.
+            self.split(end);
+            return Some(start + mss);
+        }
+        let mut at = first;
+        while let Some(record) = self.list.get(at).copied().filter(|record| record.fate != Fate::Sacked) {
+            self.step(1);
+            if end == record.end {
+                at += 1;
+                continue;
+            }
+            let next = end + record.end.since(end).min(u32::from(record.segment));
+            if record.segment == 0 || text(start, next) > mss {
+                break;
+            }
+            end = next;
+        }
+        Some(end)
+    }
+
+    /// What was sent again from `start` to `end` has become one segment.
+    pub fn make_one(&mut self, start: SeqNum, end: SeqNum) {
+        let from = self.find(start);
+        let to = self.list.partition_point(|record| record.end.at_or_before(end));
+        if to <= from || self.list.range(from..to).any(|record| record.fate != Fate::Flying) {
+            return;
+        }
+        self.collapse(from, to);
+        if let Some(record) = self.list.get_mut(from) {
+            self.counts.flying -= record.count - 1;
+            (record.count, record.segment) = (1, u16::try_from(record.len()).unwrap_or(0));
+        }
+    }
+
+    /// True if one segment is outstanding.
+    pub fn is_single(&self) -> bool {
+        self.counts.all() == 1
+    }
+
     /// The retransmission timer has expired: the first `segment` bytes are lost, and all that has been out for `wait_us`.
     /// Later data is judged by arrivals.
     pub fn lose_overdue(&mut self, segment: u32, wait_us: u64, now: Instant) {
@@ -328,6 +437,7 @@ impl Records {
             }
         }
         self.lost = 0;
+        self.counts.shift(Fate::Lost, Fate::Flying, self.counts.lost);
         if let Some(first) = self.list.front() {
             self.edge = first.start;
         }
@@ -341,6 +451,7 @@ impl Records {
             }
         }
         self.sacked = 0;
+        self.counts.shift(Fate::Sacked, Fate::Flying, self.counts.sacked);
     }
 
     /// `part`, cut off the front, is acknowledged.
@@ -358,21 +469,24 @@ impl Records {
     fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let full = self.list.len() >= RECORDS_MAX;
         let shift = self.cell_shift;
+        let count = if self.segment == 0 { 1 } else { end.since(start).div_ceil(self.segment.into()) };
+        self.counts.flying += count;
         if let Some(last) = self.list.back_mut()
             && last.fate == Fate::Flying
             && !last.repeated
-            && (full || same_cell(last.sent_at, now, shift))
+            && (full || (same_cell(last.sent_at, now, shift) && last.goes_on_with(self.segment)))
         {
             let first_at = last.sent_since();
             last.segment = last.segment_with(self.segment);
             (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
             last.span_us = span_us(first_at, now);
+            last.count += count;
             return;
         }
         let fate = Fate::Flying;
         let segment = self.segment;
         let record =
-            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, segment, repeated: false };
+            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, count, segment, repeated: false };
         self.list.push_back(record);
     }
 
@@ -388,6 +502,7 @@ impl Records {
                 self.lost -= record.len();
             }
             if record.fate != Fate::Sacked {
+                self.counts.shift(record.fate, Fate::Flying, record.count);
                 record.fate = Fate::Flying;
                 (record.sent_at, record.span_us) = (now, 0);
                 (record.snapshot, record.repeated) = (snapshot, true);
@@ -405,7 +520,8 @@ impl Records {
         let Some(before) = at.checked_sub(1) else { return };
         let (Some(a), Some(b)) = (self.list.get(before), self.list.get(at)) else { return };
         let alike = |r: &Record| r.fate == Fate::Flying && r.repeated;
-        if alike(a) && alike(b) && (full || same_cell(a.sent_at, now, self.cell_shift)) {
+        let known = full || a.goes_on_with(b.segment);
+        if alike(a) && alike(b) && known && (full || same_cell(a.sent_at, now, self.cell_shift)) {
             self.collapse(before, at + 1);
         }
     }
@@ -456,6 +572,7 @@ impl Records {
     /// The record at index `at` is lost. Returns its bytes.
     fn lose(&mut self, at: usize) -> u32 {
         let Some(record) = self.list.get_mut(at) else { return 0 };
+        self.counts.shift(record.fate, Fate::Lost, record.count);
         record.fate = Fate::Lost;
         let len = record.len();
         self.lost += len;
@@ -466,11 +583,17 @@ impl Records {
     /// Makes the records from index `run` up to `at`, all lost just now, one. Returns the index that `at` has
     /// become.
     fn close_run(&mut self, run: usize, at: usize) -> usize {
-        if at > run + 1 && self.may_collapse(run, at) {
+        if at > run + 1 && self.may_collapse(run, at) && (at - run >= RUN_MIN || self.is_aligned(run, at)) {
             self.collapse(run, at);
             return run + 1;
         }
         at
+    }
+
+    /// Whether the segments of the records from index `from` up to `to` are known if they become one.
+    fn is_aligned(&self, from: usize, to: usize) -> bool {
+        let pairs = self.list.range(from..to).zip(self.list.range(from + 1..to));
+        pairs.into_iter().all(|(a, b)| a.goes_on_with(b.segment))
     }
 
     /// The index from which on a block acknowledges whole records; `None` if it says nothing new.
@@ -527,6 +650,10 @@ impl Records {
             first.span_us = span_us(first_at, first.sent_at);
             first.snapshot = last.snapshot;
         }
+        let more = self.list.range(from + 1..to).map(|record| record.count).sum::<u32>();
+        if let Some(first) = self.list.get_mut(from) {
+            first.count += more;
+        }
         self.step(moved(from, self.list.len()));
         self.list.drain(from + 1..to);
     }
@@ -538,8 +665,13 @@ impl Records {
         if !record.start.before(at) {
             return index;
         }
-        let tail = Record { start: at, ..*record };
-        record.end = at;
+        let (whole, behind) = record.counts_at(at);
+        let is_cut = whole == 0 || at != record.whole_before(at);
+        let tail = Record { start: at, count: behind, ..*record };
+        (record.end, record.count) = (at, whole + u32::from(is_cut));
+        if is_cut {
+            *self.counts.of(record.fate) += 1;
+        }
         self.step(moved(index, self.list.len()));
         self.list.insert(index + 1, tail);
         index + 1
