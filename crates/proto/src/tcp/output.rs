@@ -436,9 +436,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application writes after a pause: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
+    /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
     #[inline(never)]
-    fn restart_after_idle(&mut self, now: Instant) {
+    pub(super) fn restart_after_idle(&mut self, now: Instant) {
         // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
         if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
             return;

@@ -53,7 +53,12 @@ impl<P: Payload> Pcb<P> {
             self.check_duplicate(seg, now);
         }
         if ack.at_or_after(self.snd_una) {
+            let shut = self.persist.then_some(self.snd_wnd);
             self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
+            if shut.is_some_and(|before| before != self.snd_wnd) {
+                // Another window ends a pause as a write does (`tcp_ack_update_window`).
+                self.restart_after_idle(now);
+            }
             if self.persist && !is_only_text && self.snd_wnd == 0 && self.rexmt_at != NEVER {
                 // It has said so just now, so the next probe waits from here on (`tcp_ack_probe`).
                 self.arm_rexmt(now);
