@@ -23,7 +23,7 @@ use super::pcb::{Pcb, Timing};
 use super::push::half_of_window;
 use super::segment::{Flags, Head, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
-use super::timers::{NEVER, after_us, since_us};
+use super::timers::{NEVER, after_us};
 use super::timestamp;
 use super::window::{self, window_update_due};
 use super::wire;
@@ -433,25 +433,6 @@ impl<P: Payload> Pcb<P> {
             self.persist = true;
             let wait_us = self.rtt.first_probe_us(self.tuning.rto_min_us, self.tuning.rto_max_us);
             self.rexmt_at = after_us(now, wait_us);
-        }
-    }
-
-    /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
-    #[inline(never)]
-    pub(super) fn restart_after_idle(&mut self, now: Instant) {
-        // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
-        if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
-            return;
-        }
-        // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
-        let idle_us = since_us(now, self.last_snd_at);
-        let rto_us = self.rtt.base_rto_us(self.tuning.rto_max_us);
-        if idle_us > rto_us {
-            let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
-            self.cc.on_idle(rtos, u32::from(self.mss));
-            if let Some(loss) = self.loss.as_deref_mut() {
-                loss.restart_usage(now);
-            }
         }
     }
 

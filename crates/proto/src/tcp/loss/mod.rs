@@ -3,7 +3,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `records.rs` | the time of each transmission, and the peer's reports on it |
+//! | `records.rs` | the time of each transmission, and the peer's reports on it; in segments, `records/segments.rs` |
 //! | `rack.rs` | how long a segment may be overtaken |
 //! | `prr.rs` | how much may leave during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
