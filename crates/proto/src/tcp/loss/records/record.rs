@@ -46,11 +46,8 @@ impl Record {
     pub fn counts_at(&self, at: SeqNum) -> (u32, u32) {
         let (before, len) = (at.since(self.start), self.len().max(1));
         let segment = u32::from(self.segment);
-        let whole = if segment == 0 {
-            (u64::from(self.count) * u64::from(before) / u64::from(len)) as u32
-        } else {
-            before / segment
-        };
+        let share = || (u64::from(self.count) * u64::from(before) / u64::from(len)) as u32;
+        let whole = before.checked_div(segment).unwrap_or_else(share);
         let whole = whole.min(self.count.saturating_sub(1));
         (whole, self.count - whole)
     }
