@@ -99,11 +99,11 @@ mod tests {
     #[test]
     fn a_full_window_counts_until_all_of_it_is_acknowledged() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(10)), (10 - 0) * MSS, 0, MSS, false);
+        usage.note((seq(0), seq(10)), 10 * MSS, 0, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
         // A batch of acknowledgments: nothing is sent in between.
         usage.note((seq(4), seq(10)), (10 - 4) * MSS, 4 * MSS, MSS, false);
-        usage.note((seq(9), seq(10)), (10 - 9) * MSS, 9 * MSS, MSS, false);
+        usage.note((seq(9), seq(10)), MSS, 9 * MSS, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
         usage.note((seq(10), seq(12)), (12 - 10) * MSS, 8 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn without_a_full_window_the_most_that_was_outstanding_counts() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(3)), (3 - 0) * MSS, 7 * MSS, MSS, false);
+        usage.note((seq(0), seq(3)), 3 * MSS, 7 * MSS, MSS, false);
         usage.note((seq(1), seq(7)), (7 - 1) * MSS, 4 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
         usage.note((seq(5), seq(8)), (8 - 5) * MSS, 7 * MSS, MSS, false);
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_window_with_room_for_less_than_a_segment_is_full() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(2)), (2 - 0) * MSS, MSS - 1, MSS, false);
+        usage.note((seq(0), seq(2)), 2 * MSS, MSS - 1, MSS, false);
         assert!(usage.get().0);
     }
 
