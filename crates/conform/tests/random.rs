@@ -17,7 +17,7 @@ const COUNT: u64 = 2000;
 
 /// Kinds of differences that are still open, in figures and times of recovery, congestion control and what a write takes. No other kind is let pass: a wrong
 /// byte, state, readiness, count of bytes or acknowledgment number fails.
-const OPEN: [&str; 27] = [
+const OPEN: [&str; 28] = [
     "ECN bits",
     "backoff",
     "bytes_retrans",
@@ -38,6 +38,7 @@ const OPEN: [&str; 27] = [
     "snd_ssthresh",
     "snd_wnd",
     "the kernel sends SYN or FIN, the stack waits",
+    "the kernel sends an acknowledgment with SACK, the stack waits",
     "the kernel sends an acknowledgment, the stack waits",
     "the kernel sends text, the stack waits",
     "the kernel waits, the stack sends SYN or FIN",
