@@ -296,7 +296,7 @@ impl Receiver {
             self.buffer.copy_within(self.from..self.to, 0);
             (self.from, self.to) = (0, self.to - self.from);
         }
-        match retry_on_intr(|| rustix::io::read(socket, &mut self.buffer[self.to..])) {
+        match retry_on_intr(|| rustix::io::read(&**socket, &mut self.buffer[self.to..])) {
             Ok(0) => Filled::End,
             Ok(len) => {
                 self.to += len;
