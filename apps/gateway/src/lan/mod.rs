@@ -9,7 +9,7 @@
 //! | `dhcp.rs`, `dhcp6.rs`, `advert.rs` | messages |
 //! | `leases.rs` | which machine has which address |
 //!
-//! Does not depend on the engine. Bounds: [`LEASES_MAX`] machines; an answer for each question, no longer than a packet of 1,280 bytes. Lock: one mutex around the
+//! Does not depend on the engine. Bounds: `LEASES_MAX` machines; an answer for each question, no longer than a packet of 1,280 bytes. Lock: one mutex around the
 //! leases, a leaf. Tests: at the ends of the files, and `tests/` with real clients.
 
 mod advert;

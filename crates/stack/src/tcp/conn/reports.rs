@@ -13,7 +13,7 @@
 //! completion is ever lost; a time stamp is lost, as on Linux. Completions that follow one another are joined. As many arrivals of
 //! received bytes are kept apart; beyond that the latest are joined.
 //!
-//! All of it is under the socket lock. Whoever makes a report marks the waiters in the same section (`announce`), so none is
+//! All of it is under the socket lock. Whoever makes a report marks the waiters in the same section (`change`), so none is
 //! missed. It does not depend on segments. Tests: below, and `tests/tcp/reports.rs`.
 
 use std::collections::VecDeque;
