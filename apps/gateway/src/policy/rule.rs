@@ -6,7 +6,7 @@
 //! PORTS = "*" | N | N "-" M
 //! ```
 //!
-//! Does not depend on names' addresses: [`super::Names`] says which name an address was given out for. Tests: below.
+//! Does not depend on names' addresses: `super::Names` says which name an address was given out for. Tests: below.
 
 use std::net::{IpAddr, SocketAddr};
 
