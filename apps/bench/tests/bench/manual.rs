@@ -29,7 +29,7 @@ fn the_man_page_has_every_option_that_the_help_has() {
         assert!(page.contains(&format!("\\-\\-{}", flag.replace('-', "\\-"))), "--{flag} is not in {page}");
     }
     let gateway = fs::read_to_string(folder.join("sockeye-bench-gateway.1")).unwrap();
-    assert!(gateway.contains("\\-\\-rounds") && gateway.contains("keep-alive"), "{gateway}");
+    assert!(gateway.contains("\\-\\-rounds") && gateway.contains("keep\\-alive"), "{gateway}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     fs::remove_dir_all(&folder).unwrap();
 }
