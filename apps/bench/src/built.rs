@@ -1,4 +1,4 @@
-//! Programs of the bench that are workspaces of their own.
+//! Programs of the bench that are not in its workspace.
 //!
 //! Purpose: where such a program is, and how it is built. Under cargo the bench builds it, so that no older one is measured;
 //! otherwise it is looked for beside the bench.
@@ -114,8 +114,9 @@ mod tests {
     #[test]
     fn other_checkouts_are_built_with_the_profile_of_this_one() {
         let bench = Path::new(SOURCES);
-        let manifests = [http::APPS, counting::COUNTED, SIM].map(|built| built.manifest(bench));
-        for manifest in manifests.into_iter().chain([bench.join("../../Cargo.toml")]) {
+        // The workspaces of the bench and of its programs.
+        let workspaces = ["../..", "../glue", "../bench-counted"].map(|folder| bench.join(folder));
+        for manifest in workspaces.map(|folder| folder.join("Cargo.toml")) {
             let text = std::fs::read_to_string(&manifest).unwrap();
             let (_, release) = text.split_once("[profile.release]\n").unwrap();
             let release = release.split("\n[").next().unwrap();

@@ -78,7 +78,7 @@ fn each_dependency_has_a_permitted_licence_and_one_version() {
     let policy = Policy::read(TREE.text(policy::DOCUMENT));
     assert!(policy.licences.len() > 3, "{} has no list of licences: {policy:?}", policy::DOCUMENT);
     let mut all = Vec::new();
-    for folder in ["", "apps/bench-apps", "apps/bench-counted", "apps/bench-sim", "apps/glue"] {
+    for folder in ["", "apps/bench-counted", "apps/glue"] {
         let locked = metadata::locked(&TREE.root.join(folder))
             .expect("Cargo.lock fits the manifests: run cargo fetch there");
         assert!(locked.len() > PACKAGES.len(), "cargo named no dependency");

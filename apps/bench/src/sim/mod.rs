@@ -1,7 +1,7 @@
 //! `sockeye bench sim`: Sockeye's simulator beside turmoil.
 //!
 //! Purpose: the work that each simulator does in a second of CPU time and of real time, for programs that each have one source. [`rows`] lists the worlds. The
-//! program that runs one is `sockeye-bench-sim`, of a workspace of its own, so that nothing else is built with turmoil: a process for each sample. A round takes
+//! program that runs one is `sockeye-bench-sim`, of the workspace `apps/glue`, so that nothing else is built with turmoil: a process for each sample. A round takes
 //! one sample of each lane of a row, beginning with another one each time, so both sides of a ratio are of the same minute.
 //!
 //! Does not depend on the inside of a simulator. Invariant: a row is written as soon as it is there; a lane that fails fails the run and not the other rows.

@@ -1,7 +1,7 @@
 //! `http1`, `http2`: calls of an HTTP library over both sides' sockets under tokio.
 //!
 //! Purpose: an application's view. hyper is on both ends of each connection, which has one call under way; both ends are in
-//! one tokio runtime or each in its own. The program that does this is `sockeye-bench-apps`, from a workspace of its own, so
+//! one tokio runtime or each in its own. The program that does this is `sockeye-bench-apps`, from the workspace `apps/glue`, so
 //! that building the bench builds no HTTP library. It is asked for one sample at a time.
 //!
 //! Does not depend on HTTP.

@@ -14,10 +14,8 @@
 //! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too; two processes at once |
 //! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
-//! | the bench's applications | `cargo test --manifest-path apps/bench-apps/Cargo.toml` |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
-//! | the simulators side by side | `cargo test --manifest-path apps/bench-sim/Cargo.toml` |
-//! | other libraries | `cargo test --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, and tests |
+//! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, and the programs of the two simulators |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
 //! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs`, only with `--ignored` |
@@ -80,6 +78,8 @@ fn the_models_of_the_locks_of_the_queues_and_of_packet_memory_hold() {
             .args(args.iter().copied())
             .args(["--release", "--features", features, "--", "--test-threads=1"])
             .env("RUSTFLAGS", "--cfg loom")
+            // Less time to build than it saves in the models.
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
     };
     let memory = ["", "experiments"].map(|features| models(&["-p", "sockeye-mbuf", "--lib"], features));
     let locks = models(&["-p", "sockeye-sync", "--test", "loom"], "");
@@ -125,15 +125,7 @@ fn sanitized() -> Child {
         .needs(Need::Sanitizer)
 }
 
-/// They are a workspace of their own.
-#[test]
-fn the_benchs_applications_build_and_answer() {
-    Child::cargo("test")
-        .args(["--manifest-path", "apps/bench-apps/Cargo.toml", "--locked"])
-        .run_tests("bench-apps");
-}
-
-/// A workspace of its own, too: its library has the feature `count`.
+/// A workspace of its own: its library has the feature `count`.
 #[test]
 fn the_counting_build_counts_each_hand_off() {
     Child::cargo("test")
@@ -141,19 +133,11 @@ fn the_counting_build_counts_each_hand_off() {
         .run_tests("bench-counted");
 }
 
-/// A workspace of its own, too: nothing else depends on turmoil.
+/// A workspace of its own, so that a first build of the command compiles no HTTP library. The programs that the bench takes from it are tested, too.
 #[test]
-fn the_same_programs_run_in_our_simulator_and_in_turmoil() {
+fn other_libraries_work_on_our_sockets_and_the_bench_has_programs_of_them() {
     Child::cargo("test")
-        .args(["--manifest-path", "apps/bench-sim/Cargo.toml", "--locked"])
-        .run_tests("bench-sim");
-}
-
-/// A workspace of its own, so that a first build of the command compiles no HTTP library.
-#[test]
-fn other_libraries_work_on_our_sockets() {
-    Child::cargo("test")
-        .args(["--manifest-path", "apps/glue/Cargo.toml", "--locked"])
+        .args(["--manifest-path", "apps/glue/Cargo.toml", "--workspace", "--locked"])
         // With it, tokio's `select!` follows from the seed of a simulation.
         .env("RUSTFLAGS", "--cfg tokio_unstable")
         .run_tests("glue");
