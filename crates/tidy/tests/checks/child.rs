@@ -76,10 +76,19 @@ impl Child {
 
     /// The same for lists of children, each list in its order and the lists at once, for tests that have one thread.
     pub fn run_tests_at_once(lists: impl IntoIterator<Item = Vec<Self>>, folder: &str) {
+        Self::at_once(lists, folder, some_passed);
+    }
+
+    /// The same for programs that are not tests.
+    pub fn run_at_once(lists: impl IntoIterator<Item = Vec<Self>>, folder: &str) {
+        Self::at_once(lists, folder, drop);
+    }
+
+    fn at_once(lists: impl IntoIterator<Item = Vec<Self>>, folder: &str, check: fn(Option<Output>)) {
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         std::thread::scope(|scope| {
             for list in lists {
-                scope.spawn(move || list.into_iter().for_each(|child| some_passed(child.output_now(folder))));
+                scope.spawn(move || list.into_iter().for_each(|child| check(child.output_now(folder))));
             }
         });
     }

@@ -67,7 +67,8 @@ fn the_documentation_builds_without_warnings() {
     Child::cargo("doc")
         .args(["--workspace", "--all-features", "--no-deps", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings")
-        .run("doc");
+        // What both need of the dependencies is the same.
+        .run("lints");
 }
 
 /// Two processes with one thread each: loom maps and unmaps memory all the time, and two threads of a process wait for each other there.
@@ -195,31 +196,42 @@ fn the_oldest_compiler_builds_the_published_packages() {
         .run("oldest");
 }
 
+const FUZZ_TARGETS: [&str; 11] =
+    ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows", "reach"];
 /// Seconds of each target: enough to run its corpus and some ten thousand inputs more.
 const FUZZ_SECONDS: &str = "-max_total_time=4";
 /// The compiler flags that libFuzzer needs; the sanitizer as above.
-const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Ccodegen-units=1 \
+const FUZZ_FLAGS: &str = "--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
+/// `cargo SUBCOMMAND` in the workspace of the targets. Some seconds of work need no better build than the tests have.
+fn fuzzer(subcommand: &str) -> Child {
+    Child::cargo(subcommand)
+        .args(["--manifest-path", "fuzz/Cargo.toml", "--release", "--target", child::host()])
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("RUSTFLAGS", FUZZ_FLAGS)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .needs(Need::Libfuzzer)
+}
+
 #[test]
 fn the_fuzz_targets_build_with_libfuzzer_and_find_nothing_in_some_seconds() {
+    fuzzer("build").args(["--bins"]).run("fuzz");
+    // Each has one thread.
+    let (some, others) = FUZZ_TARGETS.split_at(FUZZ_TARGETS.len() / 2);
+    Child::run_at_once([some, others].map(|targets| targets.iter().copied().map(fuzzed).collect()), "fuzz");
+}
+
+/// A target, from its corpus on.
+fn fuzzed(target: &str) -> Child {
     // LibFuzzer writes new inputs to the first folder it is given, so not to the committed corpus.
-    let found = child::checks_folder().join("fuzz-found");
-    for target in
-        ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows", "reach"]
-    {
-        let folder = found.join(target);
-        std::fs::create_dir_all(&folder).expect("a folder for new inputs");
-        let (folder, corpus) = (folder.to_string_lossy(), format!("fuzz/corpus/{target}"));
-        let artifacts = format!("-artifact_prefix={folder}-");
-        Child::cargo("run")
-            .args(["--manifest-path", "fuzz/Cargo.toml", "--release", "--target", child::host()])
-            .args(["--bin", target, "--", FUZZ_SECONDS, "-max_len=1000", "-timeout=30", "-seed=1"])
-            .args([&*artifacts, &*folder, &*corpus])
-            .env("RUSTFLAGS", FUZZ_FLAGS)
-            .env("RUSTC_BOOTSTRAP", "1")
-            .needs(Need::Libfuzzer)
-            .run("fuzz");
-    }
+    let folder = child::checks_folder().join("fuzz-found").join(target);
+    std::fs::create_dir_all(&folder).expect("a folder for new inputs");
+    let (folder, corpus) = (folder.to_string_lossy(), format!("fuzz/corpus/{target}"));
+    let artifacts = format!("-artifact_prefix={folder}-");
+    fuzzer("run")
+        .args(["--bin", target, "--", FUZZ_SECONDS, "-max_len=1000", "-timeout=30", "-seed=1"])
+        .args([&*artifacts, &*folder, &*corpus])
 }
