@@ -79,6 +79,7 @@ pub const REPLACED: [&str; 9] = [
 pub const START_UNIX_SECS: u64 = 1_767_225_600;
 /// Monotonic time at the start of every machine, seconds. Small, so that a thread which waits for a point of this clock in spite of all finds that it has passed.
 const START_MONOTONIC_SECS: u64 = 1000;
+const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// A clock and a stream of random numbers, for the threads that [enter](Self::enter) it.
 ///
@@ -144,6 +145,11 @@ impl Machine {
         Duration::from_nanos(self.elapsed_nanos.load(Ordering::Relaxed))
     }
 
+    /// What the monotonic clock shows, as time since the start.
+    pub fn shown(&self) -> Duration {
+        self.monotonic().saturating_sub(Duration::from_secs(START_MONOTONIC_SECS))
+    }
+
     /// Fills `bytes` with the next random numbers. Never blocks. Anyone with the seed knows them.
     pub fn fill(&self, bytes: &mut [u8]) {
         for part in bytes.chunks_mut(size_of::<u64>()) {
@@ -171,20 +177,29 @@ impl Machine {
 
     /// Real time since 1970.
     fn real(&self) -> Duration {
-        let start = Duration::from_secs(START_UNIX_SECS);
-        shifted(start + self.elapsed(), self.real_offset.load(Ordering::Relaxed))
+        Duration::from_nanos(self.real_nanos())
     }
 
     /// Monotonic time.
     fn monotonic(&self) -> Duration {
-        shifted(self.elapsed(), self.monotonic_offset.load(Ordering::Relaxed))
-            + Duration::from_secs(START_MONOTONIC_SECS)
+        Duration::from_nanos(self.monotonic_nanos())
     }
-}
 
-fn shifted(time: Duration, nanos: i64) -> Duration {
-    let by = Duration::from_nanos(nanos.unsigned_abs());
-    if nanos < 0 { time.saturating_sub(by) } else { time.saturating_add(by) }
+    /// [`real`](Self::real) in nanoseconds: clocks are read so often that the detour over seconds shows.
+    fn real_nanos(&self) -> u64 {
+        let elapsed = self.elapsed_nanos.load(Ordering::Relaxed);
+        (START_UNIX_SECS * NANOS_PER_SEC)
+            .saturating_add(elapsed)
+            .saturating_add_signed(self.real_offset.load(Ordering::Relaxed))
+    }
+
+    /// [`monotonic`](Self::monotonic) in nanoseconds.
+    fn monotonic_nanos(&self) -> u64 {
+        let elapsed = self.elapsed_nanos.load(Ordering::Relaxed);
+        elapsed
+            .saturating_add_signed(self.monotonic_offset.load(Ordering::Relaxed))
+            .saturating_add(START_MONOTONIC_SECS * NANOS_PER_SEC)
+    }
 }
 
 impl fmt::Debug for Machine {

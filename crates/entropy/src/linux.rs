@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::syscall::kernel;
-use crate::{Machine, unsupported};
+use crate::{Machine, NANOS_PER_SEC, unsupported};
 
 mod syscall;
 
@@ -148,16 +148,18 @@ fn find_clock_gettime() -> *mut c_void {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(id: libc::clockid_t, to: *mut libc::timespec) -> c_int {
     let now = with_machine(|machine| match id {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => Some(machine.real()),
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => Some(machine.real_nanos()),
         libc::CLOCK_MONOTONIC
         | libc::CLOCK_MONOTONIC_RAW
         | libc::CLOCK_MONOTONIC_COARSE
-        | libc::CLOCK_BOOTTIME => Some(machine.monotonic()),
+        | libc::CLOCK_BOOTTIME => Some(machine.monotonic_nanos()),
         _ => None,
     });
     if let Some(now) = now.flatten() {
+        // At most 2^64 nanoseconds: both parts fit.
+        let [tv_sec, tv_nsec] = [now / NANOS_PER_SEC, now % NANOS_PER_SEC].map(|part| part as c_long);
         // SAFETY: the caller's contract is libc's.
-        unsafe { *to = timespec(now) };
+        unsafe { *to = libc::timespec { tv_sec, tv_nsec } };
         return 0;
     }
     let found = match CLOCK_GETTIME.load(Ordering::Relaxed) {

@@ -38,7 +38,8 @@ const RECORD_BYTES: usize = size_of::<Record>();
 struct Record {
     pipe: usize,
     at: Nanos,
-    bytes: Box<[u8]>,
+    /// Bytes of it.
+    len: usize,
     note: Option<&'static str>,
 }
 
@@ -46,6 +47,8 @@ struct Record {
 #[derive(Default)]
 pub(crate) struct Tape {
     records: VecDeque<Record>,
+    /// The packets, one behind the other.
+    bytes: VecDeque<u8>,
     kept: usize,
     limit: usize,
     /// Packets that had to go, and are missing at the beginning.
@@ -67,14 +70,35 @@ impl Tape {
         self.limit > 0
     }
 
-    pub fn push(&mut self, pipe: usize, at: Nanos, bytes: Box<[u8]>, note: Option<&'static str>) {
-        self.kept += RECORD_BYTES + bytes.len();
-        self.records.push_back(Record { pipe, at, bytes, note });
+    /// Keeps a packet, given in pieces.
+    pub fn push<'a>(
+        &mut self,
+        pipe: usize,
+        at: Nanos,
+        pieces: impl Iterator<Item = &'a [u8]>,
+        note: Option<&'static str>,
+    ) {
+        let before = self.bytes.len();
+        pieces.for_each(|piece| self.bytes.extend(piece));
+        let len = self.bytes.len() - before;
+        self.kept += RECORD_BYTES + len;
+        self.records.push_back(Record { pipe, at, len, note });
         while self.kept > self.limit {
             let Some(oldest) = self.records.pop_front() else { break };
-            self.kept -= RECORD_BYTES + oldest.bytes.len();
+            self.bytes.drain(..oldest.len);
+            self.kept -= RECORD_BYTES + oldest.len;
             self.forgotten += 1;
         }
+    }
+
+    /// So many bytes from there on, in two pieces where they lie around the ring's end.
+    fn pieces(&self, from: usize, len: usize) -> impl Iterator<Item = &[u8]> {
+        let (first, second) = self.bytes.as_slices();
+        let split = first.len();
+        let part = |slice: &'_ [u8], from: usize, to: usize| from.min(slice.len())..to.min(slice.len());
+        let first_part = part(first, from, from + len);
+        let second_part = part(second, from.saturating_sub(split), (from + len).saturating_sub(split));
+        [&first[first_part], &second[second_part]].into_iter().filter(|piece| !piece.is_empty())
     }
 
     /// Writes a pcap-ng file with an interface for each of `pipes`.
@@ -83,15 +107,17 @@ impl Tape {
         pcapng::section(&mut blocks);
         // No limit on the length of packets.
         pipes.for_each(|name| pcapng::interface(&mut blocks, name, LinkType::Raw, 0));
+        let mut from = 0;
         for record in &self.records {
             let packet = Packet {
                 interface: u32::try_from(record.pipe).unwrap_or(u32::MAX),
                 at: record.at,
-                len: record.bytes.len(),
+                len: record.len,
                 direction: None,
                 note: record.note,
             };
-            pcapng::packet(&mut blocks, &packet, std::iter::once(&record.bytes[..]));
+            pcapng::packet(&mut blocks, &packet, self.pieces(from, record.len));
+            from += record.len;
             if blocks.len() > BATCH_BYTES {
                 out.write_all(&blocks)?;
                 blocks.clear();
@@ -112,9 +138,18 @@ mod tests {
     #[test]
     fn only_the_latest_packets_are_kept() {
         let mut tape = Tape::new(Capture::Last(3 * (RECORD_BYTES + 10)));
-        (0..5).for_each(|at| tape.push(0, at, vec![0; 10].into(), None));
-        assert_eq!((tape.records.len(), tape.forgotten), (3, 2));
-        assert_eq!(tape.records.front().map(|record| record.at), Some(2));
+        (0..50u8).for_each(|at| {
+            let pieces = [&[at; 4][..], &[at; 6]];
+            tape.push(0, at.into(), pieces.into_iter(), None);
+            // Whole packets, also where the ring has come around.
+            let kept: Vec<u8> = tape.pieces(0, usize::MAX >> 1).flatten().copied().collect();
+            let expected: Vec<u8> = (at.saturating_sub(2)..=at).flat_map(|at| [at; 10]).collect();
+            assert_eq!(kept, expected);
+            let last: Vec<u8> = tape.pieces(kept.len() - 10, 10).flatten().copied().collect();
+            assert_eq!(last, [at; 10]);
+        });
+        assert_eq!((tape.records.len(), tape.forgotten), (3, 47));
+        assert_eq!(tape.records.front().map(|record| record.at), Some(47));
         assert!(!Tape::new(Capture::Off).is_on());
     }
 }

@@ -59,15 +59,15 @@ pub(crate) fn compare(seed: u64, first: &Record, second: &Record) -> Found {
         return Found::Between(from, from + stride);
     }
     let skip = usize::try_from(from - first.first).unwrap_or(usize::MAX);
-    let entries = |record: &'_ Record| record.entries.get(skip..).map(<[Entry]>::to_vec).unwrap_or_default();
-    let (one, two) = (entries(first), entries(second));
-    let equal = one.iter().zip(&two).take_while(|(one, two)| one == two).count();
-    if one.get(equal).is_none() && two.get(equal).is_none() {
+    let both = first.entries.iter().zip(&second.entries).skip(skip);
+    let equal = both.take_while(|(one, two)| one == two).count();
+    let place = skip + equal;
+    let [one, two] = [first, second].map(|record| record.entries.get(place));
+    if one.is_none() && two.is_none() {
         return Found::Between(from, from + stride);
     }
-    let place = skip + equal;
     let words = |record: &Record| record.entries.get(place).map(|entry| words(&record.names, entry));
-    let before = first.entries[place.saturating_sub(BEFORE)..place].iter();
+    let before = first.entries.iter().take(place).skip(place.saturating_sub(BEFORE));
     Found::Differ(Difference {
         seed,
         index: from + equal as u64,

@@ -1,8 +1,8 @@
 //! The loop that drives a simulation: run all tasks that can run, then jump to the next event.
 //!
-//! At one moment of virtual time, tasks run first and then the stacks that were touched; a stack that wakes a task
-//! makes it run at the same moment. Only when all of them wait does the clock jump. A stack's own clock moves when it is
-//! polled, so a stack is polled before a task of its host runs at a later moment than the last. With tokio, the last thing at each moment is a look
+//! At one moment of virtual time, tasks run first and then the stacks that have work; a stack that wakes a task
+//! makes it run at the same moment. Only when all of them wait does the clock jump. A stack has work when packets came, when its timer has come, and when
+//! a program's call says so (`Stack::set_driver_wake`). Its own clock moves when it is polled, so it is polled before a task of its host runs at a later moment than the last. With tokio, the last thing at each moment is a look
 //! at all runtimes, whose tasks a program of another host may have woken.
 //!
 //! When nothing can happen any more while the program still waits, or the time is over, or a moment does not end,
@@ -122,12 +122,18 @@ impl Driver {
                         Some(_) | None => return Ok(()),
                     }
                 };
-                let is_dirty = state.hosts[host].is_dirty;
+                let entry = &state.hosts[host];
+                let (is_dirty, has_news) = (entry.is_dirty, entry.has_news && !entry.is_paused);
                 drop(state);
-                if is_dirty {
-                    self.poll(host);
+                if !is_dirty {
+                    continue;
                 }
-                continue;
+                if !has_news || self.tasks.runtimes.is_none() {
+                    self.poll(host);
+                    continue;
+                }
+                // Tasks of tokio that the stack wakes within their runtime's turn cost less.
+                self.enter(Some(host), None);
             }
             if is_done() {
                 return Ok(());
@@ -138,46 +144,65 @@ impl Driver {
 
     /// Runs a task of a host, or of none, and what of its runtime of tokio can go on.
     fn enter(&self, host: Option<usize>, task: Option<u64>) {
-        let mut state = self.world.lock();
-        let now = state.now;
-        // A program that runs may touch its host's stack, and a program without a host every one.
-        match host {
-            Some(host) => {
-                state.mark(host);
-                let is_stale = state.hosts[host].clock != now;
-                drop(state);
-                if is_stale {
-                    self.poll(host);
-                }
-            }
-            None => {
-                state.mark_all();
-                let stale = |host: &usize| state.hosts[*host].clock != now;
-                let stale: Vec<usize> = (0..state.hosts.len()).filter(stale).collect();
-                drop(state);
-                stale.into_iter().for_each(|host| self.poll(host));
-            }
+        if host.is_none() {
+            // A program without a host may use every stack.
+            let state = self.world.lock();
+            let stale = |host: &usize| state.hosts[*host].clock != state.now;
+            let stale: Vec<usize> = (0..state.hosts.len()).filter(stale).collect();
+            drop(state);
+            stale.into_iter().for_each(|host| self.poll(host));
         }
-        match &self.tasks.runtimes {
+        let is_over = match &self.tasks.runtimes {
             Some(runtimes) => self.turn(runtimes, host, task),
-            None => self.run_task(task),
-        }
-        self.note_step(host, task);
+            None => self.run_first(host, task),
+        };
+        self.note_step(host, task, is_over);
         self.check_rules(host);
     }
 
-    fn note_step(&self, host: Option<usize>, task: Option<u64>) {
-        let is_over = task.is_some_and(|task| self.tasks.host_of(task).is_none());
+    /// Runs the due work of a host's stack, and then a task or, with tokio, those that the stack woke. Whether the task is over.
+    fn run_first(&self, host: Option<usize>, task: Option<u64>) -> bool {
+        if let Some(host) = host {
+            let state = self.world.lock();
+            let needs_poll =
+                state.hosts[host].clock != state.now || (task.is_none() && state.hosts[host].is_dirty);
+            drop(state);
+            if needs_poll {
+                self.poll(host);
+            }
+        }
+        match task {
+            Some(task) => self.tasks.run(task),
+            None => {
+                self.run_woken(host);
+                false
+            }
+        }
+    }
+
+    /// Runs the tasks of a host that can go on now and are the next anyway.
+    fn run_woken(&self, host: Option<usize>) {
+        for _ in 0..self.world.ready.count() {
+            let Some(task) = self.world.ready.front() else { return };
+            if self.tasks.host_of(task) != Some(host) {
+                return;
+            }
+            self.world.ready.pop();
+            if !self.world.lock().park(host, task) {
+                let is_over = self.tasks.run(task);
+                self.note_step(host, Some(task), is_over);
+                self.check_rules(host);
+            }
+        }
+    }
+
+    fn note_step(&self, host: Option<usize>, task: Option<u64>, is_over: bool) {
         let mut state = self.world.lock();
         state.note(What::Ran { host, task, is_over, drawn: self.world.machine.drawn() });
-        match host {
-            Some(host) => state.mark(host),
-            None => {
-                state.mark_all();
-                let outside = state.outside.clone();
-                drop(state);
-                self.poll_outside(outside);
-            }
+        if host.is_none() {
+            let outside = state.outside.clone();
+            drop(state);
+            self.poll_outside(outside);
         }
     }
 
@@ -188,20 +213,15 @@ impl Driver {
         }
     }
 
-    fn run_task(&self, task: Option<u64>) {
-        if let Some(task) = task {
-            self.tasks.run(task);
-        }
-    }
-
-    /// Runs a task and its host's runtime within each other, until all tasks of the runtime wait.
-    fn turn(&self, runtimes: &Runtimes, host: Option<usize>, task: Option<u64>) {
+    /// Runs a task and its host's runtime within each other, until all tasks of the runtime wait. Whether the task is over.
+    fn turn(&self, runtimes: &Runtimes, host: Option<usize>, task: Option<u64>) -> bool {
         // A host that has crashed in the meantime has none.
         let Some(runtime) = runtimes.get(host) else {
             runtimes.look_at_all();
-            return self.run_task(task);
+            return self.run_first(host, task);
         };
-        let next = self.ambient(host).scope(|| runtime.turn(|| self.run_task(task)));
+        let mut is_over = false;
+        let next = self.ambient(host).scope(|| runtime.turn(|| is_over = self.run_first(host, task)));
         runtimes.look_at_all();
         if host.is_some() {
             runtimes.program_ran();
@@ -215,6 +235,7 @@ impl Driver {
         for (host, doomed) in runtimes.take_doomed() {
             unordered::end_tasks(&self.world, || self.ambient(Some(host)).scope(|| drop(doomed)));
         }
+        is_over
     }
 
     fn ambient(&self, host: Option<usize>) -> Ambient {
@@ -240,7 +261,7 @@ impl Driver {
         let mut state = self.world.lock();
         let now = state.now;
         let entry = &mut state.hosts[host];
-        (entry.is_dirty, entry.clock) = (false, now);
+        (entry.is_dirty, entry.has_news, entry.clock) = (false, false, now);
         let Some(stack) = entry.stack.clone() else { return };
         let was_killed = entry.processes > 0;
         drop(state);

@@ -136,7 +136,7 @@ impl Emulator {
             self.watch.sent(now, &segment, is_lost);
         }
         if self.tape.is_on() {
-            self.tape.push(from.index(), now, bytes.into(), course.note());
+            self.tape.push(from.index(), now, std::iter::once(bytes), course.note());
         }
         match course {
             Course::Dropped(_) => {}

@@ -35,6 +35,11 @@ impl Ready {
         self.0.lock().pop_front()
     }
 
+    /// The one that [`pop`](Self::pop) takes.
+    pub fn front(&self) -> Option<u64> {
+        self.0.lock().front().copied()
+    }
+
     pub fn push(&self, task: u64) {
         self.0.lock().push_back(task);
     }
@@ -76,7 +81,8 @@ impl Wake for Alarm {
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
 struct Task {
-    body: Body,
+    /// `None` while it runs.
+    body: Option<Body>,
     host: Option<usize>,
     alarm: Arc<Alarm>,
 }
@@ -84,7 +90,8 @@ struct Task {
 /// All tasks of a simulation. Only its own thread has it.
 pub(crate) struct Tasks {
     world: Arc<World>,
-    waiting: RefCell<BTreeMap<u64, Task>>,
+    /// Those that have not ended.
+    all: RefCell<BTreeMap<u64, Task>>,
     next: Cell<u64>,
     /// Tasks to be dropped, once the running one has returned.
     doomed: RefCell<Vec<u64>>,
@@ -190,7 +197,7 @@ impl Tasks {
     pub fn new(world: Arc<World>, runtimes: Option<Rc<Runtimes>>) -> Rc<Self> {
         Rc::new(Self {
             world,
-            waiting: RefCell::default(),
+            all: RefCell::default(),
             next: Cell::new(0),
             doomed: RefCell::default(),
             running: Cell::new(None),
@@ -224,51 +231,60 @@ impl Tasks {
             is_queued: AtomicBool::new(true),
             ready: Arc::clone(&self.world.ready),
         });
-        self.waiting.borrow_mut().insert(id, Task { body, host, alarm });
+        self.all.borrow_mut().insert(id, Task { body: Some(body), host, alarm });
         self.world.ready.push(id);
         JoinHandle { task: id, outcome }
     }
 
-    /// Runs a task until it waits or is over.
-    pub fn run(self: &Rc<Self>, id: u64) {
-        let Some(mut task) = self.waiting.borrow_mut().remove(&id) else { return };
+    /// Runs a task until it waits or is over. Whether it is over.
+    pub fn run(self: &Rc<Self>, id: u64) -> bool {
+        let mut all = self.all.borrow_mut();
+        let Some((task, mut body)) =
+            all.get_mut(&id).and_then(|task| task.body.take().map(|body| (task, body)))
+        else {
+            return false;
+        };
         // Before the body is polled: a wake from now on queues it again.
         task.alarm.is_queued.store(false, Ordering::Release);
-        self.running.set(Some(id));
         let waker = Waker::from(Arc::clone(&task.alarm));
         let host = task.host;
+        drop(all);
+        self.running.set(Some(id));
         let poll = || {
             // The budget of a tokio task that a simulation may run in is not its tasks' own.
-            let mut body = coop::unconstrained(task.body.as_mut());
-            let is_over = Pin::new(&mut body).poll(&mut Context::from_waker(&waker)).is_ready();
+            let mut polled = coop::unconstrained(body.as_mut());
+            let is_over = Pin::new(&mut polled).poll(&mut Context::from_waker(&waker)).is_ready();
             // Sockets that go with a task close within its scope.
-            (!is_over).then_some(task)
+            (!is_over).then_some(body)
         };
-        let task = if Ambient::is_within(host) {
+        let body = if Ambient::is_within(host) {
             poll()
         } else {
             let tasks = Some(Rc::clone(self));
             Ambient { world: Arc::clone(&self.world), host, tasks }.scope(poll)
         };
         self.running.set(None);
-        if let Some(task) = task {
-            self.waiting.borrow_mut().insert(id, task);
+        let is_over = body.is_none();
+        let mut all = self.all.borrow_mut();
+        if is_over {
+            all.remove(&id);
+        } else if let Some(task) = all.get_mut(&id) {
+            task.body = body;
         }
+        drop(all);
         self.bury();
+        is_over
     }
 
     /// The host of a task that has not ended.
     pub fn host_of(&self, id: u64) -> Option<Option<usize>> {
-        self.waiting.borrow().get(&id).map(|task| task.host)
+        self.all.borrow().get(&id).map(|task| task.host)
     }
 
     /// Dooms the tasks of a host, the running one included.
     pub fn doom_host(&self, host: usize) {
         let of_host = |(id, task): (&u64, &Task)| (task.host == Some(host)).then_some(*id);
-        let mut doomed: Vec<u64> = self.waiting.borrow().iter().filter_map(of_host).collect();
-        if Ambient::current().host == Some(host) {
-            doomed.extend(self.running.get());
-        }
+        let doomed = self.all.borrow().iter().filter_map(of_host).collect();
         self.doom(doomed);
     }
 
@@ -284,7 +300,7 @@ impl Tasks {
         loop {
             // Dropping a task may doom others, so neither list is borrowed meanwhile.
             let Some(id) = self.doomed.borrow_mut().pop() else { return };
-            let task = self.waiting.borrow_mut().remove(&id);
+            let task = self.all.borrow_mut().remove(&id);
             if let Some(task) = task {
                 // Its content may ask for the time when it is dropped.
                 Ambient { world: Arc::clone(&self.world), host: task.host, tasks: None }.scope(|| drop(task));
@@ -294,7 +310,7 @@ impl Tasks {
 
     /// Drops all tasks.
     pub fn clear(&self) {
-        let ids = self.waiting.borrow().keys().copied().collect();
+        let ids = self.all.borrow().keys().copied().collect();
         self.running.set(None);
         self.doom(ids);
         let remains = (self.programs.take(), self.rules.take());

@@ -32,6 +32,12 @@ mod replaced {
             self.0.a_nanosecond_later(f)
         }
 
+        /// What the monotonic clock shows, as time since the start.
+        #[cfg(feature = "tokio")]
+        pub fn shown(&self) -> Duration {
+            self.0.shown()
+        }
+
         /// Random words that were drawn so far.
         pub fn drawn(&self) -> u64 {
             self.0.drawn()

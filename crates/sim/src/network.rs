@@ -96,6 +96,7 @@ impl Net {
             last_route: None,
             wake_at: Nanos::MAX,
             is_dirty: false,
+            has_news: false,
             is_paused: false,
             parked: Vec::new(),
             is_killed: false,
@@ -332,6 +333,7 @@ impl Host {
         secret.fill(&mut seed);
         let stack = Stack::seeded(setup.config, seed)?;
         HostNames::serve(world, &stack);
+        stack.set_driver_wake(Some(World::waker_of(world, self.index, life)));
         let port = Port::new(world, self.index, life, setup.mtu, setup.offload);
         let prefix = |addr: IpAddr, len| Prefix::new(addr, len).map_err(io::Error::other);
         stack.attach(port, &[prefix(setup.v4.into(), 8)?, prefix(setup.v6.into(), 64)?])?;

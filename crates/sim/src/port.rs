@@ -58,7 +58,6 @@ impl Netif for Port {
             frames.clear();
             return sent;
         }
-        state.mark(self.host);
         for frame in frames.drain(..) {
             state.send(self.host, frame);
         }

@@ -252,6 +252,8 @@ impl Runtime {
         let blocking = Arc::new(Blocking { all: Arc::clone(threads), ..Blocking::default() });
         let [name, begin, end] = [(); 3].map(|()| Arc::clone(&blocking));
         let [world, park] = [(); 2].map(|()| Arc::clone(world));
+        // Reading a clock of tokio's or `std`'s costs more than to compute what it has to show.
+        let (zero, zero_shown) = (Instant::now(), park.machine.shown());
         let mut builder = Builder::new_current_thread();
         builder
             .enable_time()
@@ -259,9 +261,9 @@ impl Runtime {
             .thread_keep_alive(Duration::ZERO)
             .on_thread_park(move || {
                 let Some(waker) = TURN.with_borrow(Clone::clone) else { return };
-                let (clock, tokios) =
-                    park.machine.a_nanosecond_later(|| (Instant::now(), tokio::time::Instant::now()));
-                if tokios.into_std() == clock {
+                let (shown, tokios) =
+                    park.machine.a_nanosecond_later(|| (park.machine.shown(), tokio::time::Instant::now()));
+                if Some(tokios.into_std()) == zero.checked_add(shown.saturating_sub(zero_shown)) {
                     sockeye_entropy::arm_wait(waker);
                 } else {
                     IS_PAUSED.set(true);

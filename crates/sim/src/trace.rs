@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use crate::event::Nanos;
 use crate::packet::Segment;
-use crate::rng::mix;
 
 /// Events that every run keeps.
 const RECENT_MAX: usize = 1 << 14;
@@ -169,7 +168,7 @@ impl Trace {
             first: if let Keep::From(first) = self.keep { first } else { 0 },
             digest: self.digest,
             count: self.count,
-            entries: std::mem::take(&mut self.entries).into(),
+            entries: std::mem::take(&mut self.entries),
             marks: std::mem::take(&mut self.marks),
             stride: self.stride,
             names,
@@ -184,7 +183,7 @@ pub(crate) struct Record {
     pub first: u64,
     pub digest: u64,
     pub count: u64,
-    pub entries: Vec<Entry>,
+    pub entries: VecDeque<Entry>,
     pub marks: Vec<u64>,
     pub stride: u64,
     pub names: Names,
@@ -297,9 +296,16 @@ pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
 /// A running digest. Not against an adversary: it tells runs apart.
 struct Digest(u64);
 
+/// The golden ratio as a fraction of 2^64, which has no pattern in its bits.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Digest {
+    /// Both halves of a product: each bit depends on each bit of the word and of what was before. The sum keeps 0 from swallowing what comes.
+    #[inline]
     fn word(&mut self, word: u64) {
-        self.0 = mix(self.0.rotate_left(5) ^ word);
+        let product = u128::from(self.0 ^ word) * u128::from(FACTOR);
+        let (low, high) = (product & u128::from(u64::MAX), product >> 64);
+        self.0 = ((low ^ high) as u64).wrapping_add(FACTOR);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {

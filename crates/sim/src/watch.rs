@@ -111,12 +111,14 @@ pub(crate) struct Heard {
     /// The direction of the segment.
     name: Name,
     is_shut: bool,
+    /// It is more than an acknowledgment, so a program may wait for it.
+    pub has_text: bool,
 }
 
 impl Heard {
     pub fn of(segment: &Segment) -> Self {
         let is_shut = segment.header.window == 0 && !segment.is_syn();
-        Self { name: Name(segment.src, segment.dst), is_shut }
+        Self { name: Name(segment.src, segment.dst), is_shut, has_text: segment.seq_len() > 0 }
     }
 }
 
@@ -150,14 +152,25 @@ pub(crate) struct Watch {
 impl Watch {
     /// A segment comes to a link, where it may be lost.
     pub fn sent(&mut self, at: Nanos, segment: &Segment, is_lost: bool) {
-        let seen = self.judge(at, segment);
-        self.total.add(&seen);
-        if let Some(flow) = self.flows.get_mut(&Name(segment.src, segment.dst)) {
-            flow.traffic.add(&seen);
-            if is_lost && segment.seq_len() > 0 {
-                flow.lose(segment);
+        let mut seen = Traffic { segments: 1, payload_bytes: u64::from(segment.len), ..Traffic::default() };
+        let name = Name(segment.src, segment.dst);
+        let goes_on = |flow: &Flow| segment.is_rst() || !segment.is_syn() || flow.iss == segment.header.seq;
+        match self.flows.get_mut(&name) {
+            Some(flow) if goes_on(flow) => {
+                let again = flow.judge(at, segment, &mut seen);
+                flow.count(segment, &seen, is_lost);
+                let has_room = self.retransmissions.len() < KEPT_MAX;
+                self.retransmissions.extend(again.filter(|_| has_room));
+            }
+            _ if segment.is_rst() => seen.resets = 1,
+            Some(_) | None => {
+                seen.connects = u64::from(segment.is_syn() && !segment.header.flags.has(Flags::ACK));
+                let mut flow = Flow::new(segment);
+                flow.count(segment, &seen, is_lost);
+                self.begin(name, flow);
             }
         }
+        self.total.add(&seen);
     }
 
     /// A segment arrives: its window and its acknowledgment are the other direction's.
@@ -174,62 +187,7 @@ impl Watch {
         self.flows.get(&Name(src, dst)).map(|flow| flow.traffic)
     }
 
-    fn judge(&mut self, at: Nanos, segment: &Segment) -> Traffic {
-        let header = &segment.header;
-        let mut seen = Traffic { segments: 1, payload_bytes: u64::from(segment.len), ..Traffic::default() };
-        if segment.is_rst() {
-            seen.resets = 1;
-            return seen;
-        }
-        let name = Name(segment.src, segment.dst);
-        let known = self.flows.get_mut(&name).filter(|flow| !segment.is_syn() || flow.iss == header.seq);
-        let Some(flow) = known else {
-            self.begin(name, segment);
-            seen.connects = u64::from(segment.is_syn() && !header.flags.has(Flags::ACK));
-            return seen;
-        };
-        if segment.seq_len() == 0 {
-            return seen;
-        }
-        if flow.is_shut {
-            // The peer does not take data beyond the window, so it counts as not sent yet.
-            seen.probes = 1;
-            return seen;
-        }
-        let end = header.seq + segment.seq_len();
-        if header.seq.before(flow.max) {
-            let again = flow.max.min(end).since(header.seq);
-            let one = Retransmission {
-                at,
-                src: segment.src,
-                dst: segment.dst,
-                offset: header.seq.since(flow.iss),
-                len: segment.len,
-                by_ack: flow.heard_at == at,
-                is_tail: end == flow.max,
-                needless: !flow.repair(segment),
-            };
-            seen.retransmitted = 1;
-            seen.retransmitted_bytes = u64::from(again.min(segment.len));
-            (seen.by_ack, seen.needless) = (u64::from(one.by_ack), u64::from(one.needless));
-            if self.retransmissions.len() < KEPT_MAX {
-                self.retransmissions.push(one);
-            }
-        }
-        flow.max = flow.max.max(end);
-        seen
-    }
-
-    fn begin(&mut self, name: Name, segment: &Segment) {
-        let (iss, max) = (segment.header.seq, segment.header.seq + segment.seq_len());
-        let flow = Flow {
-            iss,
-            max,
-            is_shut: false,
-            heard_at: Nanos::MAX,
-            missing: BTreeMap::new(),
-            traffic: Traffic::default(),
-        };
+    fn begin(&mut self, name: Name, flow: Flow) {
         if self.flows.insert(name, flow).is_none() {
             self.order.push_back(name);
         }
@@ -242,6 +200,63 @@ impl Watch {
 }
 
 impl Flow {
+    /// The direction that begins with this segment.
+    fn new(segment: &Segment) -> Self {
+        Self {
+            iss: segment.header.seq,
+            max: segment.header.seq + segment.seq_len(),
+            is_shut: false,
+            heard_at: Nanos::MAX,
+            missing: BTreeMap::new(),
+            traffic: Traffic::default(),
+        }
+    }
+
+    fn count(&mut self, segment: &Segment, seen: &Traffic, is_lost: bool) {
+        self.traffic.add(seen);
+        if is_lost && segment.seq_len() > 0 {
+            self.lose(segment);
+        }
+    }
+
+    /// Puts into `seen` what a segment is that is not the first.
+    fn judge(&mut self, at: Nanos, segment: &Segment, seen: &mut Traffic) -> Option<Retransmission> {
+        let header = &segment.header;
+        if segment.is_rst() {
+            seen.resets = 1;
+            return None;
+        }
+        if segment.seq_len() == 0 {
+            return None;
+        }
+        if self.is_shut {
+            // The peer does not take data beyond the window, so it counts as not sent yet.
+            seen.probes = 1;
+            return None;
+        }
+        let end = header.seq + segment.seq_len();
+        let before = self.max;
+        self.max = before.max(end);
+        if !header.seq.before(before) {
+            return None;
+        }
+        let again = before.min(end).since(header.seq);
+        let one = Retransmission {
+            at,
+            src: segment.src,
+            dst: segment.dst,
+            offset: header.seq.since(self.iss),
+            len: segment.len,
+            by_ack: self.heard_at == at,
+            is_tail: end == before,
+            needless: !self.repair(segment),
+        };
+        seen.retransmitted = 1;
+        seen.retransmitted_bytes = u64::from(again.min(segment.len));
+        (seen.by_ack, seen.needless) = (u64::from(one.by_ack), u64::from(one.needless));
+        Some(one)
+    }
+
     /// The part of the sequence space that a segment takes, behind the initial sequence number.
     fn span(&self, segment: &Segment) -> (u32, u32) {
         let start = segment.header.seq.since(self.iss);

@@ -107,6 +107,8 @@ pub(crate) struct HostState {
     /// The event at which its stack wants to be polled; `Nanos::MAX` for none.
     pub wake_at: Nanos,
     pub is_dirty: bool,
+    /// Something is in its inbox that a program may wait for.
+    pub has_news: bool,
     /// Its programs are stopped.
     pub is_paused: bool,
     /// Tasks that can go on when it is not paused any more.
@@ -222,6 +224,18 @@ impl World {
         host.and_then(|host| state.hosts.get(host)).map(|host| host.local).unwrap_or_default()
     }
 
+    /// What the stack of a host in this life calls when a program's call has left work to it.
+    pub fn waker_of(this: &Arc<Self>, host: usize, life: u32) -> impl Fn() + Send + Sync + 'static {
+        let world = Arc::downgrade(this);
+        move || {
+            let Some(world) = world.upgrade() else { return };
+            let mut state = world.lock();
+            if state.hosts.get(host).is_some_and(|host| host.life == life) {
+                state.mark(host);
+            }
+        }
+    }
+
     /// The state, unless the caller is called from within it.
     #[cfg(feature = "tracing")]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
@@ -245,7 +259,7 @@ impl State {
         self.machine.set_elapsed(Duration::from_nanos(self.now));
     }
 
-    /// A host's stack may have something to do.
+    /// A host's stack has something to do.
     pub fn mark(&mut self, host: usize) {
         if let Some(state) = self.hosts.get_mut(host)
             && !state.is_dirty
@@ -253,11 +267,6 @@ impl State {
             state.is_dirty = true;
             self.dirty.push_back(host);
         }
-    }
-
-    /// All hosts' stacks may have something to do.
-    pub fn mark_all(&mut self) {
-        (0..self.hosts.len()).for_each(|host| self.mark(host));
     }
 
     /// The pipe from one host to another. Hosts that were never linked are now, by the default link.
@@ -309,7 +318,7 @@ impl State {
         self.note_sent(index, number, &frame, segment.as_ref(), course);
         let heard = segment.as_ref().map(Heard::of);
         if self.tape.is_on() {
-            self.tape.push(index, self.now, bytes_of(&frame), course.note());
+            self.tape.push(index, self.now, pieces_of(&frame), course.note());
         }
         match course {
             Course::Dropped(_) => {}
@@ -434,7 +443,9 @@ impl State {
         if let Some(heard) = heard {
             self.watch.arrived(self.now, &heard);
         }
-        self.hosts[to].inbox.push_back(frame);
+        let host = &mut self.hosts[to];
+        host.inbox.push_back(frame);
+        host.has_news |= heard.is_none_or(|heard| heard.has_text);
         self.mark(to);
         None
     }
@@ -487,6 +498,10 @@ impl LinkStats {
 
 fn segment_of(frame: &TxFrame) -> Option<Segment> {
     Packet { at: Duration::ZERO, index: 0, head: frame.head(), len: frame.len() }.segment()
+}
+
+fn pieces_of(frame: &TxFrame) -> impl Iterator<Item = &[u8]> {
+    std::iter::once(frame.head()).chain(frame.payload.iter())
 }
 
 fn bytes_of(frame: &TxFrame) -> Box<[u8]> {
