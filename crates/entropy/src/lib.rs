@@ -27,8 +27,8 @@
 //! It does not depend on the simulator. The linker takes the replacements because it looks into the program before it looks into libc; nothing of another
 //! crate is changed, and a build that does not link this crate has none of it. ADR 76 has the reasons. Tests: `tests/scope.rs`, `tests/waits.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, io};
 
@@ -81,11 +81,18 @@ pub const START_UNIX_SECS: u64 = 1_767_225_600;
 const START_MONOTONIC_SECS: u64 = 1000;
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
+/// Reads of a clock that does not move, after which [`Machine::on_restless`] is called.
+pub const READS_MAX: u64 = 1 << 22;
+
 /// A clock and a stream of random numbers, for the threads that [enter](Self::enter) it.
 ///
 /// Time stands still until [`set_elapsed`](Self::set_elapsed) moves it. If several threads are in one machine, their order decides who draws which number.
 pub struct Machine {
     elapsed_nanos: AtomicU64,
+    /// How often the clock was read since it moved.
+    reads: AtomicU64,
+    /// What is called when that is [`READS_MAX`].
+    restless: OnceLock<fn()>,
     /// What the monotonic clock shows beyond the elapsed time.
     monotonic_offset: AtomicI64,
     /// What real time shows beyond the elapsed time.
@@ -106,6 +113,8 @@ impl Machine {
         let random = mix(seed ^ 0x510e_527f_ade6_82d1);
         Self {
             elapsed_nanos: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            restless: OnceLock::new(),
             monotonic_offset: AtomicI64::new(0),
             real_offset: AtomicI64::new(0),
             random,
@@ -118,6 +127,22 @@ impl Machine {
         let nanos = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         // Relaxed, here and below: each is a value of its own, nothing is published through it.
         self.elapsed_nanos.store(nanos, Ordering::Relaxed);
+        self.reads.store(0, Ordering::Relaxed);
+    }
+
+    /// Has `call` called when a thread has read the clock [`READS_MAX`] times and it has not moved: a program waits for time without saying so, and will wait for ever. On that
+    /// thread, within its read of the clock; it must not panic. Once for each machine; a second call changes nothing.
+    pub fn on_restless(&self, call: fn()) {
+        let _ = self.restless.set(call);
+    }
+
+    /// A replaced function reads the clock. Whether that was once too often.
+    #[inline]
+    fn is_read_too_often(&self) -> bool {
+        // Two threads at once may count one read: it is a bound, not a statistic.
+        let reads = self.reads.load(Ordering::Relaxed) + 1;
+        self.reads.store(reads, Ordering::Relaxed);
+        reads == READS_MAX
     }
 
     /// Has the clocks show another time than the elapsed one, in nanoseconds beyond it: for clocks that go fast or slow, or were set. The monotonic clock

@@ -9,7 +9,8 @@
 //!   sets the word when it is made and restores it when it is dropped. A scope that is dropped out of order finds another word than its own; then the word
 //!   becomes null, since the machines of outer scopes may be gone, and it panics. A scope that is forgotten keeps its machine for ever.
 //! * The word needs no destructor and no lazy start, so the functions may be called at any time: before `main`, from signal handlers, while a thread ends.
-//! * Answers of a machine are loads and stores of atomic words: no lock, no allocation, no panic, nothing that could come back here.
+//! * Answers of a machine are loads and stores of atomic words: no lock, no allocation, no panic, nothing that could come back here. One read of the clock in
+//!   [`READS_MAX`](crate::READS_MAX) writes to the standard error output, within no machine, and calls the embedder.
 //! * Pointers from the caller are used as libc would use them: the contract of each function is libc's.
 //!
 //! # Other threads
@@ -115,6 +116,18 @@ fn timespec(at: Duration) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec: c_long::from(at.subsec_nanos()) }
 }
 
+/// A thread reads a clock again and again that does not move meanwhile.
+#[cold]
+fn tell_restless() {
+    complain(
+        "a simulated program has read the clock some four million times at one moment: no time passes while a program computes, so a loop that waits for a point of time never \
+         ends; await a timer instead",
+    );
+    if let Some(Some(call)) = with_machine(|machine| machine.restless.get().copied()) {
+        call();
+    }
+}
+
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
 /// libc's own `clock_gettime`; null until it was looked for.
@@ -156,6 +169,9 @@ pub unsafe extern "C" fn clock_gettime(id: libc::clockid_t, to: *mut libc::times
         _ => None,
     });
     if let Some(now) = now.flatten() {
+        if with_machine(Machine::is_read_too_often) == Some(true) {
+            tell_restless();
+        }
         // At most 2^64 nanoseconds: both parts fit.
         let [tv_sec, tv_nsec] = [now / NANOS_PER_SEC, now % NANOS_PER_SEC].map(|part| part as c_long);
         // SAFETY: the caller's contract is libc's.

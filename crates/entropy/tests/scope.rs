@@ -9,10 +9,11 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use sockeye_entropy::{Machine, START_UNIX_SECS};
+use sockeye_entropy::{Machine, READS_MAX, START_UNIX_SECS};
 
 /// All that a thread can learn.
 fn look(machine: &Arc<Machine>) -> (Instant, SystemTime, [u8; 24], u64, Vec<u32>) {
@@ -155,4 +156,22 @@ fn the_clock_works_while_a_thread_ends() {
     })
     .join()
     .unwrap();
+}
+
+#[test]
+fn a_clock_that_is_read_for_ever_and_does_not_move_is_told_once() {
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let machine = Arc::new(Machine::new(1));
+    machine.on_restless(|| {
+        TOLD.fetch_add(1, Ordering::Relaxed);
+    });
+    let _scope = machine.enter().unwrap();
+    let read = |count: u64| (0..count).for_each(|_| drop(Instant::now()));
+    // Entering reads it, too.
+    read(READS_MAX - 10);
+    machine.set_elapsed(Duration::from_nanos(1));
+    read(READS_MAX - 1);
+    assert_eq!(TOLD.load(Ordering::Relaxed), 0);
+    read(2);
+    assert_eq!(TOLD.load(Ordering::Relaxed), 1);
 }

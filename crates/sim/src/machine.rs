@@ -32,6 +32,12 @@ mod replaced {
             self.0.a_nanosecond_later(f)
         }
 
+        /// Has `call` called when a program reads a clock for ever that does not move.
+        #[cfg(feature = "tokio")]
+        pub fn on_restless(&self, call: fn()) {
+            self.0.on_restless(call);
+        }
+
         /// What the monotonic clock shows, as time since the start.
         #[cfg(feature = "tokio")]
         pub fn shown(&self) -> Duration {

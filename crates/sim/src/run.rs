@@ -247,9 +247,7 @@ impl Sim {
         state.case = self.case.clone();
         state.trace.cover_payload(self.is_whole);
         drop(state);
-        if self.is_quiet {
-            quiet_panics();
-        }
+        watch_panics(self.is_quiet);
         let runtimes = self.runtimes(&world);
         let tasks = Tasks::new(world.clone(), runtimes);
         let driver = Driver { world: world.clone(), tasks: tasks.clone(), time_max: self.time_max };
@@ -431,20 +429,33 @@ pub(crate) fn case_of_environment() -> Case {
 thread_local! {
     /// Panics of this thread are not printed.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+    /// Panics of this thread, caught ones included.
+    static PANICS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Panics of this thread, which is a run's own, are not printed from now on; those of others are as before.
-fn quiet_panics() {
+/// Panics of this thread, which is a run's own, are counted from now on, and not printed if `is_quiet`; those of others are as before.
+fn watch_panics(is_quiet: bool) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            if !IS_QUIET.get() {
+            // A thread that ends may have no such words any more.
+            let _ = PANICS.try_with(|panics| panics.set(panics.get() + 1));
+            if !IS_QUIET.try_with(Cell::get).unwrap_or(false) {
                 before(info);
             }
         }));
     });
-    IS_QUIET.set(true);
+    IS_QUIET.set(is_quiet);
+}
+
+impl Net {
+    /// How many panics the run's programs have had so far, those included that were caught. A task of tokio's that panics ends, and only who joins it learns of it; with
+    /// `net.always("no task has panicked", ...)` over this it fails the run. Not those on threads of [`blocking`](crate::blocking) and `spawn_blocking`, and none once the program
+    /// has set a panic hook of its own.
+    pub fn panics(&self) -> u64 {
+        PANICS.get()
+    }
 }
 
 /// What to do about the messages of tokio that a program gets which has not taken all from here.

@@ -29,6 +29,7 @@ use parking_lot::{Condvar, Mutex};
 use sockeye_entropy::Scope;
 use tokio::runtime::{Builder, RuntimeMetrics};
 
+use crate::drive::Stuck;
 use crate::event::{Nanos, runtime_of};
 use crate::executor::Ambient;
 use crate::pipe::nanos;
@@ -47,14 +48,21 @@ const LAST_SLOT: u64 = 63 << 30;
 const PAUSED: &str = "tokio's clock does not follow the simulation's: a program called tokio::time::pause or advance. Time is simulated already; leave them out, and with \
      them `start_paused`";
 
-/// See [`PAUSED`].
-struct Paused;
+/// Why a turn does not come to its end.
+enum Endless {
+    /// See [`PAUSED`].
+    Paused,
+    /// Its tasks go on and on at one moment.
+    Restless,
+}
 
 thread_local! {
     /// The waker of the turn that this thread is in.
     static TURN: RefCell<Option<Waker>> = const { RefCell::new(None) };
     /// A runtime's clock was found not to follow the simulation's.
     static IS_PAUSED: Cell<bool> = const { Cell::new(false) };
+    /// tokio has read a clock that stands still so often that the tasks of this thread's turn must be waking each other for ever.
+    static IS_RESTLESS: Cell<bool> = const { Cell::new(false) };
     /// That a thread of tokio's is one of the run's.
     static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
@@ -77,8 +85,20 @@ pub(crate) struct Runtimes {
     world: Arc<World>,
 }
 
+/// The thread's turn is to end. tokio reads the clock whenever it has run 61 tasks, so this comes to turns that would not end.
+fn end_turn() {
+    IS_RESTLESS.set(true);
+    // The waker may be read or written by whoever reads the clock just now; then there is another time.
+    TURN.with(|turn| {
+        if let Ok(Some(waker)) = turn.try_borrow().as_deref() {
+            waker.wake_by_ref();
+        }
+    });
+}
+
 impl Runtimes {
     pub fn new(world: Arc<World>) -> Rc<Self> {
+        world.machine.on_restless(end_turn);
         Rc::new(Self {
             all: RefCell::default(),
             due: RefCell::default(),
@@ -320,7 +340,10 @@ impl Runtime {
                     first();
                 }
                 if IS_PAUSED.take() {
-                    return Poll::Ready(Err(Paused));
+                    return Poll::Ready(Err(Endless::Paused));
+                }
+                if IS_RESTLESS.take() {
+                    return Poll::Ready(Err(Endless::Restless));
                 }
                 if let Some(wait) = sockeye_entropy::take_wait() {
                     return Poll::Ready(Ok(wait));
@@ -330,7 +353,11 @@ impl Runtime {
                 Poll::Pending
             }));
             // The panic of a program would be caught in its task.
-            let Ok(wait) = wait else { panic!("{PAUSED}") };
+            let wait = match wait {
+                Ok(wait) => wait,
+                Err(Endless::Paused) => panic!("{PAUSED}"),
+                Err(Endless::Restless) => panic!("{}", Stuck::Spinning),
+            };
             if !self.blocking.run() {
                 break wait;
             }

@@ -365,6 +365,45 @@ fn tasks_that_wait_for_nothing_fail_the_run() {
 }
 
 #[test]
+fn a_panic_of_a_task_that_nobody_joins_can_fail_the_run() {
+    let run = |is_strict: bool| {
+        Sim::exactly(6).tokio().run(move |net| async move {
+            if is_strict {
+                let net = net.clone();
+                net.clone().always("no task has panicked", move || net.panics() == 0);
+            }
+            net.host("host").spawn(async { drop(tokio::spawn(async { panic!("nobody hears this") })) });
+            time::sleep(SECOND).await;
+            net.panics()
+        })
+    };
+    assert_eq!(run(false), 1);
+    let panic = std::panic::catch_unwind(|| run(true)).unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(
+        message.contains("no task has panicked") && message.contains("after a step of host"),
+        "{message}"
+    );
+}
+
+#[test]
+fn tasks_that_never_wait_fail_the_run() {
+    let wakes_itself = || async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    };
+    let run = || {
+        Sim::exactly(6).tokio().run(move |net| async move {
+            net.host("host").spawn(async move { tokio::spawn(wakes_itself()).await }).await.unwrap().unwrap();
+        });
+    };
+    let panic = std::panic::catch_unwind(run).unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.contains("time stands still"), "{message}");
+}
+
+#[test]
 #[should_panic(expected = "Cannot start a runtime from within a runtime")]
 fn a_runtime_within_a_program_is_refused_by_name() {
     Sim::new(7).tokio().run(|_| async {
