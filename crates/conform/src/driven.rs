@@ -12,6 +12,7 @@ use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
 use sockeye::{CaState, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
 use crate::codec::Names;
+use crate::compare::granularity;
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
 use crate::segment::pattern;
 use crate::settings;
@@ -28,6 +29,8 @@ pub struct Driven {
     listener: Option<TcpListener>,
     written: u32,
     read: u32,
+    /// When the stack wants to run next, and since when it does.
+    wanted: Option<(Duration, Duration)>,
     trace: Trace,
 }
 
@@ -73,6 +76,7 @@ impl Driven {
             listener: None,
             written: 0,
             read: 0,
+            wanted: None,
             trace: Trace::default(),
         }
     }
@@ -93,14 +97,25 @@ impl Driven {
     pub fn advance(&mut self, at: Duration) {
         let end = START + at;
         self.collect();
-        while let Some(next) = self.stack.poll(self.now).filter(|next| *next <= end) {
+        while let Some(next) = self.next_run().filter(|next| *next <= end) {
             self.collect();
             self.now = next.max(self.now + TICK);
         }
         self.collect();
         self.now = self.now.max(end);
-        self.stack.poll(self.now);
         self.collect();
+    }
+
+    /// When the stack is run next: by as much later than it wants to as a timer of the kernel is on average. A timer is late by the time that it
+    /// had to run when it was started.
+    fn next_run(&mut self) -> Option<Duration> {
+        let next = self.stack.poll(self.now)?;
+        let since = self.wanted.filter(|(known, _)| *known == next).map_or(self.now, |(_, since)| since);
+        self.wanted = Some((next, since));
+        if next <= self.now {
+            return Some(next);
+        }
+        Some(next + granularity(next.saturating_sub(since)) / 2)
     }
 
     /// The trace, with what happens until the scenario's end.
@@ -117,8 +132,8 @@ impl Driven {
     }
 
     /// When the stack wants to run next, from the scenario's begin on.
-    pub fn next_due(&self) -> Option<Duration> {
-        self.stack.poll(self.now).map(|next| next.saturating_sub(START))
+    pub fn next_due(&mut self) -> Option<Duration> {
+        self.next_run().map(|next| next.saturating_sub(START))
     }
 
     fn record(&mut self, what: What) {
@@ -131,7 +146,7 @@ impl Driven {
             while let Some(frame) = self.port.try_recv() {
                 self.take(&frame);
             }
-            if self.stack.poll(self.now).is_none_or(|next| next > self.now) {
+            if self.next_run().is_none_or(|next| next > self.now) {
                 match self.port.try_recv() {
                     Some(frame) => self.take(&frame),
                     None => return,

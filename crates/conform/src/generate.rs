@@ -149,15 +149,33 @@ impl Maker {
         for _ in 0..TRIES {
             let at = Duration::from_millis(self.at_ms.into());
             self.driven.advance(at);
-            let due = self.driven.next_due().filter(|due| *due > at && *due < at + SLACK);
+            let due =
+                self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
             let clear =
                 self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
-            match clear {
+            match clear.or_else(|| self.pause_is_over()) {
                 None => break,
                 Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
             }
         }
         self.observe();
+    }
+
+    /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
+    /// them, and the kernel counts in ticks.
+    fn pause_is_over(&self) -> Option<Duration> {
+        let at = Duration::from_millis(self.at_ms.into());
+        let records = self.driven.trace().records.iter().rev();
+        let sent = records.clone().find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(record.at),
+            _ => None,
+        })?;
+        let rto = records.clone().find_map(|record| match &record.what {
+            What::State(_, state) => state.info.as_ref().map(|info| info.rto),
+            _ => None,
+        })?;
+        let near = |count: u32| (sent + rto * count).abs_diff(at) < SLACK + SLACK;
+        (1..=3).find(|count| near(*count)).map(|count| sent + rto * count + SLACK + SLACK)
     }
 
     /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to

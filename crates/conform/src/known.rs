@@ -9,8 +9,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::codec::Packet;
+use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario, SockOpt};
-use crate::segment::{Echo, Flags, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
 /// How the comparison goes on behind a known difference.
@@ -66,9 +67,23 @@ impl<'a> Pair<'a> {
     /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
     fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
         let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.stack) else { return None };
-        let waits = self.kernel.is_none_or(|record| !matches!(record.what, What::Sent(_)));
+        let waits = self
+            .kernel
+            .is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
+    }
+
+    /// The place in the scenario of the event before them.
+    fn index(&self) -> Option<usize> {
+        if let What::State(index, _) = &self.kernel?.what {
+            return Some(*index);
+        }
+        let last = self.earlier.iter().rev().find_map(|record| match &record.what {
+            What::State(index, _) => Some(*index),
+            _ => None,
+        });
+        Some(last.map_or(0, |last| last + 1))
     }
 
     /// How the bytes that the peer has sent before its segment at this place of the scenario end.
@@ -104,11 +119,6 @@ pub const KNOWN: &[Known] = &[
     Known { name: "first window", scenario: "passive-open", is: first_window },
     Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
     Known { name: "window of a reset", scenario: "linger-zero", is: window_of_a_reset },
-    Known {
-        name: "smaller window without news",
-        scenario: "smaller-window",
-        is: smaller_window_without_news,
-    },
     Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
     Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
@@ -131,8 +141,6 @@ pub const KNOWN: &[Known] = &[
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
-    Known { name: "restart of the timeout", scenario: "restart-of-the-timeout", is: restart_of_the_timeout },
-    Known { name: "sample of a flight", scenario: "tail-loss-probe", is: sample_of_a_flight },
     Known {
         name: "acknowledgment of a duplicate",
         scenario: "acknowledgment-of-a-duplicate",
@@ -147,13 +155,12 @@ pub const KNOWN: &[Known] = &[
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
     Known {
         name: "short segments in the window",
-        scenario: "short-segments",
+        scenario: "short-segments-no-sack",
         is: short_segments_in_the_window,
     },
     Known { name: "text cut anew", scenario: "text-cut-anew", is: text_cut_anew },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known { name: "mark of unsent text", scenario: "notsent-lowat", is: mark_of_unsent_text },
-    Known { name: "closed window over text", scenario: "closed-over-text", is: closed_window_over_text },
     Known {
         name: "order of checks in SYN-RECEIVED",
         scenario: "syn-received-out-of-window",
@@ -163,6 +170,11 @@ pub const KNOWN: &[Known] = &[
         name: "options of a crossed SYN-ACK",
         scenario: "simultaneous-open",
         is: options_of_a_crossed_syn_ack,
+    },
+    Known {
+        name: "probe before a measurement",
+        scenario: "probe-before-a-measurement",
+        is: probe_before_a_measurement,
     },
     Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
 ];
@@ -202,16 +214,6 @@ fn window_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::GoOn)
 }
 
-/// A segment that acknowledges nothing new and brings no text makes the kernel's idea of the peer's window only larger, or 0; here
-/// it also makes it smaller (RFC 9293 section 3.10.7.4, fifth).
-fn smaller_window_without_news(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let wnd = |state: &State| state.info.as_ref()?.get("snd_wnd");
-    let Some(Action::Segment(_)) = before(pair) else { return None };
-    let is_it = pair.why.starts_with("snd_wnd:") && wnd(kernel) > wnd(stack) && wnd(stack) != Some(0);
-    is_it.then_some(Then::Stop)
-}
-
 /// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
 fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
@@ -247,11 +249,14 @@ fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
 }
 
-/// A reset has the timestamps that were agreed on (RFC 7323 section 3.2); the kernel's has none where the socket is gone.
+/// A reset has the timestamps that were agreed on (RFC 7323 section 3.2), and no blocks; the kernel's has no timestamps where the socket is gone, and
+/// blocks where there are some.
 fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let is_it = pair.why == "options" && kernel.flags.has(Flags::RST) && kernel.options.is_empty();
-    (is_it && stack.timestamp().is_some() && stack.options.len() == 3).then_some(Then::GoOn)
+    let is_reset = pair.why == "options" && kernel.flags.has(Flags::RST);
+    let has_no_more = kernel.options.is_empty() && stack.timestamp().is_some() && stack.options.len() == 3;
+    let has_blocks = !kernel.sack().is_empty() && stack.sack().is_empty();
+    (is_reset && (has_no_more || has_blocks)).then_some(Then::GoOn)
 }
 
 /// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
@@ -270,10 +275,18 @@ fn is_fin(action: &Action) -> bool {
 /// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection's, and sends the SYN again at once; here the timer
 /// does (RFC 6298).
 fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
-    let is_again = kernel.flags == Flags::SYN && pair.scenario.any(|action| *action == Action::Connect);
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    (is_again && cause.flags.has(Flags::ACK) && cause.ack != 1).then_some(Then::Stop)
+    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
+    let is_again = kernel.flags.has(Flags::SYN) && !kernel.flags.has(Flags::ACK);
+    let is_wrong = |event: &Event| match &event.action {
+        Action::Segment(cause) => {
+            cause.flags.has(Flags::ACK)
+                && cause.ack != 1
+                && (event.at()..event.at() + SLACK + SLACK).contains(&at)
+        }
+        _ => false,
+    };
+    let is_active = pair.scenario.any(|action| *action == Action::Connect);
+    (is_again && is_active && pair.scenario.events.iter().any(is_wrong)).then_some(Then::Stop)
 }
 
 /// To a SYN that comes again with another timestamp the kernel echoes the first one's, here the latest (RFC 7323 section 4.3).
@@ -320,7 +333,10 @@ fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
     });
     let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
-    (is_limited && is_limitable && !cause.flags.has(Flags::RST)).then_some(Then::SkipStack)
+    let is_closed = pair.kernel.is_some_and(
+        |record| matches!(&record.what, What::State(_, State { info: Some(info), .. }) if info.state == "CLOSED"),
+    );
+    (is_limited && is_limitable && !is_closed).then_some(Then::SkipStack)
 }
 
 /// `tcp_invalid_ratelimit`.
@@ -333,13 +349,25 @@ fn segment_without_ack(pair: &Pair<'_>) -> Option<Then> {
     (cause.flags.0 & any.0 == 0).then_some(Then::SkipStack)
 }
 
-/// The kernel's SACK block has the number of a FIN that came out of order, here blocks are of text.
+/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text.
 fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let is_longer = |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 == b.1 + 1);
-    let (theirs, ours) = (kernel.sack(), stack.sack());
-    let is_it = theirs != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
-    (is_it && pair.why.starts_with("option: sack") && pair.scenario.any(is_fin)).then_some(Then::GoOn)
+    let fins: Vec<u32> = pair
+        .scenario
+        .events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Segment(segment) if segment.flags.has(Flags::FIN) => Some(segment.end() - 1),
+            _ => None,
+        })
+        .collect();
+    let is_news = |block: &&(u32, u32)| !fins.contains(&block.0);
+    let is_longer =
+        |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 > b.1 && fins.contains(&b.1));
+    let theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
+    let ours = stack.sack();
+    let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
+    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
 }
 
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
@@ -353,47 +381,18 @@ fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
 
 /// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
 fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let is_it =
-        kernel.info.is_none() && stack.info.is_none() && !kernel.ready.readable && stack.ready.readable;
+    let What::State(_, stack) = &pair.stack?.what else { return None };
+    let (answers, waits) = match &pair.kernel?.what {
+        What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
+        // Another challenge.
+        What::Sent(Packet::Tcp(ack)) => (ack.flags == Flags::ACK && ack.seq == 1, false),
+        _ => (false, false),
+    };
+    let is_it = stack.info.is_none() && stack.ready.readable && (answers || waits);
     let is_challenged = pair.earlier.iter().any(|record| {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_it && is_challenged).then_some(Then::Stop)
-}
-
-/// With less than four segments in flight, the time that the first has waited counts for the timeout (RFC 7765); in the kernel it starts anew at
-/// each acknowledgment.
-fn restart_of_the_timeout(pair: &Pair<'_>) -> Option<Then> {
-    let stack = pair.stack?;
-    let What::Sent(Packet::Tcp(again)) = &stack.what else { return None };
-    let texts = pair.earlier.iter().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 => Some((record.at, text)),
-        _ => None,
-    });
-    let top = texts.clone().map(|(_, text)| text.end()).max()?;
-    let first = texts.clone().find(|(_, text)| text.end() == again.end())?.0;
-    let is_few = top.wrapping_sub(again.seq) < 4 * 1460;
-    let is_acknowledged_since = pair.scenario.events.iter().any(|event| {
-        let is_ack = matches!(&event.action, Action::Segment(ack) if ack.ack <= again.seq && ack.ack > 1);
-        is_ack && event.at() > first && event.at() <= stack.at
-    });
-    let is_earlier = pair.kernel.is_none_or(|kernel| kernel.at > stack.at);
-    (again.len > 0 && is_few && is_acknowledged_since && is_earlier).then_some(Then::Stop)
-}
-
-/// An acknowledgment of several segments, one of which was sent again, measures the round trip by the others (RFC 6298 section 3); in the kernel
-/// it measures nothing.
-fn sample_of_a_flight(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, _) = pair.states()?;
-    let Some(Action::Segment(cause)) = before(pair) else { return None };
-    let texts = pair.earlier.iter().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 && text.timestamp().is_none() => Some(text),
-        _ => None,
-    });
-    let is_again = |text: &&Segment| texts.clone().filter(|other| other.end() == text.end()).count() > 1;
-    let is_covered = texts.clone().filter(is_again).any(|text| text.end() <= cause.ack);
-    (pair.why.starts_with("rto:") && is_covered && kernel.info.is_some()).then_some(Then::Stop)
 }
 
 /// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
@@ -410,12 +409,21 @@ fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
 
 /// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
 fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let What::State(index, _) = &pair.kernel?.what else { return None };
-    let Action::Segment(cause) = &pair.scenario.events.get(*index)?.action else { return None };
-    let is_beside = cause.len == 0 && cause.seq + 1 == pair.sent_before(*index);
-    let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-    (is_beside && acked(kernel) < acked(stack)).then_some(Then::Stop)
+    let is_news = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            let get = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
+            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || pair.why.starts_with("snd_wnd:")
+        }
+        // What it lets leave.
+        (_, What::Sent(Packet::Tcp(text))) => {
+            text.len > 0 && pair.stack?.at == pair.scenario.events.get(pair.index()?)?.at()
+        }
+        _ => false,
+    };
+    let index = pair.index()?;
+    let Action::Segment(cause) = &pair.scenario.events.get(index)?.action else { return None };
+    let is_beside = cause.len == 0 && cause.seq + 1 == pair.sent_before(index);
+    (is_beside && is_news).then_some(Then::Stop)
 }
 
 /// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
@@ -433,10 +441,25 @@ fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_reset && before(pair).is_some_and(is_its)).then_some(Then::Stop)
 }
 
-/// The congestion window counts bytes, the kernel's counts packets: a short segment lets the kernel's grow by a whole one, and takes a whole one's room.
+/// Towards a peer without SACK the congestion window counts bytes, the kernel's counts packets: a short segment lets the kernel's grow by a whole one, and takes a whole one's room.
 /// So the kernel's may be larger by as many segments as short ones were sent; and one of the two may be full while the other has room.
 fn short_segments_in_the_window(pair: &Pair<'_>) -> Option<Then> {
-    let texts: Vec<&Segment> = pair.texts().collect();
+    let has_sack = |action: &Action| {
+        let Action::Segment(syn) = action else { return false };
+        syn.flags.has(Flags::SYN) && syn.options.contains(&Opt::SackOk)
+    };
+    if pair.scenario.any(has_sack) {
+        return None;
+    }
+    // A FIN alone is one.
+    let texts: Vec<&Segment> = pair
+        .earlier
+        .iter()
+        .filter_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
+            _ => None,
+        })
+        .collect();
     let top = texts.iter().map(|text| text.end()).max()?;
     let is_new = |text: &Segment| text.len > 0 && text.seq >= top;
     let short = |mss| texts.iter().filter(|text| u64::from(text.len) < mss).count() as u64;
@@ -504,25 +527,6 @@ fn mark_of_unsent_text(pair: &Pair<'_>) -> Option<Then> {
     (has_mark && is_less && matches!(pair.event, Some(Action::Write(_)))).then_some(Then::Stop)
 }
 
-/// A window that closes over text in flight is probed with a byte; the kernel sends a segment again, for which the window has no room.
-fn closed_window_over_text(pair: &Pair<'_>) -> Option<Then> {
-    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
-    let is_again = pair.earlier.iter().any(
-        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.end() == kernel.end()),
-    );
-    let heard = pair.scenario.events.iter().rev().filter(|event| event.at() <= at);
-    let window = heard.filter_map(|event| match &event.action {
-        Action::Segment(segment) if segment.flags.has(Flags::ACK) => Some(segment.win),
-        _ => None,
-    });
-    let is_probe = match &pair.stack?.what {
-        What::Sent(Packet::Tcp(stack)) => stack.len == 1,
-        What::State(..) => true,
-        _ => false,
-    };
-    (is_again && kernel.len > 1 && window.take(1).eq([0]) && is_probe).then_some(Then::Stop)
-}
-
 /// In SYN-RECEIVED the sequence number is looked at first (RFC 9293 section 3.10.7.4); the kernel looks at the acknowledgment first, and resets.
 fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
@@ -538,6 +542,19 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let is_active = pair.scenario.any(|action| *action == Action::Connect);
     let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
     (is_active && is_it && kernel.options.len() > stack.options.len()).then_some(Then::Stop)
+}
+
+/// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
+/// was sent again measures none, and the kernel sends another all the same.
+fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
+    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
+    let waits = pair.stack.is_none_or(|stack| stack.at > at || !matches!(stack.what, What::Sent(_)));
+    let top = pair.texts().map(|text| text.end()).max()?;
+    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
+    // The last segment for the second time, or the next one.
+    let is_probe = kernel.len > 0 && (kernel.end() == top && sent(top) == 1 || kernel.seq == top);
+    let is_repeated = pair.texts().any(|text| text.end() < top && sent(text.end()) > 1);
+    (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
 }
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).

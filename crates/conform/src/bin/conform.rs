@@ -17,7 +17,7 @@ use sockeye_conform::{driven, kernel};
 
 const USAGE: &str = "\
 usage: conform [FILE...]
-       conform --random COUNT [--first SEED] [--keep-going] [--no-shrink]
+       conform --random COUNT [--first SEED] [--keep-going] [--no-shrink] [--save-same FOLDER]
        conform --trace FILE
        conform --print SEED
 
@@ -28,6 +28,7 @@ Runs scenarios, lists of calls and segments with times, on the Linux kernel and 
                          is made small, printed, and ends the run
   --keep-going           counts the differences of each kind instead of ending, and prints one of each
   --no-shrink            prints scenarios as they are
+  --save-same FOLDER     writes those that do not differ into a folder, each into a file
   --trace FILE           prints both traces of a scenario
   --print SEED           prints the scenario of a seed
 
@@ -40,20 +41,31 @@ const BATCH: u64 = 2000;
 
 enum Command {
     Files(Vec<String>),
-    Random { count: u64, first: u64, keep_going: bool, shrink: bool },
+    Random(Campaign),
     Trace(String),
     Print(u64),
+}
+
+/// A random run.
+struct Campaign {
+    count: u64,
+    first: u64,
+    keep_going: bool,
+    shrink: bool,
+    save_same: Option<String>,
 }
 
 /// Reads the command line. `None` if it is wrong.
 fn command(mut args: impl Iterator<Item = String>) -> Option<Command> {
     let (mut files, mut random, mut first, mut keep_going, mut shrink) = (Vec::new(), None, 0, false, true);
+    let mut save_same = None;
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--random" => random = Some(args.next()?.parse().ok()?),
             "--first" => first = args.next()?.parse().ok()?,
             "--keep-going" => keep_going = true,
             "--no-shrink" => shrink = false,
+            "--save-same" => save_same = Some(args.next()?),
             "--trace" => return args.next().map(Command::Trace),
             "--print" => return Some(Command::Print(args.next()?.parse().ok()?)),
             _ if arg.starts_with("--") => return None,
@@ -61,7 +73,9 @@ fn command(mut args: impl Iterator<Item = String>) -> Option<Command> {
         }
     }
     match random {
-        Some(count) if files.is_empty() => Some(Command::Random { count, first, keep_going, shrink }),
+        Some(count) if files.is_empty() => {
+            Some(Command::Random(Campaign { count, first, keep_going, shrink, save_same }))
+        }
         None if !files.is_empty() => Some(Command::Files(files)),
         _ => None,
     }
@@ -84,7 +98,7 @@ fn main() -> ExitCode {
         }
         Command::Trace(file) => trace(&file),
         Command::Files(files) => run_files(&files),
-        Command::Random { count, first, keep_going, shrink } => run_random(count, first, keep_going, shrink),
+        Command::Random(wanted) => run_random(&wanted),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -158,7 +172,11 @@ fn line_of(scenario: &Scenario, outcome: &Outcome) -> String {
     format!("{} | kernel {} | sockeye {}", difference.why, side(&difference.kernel), side(&difference.stack))
 }
 
-fn run_random(count: u64, first: u64, keep_going: bool, shrink: bool) -> Result<bool> {
+fn run_random(wanted: &Campaign) -> Result<bool> {
+    let Campaign { count, first, keep_going, shrink, ref save_same } = *wanted;
+    if let Some(folder) = save_same {
+        std::fs::create_dir_all(folder)?;
+    }
     let started = Instant::now();
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut known, mut disturbed) = (BTreeMap::new(), 0);
@@ -170,6 +188,10 @@ fn run_random(count: u64, first: u64, keep_going: bool, shrink: bool) -> Result<
         }
         for (scenario, outcome) in scenarios.iter().zip(&outcomes) {
             disturbed += u64::from(matches!(outcome, Outcome::Disturbed));
+            if let (Outcome::Same(_), Some(folder)) = (outcome, save_same) {
+                let name = scenario.about.replace(' ', "-");
+                std::fs::write(Path::new(folder).join(name).with_extension("txt"), scenario.to_string())?;
+            }
             let Outcome::Differs(found) = outcome else { continue };
             let kind = found.1.difference.as_ref().map_or("", |difference| difference.kind()).to_owned();
             let met = kinds.entry(kind.clone()).or_default();

@@ -82,6 +82,8 @@ pub(super) const QUICK_ACKS_FEW: u8 = 2;
 const ATO_MAX_US: u32 = 200_000;
 /// The same where neither the end of a message has come nor the application answers.
 const ATO_MAX_OF_BULK_US: u32 = 500_000;
+/// How long one of a FIN without any text before it waits, microseconds: some of a tick of Linux's clock.
+const ATO_NONE_US: u32 = 2_000;
 /// An acknowledgment leaves this much before the sender's retransmission timeout would expire at the earliest, microseconds.
 const BEFORE_RTO_US: u32 = 1_000;
 /// `pushed` counts no further.
@@ -276,7 +278,8 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn delay_ack(&mut self, now: Instant) {
         let wait_us = self.delack_us();
         let at = after_us(now, u64::from(wait_us));
-        if self.delack_at != NEVER && self.delack_at <= after_us(now, u64::from(wait_us / 4)) {
+        let soon_us = if self.ato_us == 0 { wait_us } else { wait_us / 4 };
+        if self.delack_at != NEVER && self.delack_at <= after_us(now, u64::from(soon_us)) {
             // It would leave soon in any case.
             self.ack_now = true;
         } else {
@@ -284,10 +287,22 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// A further segment has come that is none of the usual ones: what is about to leave leaves now (`tcp_ack_snd_check`).
+    pub(super) fn recheck_waiting_ack(&mut self, now: Instant) {
+        let is_text = self.reass.is_none() && self.acks.scheduled && !self.tuning.lossless;
+        if self.delack_at != NEVER && is_text && !self.ack_now {
+            self.delay_ack(now);
+        }
+    }
+
     /// How long, microseconds.
     #[inline]
     fn delack_us(&self) -> u32 {
         let least = self.tuning.delack_us;
+        if self.ato_us == 0 {
+            // No text yet: what waits is the acknowledgment of a FIN, and only for the application to close at once.
+            return ATO_NONE_US.min(least);
+        }
         let mut wait_us = self.ato_us.min(least);
         if self.ato_us > self.ato_min_us() {
             let has_end = self.acks.interactive || self.pushed > 0;
@@ -351,7 +366,7 @@ impl<P: Payload> Pcb<P> {
     /// peer's memory waits for it, so it does not.
     pub(super) fn on_fin_to_answer(&mut self, now: Instant) {
         self.acks.interactive = true;
-        if self.tuning.lossless || self.ato_us == 0 {
+        if self.tuning.lossless {
             self.ack_now = true;
         } else {
             self.delay_ack(now);

@@ -89,6 +89,11 @@ impl Ecn {
         }
     }
 
+    /// The reduction was a mistake and is undone: the peer need not hear of it.
+    pub fn withdraw(&mut self) {
+        (self.cwr_owed, self.answered) = (false, self.answered && !self.cwr_owed);
+    }
+
     /// SND.UNA has moved to `una`.
     pub fn pass(&mut self, una: SeqNum) {
         self.answered &= self.cwr_owed || !una.after(self.recover);

@@ -15,6 +15,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::accepted::Accepted;
+use super::delack::low_micros;
 use super::events::{Events, Input, Transmit};
 use super::pcb::{Pcb, RCV_WND_MAX, Timing};
 use super::segment::{Flags, Header, Payload};
@@ -311,7 +312,7 @@ impl<P: Payload> Pcb<P> {
         }
         let cookie = fast_open.option.take();
         if self.rexmt_count == 0 && self.timing == Timing::Idle {
-            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.iss + 1, now);
+            (self.timing, self.rtt_seq, self.rtt_sent_us) = (Timing::Running, self.iss + 1, low_micros(now));
         }
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);

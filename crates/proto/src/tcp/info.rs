@@ -219,8 +219,8 @@ impl<P: Payload> Pcb<P> {
             snd_mss: u32::from(self.mss_in_window()),
             srtt: self.srtt(),
             rto: self.rto(),
-            cwnd: self.cwnd_now(),
-            ssthresh: self.ssthresh(),
+            cwnd: self.in_sent_segments(self.cwnd_now()),
+            ssthresh: self.in_sent_segments(self.ssthresh()),
             in_flight,
             snd_wnd: self.snd_wnd,
             rcv_wnd: self.rcv_adv.since(self.rcv_nxt),
@@ -277,6 +277,12 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// A window as it lets segments leave that are shorter than the MSS, since the peer's window is tiny: as many, and so less bytes.
+    fn in_sent_segments(&self, window: u32) -> u32 {
+        let (mss, sent) = (u32::from(self.mss).max(1), u32::from(self.mss_in_window()));
+        if sent == mss || !self.keeps_records() || window >= 1 << 30 { window } else { window / mss * sent }
+    }
+
     /// The timer that `ss -o` would show: retransmission or persist before the others.
     pub fn running_timer(&self, now: Instant) -> Option<RunningTimer> {
         let probe_at = self.loss.as_deref().map_or(NEVER, Loss::rexmt_deadline);
@@ -299,7 +305,7 @@ impl<P: Payload> Pcb<P> {
 
     fn ca_state(&self) -> CaState {
         let (phase, has_duplicates) = self.recovery.ca_state();
-        let has_holes = has_duplicates || self.loss.as_deref().is_some_and(|loss| loss.records.sacked() > 0);
+        let has_holes = has_duplicates || self.loss.as_deref().is_some_and(Loss::is_disordered);
         match phase {
             Phase::Recovery => CaState::Recovery,
             Phase::Loss if self.rexmt_at != NEVER || !self.sack_ok => CaState::Loss,

@@ -214,8 +214,8 @@ impl<P: Payload> Pcb<P> {
         if self.state == State::Closed || is_opening || (flight == 0 && unsent == 0) {
             return None;
         }
-        let pipe = self.loss.as_deref().map_or(flight, |loss| loss.pipe(flight));
         let mss = u32::from(self.mss);
+        let pipe = self.pipe_in_window(flight);
         if self.cc.cwnd().saturating_sub(pipe) < mss {
             return Some(Busy::Sending);
         }
@@ -233,13 +233,19 @@ impl<P: Payload> Pcb<P> {
         self.meter.get_or_insert_with(|| Box::new(Meter::new(una, nxt, iss, irs, now)))
     }
 
+    /// What the congestion window counts of `flight` bytes that are outstanding.
+    fn pipe_in_window(&self, flight: u32) -> u32 {
+        let loss = self.loss.as_deref().filter(|_| self.keeps_records());
+        loss.map_or(flight, |loss| loss.window_pipe(self.mss.into()))
+    }
+
     /// The limit that keeps the connection from sending more now.
     pub fn limit(&self, is_full: bool) -> Limit {
         let flight = self.snd_max.since(self.snd_una);
         let mss = u32::from(self.mss);
         let unsent = self.snd_len.saturating_sub(flight);
         let loss = self.loss.as_deref();
-        let pipe = loss.map_or(flight, |loss| loss.pipe(flight));
+        let pipe = self.pipe_in_window(flight);
         let has_window = self.snd_wnd.saturating_sub(flight) >= mss.min(self.max_snd_wnd / 2).max(1);
         let has_cwnd = self.cc.cwnd().saturating_sub(pipe) >= mss;
         if unsent == 0 && loss.is_none_or(|loss| loss.records.lost() == 0) {

@@ -15,6 +15,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::cc::CongestionControl;
+use super::delack::low_micros;
 use super::events::Transmit;
 use super::loss::Loss;
 use super::loss::stats::Why;
@@ -22,7 +23,7 @@ use super::pcb::{Pcb, Timing};
 use super::push::half_of_window;
 use super::segment::{Flags, Head, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
-use super::timers::{NEVER, since_us};
+use super::timers::{NEVER, after_us};
 use super::timestamp;
 use super::window::{self, window_update_due};
 use super::wire;
@@ -53,6 +54,9 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) {
         let now = self.clock(now);
+        if self.snd_len == 0 && snd_len > 0 {
+            self.restart_after_idle(now);
+        }
         self.snd_len = snd_len.min(SND_LEN_MAX);
         *segment = None;
         if self.syn_unacked
@@ -83,18 +87,20 @@ impl<P: Payload> Pcb<P> {
     /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
     ///
     /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
-    /// both, with one harmless exception: more bytes than fit into a window that is itself too small to
-    /// be worth a segment. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
+    /// both, with two harmless exceptions: more bytes than fit into a window that is itself too small to
+    /// be worth a segment, and the first byte that has to wait where records are kept. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
     /// appended, something else has to happen first.
     pub fn snd_due_at(&self) -> u32 {
         if !self.state.can_send() {
             return u32::MAX;
         }
-        if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
-            return u32::MAX;
-        }
         let offset = self.snd_nxt.since(self.snd_una);
         let next_byte = offset + 1;
+        // That there is something to send says how the window is used: the first byte that waits is told.
+        let is_told = !self.keeps_records() || self.has_unsent();
+        if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
+            return if is_told { u32::MAX } else { next_byte };
+        }
         // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
         if self.rexmt_at == NEVER {
             return next_byte;
@@ -103,7 +109,7 @@ impl<P: Payload> Pcb<P> {
         let mss = u32::from(self.send_mss());
         let worth_alone = usable >= mss || usable >= self.max_snd_wnd / 2;
         if usable == 0 {
-            u32::MAX
+            if is_told { u32::MAX } else { next_byte }
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
         } else if !self.small_may_go() {
@@ -142,12 +148,13 @@ impl<P: Payload> Pcb<P> {
         let unsent = self.snd_len.saturating_sub(offset);
         let fin_unsent = self.fin_queued && offset <= self.snd_len;
         if unsent == 0 && !fin_unsent {
+            self.look_at_usage(now);
             return;
         }
-        self.restart_after_idle(now);
         let len = self.sendable(offset, unsent).min(most);
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
         if len == 0 && !fin {
+            self.look_at_usage(now);
             self.wait_for_window(now);
             return;
         }
@@ -242,8 +249,11 @@ impl<P: Payload> Pcb<P> {
 
     /// Bytes that both windows leave beyond `offset` past SND.UNA.
     fn usable(&self, offset: u32) -> u32 {
-        let cwnd = self.recovery.window(&self.cc, u32::from(self.mss));
-        self.snd_wnd.min(cwnd).saturating_sub(offset)
+        let mss = u32::from(self.mss);
+        let room = self.recovery.window(&self.cc, mss).saturating_sub(offset);
+        // Where records are kept, windows are of segments: a short one takes the room of a whole one.
+        let room = if self.keeps_records() { room / mss * u32::from(self.send_mss()) } else { room };
+        self.snd_wnd.saturating_sub(offset).min(room)
     }
 
     /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
@@ -274,10 +284,10 @@ impl<P: Payload> Pcb<P> {
     fn send_at_nxt(&mut self, offset: u32, len: u32, fin: bool, rcv_space: u32, now: Instant) -> Transmit {
         let seq = self.snd_una + offset;
         let end = seq + len + u32::from(fin);
-        if self.timing == Timing::Idle && seq == self.snd_max {
+        if self.timing == Timing::Idle && seq == self.snd_max && !self.keeps_records() {
             self.timing = Timing::Running;
             self.rtt_seq = end;
-            self.rtt_sent_at = now;
+            self.rtt_sent_us = low_micros(now);
         }
         if seq != self.snd_max && !self.keeps_records() {
             self.count_rexmt(Why::Timeout, len, now);
@@ -293,7 +303,7 @@ impl<P: Payload> Pcb<P> {
         if self.persist {
             self.persist = false;
             self.rexmt_count = 0;
-            self.rtt.end_backoff();
+            self.rtt.end_probing();
             self.rexmt_at = NEVER;
         }
         if self.rexmt_at == NEVER {
@@ -315,7 +325,13 @@ impl<P: Payload> Pcb<P> {
         if len == 0 && !fin {
             return None;
         }
-        self.count_rexmt(Why::Fast, len, now);
+        if self.snd_nxt == self.snd_una {
+            // All of it was to be sent again, into a closed window.
+            self.count_rexmt(Why::Timeout, len, now);
+            self.snd_nxt += len + u32::from(fin);
+        } else {
+            self.count_rexmt(Why::Fast, len, now);
+        }
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
@@ -376,6 +392,10 @@ impl<P: Payload> Pcb<P> {
             self.last_snd_at = now;
             self.note_answer(now);
         }
+        if self.sack_ok {
+            // Its blocks say what a duplicate acknowledgment would.
+            self.dup_acks_owed = self.dup_acks_owed.saturating_sub(1);
+        }
         self.advance_rcv_adv(rcv_space);
         // Made where it is used: of a header that both ways share the compiler makes a copy in memory.
         let head = if self.has_extras() {
@@ -411,22 +431,8 @@ impl<P: Payload> Pcb<P> {
     fn wait_for_window(&mut self, now: Instant) {
         if self.rexmt_at == NEVER {
             self.persist = true;
-            self.arm_rexmt(now);
-        }
-    }
-
-    /// RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
-    fn restart_after_idle(&mut self, now: Instant) {
-        // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
-        if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
-            return;
-        }
-        // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
-        let idle_us = since_us(now, self.last_snd_at);
-        let rto_us = self.rtt.base_rto_us(self.tuning.rto_max_us);
-        if idle_us > rto_us {
-            let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
-            self.cc.on_idle(rtos, u32::from(self.mss));
+            let wait_us = self.rtt.first_probe_us(self.tuning.rto_min_us, self.tuning.rto_max_us);
+            self.rexmt_at = after_us(now, wait_us);
         }
     }
 
@@ -443,7 +449,7 @@ impl<P: Payload> Pcb<P> {
         self.snd_nxt = self.iss + 1 + len;
         self.snd_max = self.snd_max.max(self.snd_nxt);
         if first {
-            (self.timing, self.rtt_seq, self.rtt_sent_at) = (Timing::Running, self.iss + 1, now);
+            (self.timing, self.rtt_seq, self.rtt_sent_us) = (Timing::Running, self.iss + 1, low_micros(now));
         }
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);
@@ -508,8 +514,9 @@ impl<P: Payload> Pcb<P> {
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         let is_probe = self.persist && self.snd_wnd == 0 && self.snd_max == edge + 1;
-        let is_rounded =
-            !is_probe && self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
+        // Linux takes the unit of its own field for that of the peer's.
+        let unit = if self.scaling { 1 << self.snd_scale.max(self.rcv_scale) } else { 1 };
+        let is_rounded = !is_probe && self.snd_max.after(edge) && self.snd_max.since(edge) < unit;
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 

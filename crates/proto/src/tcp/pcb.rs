@@ -56,9 +56,8 @@ pub struct Pcb<P: Payload> {
     pub(super) snd_max: SeqNum,
     /// SND.WND, bytes.
     pub(super) snd_wnd: u32,
-    /// SND.WL1 and SND.WL2.
+    /// SND.WL1.
     pub(super) snd_wl1: SeqNum,
-    pub(super) snd_wl2: SeqNum,
     /// Bytes in `so_snd` at the last call, less those acknowledged since.
     pub(super) snd_len: u32,
     /// End of the last segment below the MSS; SND.UNA if all of them are acknowledged (Nagle).
@@ -133,12 +132,12 @@ pub struct Pcb<P: Payload> {
     pub(super) last_rcv_at: Instant,
     /// When data was last sent.
     pub(super) last_snd_at: Instant,
-    /// The segment being timed ends here …
+    /// The segment being timed ends here; where records are kept, which time all of them, what was out when the round trip began …
     pub(super) rtt_seq: SeqNum,
     /// The largest SND.WND seen (MAX.SND.WND of RFC 5961).
     pub(super) max_snd_wnd: u32,
-    /// … and was sent then.
-    pub(super) rtt_sent_at: Instant,
+    /// … and was sent then: the low bits of the clock, microseconds.
+    pub(super) rtt_sent_us: u32,
     pub(super) rtt: Rtt,
     pub(super) cc: Cc,
     /// The records of loss recovery; made when data is first sent on a path with losses.
@@ -165,7 +164,7 @@ pub struct Pcb<P: Payload> {
     pub(super) tuning: Tuning,
 }
 
-/// Round trips are measured one at a time, with the microsecond clock.
+/// Without records round trips are measured one at a time, with the microsecond clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timing {
     /// The next new segment may be timed.
@@ -232,9 +231,10 @@ impl<P: Payload> Pcb<P> {
         let established = a.iss + 1;
         (pcb.snd_una, pcb.snd_nxt, pcb.snd_max, pcb.snd_sml) =
             (established, established, established, established);
-        (pcb.snd_wnd, pcb.max_snd_wnd, pcb.snd_wl2) = (a.snd_wnd, a.snd_wnd, a.iss);
+        (pcb.snd_wnd, pcb.max_snd_wnd) = (a.snd_wnd, a.snd_wnd);
+        pcb.rtt_seq = established;
         if let Some(rtt) = a.rtt {
-            pcb.rtt.sample(u64::from(micros(rtt)), pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
+            pcb.rtt.sample(u64::from(micros(rtt)), true, pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
         }
         pcb.set_peer_mss(a.peer_mss);
         // How often is not known then.
@@ -257,7 +257,6 @@ impl<P: Payload> Pcb<P> {
             snd_max: iss,
             snd_wnd: 0,
             snd_wl1: SeqNum::default(),
-            snd_wl2: SeqNum::default(),
             snd_len: 0,
             snd_sml: iss,
             rcv_nxt: SeqNum::default(),
@@ -298,7 +297,7 @@ impl<P: Payload> Pcb<P> {
             last_snd_at: now,
             rtt_seq: iss,
             max_snd_wnd: 0,
-            rtt_sent_at: now,
+            rtt_sent_us: low_micros(now),
             rtt: Rtt::new(s.rto_initial),
             cc: Cc::new(s.algorithm(), u32::from(mss), false),
             recovery: Recovery::new(),

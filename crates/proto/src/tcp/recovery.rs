@@ -99,9 +99,9 @@ impl Recovery {
         self.inflation = bytes;
     }
 
-    /// `bytes` of the window are used up by a repetition, which does not move SND.NXT.
-    pub fn deflate(&mut self, bytes: u32) {
-        self.inflation = self.inflation.saturating_sub_unsigned(bytes);
+    /// The first unacknowledged segment is to be sent again, whatever the windows say.
+    pub fn repeat_first(&mut self) {
+        self.rexmt_now = true;
     }
 
     /// True, once, if the first unacknowledged segment is to be sent again.
@@ -150,7 +150,12 @@ impl Recovery {
     /// starts fast recovery.
     pub fn on_dup_ack(&mut self, cc: &mut Cc, una: SeqNum, snd_max: SeqNum, mss: u32, now: Instant) -> bool {
         let flight = snd_max.since(una);
-        self.dup_ack_count = self.dup_ack_count.saturating_add(1);
+        // One of the segments is missing, so no more duplicates mean anything than there are others (`tcp_limit_reno_sacked`).
+        let most = u8::try_from(flight.div_ceil(mss.max(1)).saturating_sub(1)).unwrap_or(u8::MAX);
+        if self.dup_ack_count >= most {
+            return false;
+        }
+        self.dup_ack_count += 1;
         match self.phase {
             Phase::Recovery | Phase::Partial => {
                 // No more can have left the network than was in it, whatever a peer invents.
@@ -158,10 +163,12 @@ impl Recovery {
                 self.inflation = self.inflation.saturating_add_unsigned(mss).min(most);
                 false
             }
-            Phase::Open | Phase::Guard | Phase::Ended if self.dup_ack_count < DUP_ACKS => {
+            Phase::Open | Phase::Ended if self.dup_ack_count < DUP_ACKS => {
                 self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(self.dup_ack_count));
                 false
             }
+            // After a timeout the duplicates may be of what is sent again.
+            Phase::Guard if self.dup_ack_count < DUP_ACKS => false,
             Phase::Open | Phase::Guard | Phase::Ended => {
                 let fresh = self.phase == Phase::Open || una.after(self.recover);
                 if self.dup_ack_count != DUP_ACKS || !fresh {
@@ -298,6 +305,7 @@ mod tests {
         for _ in 0..100_000 {
             let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
         }
-        assert_eq!(recovery.window(&cc, MSS), 15 * MSS);
+        // Nine others were out.
+        assert_eq!(recovery.window(&cc, MSS), 14 * MSS);
     }
 }

@@ -1,8 +1,12 @@
-//! Round-trip time and retransmission timeout (RFC 6298), in microseconds.
+//! Round-trip time and retransmission timeout (RFC 6298), in microseconds, as Linux estimates them (`tcp_rtt_estimator`).
 //!
-//! A pure estimator: it does not depend on segments, timers or clocks, but only on samples. Invariant: `rto_us` is
-//! at least SRTT and the floor together, and no more than the ceiling, as given with each sample. Tests stand at the
-//! end.
+//! Every acknowledgment may bring a sample. The variance term is the largest mean deviation of a round trip, and falls slowly: RFC 6298's
+//! factors are made for one sample a round trip, and more of them would make a timeout forget what it has seen (its section 3).
+//! A sample far below the mean says less of the deviation than one above it. Expiries of the retransmission timer double the
+//! timeout, and window probes that between probes; both until a sample comes.
+//!
+//! It does not depend on segments, timers or clocks, but only on samples. Invariant: the timeout is at least SRTT and the floor
+//! together, and no more than the ceiling, as given with each sample. Tests stand at the end.
 
 use core::time::Duration;
 
@@ -13,17 +17,22 @@ use super::settings::micros;
 pub(super) struct Rtt {
     /// SRTT in eighths of a microsecond; 0 while nothing has been measured.
     srtt_8: u32,
-    /// RTTVAR in quarters of a microsecond.
+    /// The mean deviation in quarters of a microsecond.
+    mdev_4: u32,
+    /// The largest since the round trip began, and the floor at least.
+    mdev_max_4: u32,
+    /// RTTVAR in quarters of a microsecond: the timeout's distance from SRTT.
     rttvar_4: u32,
-    /// RTO before back-off.
-    rto_us: u32,
-    /// How often the timer has expired since the last sample: each doubles the timeout.
+    /// Doublings of the timeout.
+    doublings: u8,
+    /// How often the retransmission or persist timer has expired since the last sample.
     backoff: u8,
 }
 
 impl Rtt {
     pub fn new(rto_initial: Duration) -> Self {
-        Self { srtt_8: 0, rttvar_4: 0, rto_us: micros(rto_initial).max(1), backoff: 0 }
+        let rttvar_4 = micros(rto_initial).max(1);
+        Self { srtt_8: 0, mdev_4: 0, mdev_max_4: 0, rttvar_4, doublings: 0, backoff: 0 }
     }
 
     /// SRTT; `None` before the first sample.
@@ -41,53 +50,84 @@ impl Rtt {
         self.rttvar_4 / 4
     }
 
-    /// How often the timeout is doubled now.
+    /// How often the timers have expired since the last sample.
     pub fn backoff(&self) -> u8 {
         self.backoff
     }
 
-    /// Takes in a measured round trip (RFC 6298 sections 2.2 and 2.3) and ends the back-off.
-    pub fn sample(&mut self, rtt_us: u64, rto_min_us: u32, rto_max_us: u32) {
+    /// Takes in a measured round trip and ends the back-off. `ends_round`: all is acknowledged that was out at the last sample for
+    /// which this was true.
+    pub fn sample(&mut self, rtt_us: u64, ends_round: bool, rto_min_us: u32, rto_max_us: u32) {
         let r = u32::try_from(rtt_us).unwrap_or(u32::MAX).clamp(1, SAMPLE_MAX_US);
         if self.srtt_8 == 0 {
             self.srtt_8 = r * 8;
-            self.rttvar_4 = r * 2;
+            self.mdev_4 = r * 2;
+            self.rttvar_4 = self.mdev_4.max(rto_min_us);
+            self.mdev_max_4 = self.rttvar_4;
         } else {
-            let deviation = (self.srtt_8 / 8).abs_diff(r);
-            self.rttvar_4 = self.rttvar_4 - self.rttvar_4 / 4 + deviation;
-            self.srtt_8 = (self.srtt_8 - self.srtt_8 / 8 + r).max(8);
+            let srtt = self.srtt_8 / 8;
+            let deviation = srtt.abs_diff(r);
+            let more = deviation.saturating_sub(self.mdev_4 / 4);
+            // Faster than the mean, it says less.
+            let more = if r < srtt { more / 8 } else { more };
+            let less = (self.mdev_4 / 4).saturating_sub(deviation);
+            self.mdev_4 = self.mdev_4 + more - less;
+            self.srtt_8 = (self.srtt_8 - srtt + r).max(8);
+            self.mdev_max_4 = self.mdev_max_4.max(self.mdev_4);
+            self.rttvar_4 = self.rttvar_4.max(self.mdev_max_4);
+            if ends_round {
+                self.rttvar_4 -= (self.rttvar_4 - self.mdev_max_4) / 4;
+                self.mdev_max_4 = rto_min_us;
+            }
         }
         // The floor holds for the variance term and not for the sum: a delayed acknowledgment takes its time on a long
         // path too, where a steady round trip leaves next to no variance.
-        self.rto_us = (self.srtt_8 / 8).saturating_add(self.rttvar_4.max(rto_min_us)).min(rto_max_us);
-        self.backoff = 0;
+        self.rttvar_4 = self.rttvar_4.max(rto_min_us).min(rto_max_us);
+        (self.doublings, self.backoff) = (0, 0);
     }
 
-    /// The time to arm the retransmission or persist timer with, microseconds.
+    /// The time to arm the retransmission timer with, microseconds.
     pub fn rto_us(&self, rto_max_us: u32) -> u64 {
-        (u64::from(self.rto_us) << self.backoff).min(u64::from(rto_max_us))
+        let rto_us = u64::from(self.srtt_8 / 8) + u64::from(self.rttvar_4);
+        (rto_us << self.doublings).min(u64::from(rto_max_us))
     }
 
     /// The same without back-off.
     pub fn base_rto_us(&self, rto_max_us: u32) -> u64 {
-        u64::from(self.rto_us).min(u64::from(rto_max_us))
+        (u64::from(self.srtt_8 / 8) + u64::from(self.rttvar_4)).min(u64::from(rto_max_us))
     }
 
-    /// The timer has expired (RFC 6298 section 5.5).
+    /// The same of the persist timer, which has not expired yet while the peer's window has been shut (`tcp_probe0_base`).
+    pub fn first_probe_us(&self, rto_min_us: u32, rto_max_us: u32) -> u64 {
+        self.rto_us(rto_max_us).max(u64::from(rto_min_us))
+    }
+
+    /// The same between two probes (`tcp_probe0_when`).
+    pub fn next_probe_us(&self, rto_min_us: u32, rto_max_us: u32) -> u64 {
+        (self.first_probe_us(rto_min_us, rto_max_us) << self.backoff).min(u64::from(rto_max_us))
+    }
+
+    /// The retransmission timer has expired (RFC 6298 section 5.5).
     pub fn back_off(&mut self) {
+        self.doublings = (self.doublings + 1).min(BACKOFF_MAX);
+        self.back_off_probe();
+    }
+
+    /// The persist timer has expired.
+    pub fn back_off_probe(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
-    /// Ends the back-off without a sample: the window opened after probes, which say nothing about time.
-    pub fn end_backoff(&mut self) {
+    /// The window opened after probes, which say nothing about time.
+    pub fn end_probing(&mut self) {
         self.backoff = 0;
     }
 
     /// The SYN had to be repeated, so nothing is known about the path: be careful (RFC 6298 section 5.7).
     pub fn distrust_after_syn_loss(&mut self, rto_max_us: u32) {
-        self.backoff = 0;
         if self.srtt_8 == 0 {
-            self.rto_us = self.rto_us.max(RTO_AFTER_SYN_LOSS_US).min(rto_max_us);
+            self.rttvar_4 = RTO_AFTER_SYN_LOSS_US.min(rto_max_us);
+            (self.mdev_4, self.mdev_max_4, self.doublings) = (self.rttvar_4, self.rttvar_4, 0);
         }
     }
 }
@@ -119,7 +159,7 @@ mod tests {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         assert_eq!(rtt.srtt(), None);
         assert_eq!(rto(&rtt), Duration::from_secs(1));
-        rtt.sample(100_000, MIN, MAX);
+        rtt.sample(100_000, true, MIN, MAX);
         assert_eq!(rtt.srtt(), Some(ms(100)));
         assert_eq!(rto(&rtt), ms(300));
     }
@@ -127,8 +167,8 @@ mod tests {
     #[test]
     fn later_samples_are_smoothed_by_an_eighth() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
-        rtt.sample(100_000, MIN, MAX);
-        rtt.sample(180_000, MIN, MAX);
+        rtt.sample(100_000, true, MIN, MAX);
+        rtt.sample(180_000, true, MIN, MAX);
         assert_eq!(rtt.srtt(), Some(ms(110)));
         // RTTVAR = 3/4 * 50 + 1/4 * 80 = 57.5 ms.
         assert_eq!(rto(&rtt), ms(110 + 230));
@@ -137,9 +177,9 @@ mod tests {
     #[test]
     fn the_variance_term_has_a_floor_and_the_timeout_a_ceiling() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
-        rtt.sample(20, MIN, MAX);
+        rtt.sample(20, true, MIN, MAX);
         assert_eq!(rto(&rtt), Duration::from_micros(200_020));
-        rtt.sample(u64::MAX, MIN, MAX);
+        rtt.sample(u64::MAX, true, MIN, MAX);
         assert_eq!(rto(&rtt), Duration::from_secs(120));
     }
 
@@ -147,7 +187,7 @@ mod tests {
     fn a_delayed_acknowledgment_on_a_long_steady_path_causes_no_timeout() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         for _ in 0..100 {
-            rtt.sample(157_000, MIN, MAX);
+            rtt.sample(157_000, true, MIN, MAX);
         }
         assert!(rto(&rtt) >= ms(157 + 40 + 150), "{:?}", rto(&rtt));
     }
@@ -163,7 +203,7 @@ mod tests {
             rtt.back_off();
         }
         assert_eq!(rto(&rtt), Duration::from_secs(120));
-        rtt.sample(100_000, MIN, MAX);
+        rtt.sample(100_000, true, MIN, MAX);
         assert_eq!(rto(&rtt), ms(300));
     }
 
@@ -171,7 +211,7 @@ mod tests {
     fn many_zero_samples_do_not_forget_that_something_was_measured() {
         let mut rtt = Rtt::new(Duration::from_secs(1));
         for _ in 0..1000 {
-            rtt.sample(0, MIN, MAX);
+            rtt.sample(0, true, MIN, MAX);
         }
         assert!(rtt.srtt().is_some());
     }
@@ -182,5 +222,49 @@ mod tests {
         rtt.back_off();
         rtt.distrust_after_syn_loss(MAX);
         assert_eq!(rto(&rtt), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_deviation_is_forgotten_by_a_quarter_for_each_round_trip_and_not_for_each_sample() {
+        let mut rtt = Rtt::new(Duration::from_secs(1));
+        rtt.sample(100_000, true, MIN, MAX);
+        rtt.sample(500_000, true, MIN, MAX);
+        let high = rto(&rtt);
+        for _ in 0..3 {
+            rtt.sample(150_000, false, MIN, MAX);
+        }
+        assert!(rto(&rtt) >= high, "the largest of a round trip counts");
+        for _ in 0..20 {
+            rtt.sample(150_000, true, MIN, MAX);
+        }
+        assert!(rto(&rtt) < ms(400), "{:?}", rto(&rtt));
+    }
+
+    #[test]
+    fn a_sample_far_below_the_mean_says_an_eighth_of_one_above() {
+        let deviation = |us| {
+            let mut rtt = Rtt::new(Duration::from_secs(1));
+            rtt.sample(1_000_000, true, MIN, MAX);
+            for _ in 0..20 {
+                rtt.sample(1_000_000, true, MIN, MAX);
+            }
+            let before = rtt.mdev_4;
+            rtt.sample(us, true, MIN, MAX);
+            rtt.mdev_4 - before
+        };
+        let (above, below) = (deviation(1_900_000), deviation(100_000));
+        assert!(above / 9 < below && below < above / 7, "{above} {below}");
+    }
+
+    #[test]
+    fn probes_have_a_back_off_of_their_own_and_only_a_sample_ends_the_timeouts() {
+        let mut rtt = Rtt::new(Duration::from_secs(1));
+        rtt.sample(100_000, true, MIN, MAX);
+        rtt.back_off_probe();
+        assert_eq!((rto(&rtt), rtt.next_probe_us(MIN, MAX)), (ms(300), 600_000));
+        rtt.back_off();
+        rtt.end_probing();
+        assert_eq!((rto(&rtt), rtt.backoff()), (ms(600), 0), "the window opened, and nothing was measured");
+        assert_eq!(rtt.first_probe_us(MIN, MAX), 600_000);
     }
 }

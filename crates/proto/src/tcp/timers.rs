@@ -87,35 +87,49 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
         let handshake = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
-        let most = if handshake { self.tuning.syn_retries } else { self.tuning.retries };
-        if self.is_to_be_given_up(most, handshake, now) || self.is_held_shut() {
+        // A window that was closed over data in flight is probed by that data, and the peer may keep it closed for as long as it
+        // lives (RFC 9293 section 3.8.6, MAY-7 and SHLD-17).
+        let is_shut = !handshake && !self.persist && self.snd_wnd == 0 && !self.closed;
+        let most = match () {
+            () if handshake => self.tuning.syn_retries,
+            () if is_shut => u8::MAX,
+            () => self.tuning.retries,
+        };
+        if self.is_to_be_given_up(most, handshake, now)
+            || self.is_held_shut()
+            || (is_shut && self.is_dead(now))
+        {
             return Verdict::Break(());
         }
-        // A user timeout allows for more expiries than the counter holds.
-        self.rexmt_count = self.rexmt_count.saturating_add(1);
-        self.rtt.back_off();
         self.spoil_timing();
+        if self.persist {
+            self.rexmt_count = self.rexmt_count.saturating_add(1);
+            self.rtt.back_off_probe();
+            self.probe_now = true;
+            self.arm_rexmt(now);
+            return Verdict::Continue(());
+        }
+        let is_first = self.rexmt_count == 0;
+        if !is_shut {
+            // A user timeout allows for more expiries than the counter holds.
+            self.rexmt_count = self.rexmt_count.saturating_add(1);
+        }
+        self.rtt.back_off();
         if handshake {
             self.fast_open_lost();
             if !self.syn_unacked {
                 self.snd_nxt = self.iss;
             }
-        } else if self.persist || self.snd_wnd == 0 {
-            // A window that closed over data in flight is probed too, not flooded.
-            self.persist = true;
-            self.probe_now = true;
-            self.go_back(true, false, now);
         } else {
             if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
                 self.suspect_black_hole(now);
             }
             self.note_usage();
-            let reduces = self.is_new_congestion();
-            self.go_back(false, reduces, now);
-            let flight = self.snd_max.since(self.snd_una);
+            let reduces = self.is_new_congestion(is_first);
+            self.go_back(is_first, reduces, now);
             // Without records all is sent again.
             let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
-            let pipe = records.map_or(0, |loss| loss.pipe(flight));
+            let pipe = records.map_or(0, |loss| loss.window_pipe(self.mss.into()));
             let has_records = records.is_some();
             self.cc.on_rto(pipe, u32::from(self.mss), reduces);
             self.ecn.on_reduced(self.snd_max);
@@ -131,33 +145,36 @@ impl<P: Payload> Pcb<P> {
     /// may. It answers them, so nothing else would ever end the connection, and a peer could make us keep unsent data for as long
     /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here).
     fn is_held_shut(&self) -> bool {
-        self.closed
-            && self.persist
-            && self.rtt.rto_us(self.tuning.rto_max_us) >= u64::from(self.tuning.rto_max_us)
+        self.closed && self.persist && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
+    }
+
+    /// Whether a peer whose window is closed over data in flight has not been heard for as long as two of the rarest probes.
+    fn is_dead(&self, now: Instant) -> bool {
+        since_us(now, self.last_rcv_at) > 2 * u64::from(self.tuning.rto_max_us)
     }
 
     /// Whether an expiry of the retransmission timer is the first sign of congestion in this window: the threshold is reduced once
     /// for it (`tcp_enter_loss`). After a recovery or a mark only once all is acknowledged that was out then; in a repair as
-    /// after a timeout if something was acknowledged since.
-    fn is_new_congestion(&self) -> bool {
+    /// after a timeout if something was acknowledged since. `is_first`: nothing has expired since the last acknowledgment.
+    fn is_new_congestion(&self, is_first: bool) -> bool {
         match self.recovery.phase() {
             Phase::Open => !self.ecn.covers(self.snd_una),
             Phase::Recovery => self.snd_una.at_or_after(self.recovery.recover()),
-            Phase::Loss => self.rexmt_count == 1 || self.snd_una.at_or_after(self.recovery.recover()),
+            Phase::Loss => is_first || self.snd_una.at_or_after(self.recovery.recover()),
         }
     }
 
     /// Everything that is not known to have arrived may be sent again: with records the ranges marked lost,
-    /// without from SND.UNA on. `reduces`: the threshold is about to be reduced.
-    fn go_back(&mut self, is_probing: bool, reduces: bool, now: Instant) {
-        if self.lose_overdue(is_probing, reduces, now) {
-            self.recovery.on_timeout(self.snd_max);
-        } else {
-            if !is_probing {
-                self.recovery.on_timeout(self.snd_max);
-                self.count_timeout(now);
-            }
+    /// without from SND.UNA on. `reduces`: the threshold is about to be reduced. `is_first`: as of [`is_new_congestion`](Self::is_new_congestion).
+    fn go_back(&mut self, is_first: bool, reduces: bool, now: Instant) {
+        let has_records = self.lose_overdue(is_first, reduces, now);
+        self.recovery.on_timeout(self.snd_max);
+        if !has_records {
+            self.count_timeout(now);
             self.snd_nxt = self.snd_una;
+            if self.snd_wnd == 0 {
+                self.recovery.repeat_first();
+            }
         }
     }
 
@@ -205,15 +222,22 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// As [`Pcb::arm_rexmt`], after an acknowledgment. With little in flight and nothing more to send, three
-    /// duplicates cannot come, so the time already waited for the first segment counts (RFC 7765 section 4).
-    pub(super) fn rearm_rexmt(&mut self, now: Instant) {
-        self.arm_rexmt(now);
-        let Some(first) = self.loss.as_deref().and_then(|loss| loss.records.first()) else { return };
-        let flight = self.snd_max.since(self.snd_una);
-        if flight < RTO_RESTART_SEGMENTS * u32::from(self.mss) && self.snd_len <= flight {
-            let waited = since_us(now, first.sent_at);
-            self.rexmt_at = Instant::from_micros(self.rexmt_at.as_micros().saturating_sub(waited)).max(now);
+    /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
+    #[inline(never)]
+    pub(super) fn restart_after_idle(&mut self, now: Instant) {
+        // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
+        if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
+            return;
+        }
+        // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
+        let idle_us = since_us(now, self.last_snd_at);
+        let rto_us = self.rtt.base_rto_us(self.tuning.rto_max_us);
+        if idle_us > rto_us {
+            let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
+            self.cc.on_idle(rtos, u32::from(self.mss));
+            if let Some(loss) = self.loss.as_deref_mut() {
+                loss.restart_usage(now);
+            }
         }
     }
 
@@ -243,8 +267,10 @@ impl<P: Payload> Pcb<P> {
     /// Something is sent again: its acknowledgment measures no round trip (Karn's rule). Holds until all
     /// that is out now is acknowledged.
     pub(super) fn spoil_timing(&mut self) {
-        self.timing = Timing::Spoilt;
-        self.rtt_seq = self.snd_max;
+        if self.timing != Timing::Idle || !self.keeps_records() {
+            self.timing = Timing::Spoilt;
+            self.rtt_seq = self.snd_max;
+        }
     }
 }
 
@@ -260,9 +286,6 @@ pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
 
 /// From so many timeouts in a row on the way is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
 const SILENT_TIMEOUTS: u8 = 3;
-
-/// RFC 7765's rrthresh.
-const RTO_RESTART_SEGMENTS: u32 = 4;
 
 /// Whether the connection goes on.
 type Verdict = core::ops::ControlFlow<()>;

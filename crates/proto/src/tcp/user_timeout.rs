@@ -155,7 +155,8 @@ impl<P: Payload> Pcb<P> {
 
     /// For how long the retransmission timer is armed, microseconds: it does not run past the user timeout.
     pub(super) fn rexmt_wait_us(&self) -> u64 {
-        let rto = self.rtt.rto_us(self.tuning.rto_max_us);
+        let (least, most) = (self.tuning.rto_min_us, self.tuning.rto_max_us);
+        let rto = if self.persist { self.rtt.next_probe_us(least, most) } else { self.rtt.rto_us(most) };
         match self.rare.user_timeout() {
             Some(state) if state.ms != 0 && !self.persist => rto.min(state.micros()),
             Some(_) | None => rto,

@@ -135,7 +135,9 @@ fn a_writer_is_notified_by_sending_alone_and_only_below_half_of_the_mark() {
         world.stall();
         let mss = world.writer.info().unwrap().snd_mss as usize;
         let most = mss.max(lowat as usize);
-        assert_eq!(world.not_sent(), most, "{lowat}");
+        // A probe of the closed window takes what still fits into it, less than a segment.
+        let not_sent = world.not_sent();
+        assert!(not_sent <= most && not_sent + mss > most, "{lowat}: {not_sent} of {most}");
         let [level, edge] = [Trigger::Level, Trigger::Edge].map(|trigger| watch(&world.writer, trigger));
         assert!(!is_writable(&level) && !is_writable(&edge), "{lowat}: it is refused");
         loop {
@@ -164,14 +166,14 @@ fn a_writer_is_notified_by_sending_alone_and_only_below_half_of_the_mark() {
 #[test]
 fn a_write_below_the_mark_is_accepted_without_a_notification() {
     let _guard = watchdog("between half of the mark and the mark");
-    let mut world = World::new(8000);
+    let mut world = World::new(9000);
     world.stall();
     world.open_window();
     world.settle();
     let not_sent = world.not_sent();
-    assert!((4000..8000).contains(&not_sent), "{not_sent}");
+    assert!((4500..9000).contains(&not_sent), "{not_sent}");
     assert!(!is_writable(&watch(&world.writer, Trigger::Level)));
-    assert_eq!(world.writer.write(&[7; 100_000]).unwrap(), 8000 - not_sent);
+    assert_eq!(world.writer.write(&[7; 100_000]).unwrap(), 9000 - not_sent);
     assert_eq!(world.writer.write(&[7]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 

@@ -20,7 +20,7 @@ use super::super::timers::since_us;
 use super::hystart::{Growth, HyStart};
 use super::{
     Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window, percent,
-    ssthresh_after_pause, whole_segments,
+    ssthresh_after_pause, unused_window, whole_segments,
 };
 use curve::{Curve, RenoLine, ticks};
 
@@ -217,6 +217,8 @@ impl CongestionControl for Cubic {
 
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         if reduces {
+            // Of whole segments.
+            self.cwnd -= self.cwnd % mss.max(1);
             self.reduce(mss, BETA);
         }
         // The next period begins level, where slow start will have led (section 4.8).
@@ -232,6 +234,14 @@ impl CongestionControl for Cubic {
         // Everything is as it was; later measurements are kept.
         let Self { acked_at, srtt_8, round_left, .. } = *self;
         *self = Self { acked_at, srtt_8, round_left, ..before.clone() };
+    }
+
+    fn on_unused(&mut self, used: u32, mss: u32) {
+        let cwnd = unused_window(self.cwnd, used, mss);
+        if cwnd < self.cwnd {
+            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+            self.cwnd = cwnd;
+        }
     }
 
     fn on_idle(&mut self, rtos: u32, mss: u32) {

@@ -167,6 +167,8 @@ pub(super) trait CongestionControl {
     fn on_undo(&mut self, before: &Self);
     /// Nothing was sent for longer than so many RTOs, at least one.
     fn on_idle(&mut self, rtos: u32, mss: u32);
+    /// The window was not used up for a timeout, and `used` bytes of it at most.
+    fn on_unused(&mut self, _used: u32, _mss: u32) {}
     /// Sending begins while nothing is in flight. Only algorithms that want rate samples are notified.
     fn on_restart(&mut self, _now: Instant) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
@@ -341,6 +343,9 @@ impl CongestionControl for Cc {
     fn on_idle(&mut self, rtos: u32, mss: u32) {
         begun!(self, cc => cc.on_idle(rtos, mss));
     }
+    fn on_unused(&mut self, used: u32, mss: u32) {
+        begun!(self, cc => cc.on_unused(used, mss));
+    }
     fn on_restart(&mut self, now: Instant) {
         begun!(self, cc => cc.on_restart(now));
     }
@@ -368,6 +373,12 @@ const CWND_MAX: u32 = 1 << 30;
 fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
     let least = cwnd.min(initial_window(mss));
     cwnd.checked_shr(rtos).unwrap_or(0).max(least)
+}
+
+/// The window that is left of one of which at most `used` bytes were used: half way to that, or to the initial one.
+fn unused_window(cwnd: u32, used: u32, mss: u32) -> u32 {
+    let used = used.max(10 * mss);
+    if used < cwnd { (cwnd + used) / 2 / mss.max(1) * mss } else { cwnd }
 }
 
 /// The threshold that slow start after a pause leads back to: three quarters of the window (`tcp_current_ssthresh`).

@@ -3,7 +3,8 @@
 //! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
 
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, idle_window, ssthresh_after_pause, whole_segments,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, idle_window, ssthresh_after_pause, unused_window,
+    whole_segments,
 };
 
 /// The classic: additive increase, multiplicative decrease.
@@ -28,7 +29,8 @@ impl NewReno {
     /// RFC 5681 equation 4, of the window and not of the data in flight, as on Linux: an unused window does not grow, and what
     /// is in flight after a burst of losses says little of what the path carries.
     fn reduce(&mut self, mss: u32, keep_percent: u64) {
-        self.ssthresh = whole_segments(u64::from(self.cwnd) * keep_percent / 100, mss);
+        let window = self.cwnd - self.cwnd % mss.max(1);
+        self.ssthresh = whole_segments(u64::from(window) * keep_percent / 100, mss);
         self.bytes_acked = 0;
     }
 }
@@ -84,6 +86,14 @@ impl CongestionControl for NewReno {
     fn on_undo(&mut self, before: &Self) {
         self.cwnd = self.cwnd.max(before.cwnd);
         self.ssthresh = before.ssthresh;
+    }
+
+    fn on_unused(&mut self, used: u32, mss: u32) {
+        let cwnd = unused_window(self.cwnd, used, mss);
+        if cwnd < self.cwnd {
+            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+            self.cwnd = cwnd;
+        }
     }
 
     fn on_idle(&mut self, rtos: u32, mss: u32) {

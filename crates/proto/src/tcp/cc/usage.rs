@@ -6,6 +6,9 @@
 //! sign of a window's time counts for all of it. Does not depend on records or timers. Tests: below, `tests/usage.rs`.
 
 use crate::seq::SeqNum;
+use crate::time::Instant;
+
+use super::super::delack::low_micros;
 
 /// What is known of the use of the window.
 #[derive(Clone, Copy, Debug)]
@@ -18,18 +21,55 @@ pub(in crate::tcp) struct Usage {
     most: u32,
     /// There was no room for another segment (`is_cwnd_limited`).
     is_limited: bool,
+    /// Most that was outstanding since the window was last used up, or looked at for this (`snd_cwnd_used`), and when that was.
+    used: u32,
+    /// The low bits of the clock, microseconds.
+    used_at_us: u32,
 }
 
 impl Usage {
     /// Nothing was sent before `una`.
-    pub fn new(una: SeqNum) -> Self {
-        Self { until: una, seen: una, most: 0, is_limited: false }
+    pub fn new(una: SeqNum, now: Instant) -> Self {
+        Self { until: una, seen: una, most: 0, is_limited: false, used: 0, used_at_us: low_micros(now) }
     }
 
-    /// From `una` to `max` is outstanding, and the window has `room` for more bytes; `waits`: there are more. What is only sent again
-    /// says nothing of the use of the window.
-    pub fn note(&mut self, una: SeqNum, max: SeqNum, room: u32, mss: u32, waits: bool) {
-        let (is_full, outstanding) = (room < mss, max.since(una));
+    /// The window is another one.
+    pub fn restart(&mut self, now: Instant) {
+        (self.used, self.used_at_us) = (0, low_micros(now));
+    }
+
+    /// The window could grow.
+    pub fn touch(&mut self, now: Instant) {
+        self.used_at_us = low_micros(now);
+    }
+
+    /// After [`note`](Self::note): most of a window of `cwnd` that was outstanding, if it was not used up for `rto_us`. Then the time
+    /// begins anew.
+    pub fn unused_for(
+        &mut self,
+        outstanding: u32,
+        cwnd: u32,
+        is_slow_start: bool,
+        rto_us: u64,
+        now: Instant,
+    ) -> Option<u32> {
+        if self.is_limited || (is_slow_start && cwnd / 2 < self.most) {
+            self.restart(now);
+            return None;
+        }
+        self.used = self.used.max(outstanding);
+        if u64::from(low_micros(now).wrapping_sub(self.used_at_us)) < rto_us {
+            return None;
+        }
+        let used = self.used;
+        self.restart(now);
+        Some(used)
+    }
+
+    /// From `una` to `max` is outstanding, `outstanding` bytes as the window counts them, and the window has `room` for more; `waits`: there
+    /// are more. What is only sent again says nothing of the use of the window.
+    pub fn note(&mut self, (una, max): (SeqNum, SeqNum), outstanding: u32, room: u32, mss: u32, waits: bool) {
+        let is_full = room < mss;
         let sent = core::mem::replace(&mut self.seen, max) != max;
         let is_limited = is_full && (sent || waits);
         if !sent && !is_limited {
@@ -58,33 +98,47 @@ mod tests {
 
     #[test]
     fn a_full_window_counts_until_all_of_it_is_acknowledged() {
-        let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(10), 0, MSS, false);
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        usage.note((seq(0), seq(10)), 10 * MSS, 0, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
         // A batch of acknowledgments: nothing is sent in between.
-        usage.note(seq(4), seq(10), 4 * MSS, MSS, false);
-        usage.note(seq(9), seq(10), 9 * MSS, MSS, false);
+        usage.note((seq(4), seq(10)), (10 - 4) * MSS, 4 * MSS, MSS, false);
+        usage.note((seq(9), seq(10)), MSS, 9 * MSS, MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
-        usage.note(seq(10), seq(12), 8 * MSS, MSS, false);
+        usage.note((seq(10), seq(12)), (12 - 10) * MSS, 8 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
     }
 
     #[test]
     fn without_a_full_window_the_most_that_was_outstanding_counts() {
-        let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(3), 7 * MSS, MSS, false);
-        usage.note(seq(1), seq(7), 4 * MSS, MSS, false);
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        usage.note((seq(0), seq(3)), 3 * MSS, 7 * MSS, MSS, false);
+        usage.note((seq(1), seq(7)), (7 - 1) * MSS, 4 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note(seq(5), seq(8), 7 * MSS, MSS, false);
+        usage.note((seq(5), seq(8)), (8 - 5) * MSS, 7 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note(seq(7), seq(9), 8 * MSS, MSS, false);
+        usage.note((seq(7), seq(9)), (9 - 7) * MSS, 8 * MSS, MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
     }
 
     #[test]
     fn a_window_with_room_for_less_than_a_segment_is_full() {
-        let mut usage = Usage::new(seq(0));
-        usage.note(seq(0), seq(2), MSS - 1, MSS, false);
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        usage.note((seq(0), seq(2)), 2 * MSS, MSS - 1, MSS, false);
         assert!(usage.get().0);
+    }
+
+    #[test]
+    fn a_window_that_was_not_used_up_for_a_timeout_is_told_once_with_the_most_that_was_used() {
+        let at = Instant::from_micros;
+        let mut usage = Usage::new(seq(0), at(0));
+        let mut unused = |outstanding: u32, room: u32, us| {
+            usage.note((seq(0), seq(outstanding)), outstanding * MSS, room * MSS, MSS, false);
+            usage.unused_for(outstanding * MSS, 20 * MSS, false, 1000, at(us))
+        };
+        assert_eq!(unused(3, 17, 500), None);
+        assert_eq!(unused(2, 18, 1000), Some(3 * MSS));
+        assert_eq!(unused(2, 18, 1500), None);
+        assert_eq!(unused(20, 0, 2500), None, "used up");
     }
 }

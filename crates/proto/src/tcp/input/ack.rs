@@ -8,6 +8,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::cc::{Ack, CongestionControl};
+use super::super::delack::low_micros;
 use super::super::events::{Events, Input};
 use super::super::pcb::{Pcb, Timing};
 use super::super::sack::SackBlocks;
@@ -36,27 +37,48 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.check_ack_range(seg.header.ack, now)?;
+        let is_only_text = self.persist && self.is_only_text(seg);
         self.take_proven(seg, now);
-        if self.persist {
+        if self.persist && !is_only_text {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
         }
         let ack = seg.header.ack;
         self.take_echo(seg.flags, ack, now);
-        if ack.after(self.snd_una) {
+        let moved = ack.after(self.snd_una);
+        if moved {
             let Options { timestamps, ref sack, .. } = seg.header.options;
             input.acked = self.acknowledge(ack, timestamps, sack, now);
         } else {
             self.check_duplicate(seg, now);
         }
         if ack.at_or_after(self.snd_una) {
-            self.update_snd_wnd(seg.seq, ack, seg.header.window);
-            if self.persist && self.snd_wnd == 0 && self.rexmt_at != NEVER {
+            let shut = self.persist.then_some(self.snd_wnd);
+            self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
+            if shut.is_some_and(|before| before != self.snd_wnd) {
+                // Another window ends a pause as a write does (`tcp_ack_update_window`).
+                self.restart_after_idle(now);
+            }
+            if self.persist && !is_only_text && self.snd_wnd == 0 && self.rexmt_at != NEVER {
                 // It has said so just now, so the next probe waits from here on (`tcp_ack_probe`).
                 self.arm_rexmt(now);
             }
         }
         self.move_past_our_fin(now, input)
+    }
+
+    /// Whether Linux's header prediction would take a segment for one of an ordinary transfer in one direction.
+    pub(super) fn is_on_short_path(&self, seg: &Segment<P>) -> bool {
+        let is_plain = !seg.flags.any(Flags::SYN.with(Flags::FIN).with(Flags::URG));
+        let is_next = seg.seq == self.rcv_nxt && self.reass.is_none();
+        let is_same = self.scaled(seg.header.window) == self.snd_wnd && seg.header.options.sack.is_empty();
+        self.state == State::Established && is_plain && is_next && is_same
+    }
+
+    /// Whether a segment is the next text and says nothing about ours: it is no answer to a probe of the window, which may cross it (on
+    /// Linux it takes the short path, without `tcp_ack`).
+    fn is_only_text(&self, seg: &Segment<P>) -> bool {
+        self.is_on_short_path(seg) && !seg.payload.is_empty() && seg.header.ack == self.snd_una
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
@@ -83,8 +105,8 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
         input: &mut Input<P>,
     ) {
-        let (syn_losses, syn_at) = (self.rexmt_count, self.rtt_sent_at);
-        self.measure(ack, ts, None, now);
+        let (syn_losses, syn_at) = (self.rexmt_count, self.rtt_sent_at(now));
+        self.measure(ack, ts, now);
         // Text on the SYN that is not acknowledged was not taken. Where records are kept it is sent again, else it is as if it had not been
         // sent.
         let text = ack.since(self.iss + 1).min(self.snd_len);
@@ -142,18 +164,13 @@ impl<P: Payload> Pcb<P> {
         if self.loss.is_some()
             && let Some(report) = self.take_report(acked, flight, (ts, sack), now)
         {
-            let measured_us = self.measure(ack, ts, report.rtt_us, now);
-            if measured_us.is_some()
-                && let Some(loss) = self.loss.as_deref_mut()
-            {
-                loss.note_round_trip();
-            }
+            self.measure_report(&report, ts, now);
             if ack != self.snd_max {
-                self.rearm_rexmt(now);
+                self.arm_rexmt(now);
             }
             self.after_report(&report, ts, now);
         } else {
-            let measured_us = self.measure(ack, ts, None, now);
+            let measured_us = self.measure(ack, ts, now);
             let news = self.plain_news(acked, flight, measured_us, ts, now);
             if self.recovery.on_new_ack(&mut self.cc, ack, &news) && ack != self.snd_max {
                 self.arm_rexmt(now);
@@ -204,37 +221,44 @@ impl<P: Payload> Pcb<P> {
 
     /// The round trip of a SYN-ACK that `ack` ends; nothing is timed afterwards.
     pub(in crate::tcp) fn measure_handshake(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
-        self.measure(ack, ts, None, now);
+        self.measure(ack, ts, now);
         self.timing = Timing::Idle;
     }
 
     /// Measures the round trip that `ack` ends, if it ends one.
-    ///
-    /// `recorded_us` is that of the latest segment that was sent once, where records are kept.
-    fn measure(
-        &mut self,
-        ack: SeqNum,
-        ts: Option<Timestamps>,
-        recorded_us: Option<u32>,
-        now: Instant,
-    ) -> Option<u64> {
+    fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         let sample = match self.timing {
             Timing::Idle => None,
-            Timing::Running => ack.at_or_after(self.rtt_seq).then(|| since_us(now, self.rtt_sent_at)),
+            Timing::Running => ack.at_or_after(self.rtt_seq).then(|| since_us(now, self.rtt_sent_at(now))),
             // The echo says which transmission is meant (RFC 7323 section 4.1).
-            Timing::Spoilt => recorded_us.map(u64::from).or_else(|| self.echoed_us(ts, now)),
+            Timing::Spoilt => self.echoed_us(ts, now),
         };
-        if let Some(rtt_us) = sample {
-            self.rtt.sample(rtt_us, self.tuning.rto_min_us, self.tuning.rto_max_us);
-        }
         if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
             self.timing = Timing::Idle;
+        }
+        if let Some(rtt_us) = sample {
+            self.take_sample(rtt_us);
         }
         sample
     }
 
+    /// When the segment being timed was sent, which is less than 71 minutes ago.
+    pub(super) fn rtt_sent_at(&self, now: Instant) -> Instant {
+        let ago_us = low_micros(now).wrapping_sub(self.rtt_sent_us);
+        Instant::from_micros(now.as_micros().saturating_sub(u64::from(ago_us)))
+    }
+
+    /// A round trip was measured. Without records one is at a time, so each is of a round of its own.
+    pub(in crate::tcp) fn take_sample(&mut self, rtt_us: u64) {
+        let ends_round = !self.keeps_records() || self.snd_una.after(self.rtt_seq);
+        if self.keeps_records() && (ends_round || self.rtt.srtt_us() == 0) {
+            self.rtt_seq = self.snd_max;
+        }
+        self.rtt.sample(rtt_us, ends_round, self.tuning.rto_min_us, self.tuning.rto_max_us);
+    }
+
     /// The round trip by the peer's echo of our clock, microseconds, to a millisecond.
-    fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
+    pub(in crate::tcp) fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         ts.filter(|_| self.ts_on)
             .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
             .map(|elapsed| u64::from(micros(elapsed)))
@@ -248,21 +272,17 @@ impl<P: Payload> Pcb<P> {
         let bare = seg.header.ack == self.snd_una
             && seg.payload.is_empty()
             && !seg.flags.any(Flags::SYN.with(Flags::FIN))
-            && self.scaled(seg.header.window) == self.snd_wnd;
+            && !self.brings_window(seg.seq, false, seg.header.window);
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
         if (flight != 0 || looks_back)
             && self.loss.is_some()
             && let Some(mut report) = self.take_report(0, flight, (options.timestamps, &options.sack), now)
         {
+            report.is_duplicate = bare;
             report.is_bare_duplicate = bare && options.sack.is_empty();
             report.is_old = seg.header.ack.before(self.snd_una);
-            if let Some(rtt_us) = report.sack_rtt_us {
-                // Data that a block reports has made its round trip as any other (`tcp_ack_update_rtt`).
-                self.rtt.sample(u64::from(rtt_us), self.tuning.rto_min_us, self.tuning.rto_max_us);
-                if let Some(loss) = self.loss.as_deref_mut() {
-                    loss.note_round_trip();
-                }
-            }
+            // Data that a block reports has made its round trip as any other.
+            self.measure_report(&report, options.timestamps, now);
             self.after_report(&report, options.timestamps, now);
             return;
         }
@@ -276,13 +296,21 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes the window of a segment unless a newer one was seen.
-    pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, ack: SeqNum, field: u16) {
-        if self.snd_wl1.before(seq) || (self.snd_wl1 == seq && self.snd_wl2.at_or_before(ack)) {
+    /// Takes the window of a segment unless a newer one was seen. `moved`: it has moved SND.UNA.
+    pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, moved: bool, field: u16) {
+        if self.brings_window(seq, moved, field) {
             self.snd_wnd = self.scaled(field);
             self.max_snd_wnd = self.max_snd_wnd.max(self.snd_wnd);
-            (self.snd_wl1, self.snd_wl2) = (seq, ack);
+            self.snd_wl1 = seq;
         }
+    }
+
+    /// Whether the window of a segment counts (`tcp_may_update_window`). Of segments with the same numbers nothing tells which is the
+    /// newer, and a window does not shrink: the larger counts, or the closed one. (RFC 9293 section 3.10.7.4 takes the last to come.)
+    #[inline]
+    fn brings_window(&self, seq: SeqNum, moved: bool, field: u16) -> bool {
+        let is_same = || self.snd_wl1 == seq && (field == 0 || self.scaled(field) > self.snd_wnd);
+        moved || self.snd_wl1.before(seq) || is_same()
     }
 
     fn scaled(&self, field: u16) -> u32 {

@@ -15,6 +15,7 @@ use super::super::pcb::Pcb;
 use super::super::reass::Reass;
 use super::super::segment::{Flags, Header, Payload};
 use super::super::state::State;
+use super::super::timers::NEVER;
 use super::super::timestamp;
 use super::{Segment, Step};
 
@@ -37,8 +38,13 @@ impl<P: Payload> Pcb<P> {
         self.fourth_check_syn(seg, now)?;
         self.fifth_check_ack(seg, now, input)?;
         self.sixth_check_urg(&seg.header, input);
+        let waits = self.delack_at != NEVER;
         self.seventh_segment_text(seg, now, input)?;
-        self.eighth_check_fin(seg, now, input)
+        self.eighth_check_fin(seg, now, input)?;
+        if waits {
+            self.recheck_waiting_ack(now);
+        }
+        Step::Continue(())
     }
 
     /// First: is the segment in the window, and is it no ghost of an earlier lap (PAWS)?
@@ -53,7 +59,8 @@ impl<P: Payload> Pcb<P> {
     /// acknowledgment, and cuts it to the window.
     pub(super) fn take_proven(&mut self, seg: &mut Segment<P>, now: Instant) {
         self.last_rcv_at = now;
-        if seg.is_acceptable {
+        // One that was overtaken by a later acknowledgment has nothing to say of time either, as on Linux, whose short path does not look.
+        if seg.is_acceptable && (!seg.header.ack.before(self.snd_una) || self.is_on_short_path(seg)) {
             self.note_timestamp(seg.seq, seg.header.options.timestamps, now);
         }
         self.take_user_timeout(&seg.header);

@@ -147,12 +147,9 @@ impl<P: Payload> Pcb<P> {
         self.last_rcv_at = now;
         let ts = header.timestamps;
         self.note_timestamp(header.seq, ts, now);
-        let acked = if header.ack.after(self.snd_una) {
-            self.acknowledge(header.ack, ts, &SackBlocks::NONE, now)
-        } else {
-            0
-        };
-        self.update_snd_wnd(last, header.ack, header.window);
+        let moved = header.ack.after(self.snd_una);
+        let acked = if moved { self.acknowledge(header.ack, ts, &SackBlocks::NONE, now) } else { 0 };
+        self.update_snd_wnd(last, moved, header.window);
         if text.len > 0 {
             self.advance_rcv_nxt(text, now);
         }

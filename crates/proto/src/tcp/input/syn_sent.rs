@@ -61,7 +61,6 @@ impl<P: Payload> Pcb<P> {
         let ts = seg.header.options.timestamps;
         self.established(seg.header.ack, ts, now, input);
         self.ack_now = true;
-        self.snd_wl2 = seg.header.ack;
         // "If there are other controls or text in the segment, then continue processing at the sixth step."
         seg.seq += 1;
         seg.flags = seg.flags.without(Flags::SYN);
@@ -73,7 +72,7 @@ impl<P: Payload> Pcb<P> {
     /// Whether the segment echoes a timestamp that no SYN of this connection has had: then it answers an earlier one of the same
     /// name, whose sequence number fits by chance (Linux's `PAWSActiveRejected`). Zero is no echo.
     fn echoes_another_syn(&self, header: &Header, now: Instant) -> bool {
-        let first = timestamp::value(self.rtt_sent_at, self.ts_offset);
+        let first = timestamp::value(self.rtt_sent_at(now), self.ts_offset);
         let last = timestamp::value(now, self.ts_offset);
         header.options.timestamps.is_some_and(|ts| {
             let is_between = ts.ecr.wrapping_sub(first) <= last.wrapping_sub(first);

@@ -14,7 +14,7 @@ use super::super::pcb::Pcb;
 use super::super::sack::{SackBlock, SackBlocks};
 use super::super::segment::{Payload, SACK_BLOCKS_MAX, Timestamps};
 use super::super::settings::PacingMode;
-use super::super::timers::{NEVER, since_us};
+use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
 use super::rack::Rack;
@@ -32,19 +32,27 @@ pub(in crate::tcp) struct Report {
     flight: u32,
     /// Bytes not known before to have arrived.
     delivered: u32,
+    /// The segments of these bytes.
+    count: u32,
     /// Of these, bytes reported by a block.
     sacked: u32,
     /// The latest transmission among them, and its snapshot.
     latest: Option<(Sent, u32)>,
     /// Round trip of the latest that was sent once.
-    pub rtt_us: Option<u32>,
+    rtt_us: Option<u32>,
+    /// Round trip of the first that the acknowledgment itself covers and that was sent once, if all of these were.
+    ack_rtt_us: Option<u32>,
+    /// Something that it covers was sent more than once.
+    is_ambiguous: bool,
     /// Round trip of the first of those that a block reports.
-    pub sack_rtt_us: Option<u32>,
+    sack_rtt_us: Option<u32>,
     /// Something sent once, before the timeout, and given up by it is among them (F-RTO).
     original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     dsack: Option<SackBlock>,
-    /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it, and carries no blocks.
+    /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
+    pub is_duplicate: bool,
+    /// So it is, and carries no blocks.
     pub is_bare_duplicate: bool,
     /// The acknowledgment is from before SND.UNA: its blocks count, and nothing else.
     pub is_old: bool,
@@ -53,6 +61,7 @@ pub(in crate::tcp) struct Report {
 impl Report {
     fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
         self.delivered += record.len();
+        self.count += record.count;
         let sent = record.arrived();
         if self.latest.is_none_or(|(latest, _)| latest.before(sent)) {
             self.latest = Some((sent, record.snapshot));
@@ -67,6 +76,14 @@ impl Report {
     }
 }
 
+impl Loss {
+    fn note_usage(&mut self, una: SeqNum, max: SeqNum, cwnd: u32, mss: u32, waits: bool) {
+        let room = cwnd.saturating_sub(self.window_pipe(mss));
+        let outstanding = self.records.counts().all().saturating_mul(mss);
+        self.usage.note((una, max), outstanding, room, mss, waits);
+    }
+}
+
 impl<P: Payload> Pcb<P> {
     /// True if sent data is recorded: there may be losses, and the peer will report them.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
@@ -76,11 +93,38 @@ impl<P: Payload> Pcb<P> {
     /// Notes how much of the window is used, where it is about to become smaller.
     #[inline(never)]
     pub(in crate::tcp) fn note_usage(&mut self) {
-        let (flight, mss, cwnd, waits) =
-            (self.flight(), u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
+        let (mss, cwnd, waits) = (u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
         let (una, max) = (self.snd_una, self.snd_max);
         if let Some(loss) = self.loss.as_deref_mut() {
-            loss.usage.note(una, max, cwnd.saturating_sub(loss.pipe(flight)), mss, waits);
+            loss.note_usage(una, max, cwnd, mss, waits);
+        }
+    }
+
+    /// Output is over: looks whether the window is used. One that was not for as long as a timeout is made smaller, half way to what
+    /// was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
+    #[inline]
+    pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
+        if self.loss.as_deref_mut().is_some_and(|loss| core::mem::take(&mut loss.has_sent)) {
+            self.validate_window(now);
+        }
+    }
+
+    #[inline(never)]
+    fn validate_window(&mut self, now: Instant) {
+        if !self.keeps_records() {
+            return;
+        }
+        let (mss, cwnd, waits) = (u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
+        let (una, max) = (self.snd_una, self.snd_max);
+        let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
+        let is_open = self.recovery.phase() == Phase::Open && self.tuning.slow_start_after_idle;
+        let is_slow_start = cwnd < self.cc.ssthresh();
+        let Some(loss) = self.loss.as_deref_mut() else { return };
+        loss.note_usage(una, max, cwnd, mss, waits);
+        let outstanding = loss.records.counts().all().saturating_mul(mss);
+        let unused = loss.usage.unused_for(outstanding, cwnd, is_slow_start, rto_us, now);
+        if let Some(used) = unused.filter(|_| is_open && !loss.is_disordered) {
+            self.cc.on_unused(used, mss);
         }
     }
 
@@ -105,18 +149,29 @@ impl<P: Payload> Pcb<P> {
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
         let before = una - acked;
-        loss.usage.note(before, max, cwnd.saturating_sub(loss.pipe(flight)), mss, waits);
+        loss.note_usage(before, max, cwnd, mss, waits);
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
-        let note = |rack: &mut Rack, report: &mut Report, record: &Record| {
+        let (mut is_ambiguous, mut twice_count) = (false, loss.twice_count);
+        let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
+            if record.repeated {
+                twice_count = twice_count.saturating_sub(record.count);
+            }
             let ours =
                 echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
             rack.on_delivered(record, now, ours);
             report.add(record, now, recover);
         };
-        loss.records.ack(una, |record: &Record| note(&mut loss.rack, &mut report, record));
+        let mut first = NEVER;
+        loss.records.ack(una, |record: &Record| {
+            note(&mut loss.rack, &mut report, record);
+            is_ambiguous |= record.repeated;
+            first = first.min(record.sent_since());
+        });
         loss.rack.measure_reordering(mss);
+        let round_trip = |since| u32::try_from(since_us(now, since)).unwrap_or(u32::MAX).max(1);
+        let ack_rtt_us = (first != NEVER && !is_ambiguous).then(|| round_trip(first));
         if has_blocks {
             let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
@@ -131,15 +186,30 @@ impl<P: Payload> Pcb<P> {
                 });
             }
             if first != NEVER {
-                report.sack_rtt_us = Some(u32::try_from(since_us(now, first)).unwrap_or(u32::MAX).max(1));
+                report.sack_rtt_us = Some(round_trip(first));
             }
             loss.rack.measure_reordering(mss);
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack;
         }
-        loss.rack.on_ack(una, loss.records.sacked(), report.sacked, mss);
+        loss.twice_count = twice_count;
+        (report.ack_rtt_us, report.is_ambiguous) = (ack_rtt_us, is_ambiguous);
+        loss.rack.on_ack(una, loss.records.counts().sacked);
         loss.rate.on_delivered(report.delivered, now);
         Some(report)
+    }
+
+    /// Measures the round trip that a report tells (`tcp_ack_update_rtt`): of the first segment that is acknowledged, unless one of
+    /// them was sent again, since the acknowledgment may then have waited for that; else of the first that a block reports; else by the
+    /// peer's echo.
+    pub(in crate::tcp) fn measure_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
+        let by_time = report.ack_rtt_us.or(report.sack_rtt_us).map(u64::from);
+        let sample = by_time.or_else(|| if report.acked > 0 { self.echoed_us(ts, now) } else { None });
+        let Some(rtt_us) = sample else { return };
+        self.take_sample(rtt_us);
+        if let Some(loss) = self.loss.as_deref_mut() {
+            loss.note_round_trip();
+        }
     }
 
     /// Draws the conclusions from a report.
@@ -165,11 +235,20 @@ impl<P: Payload> Pcb<P> {
         if (report.delivered > 0 || report.acked > 0 || lost > 0) && !report.is_old {
             self.cc.on_ack(&news);
         }
+        if report.acked > 0 {
+            loss.usage.touch(now);
+        }
         self.enter_recovery(&mut loss, now);
         if !report.is_old {
-            self.reduce_window(&mut loss, report.delivered, lost > 0, report.acked > 0);
+            let delivered = report.count.saturating_mul(self.mss.into());
+            self.reduce_window(&mut loss, delivered, lost > 0, report.acked > 0);
         }
-        self.allow(&mut loss);
+        self.allow(&loss);
+        // `tcp_try_keep_open`, for acknowledgments that are no plain progress.
+        let is_sign = report.is_duplicate || report.sacked > 0 || report.dsack.is_some();
+        loss.is_disordered = (is_sign || loss.is_disordered || phase != Phase::Open)
+            && self.recovery.phase() == Phase::Open
+            && (loss.records.sacked() > 0 || loss.has_repeats(self.snd_una));
         self.arm_after_report(&mut loss, report, now);
         self.loss = Some(loss);
     }
@@ -197,7 +276,7 @@ impl<P: Payload> Pcb<P> {
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let prior_cwnd = self.cc.cwnd();
-        loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
+        loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         // A loss in the same round trip as a mark reports the same congestion again.
         if !self.ecn.covers(self.snd_una) {
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
@@ -214,15 +293,15 @@ impl<P: Payload> Pcb<P> {
     /// that there is.
     pub(super) fn reduce_window(&mut self, loss: &mut Loss, delivered: u32, loses: bool, moved: bool) {
         if self.recovery.phase() == Phase::Recovery && delivered > 0 && !self.cc.governs_recovery() {
-            let (pipe, mss) = (loss.pipe(self.flight()), u32::from(self.mss));
+            let mss = u32::from(self.mss);
+            let pipe = loss.window_pipe(mss);
             loss.prr.on_ack(delivered, moved && !loses, pipe, self.cc.ssthresh(), mss);
         }
     }
 
-    /// Sets how much may leave. The window counts data in the network, and output counts what is outstanding.
-    pub(super) fn allow(&mut self, loss: &mut Loss) {
-        let flight = self.flight();
-        let aside = i64::from(flight - loss.pipe(flight));
+    /// Sets how much may leave. The window counts segments in the network, and output counts what is outstanding.
+    pub(super) fn allow(&mut self, loss: &Loss) {
+        let aside = i64::from(self.flight()) - i64::from(loss.window_pipe(self.mss.into()));
         let beyond = match self.recovery.phase() {
             Phase::Recovery if !self.cc.governs_recovery() => {
                 aside + i64::from(loss.prr.cwnd()) - i64::from(self.cc.cwnd())
@@ -291,11 +370,13 @@ impl<P: Payload> Pcb<P> {
                 loss.rack.note_reordering();
                 loss.rack.on_dsack(self.snd_max);
             }
-            Phase::Loss => self.rtt.end_backoff(),
+            Phase::Loss => {}
         }
+        self.rexmt_count = 0;
+        self.ecn.withdraw();
+        loss.twice_count = loss.records.repeated_count(loss.repeated_until);
         self.cc.on_undo(&undo.before);
         loss.frto = None;
-        loss.rack.forget_latest();
         loss.records.unlose();
         count(&mut loss.stats.undo_count);
         if self.recovery.phase() != Phase::Open {
@@ -347,7 +428,11 @@ impl<P: Payload> Pcb<P> {
         Ack {
             now,
             acked: report.acked,
-            delivered: report.delivered,
+            // Windows grow by whole segments.
+            delivered: match self.cc.wants_rate_samples() {
+                true => report.delivered,
+                false => report.count.saturating_mul(self.mss.into()),
+            },
             lost,
             flight: report.flight,
             pipe: loss.pipe(self.flight()),
@@ -362,6 +447,13 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The retransmission timer gives way to another one of loss recovery that expires at `at` (on Linux they are one).
+    pub(super) fn give_way(&mut self, at: Instant) {
+        if at != NEVER && self.rexmt_at <= at {
+            self.rexmt_at = after_us(at, AFTER_ANOTHER_US);
+        }
+    }
+
     fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
         if loss.records.is_empty() {
             (loss.probe_at, loss.probe_now) = (NEVER, false);
@@ -372,10 +464,12 @@ impl<P: Payload> Pcb<P> {
         if report.acked > 0 {
             loss.records.set_round_trip(self.rtt.srtt_us());
         }
-        if loss.records.sacked() > 0 || self.recovery.phase() != Phase::Open {
+        self.give_way(loss.reorder_at);
+        if loss.is_disordered || self.recovery.phase() != Phase::Open {
             loss.probe_at = NEVER;
         } else if report.acked > 0 {
-            self.arm_probe(loss, now);
+            let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
+            self.arm_probe(loss, due, now);
         }
     }
 }
@@ -407,5 +501,7 @@ fn sorted(
     (dsack, out)
 }
 
+/// After another timer of loss recovery has expired there is this much time for what it sends.
+const AFTER_ANOTHER_US: u64 = 1_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;

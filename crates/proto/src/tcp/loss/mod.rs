@@ -3,7 +3,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `records.rs` | the time of each transmission, and the peer's reports on it |
+//! | `records.rs` | the time of each transmission, and the peer's reports on it; in segments, `records/segments.rs` |
 //! | `rack.rs` | how long a segment may be overtaken |
 //! | `prr.rs` | how much may leave during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
@@ -77,6 +77,14 @@ pub(super) struct Loss {
     /// No round trip was measured since the last probe. Until one is there is no other, or probes that leave before
     /// the acknowledgment of the original would keep SRTT from learning that the path has become longer (section 7.3).
     probe_unmeasured: bool,
+    /// A sign of disorder has come, and something that was sent again may still be out (Linux's state of that name).
+    is_disordered: bool,
+    /// New text has left since the use of the window was last looked at.
+    has_sent: bool,
+    /// The end of what was sent again, but for probes.
+    repeated_until: SeqNum,
+    /// Segments that were sent again needlessly, and of which neither is known to have arrived.
+    twice_count: u32,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
     /// State of path MTU discovery, if the MTU is in question.
@@ -91,6 +99,8 @@ struct Probe {
     end: SeqNum,
     /// TLP.is_retrans: it carried nothing new.
     repeats: bool,
+    /// Its bytes.
+    len: u16,
 }
 
 impl Loss {
@@ -100,7 +110,7 @@ impl Loss {
             records: Records::new(una),
             rack: Rack::new(una, srtt_us, now),
             prr: Prr::new(0),
-            usage: Usage::new(una),
+            usage: Usage::new(una, now),
             undo: None,
             frto: None,
             probe: None,
@@ -111,6 +121,10 @@ impl Loss {
             trim_at: NEVER,
             probe_now: false,
             probe_unmeasured: false,
+            is_disordered: false,
+            has_sent: false,
+            repeated_until: una,
+            twice_count: 0,
             for_mtu: false,
             path_mtu: None,
             stats: LossStats::default(),
@@ -120,6 +134,19 @@ impl Loss {
     /// The window of the fast recovery that goes on.
     pub(super) fn recovery_cwnd(&self) -> u32 {
         self.prr.cwnd()
+    }
+
+    /// A repair begins, for which `undo` remembers how things were. The peer may also report what was sent again before, if it is still
+    /// out (`tcp_init_undo`).
+    fn begin_undo(&mut self, undo: Undo) {
+        let probe = self.probe.filter(|probe| probe.repeats).map_or(0, |probe| u32::from(probe.len));
+        let others = self.records.repeated_len(self.repeated_until);
+        self.undo = Some(undo.with_unreported(probe.saturating_add(others)));
+    }
+
+    /// The window was made smaller for a pause.
+    pub(super) fn restart_usage(&mut self, now: Instant) {
+        self.usage.restart(now);
     }
 
     /// Congestion control is another one: its old state is not to come back.
@@ -168,9 +195,24 @@ impl Loss {
         flight.saturating_sub(self.records.sacked()).saturating_sub(self.records.lost())
     }
 
+    /// The same as the congestion window counts it: whole segments of `mss` bytes, short ones too, and those twice that are out twice.
+    pub(super) fn window_pipe(&self, mss: u32) -> u32 {
+        self.records.counts().flying.saturating_add(self.twice_count).saturating_mul(mss)
+    }
+
     /// True if it would be worth keeping beyond the flight.
     fn is_worth_keeping(&self) -> bool {
         self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
+    }
+
+    /// True if something that was sent again, but for probes, is outstanding, or the first segment was (`tcp_any_retrans_done`).
+    fn has_repeats(&self, una: SeqNum) -> bool {
+        self.repeated_until.after(una) || self.records.first().is_some_and(|first| first.repeated)
+    }
+
+    /// True if signs of disorder have come that are not cleared up.
+    pub(super) fn is_disordered(&self) -> bool {
+        self.is_disordered
     }
 
     /// The least round trip, microseconds; 0 before the first.

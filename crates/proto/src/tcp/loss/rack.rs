@@ -35,8 +35,8 @@ pub(in crate::tcp) struct Rack {
     persist: u8,
     /// RACK.dsack_round.
     dsack_round: Option<SeqNum>,
-    /// RACK.segs_sacked, while something is.
-    sacked_count: u16,
+    /// RACK.segs_sacked.
+    sacked_count: u32,
 }
 
 impl Rack {
@@ -100,15 +100,10 @@ impl Rack {
         self.reordered_count = self.reordered_count.saturating_add(1);
     }
 
-    /// SND.UNA has moved, `sacked` bytes lie beyond it; `newly` of them were reported just now.
-    pub fn on_ack(&mut self, una: SeqNum, sacked: u32, newly: u32, mss: u32) {
+    /// SND.UNA has moved, and the peer holds `sacked_count` segments beyond it.
+    pub fn on_ack(&mut self, una: SeqNum, sacked_count: u32) {
         self.fack = self.fack.max(una);
-        if sacked == 0 {
-            self.sacked_count = 0;
-        } else if newly > 0 {
-            let count = u16::try_from(newly.div_ceil(mss.max(1))).unwrap_or(u16::MAX);
-            self.sacked_count = self.sacked_count.saturating_add(count);
-        }
+        self.sacked_count = sacked_count;
         if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
             self.dsack_round = None;
         }
@@ -138,11 +133,6 @@ impl Rack {
         self.reordering_seen = true;
     }
 
-    /// The arrival was not that of the repetition: nothing is known of the order any more.
-    pub fn forget_latest(&mut self) {
-        self.latest = None;
-    }
-
     /// True if the path has been seen to reorder.
     pub fn reordering_seen(&self) -> bool {
         self.reordering_seen
@@ -165,16 +155,15 @@ impl Rack {
         self.latest.map(|latest| (latest, wait_us))
     }
 
-    /// How long a segment may be out when the retransmission timer expires, microseconds (section 6.3). Before anything has
-    /// arrived the round trip is that of the handshake.
-    pub fn patience_of_timeout(&self, srtt_us: u32) -> u64 {
-        let rtt_us = if self.latest.is_some() { self.rtt_us } else { srtt_us };
-        u64::from(rtt_us) + u64::from(self.reo_wnd_us(true, srtt_us))
+    /// How long a segment may be out when the retransmission timer expires, microseconds (section 6.3): a round trip. Before anything
+    /// has arrived nothing is known of it, and everything is given up.
+    pub fn patience_of_timeout(&self) -> u64 {
+        u64::from(self.rtt_us)
     }
 
     /// RACK.reo_wnd, microseconds (step 4).
     fn reo_wnd_us(&self, is_repairing: bool, srtt_us: u32) -> u32 {
-        if !self.reordering_seen && (is_repairing || self.sacked_count >= DUP_THRESH) {
+        if !self.reordering_seen && (is_repairing || self.sacked_count >= u32::from(DUP_THRESH)) {
             return 0;
         }
         let window = (self.min_rtt_us / 4).saturating_mul(u32::from(self.mult));

@@ -19,6 +19,7 @@
 //! Tests: `loss/records/tests.rs`.
 
 mod record;
+mod segments;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,7 @@ use crate::time::Instant;
 
 use super::super::timers::{NEVER, after_us, since_us};
 pub(in crate::tcp) use record::{Fate, Record, Sent};
+pub(in crate::tcp) use segments::Counts;
 
 /// A range that was sent again.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,8 @@ pub(in crate::tcp) struct Records {
     repeats: VecDeque<Repeat>,
     sacked: u32,
     lost: u32,
+    /// Segments of each fate.
+    counts: Counts,
     /// First transmissions before this have been judged.
     edge: SeqNum,
     /// Nothing before this is Lost.
@@ -78,6 +82,7 @@ impl Records {
             repeats: VecDeque::new(),
             sacked: 0,
             lost: 0,
+            counts: Counts::default(),
             edge: una,
             hint: una,
             split_max: SPLIT_MIN,
@@ -96,12 +101,6 @@ impl Records {
     /// Bytes that are to be repeated.
     pub fn lost(&self) -> u32 {
         self.lost
-    }
-
-    /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
-    pub fn repeated(&self) -> u32 {
-        let flying = |record: &&Record| record.repeated && record.fate == Fate::Flying;
-        self.list.iter().filter(flying).map(Record::len).sum()
     }
 
     /// The first record: it begins at SND.UNA.
@@ -158,9 +157,14 @@ impl Records {
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
         {
-            let part = Record { end: first.end.min(una), ..*first };
+            let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
+            if !whole {
+                // A segment of which a part is acknowledged is still one.
+                (part.count, first.count) = first.counts_at(una);
+            }
             first.start = part.end;
+            *self.counts.of(part.fate) -= part.count;
             if whole {
                 self.list.pop_front();
             }
@@ -192,12 +196,13 @@ impl Records {
                 if record.fate == Fate::Sacked || !self.may_split(to) || cut == record.start {
                     break;
                 }
-                part.end = cut;
                 self.split(cut);
+                part = self.list.get(to).copied().unwrap_or(part);
             }
             self.step(1);
             if part.fate != Fate::Sacked {
                 self.sacked += part.len();
+                self.counts.shift(part.fate, Fate::Sacked, part.count);
             }
             if part.fate == Fate::Lost {
                 self.lost -= part.len();
@@ -307,19 +312,6 @@ impl Records {
         }
     }
 
-    /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.
-    pub fn lose_from(&mut self, seq: SeqNum) {
-        let from = self.split(seq);
-        for at in from..self.list.len() {
-            if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
-                self.lose(at);
-            }
-        }
-        if let Some(last) = self.list.back() {
-            self.edge = last.end;
-        }
-    }
-
     /// The data believed lost was not. It is judged anew.
     pub fn unlose(&mut self) {
         for record in &mut self.list {
@@ -328,6 +320,7 @@ impl Records {
             }
         }
         self.lost = 0;
+        self.counts.shift(Fate::Lost, Fate::Flying, self.counts.lost);
         if let Some(first) = self.list.front() {
             self.edge = first.start;
         }
@@ -341,6 +334,7 @@ impl Records {
             }
         }
         self.sacked = 0;
+        self.counts.shift(Fate::Sacked, Fate::Flying, self.counts.sacked);
     }
 
     /// `part`, cut off the front, is acknowledged.
@@ -358,21 +352,24 @@ impl Records {
     fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let full = self.list.len() >= RECORDS_MAX;
         let shift = self.cell_shift;
+        let count = if self.segment == 0 { 1 } else { end.since(start).div_ceil(self.segment.into()) };
+        self.counts.flying += count;
         if let Some(last) = self.list.back_mut()
             && last.fate == Fate::Flying
             && !last.repeated
-            && (full || same_cell(last.sent_at, now, shift))
+            && (full || (same_cell(last.sent_at, now, shift) && last.goes_on_with(self.segment)))
         {
             let first_at = last.sent_since();
             last.segment = last.segment_with(self.segment);
             (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
             last.span_us = span_us(first_at, now);
+            last.count += count;
             return;
         }
         let fate = Fate::Flying;
         let segment = self.segment;
         let record =
-            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, segment, repeated: false };
+            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, count, segment, repeated: false };
         self.list.push_back(record);
     }
 
@@ -388,6 +385,7 @@ impl Records {
                 self.lost -= record.len();
             }
             if record.fate != Fate::Sacked {
+                self.counts.shift(record.fate, Fate::Flying, record.count);
                 record.fate = Fate::Flying;
                 (record.sent_at, record.span_us) = (now, 0);
                 (record.snapshot, record.repeated) = (snapshot, true);
@@ -405,7 +403,8 @@ impl Records {
         let Some(before) = at.checked_sub(1) else { return };
         let (Some(a), Some(b)) = (self.list.get(before), self.list.get(at)) else { return };
         let alike = |r: &Record| r.fate == Fate::Flying && r.repeated;
-        if alike(a) && alike(b) && (full || same_cell(a.sent_at, now, self.cell_shift)) {
+        let known = full || a.goes_on_with(b.segment);
+        if alike(a) && alike(b) && known && (full || same_cell(a.sent_at, now, self.cell_shift)) {
             self.collapse(before, at + 1);
         }
     }
@@ -456,6 +455,7 @@ impl Records {
     /// The record at index `at` is lost. Returns its bytes.
     fn lose(&mut self, at: usize) -> u32 {
         let Some(record) = self.list.get_mut(at) else { return 0 };
+        self.counts.shift(record.fate, Fate::Lost, record.count);
         record.fate = Fate::Lost;
         let len = record.len();
         self.lost += len;
@@ -466,7 +466,7 @@ impl Records {
     /// Makes the records from index `run` up to `at`, all lost just now, one. Returns the index that `at` has
     /// become.
     fn close_run(&mut self, run: usize, at: usize) -> usize {
-        if at > run + 1 && self.may_collapse(run, at) {
+        if at > run + 1 && self.may_collapse(run, at) && (at - run >= RUN_MIN || self.is_aligned(run, at)) {
             self.collapse(run, at);
             return run + 1;
         }
@@ -527,6 +527,10 @@ impl Records {
             first.span_us = span_us(first_at, first.sent_at);
             first.snapshot = last.snapshot;
         }
+        let more = self.list.range(from + 1..to).map(|record| record.count).sum::<u32>();
+        if let Some(first) = self.list.get_mut(from) {
+            first.count += more;
+        }
         self.step(moved(from, self.list.len()));
         self.list.drain(from + 1..to);
     }
@@ -538,8 +542,13 @@ impl Records {
         if !record.start.before(at) {
             return index;
         }
-        let tail = Record { start: at, ..*record };
-        record.end = at;
+        let (whole, behind) = record.counts_at(at);
+        let is_cut = whole == 0 || at != record.whole_before(at);
+        let tail = Record { start: at, count: behind, ..*record };
+        (record.end, record.count) = (at, whole + u32::from(is_cut));
+        if is_cut {
+            *self.counts.of(record.fate) += 1;
+        }
         self.step(moved(index, self.list.len()));
         self.list.insert(index + 1, tail);
         index + 1

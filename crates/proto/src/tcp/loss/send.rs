@@ -40,23 +40,23 @@ impl<P: Payload> Pcb<P> {
         let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;
         loss.records.set_segment(mss);
+        loss.has_sent |= loss.records.last().is_none_or(|last| end.after(last.end));
         loss.records.sent(start, end, now, snapshot);
         if sampled {
             loss.rate.on_in_flight(loss.pipe(self.flight()));
         }
         let bytes = end.since(start);
         if self.recovery.phase() == Phase::Recovery {
-            loss.prr.on_sent(bytes);
+            loss.prr.on_sent(bytes.div_ceil(u32::from(mss).max(1)).saturating_mul(self.mss.into()));
         }
         if let Some(rate) = self.pacing_rate() {
             loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
         }
-        if self.recovery.phase() == Phase::Open && loss.records.sacked() == 0 {
-            if loss.probe.is_some() {
-                self.hasten_rexmt(&loss, now);
-            }
-            self.arm_probe(&mut loss, now);
+        if self.recovery.phase() == Phase::Open && !loss.is_disordered {
+            let due = self.first_is_due(&loss);
+            self.arm_probe(&mut loss, due, now);
         }
+        self.allow(&loss);
         self.loss = Some(loss);
     }
 
@@ -154,7 +154,7 @@ impl<P: Payload> Pcb<P> {
     /// True if there are bytes, or a FIN, that were never sent.
     pub(in crate::tcp) fn has_unsent(&self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
-        self.snd_len > offset || (self.fin_queued && self.snd_len >= offset)
+        self.snd_len > offset || (self.fin_queued && self.snd_len >= offset && !self.fin_acked())
     }
 
     fn note_app_limited(&mut self) {
@@ -172,14 +172,25 @@ impl<P: Payload> Pcb<P> {
     /// Repeats the first range that is lost, if it may go, or `most` bytes of it.
     fn transmit_lost(&mut self, rcv_space: u32, most: u32, now: Instant) -> Option<Transmit> {
         let mss = u32::from(self.send_mss());
-        let (start, end) = self.loss.as_deref_mut()?.records.next_lost()?;
-        let lost = end.since(start);
+        let fin = self.fin_sent.then(|| self.snd_max - 1);
+        let loss = self.loss.as_deref_mut()?;
+        let (start, end) = loss.records.next_lost()?;
+        // What was too large is cut anew.
+        let short_end = if loss.for_mtu { None } else { loss.records.short_segment(start, mss, fin) };
+        let lost = short_end.unwrap_or(end).since(start);
         let lost = self.rare.records().map_or(lost, |records| records.limit(start, lost).0);
-        let want = lost.min(self.tuning.tso_max.max(mss)).min(most);
-        let allowed = self.recovery.window(&self.cc, mss).saturating_sub(self.flight());
-        let room = self.repeat_edge().since(start);
+        let want = if short_end.is_some() { lost } else { lost.min(self.tuning.tso_max.max(mss)).min(most) };
+        let allowed = self.recovery.window(&self.cc, self.mss.into()).saturating_sub(self.flight());
+        // A short segment takes the room of a whole one.
+        let allowed = allowed / u32::from(self.mss).max(1) * mss;
+        let room = match self.repeat_edge() {
+            edge if edge.after(start) => edge.since(start),
+            // A window that was closed over the text is probed by it.
+            _ if start == self.snd_una => mss,
+            _ => 0,
+        };
         let mut len = want.min(allowed).min(room);
-        if len < want && len < room {
+        if len < want && (len < room || len > mss) {
             // No part of a segment goes alone: the rest would cost another header. Only where the peer has
             // no room for more does it go, or it would never.
             len -= len % mss;
@@ -195,33 +206,42 @@ impl<P: Payload> Pcb<P> {
         };
         let at_una = start == self.snd_una;
         let again = self.repeat(start, start + len, why, rcv_space, now)?;
-        self.recovery.deflate(len);
+        if short_end == Some(start + len)
+            && let Some(loss) = self.loss.as_deref_mut()
+        {
+            loss.records.make_one(start, start + len);
+        }
+        if let Some(loss) = self.loss.take() {
+            self.allow(&loss);
+            self.loss = Some(loss);
+        }
         if at_una {
             self.arm_rexmt(now);
         }
         Some(again)
     }
 
-    /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if there is any that the
-    /// peer has room for, else the last segment again.
+    /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if the peer has room for a segment of it, else the
+    /// last segment again, or the first `mss` bytes of it.
     fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let (flight, mss) = (self.flight(), u32::from(self.send_mss()));
         let unsent = self.snd_len.saturating_sub(flight);
-        let len = unsent.min(mss).min(self.snd_wnd.saturating_sub(flight));
-        let fresh = len > 0 && self.snd_nxt == self.snd_max;
+        let len = unsent.min(mss);
+        let fin = self.fin_queued && !self.fin_sent && len == unsent && self.snd_wnd > flight + len;
+        let fresh = (len > 0 || fin) && self.snd_wnd >= flight + len && self.snd_nxt == self.snd_max;
         let segment = if fresh {
-            let fin = self.fin_queued && len == unsent && self.snd_wnd > flight + len;
             Some(self.transmit_at_nxt(flight, len, fin, rcv_space, now))
         } else {
             let last = *self.loss.as_deref()?.records.last()?;
-            let start = last.start.max(last.end - mss).max(last.last_segment());
-            if last.end.after(self.repeat_edge()) {
+            let start = last.last_segment().max(self.snd_una);
+            if last.end.after(self.repeat_edge()) && start != self.snd_una {
                 return None;
             }
-            self.repeat(start, last.end, Why::Probe, rcv_space, now)
+            self.repeat(start, last.end.min(start + mss), Why::Probe, rcv_space, now)
         };
-        if let (Some(_), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
-            loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh });
+        if let (Some(probe), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
+            let len = u16::try_from(probe.len).unwrap_or(u16::MAX);
+            loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh, len });
             loss.probe_unmeasured = true;
             loss.probe_at = NEVER;
             count(&mut loss.stats.probe_count);
@@ -230,12 +250,13 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// How far the peer takes repetitions: all of it was inside its window, the edge of which may only seem to have moved
-    /// left because the rest of the window was rounded down to the unit of its field (RFC 7323 section 2.4). Not while a
-    /// window is probed: the peer has refused that data.
+    /// How far the peer takes repetitions. An edge that all of it is less than a unit of the window field behind may only seem to have
+    /// moved left because the rest was rounded down (RFC 7323 section 2.4). Not where the window is closed: the peer has refused that data.
     fn repeat_edge(&self) -> SeqNum {
-        let rounding = if self.persist { 0 } else { (1 << self.snd_scale) - 1 };
-        self.snd_una + self.snd_wnd + rounding
+        let edge = self.snd_una + self.snd_wnd;
+        let is_rounded =
+            self.snd_wnd > 0 && self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
+        if is_rounded { self.snd_max } else { edge }
     }
 
     /// Sends `start` to `end` again.
@@ -260,6 +281,12 @@ impl<P: Payload> Pcb<P> {
             && why != Why::Probe
         {
             undo.on_rexmt(end.since(start), ts, offset == 0);
+        }
+        if let Some(loss) = self.loss.as_deref_mut()
+            && why != Why::Probe
+            && end.after(loss.repeated_until)
+        {
+            loss.repeated_until = end;
         }
         self.spoil_timing();
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))
@@ -291,31 +318,33 @@ impl<P: Payload> Pcb<P> {
         count(&mut self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count);
     }
 
-    /// New data leaves behind a tail loss probe that is not answered: the timeout counts from the first segment again, and no longer from the
-    /// probe (Linux's timer of probes takes the place of the other, and when it finds the probe it gives it back so).
-    fn hasten_rexmt(&mut self, loss: &Loss, now: Instant) {
-        let Some(first) = loss.records.first() else { return };
-        let due = after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us));
-        if due > now {
-            self.rexmt_at = self.rexmt_at.min(due);
-        }
+    /// When the retransmission timer is due by the first segment.
+    pub(super) fn first_is_due(&self, loss: &Loss) -> Instant {
+        loss.records
+            .first()
+            .map_or(NEVER, |first| after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us)))
     }
 
-    /// When a tail loss probe is due (RFC 8985 section 7.2), if one may be sent: not while one is under way, nor before a
-    /// round trip was measured since.
-    pub(super) fn arm_probe(&mut self, loss: &mut Loss, now: Instant) {
-        if loss.probe.is_some() || loss.probe_unmeasured || self.snd_wnd == 0 {
+    /// How long after the last transmission a tail loss probe is due, microseconds (RFC 8985 section 7.2).
+    fn probe_wait_us(&self, loss: &Loss) -> u64 {
+        let wait_us = match self.rtt.srtt_us() {
+            0 => PTO_UNMEASURED_US,
+            // The peer may delay the acknowledgment of a single segment.
+            srtt_us if loss.records.is_single() => 2 * u64::from(srtt_us) + MAX_ACK_DELAY_US,
+            srtt_us => 2 * u64::from(srtt_us),
+        };
+        wait_us.max(PTO_MIN_US)
+    }
+
+    /// Starts the timer of tail loss probes (RFC 8985 section 7.2), which the retransmission timer gives way to; that is due at `due`. Not
+    /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back.
+    pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
+        if (loss.probe_unmeasured && loss.probe.is_none()) || loss.is_disordered {
             return;
         }
-        let pto_us = match self.rtt.srtt_us() {
-            0 => PTO_UNMEASURED_US,
-            srtt_us => {
-                // The peer may delay the acknowledgment of a single segment.
-                let single = self.flight() <= u32::from(self.mss);
-                2 * u64::from(srtt_us) + if single { MAX_ACK_DELAY_US } else { 0 }
-            }
-        };
-        loss.probe_at = after_us(now, pto_us.max(PTO_MIN_US)).min(self.rexmt_at);
+        let at = after_us(now, self.probe_wait_us(loss));
+        loss.probe_at = if due > now { at.min(due) } else { at };
+        self.give_way(loss.probe_at);
     }
 }
 

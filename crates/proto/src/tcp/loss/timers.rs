@@ -10,7 +10,7 @@ use crate::time::Instant;
 use super::super::cc::{CongestionControl, Phase};
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
-use super::super::timers::NEVER;
+use super::super::timers::{NEVER, after_us};
 use super::records::Fate;
 use super::stats::count;
 use super::undo::{Frto, Undo};
@@ -31,32 +31,38 @@ impl<P: Payload> Pcb<P> {
         if loss.reorder_at <= now {
             let (lost, _) = self.find_losses(&mut loss, now);
             let begins = self.recovery.phase() == Phase::Open;
+            self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
+            self.give_way(loss.reorder_at);
             self.enter_recovery(&mut loss, now);
             if begins && self.recovery.phase() == Phase::Recovery {
                 // As if a segment had arrived, whose acknowledgment would have been the sign (`tcp_rack_reo_timeout`).
                 let mss = u32::from(self.mss);
                 self.reduce_window(&mut loss, mss, lost > 0, false);
             }
-            self.allow(&mut loss);
+            self.allow(&loss);
         }
-        let probe = loss.probe_at <= now;
-        if probe {
+        let is_due = loss.probe_at <= now;
+        let probe = is_due && loss.probe.is_none();
+        if is_due {
             loss.probe_at = NEVER;
-            loss.probe_now = true;
-            // The timer starts anew when the probe leaves; until then it must not find itself due.
+            loss.probe_now = probe;
+            // The timer starts anew when the probe leaves; until then it must not find itself due. Behind one that is under way it is the
+            // first segment's.
             self.arm_rexmt(now);
+            if !probe {
+                self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
+            }
         }
         self.loss = Some(loss);
         probe
     }
 
     /// The retransmission timer has expired over data in flight: the first segment is lost, and all that has been out for
-    /// longer than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away out-of-order data, or if
-    /// the timer only finds a closed window (`is_probing`). False if there are no records. The caller reports it to
-    /// congestion control, which `reduces` the threshold; not of a closed window.
-    pub(in crate::tcp) fn lose_overdue(&mut self, is_probing: bool, reduces: bool, now: Instant) -> bool {
-        let (phase, mss, srtt_us) = (self.recovery.phase(), u32::from(self.mss), self.rtt.srtt_us());
-        let is_again = self.rexmt_count > 1;
+    /// longer than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away out-of-order data. False if there
+    /// are no records. The caller reports it to congestion control, which `reduces` the threshold. `is_first`: nothing has
+    /// expired since the last acknowledgment.
+    pub(in crate::tcp) fn lose_overdue(&mut self, is_first: bool, reduces: bool, now: Instant) -> bool {
+        let (phase, mss) = (self.recovery.phase(), u32::from(self.mss));
         let Some(loss) = self.loss.as_deref_mut() else { return false };
         if loss.records.is_empty() {
             return false;
@@ -71,21 +77,19 @@ impl<P: Payload> Pcb<P> {
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.on_timeout();
         }
-        if !is_probing {
-            count(&mut loss.stats.rto_count);
-            if reduces {
-                loss.undo = Some(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
-            }
-            // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
-            // of the repair for one of the data sent before.
-            if phase == Phase::Open || is_again {
-                loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
-            }
+        count(&mut loss.stats.rto_count);
+        if reduces {
+            loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         }
-        if is_probing || reneged {
+        // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
+        // of the repair for one of the data sent before.
+        if phase == Phase::Open || !is_first {
+            loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
+        }
+        if reneged {
             loss.records.lose_all();
         } else {
-            loss.records.lose_overdue(mss, loss.rack.patience_of_timeout(srtt_us), now);
+            loss.records.lose_overdue(mss, loss.rack.patience_of_timeout(), now);
         }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
         true

@@ -40,6 +40,11 @@ impl Undo {
         Self { before, marker, until, rexmt_ts: None, unreported: 0, reported: 0, moved: false }
     }
 
+    /// The same where so many bytes that were sent again are still out.
+    pub fn with_unreported(self, bytes: u32) -> Self {
+        Self { unreported: bytes, ..self }
+    }
+
     /// `bytes` are sent again, with this TSval; `at_una` if they begin at SND.UNA.
     pub fn on_rexmt(&mut self, bytes: u32, ts: u32, at_una: bool) {
         self.unreported = self.unreported.saturating_add(bytes);

@@ -176,7 +176,7 @@ impl HalfOpen {
     /// A SYN-ACK that has to be repeated does without ECN, for that may be why it was lost, and an end that has once sent
     /// one without stays without (RFC 3168 section 6.1.1.1).
     fn ecn(&self) -> bool {
-        self.agreed.ecn() && self.retries == 0
+        self.agreed.ecn()
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {

@@ -214,10 +214,11 @@ fn repeated_text_is_acknowledged_at_once_and_a_fin_with_our_own() {
 }
 
 #[test]
-fn a_fin_without_text_before_it_and_one_that_answers_ours_are_acknowledged_at_once() {
+fn a_fin_without_text_before_it_is_acknowledged_soon_and_one_that_answers_ours_at_once() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(FIN), &[]);
-    assert_eq!(t.lens(), [0]);
+    assert_eq!(t.lens(), []);
+    assert_eq!(t.wait(ms(100)).iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(2)]);
     for state in [State::FinWait1, State::FinWait2] {
         let mut t = settled(&plain());
         t.pcb.shutdown_write();

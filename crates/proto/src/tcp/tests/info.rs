@@ -30,7 +30,7 @@ fn each_kind_of_limit_is_counted_apart() {
     assert_eq!(t.pcb.limit(true), Limit::SendBuffer, "windows have room, the buffer has not");
     let _ = t.write(20 * MSS);
     assert_eq!(t.pcb.limit(true), Limit::CongestionWindow);
-    let _ = t.input(t.ack_of(0, (10 * MSS) as u16), &[]);
+    let _ = t.input(t.ack_of(MSS, (5 * MSS) as u16), &[]);
     assert_eq!(t.pcb.limit(false), Limit::ReceiveWindow);
 
     let mut t = script();

@@ -119,7 +119,7 @@ impl super::super::segment::Payload for [u64; 0] {
 fn segments_are_no_longer_than_half_of_the_largest_window() {
     let mut t = Script::established(&plain());
     for (window, len) in [(1_200u16, 600), (1_900, 950), (2_000, 1_000), (500, 500)] {
-        t.pcb.max_snd_wnd = 0;
+        (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
         let _ = t.input(t.ack_of(0, window), &[]);
         assert_eq!(u32::from(t.pcb.send_mss()), len, "{window}");
     }

@@ -162,17 +162,6 @@ fn a_single_segment_is_probed_no_later_than_the_timeout_which_then_restarts() {
 }
 
 #[test]
-fn the_time_already_waited_counts_where_little_is_in_flight() {
-    let mut t = Script::established(&settings());
-    t.write(2 * MSS);
-    t.now = t.now + ms(9);
-    t.report(1, &[]);
-    let rto = t.pcb.rto();
-    let deadline = t.pcb.next_deadline().unwrap();
-    assert!(deadline.since(t.now) <= rto - ms(9), "RFC 7765");
-}
-
-#[test]
 fn a_timeout_retransmits_only_data_that_the_peer_does_not_hold() {
     let mut t = Script::established(&settings());
     t.write(10 * MSS);

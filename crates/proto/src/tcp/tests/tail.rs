@@ -45,7 +45,7 @@ fn a_bare_duplicate_acknowledgment_shows_that_the_probe_was_needless() {
 fn a_window_update_is_no_duplicate_and_the_probe_has_repaired_a_loss() {
     let mut t = probed();
     t.write(MSS);
-    let mut update = t.ack_of(0, 40_000);
+    let mut update = t.ack_of(0, 60_000);
     update.ack = t.place(3);
     let _ = t.input(update, &[]);
     assert!(cwnd_afterwards(&mut t) < 10 * MSS);
@@ -65,15 +65,28 @@ fn early_probes_do_not_hide_a_longer_round_trip() {
     assert!(rto > ms(250) && rexmt_count < 6, "{rto:?} {rexmt_count}");
 }
 
-/// One segment, a timeout later than it two more.
+/// A segment that has arrived, which measures the round trip, and another; a timeout later than that two more.
 fn timed_out() -> Script {
     let mut t = established();
     t.write(MSS);
-    assert_eq!(t.places_within(ms(395)), [0], "a probe, after which the timer starts anew");
+    t.now = t.now + ms(10);
+    t.report(1, &[]);
+    t.write(MSS);
+    assert_eq!(t.places_within(ms(395)), [1], "a probe, after which the timer starts anew");
     t.write(2 * MSS);
-    assert_eq!(t.places_within(ms(5)), [0]);
+    assert_eq!(t.places_within(ms(6)), [1]);
     assert_eq!(t.pcb.loss_stats().rto_count, 1);
     t
+}
+
+#[test]
+fn a_timeout_before_any_arrival_gives_up_everything() {
+    let mut t = established();
+    t.write(MSS);
+    assert_eq!(t.places_within(ms(395)), [0]);
+    t.write(2 * MSS);
+    assert_eq!(t.places_within(ms(6)), [0]);
+    assert_eq!((t.pcb.loss_stats().lost_bytes, t.pcb.cwnd()), (2 * MSS, MSS));
 }
 
 #[test]
@@ -81,10 +94,10 @@ fn segments_sent_just_before_a_timeout_are_not_retransmitted_with_those_that_tim
     let mut t = timed_out();
     assert_eq!(t.pcb.loss_stats().lost_bytes, 0);
     t.now = t.now + ms(1);
-    t.report(1, &[]);
+    t.report(2, &[]);
     assert_eq!(t.places(), []);
     t.now = t.now + ms(4);
-    t.report(3, &[]);
+    t.report(4, &[]);
     assert_eq!(t.pcb.loss_stats().rexmt_bytes, 2 * u64::from(MSS));
 }
 
@@ -92,7 +105,7 @@ fn segments_sent_just_before_a_timeout_are_not_retransmitted_with_those_that_tim
 fn segments_sent_just_before_a_timeout_do_not_prove_it_spurious() {
     let mut t = timed_out();
     t.now = t.now + ms(5);
-    t.report(0, &[(1, 3)]);
+    t.report(1, &[(2, 4)]);
     // A segment more than is in the network.
     assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.cwnd()), (0, 3 * MSS));
 }
@@ -101,8 +114,8 @@ fn segments_sent_just_before_a_timeout_do_not_prove_it_spurious() {
 fn lost_segments_sent_just_before_a_timeout_are_found_by_later_arrivals() {
     let mut t = timed_out();
     t.now = t.now + ms(10);
-    t.report(1, &[]);
-    assert_eq!(t.places(), [1, 2]);
+    t.report(2, &[]);
+    assert_eq!(t.places(), [2, 3]);
 }
 
 #[test]
@@ -120,4 +133,35 @@ fn acknowledgments_that_deliver_nothing_send_nothing_during_recovery() {
         let _ = t.input(super::super::segment::Header { ack: t.place(0), ..duplicate }, &[]);
         assert_eq!(t.places(), []);
     }
+}
+
+#[test]
+fn short_segments_take_the_room_of_whole_ones_and_go_again_joined() {
+    let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+    for _ in 0..12 {
+        t.write(10);
+    }
+    assert_eq!(t.pcb.snd_max().since(t.pcb.snd_una()), 100, "ten of them are a window");
+    let una = t.pcb.snd_una();
+    let again = t.wait(ms(450)).pop().unwrap().1;
+    // A probe has sent the rest.
+    assert_eq!((again.header().seq, again.len), (una, 120), "the timeout sends what fits into one");
+    assert_eq!(t.pcb.loss_stats().rto_count, 1);
+    assert_eq!(t.write(10), [], "which takes the room of the window");
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(120, super::script::WND), &[]);
+    assert_eq!(t.pcb.cwnd(), 2 * MSS, "one segment was acknowledged");
+    assert_eq!(t.lens(), [10]);
+}
+
+#[test]
+fn a_probe_under_way_gives_the_timer_back_to_the_first_segment() {
+    let mut t = established();
+    t.write(2 * MSS);
+    assert_eq!(t.places_within(ms(25)), [1]);
+    // The first segment is due 200 ms after it was sent, and not after the probe.
+    t.write(MSS);
+    assert_eq!(t.places_within(ms(170)), []);
+    assert_eq!(t.places_within(ms(7)), [0]);
+    assert_eq!(t.pcb.loss_stats().rto_count, 1);
 }

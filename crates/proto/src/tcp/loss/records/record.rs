@@ -28,6 +28,8 @@ pub(in crate::tcp) struct Record {
     /// The rate estimator's snapshot at that time (`rate.rs`).
     pub snapshot: u32,
     pub fate: Fate,
+    /// Its segments.
+    pub count: u32,
     /// Bytes of each of its segments but the last, which may have fewer; 0 if they are of several sizes.
     pub segment: u16,
     /// Sent more than once.
@@ -37,6 +39,17 @@ pub(in crate::tcp) struct Record {
 impl Record {
     pub fn len(&self) -> u32 {
         self.end.since(self.start)
+    }
+
+    /// How many of its segments lie whole before `at`, and how many there are behind it if it is cut there: the cut one counts in both
+    /// parts, or in the second if nothing is cut.
+    pub fn counts_at(&self, at: SeqNum) -> (u32, u32) {
+        let (before, len) = (at.since(self.start), self.len().max(1));
+        let segment = u32::from(self.segment);
+        let share = || (u64::from(self.count) * u64::from(before) / u64::from(len)) as u32;
+        let whole = before.checked_div(segment).unwrap_or_else(share);
+        let whole = whole.min(self.count.saturating_sub(1));
+        (whole, self.count - whole)
     }
 
     /// The beginning of the first segment at or behind `at`, as far as segments are known: its end if there is none.
@@ -67,6 +80,11 @@ impl Record {
     pub fn segment_with(&self, segment: u16) -> u16 {
         let is_whole = segment != 0 && self.len().is_multiple_of(u32::from(segment));
         if self.segment == segment && is_whole { segment } else { 0 }
+    }
+
+    /// Whether its segments are still known then, or do not matter.
+    pub fn goes_on_with(&self, segment: u16) -> bool {
+        segment == 0 || self.segment_with(segment) != 0
     }
 
     /// Since when at the latest any of it has been on its way: the time that counts at arrival. Data still out

@@ -1,0 +1,131 @@
+//! That random scenarios are not narrow: changes of policy are planted into a copy of the sources, and each has to be found by random scenarios alone.
+//!
+//! Purpose: `plants.txt` lists them. A scenario that goes as on the kernel with the sources as they are finds a plant if it does not with it. The copy is
+//! built and run in the folder that `SOCKEYE_PLANTS_DIR` names, outside of the checkout; `SOCKEYE_PLANTS` names those to try, by a part of their names, and
+//! `SOCKEYE_PLANTS_COUNT` says how many scenarios. Not part of an ordinary run: each plant builds the stack once.
+//!
+//! ```sh
+//! SOCKEYE_PLANTS_DIR=/tmp/plants cargo test -p sockeye-conform --test plants -- --ignored --nocapture
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// A change.
+struct Plant {
+    name: String,
+    file: String,
+    from: String,
+    to: String,
+}
+
+/// The list. A text goes on in the next lines up to the next mark.
+fn plants() -> Vec<Plant> {
+    let mut plants: Vec<Plant> = Vec::new();
+    let mut part = ' ';
+    for line in include_str!("../plants.txt").lines().filter(|line| !line.starts_with('#')) {
+        let is_marked = ["= ", "@ ", "- ", "+ "].iter().any(|mark| line.starts_with(mark));
+        let text = if is_marked { &line[2..] } else { line };
+        if is_marked {
+            part = line.chars().next().unwrap_or(' ');
+        }
+        if part == '=' && is_marked {
+            let empty = String::new;
+            plants.push(Plant { name: text.to_owned(), file: empty(), from: empty(), to: empty() });
+        }
+        let Some(plant) = plants.last_mut() else { continue };
+        let slot = match part {
+            '@' => &mut plant.file,
+            '-' => &mut plant.from,
+            '+' => &mut plant.to,
+            _ => continue,
+        };
+        if !is_marked && !text.is_empty() {
+            slot.push('\n');
+        }
+        slot.push_str(text);
+    }
+    plants
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn each_plant_has_one_place() {
+    let plants = plants();
+    assert!(plants.len() >= 30, "{}", plants.len());
+    for plant in plants {
+        let text = std::fs::read_to_string(root().join(&plant.file)).unwrap();
+        assert_eq!(text.matches(&plant.from).count(), 1, "{}: {:?}", plant.name, plant.from);
+        assert_ne!(plant.from, plant.to, "{}", plant.name);
+    }
+}
+
+/// Builds `conform` in the copy. `None` if the change does not compile.
+fn build(copy: &Path) -> Option<PathBuf> {
+    let target = copy.join("target");
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "-q", "-p", "sockeye-conform", "--bin", "conform"])
+        .current_dir(copy)
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        .env("RUSTFLAGS", "-Awarnings")
+        .status()
+        .expect("cargo runs");
+    built.success().then(|| target.join("debug/conform"))
+}
+
+/// Copies what is in the repository, as it is now.
+fn copy_sources(copy: &Path) {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root()).output().expect("git runs");
+    for name in String::from_utf8(listed.stdout).unwrap().split('\0').filter(|name| !name.is_empty()) {
+        let (from, to) = (root().join(name), copy.join(name));
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        if from.is_file() {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    }
+}
+
+#[test]
+#[ignore = "builds the stack once for each plant"]
+fn random_scenarios_find_each_plant() {
+    let folder = std::env::var_os("SOCKEYE_PLANTS_DIR")
+        .expect("SOCKEYE_PLANTS_DIR names a folder outside of the checkout");
+    let (copy, same) = (Path::new(&folder).join("sources"), Path::new(&folder).join("same"));
+    let wanted = std::env::var("SOCKEYE_PLANTS").unwrap_or_default();
+    let count = std::env::var("SOCKEYE_PLANTS_COUNT").unwrap_or_else(|_| "2000".to_owned());
+    copy_sources(&copy);
+    let conform = build(&copy).expect("the sources as they are");
+    let made = Command::new(&conform)
+        .args(["--random", &count, "--keep-going", "--no-shrink", "--save-same"])
+        .arg(&same)
+        .stdout(Stdio::null())
+        .status()
+        .expect("conform runs");
+    assert!(made.code().is_some_and(|code| code <= 1), "{made:?}");
+    let mut missed = Vec::new();
+    for plant in plants().into_iter().filter(|plant| wanted.split(',').any(|part| plant.name.contains(part)))
+    {
+        let file = copy.join(&plant.file);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replacen(&plant.from, &plant.to, 1)).unwrap();
+        let found = build(&copy).map(|conform| {
+            let run = Command::new(conform).arg(&same).output().expect("conform runs");
+            let text = String::from_utf8_lossy(&run.stdout).into_owned();
+            text.lines().filter(|line| line.ends_with(": differs")).count()
+        });
+        std::fs::write(&file, text).unwrap();
+        match found {
+            None => println!("{}: does not compile", plant.name),
+            Some(found) => println!("{}: {found} scenarios find it", plant.name),
+        }
+        if found.is_none_or(|found| found == 0) {
+            missed.push(plant.name);
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

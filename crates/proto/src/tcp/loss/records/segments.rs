@@ -1,0 +1,135 @@
+//! Segments among the records: how many there are of each fate, where they end, and which go again as one.
+//!
+//! The congestion window counts segments, a short one as one. A part that is cut off one counts as another, as on Linux (`tcp_fragment`). Invariant: the
+//! counts are the sums of the records' own. Does not depend on time. Tests: those of the scoreboard, `tests/tail.rs`.
+
+use crate::seq::SeqNum;
+
+use super::{Fate, Record, Records};
+
+/// Segments, by fate: as the congestion window counts them, a short one as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::tcp) struct Counts {
+    pub flying: u32,
+    pub sacked: u32,
+    pub lost: u32,
+}
+
+impl Counts {
+    pub(super) fn of(&mut self, fate: Fate) -> &mut u32 {
+        match fate {
+            Fate::Flying => &mut self.flying,
+            Fate::Sacked => &mut self.sacked,
+            Fate::Lost => &mut self.lost,
+        }
+    }
+
+    pub(super) fn shift(&mut self, from: Fate, to: Fate, count: u32) {
+        *self.of(from) -= count;
+        *self.of(to) += count;
+    }
+
+    /// All that are outstanding.
+    pub fn all(&self) -> u32 {
+        self.flying + self.sacked + self.lost
+    }
+}
+
+impl Records {
+    /// Segments of each fate.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Segments that were sent again and about which nothing is known, up to `until`. Looks at every record.
+    pub fn repeated_count(&self, until: SeqNum) -> u32 {
+        let flying =
+            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
+        self.list.iter().filter(flying).map(|record| record.count).sum()
+    }
+
+    /// The bytes of these.
+    pub fn repeated_len(&self, until: SeqNum) -> u32 {
+        let flying =
+            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
+        self.list.iter().filter(flying).map(Record::len).sum()
+    }
+
+    /// Where the segment that begins at `start`, the beginning of a record, ends if it is sent again in segments of `mss`: as it was
+    /// sent, or as much of it as fits; and if there is room for them, with whole segments behind it that the peer does not hold
+    /// (`tcp_retrans_try_collapse`). `behind` is the number of a FIN, which takes no room. `None` if it is a full one, or if
+    /// its end is not known.
+    pub fn short_segment(&mut self, start: SeqNum, mss: u32, behind: Option<SeqNum>) -> Option<SeqNum> {
+        let first = self.find(start);
+        let record = *self.list.get(first)?;
+        if record.segment == 0 || u32::from(record.segment) == mss && record.len() >= mss {
+            return None;
+        }
+        let text =
+            |from: SeqNum, to: SeqNum| to.since(from) - u32::from(behind.is_some_and(|fin| to.after(fin)));
+        let mut end = record.start + record.len().min(record.segment.into());
+        if text(start, end) > mss {
+            // The rest was a part of it, and is no segment with what follows.
+            self.split(end);
+            return Some(start + mss);
+        }
+        let mut at = first;
+        while let Some(record) = self.list.get(at).copied().filter(|record| record.fate != Fate::Sacked) {
+            self.step(1);
+            if end == record.end {
+                at += 1;
+                continue;
+            }
+            let next = end + record.end.since(end).min(u32::from(record.segment));
+            if record.segment == 0 || text(start, next) > mss {
+                break;
+            }
+            end = next;
+        }
+        Some(end)
+    }
+
+    /// What was sent again from `start` to `end` has become one segment.
+    pub fn make_one(&mut self, start: SeqNum, end: SeqNum) {
+        let from = self.find(start);
+        let to = self.list.partition_point(|record| record.end.at_or_before(end));
+        if to <= from || self.list.range(from..to).any(|record| record.fate != Fate::Flying) {
+            return;
+        }
+        self.collapse(from, to);
+        if let Some(record) = self.list.get_mut(from) {
+            self.counts.flying -= record.count - 1;
+            (record.count, record.segment) = (1, u16::try_from(record.len()).unwrap_or(0));
+        }
+    }
+
+    /// True if one segment is outstanding.
+    pub fn is_single(&self) -> bool {
+        self.counts.all() == 1
+    }
+
+    /// Whether the segments of the records from index `from` up to `to` are known if they become one.
+    pub(super) fn is_aligned(&self, from: usize, to: usize) -> bool {
+        let pairs = self.list.range(from..to).zip(self.list.range(from + 1..to));
+        pairs.into_iter().all(|(a, b)| a.goes_on_with(b.segment))
+    }
+
+    /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
+    pub fn repeated(&self) -> u32 {
+        let flying = |record: &&Record| record.repeated && record.fate == Fate::Flying;
+        self.list.iter().filter(flying).map(Record::len).sum()
+    }
+
+    /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.
+    pub fn lose_from(&mut self, seq: SeqNum) {
+        let from = self.split(seq);
+        for at in from..self.list.len() {
+            if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
+                self.lose(at);
+            }
+        }
+        if let Some(last) = self.list.back() {
+            self.edge = last.end;
+        }
+    }
+}
