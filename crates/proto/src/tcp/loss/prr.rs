@@ -17,10 +17,10 @@ pub(in crate::tcp) struct Prr {
     prior_cwnd: u32,
     /// The window now.
     cwnd: u32,
-    /// Arrived since.
-    delivered: u64,
+    /// Arrived since: less than two of the largest windows, as no more lies between its beginning and the end of what may be sent.
+    delivered: u32,
     /// Sent since.
-    out: u64,
+    out: u32,
 }
 
 impl Prr {
@@ -36,20 +36,21 @@ impl Prr {
 
     /// Bytes were sent, new or again.
     pub fn on_sent(&mut self, bytes: u32) {
-        self.out += u64::from(bytes);
+        self.out = self.out.saturating_add(bytes);
     }
 
     /// `delivered` bytes were reported to have arrived, more than none; `pipe` are believed under way; `is_safe` if SND.UNA has
     /// moved and nothing more was found lost.
     pub fn on_ack(&mut self, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32, mss: u32) {
-        self.delivered += u64::from(delivered);
+        self.delivered = self.delivered.saturating_add(delivered);
+        let (all, out) = (u64::from(self.delivered), u64::from(self.out));
         let segment = u64::from(mss.max(1));
         let sndcnt = if pipe > ssthresh {
             let share =
-                (self.delivered * u64::from(ssthresh)).div_ceil(u64::from(self.prior_cwnd.max(1)) * segment);
-            (share * segment).saturating_sub(self.out)
+                (all * u64::from(ssthresh)).div_ceil(u64::from(self.prior_cwnd.max(1)) * segment);
+            (share * segment).saturating_sub(out)
         } else {
-            let arrived = self.delivered.saturating_sub(self.out).max(u64::from(delivered));
+            let arrived = all.saturating_sub(out).max(u64::from(delivered));
             let more = if is_safe { segment } else { 0 };
             u64::from(ssthresh - pipe).min(arrived + more)
         };

@@ -181,6 +181,7 @@ fn a_loss_and_a_mark_in_one_round_trip_are_one_reduction() {
 fn new_text_after_a_loss_carries_cwr() {
     let mut t = Script::established(&on());
     assert_eq!(t.write(40 * MSS).len(), 10);
+    t.now = t.now + ms(10);
     let una = t.pcb.snd_una();
     let mut hole = t.ack_of(0, WND);
     let block = super::super::sack::SackBlock { start: una + MSS, end: una + 5 * MSS };
