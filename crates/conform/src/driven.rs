@@ -29,8 +29,10 @@ pub struct Driven {
     listener: Option<TcpListener>,
     written: u32,
     read: u32,
-    /// When the stack wants to run next, and since when it does.
+    /// When the stack wants to run next, and since when the timer runs for that.
     wanted: Option<(Duration, Duration)>,
+    /// When something has happened last that may have started a timer: an event, or a segment of the stack.
+    touched_at: Duration,
     trace: Trace,
 }
 
@@ -77,6 +79,7 @@ impl Driven {
             written: 0,
             read: 0,
             wanted: None,
+            touched_at: now,
             trace: Trace::default(),
         }
     }
@@ -107,10 +110,11 @@ impl Driven {
     }
 
     /// When the stack is run next: by as much later than it wants to as a timer of the kernel is on average. A timer is late by the time that it
-    /// had to run when it was started.
+    /// had to run when it was started. The stack may also want to run in between, to sort its timers anew, which starts none.
     fn next_run(&mut self) -> Option<Duration> {
         let next = self.stack.poll(self.now)?;
-        let since = self.wanted.filter(|(known, _)| *known == next).map_or(self.now, |(_, since)| since);
+        let known = self.wanted.filter(|(known, _)| *known == next);
+        let since = known.map_or(self.touched_at, |(_, since)| since);
         self.wanted = Some((next, since));
         if next <= self.now {
             return Some(next);
@@ -159,6 +163,7 @@ impl Driven {
         let mut bytes = vec![0; frame.len()];
         frame.copy_to(&mut bytes);
         let packet = self.names.decode(&bytes);
+        self.touched_at = self.now;
         self.record(What::Sent(packet));
     }
 
@@ -168,6 +173,7 @@ impl Driven {
     }
 
     fn perform(&mut self, index: usize, action: &Action) {
+        self.touched_at = self.now;
         let returned = match action {
             Action::Segment(segment) => {
                 let bytes = self.names.encode(segment);

@@ -105,6 +105,8 @@ pub struct Pcb<P: Payload> {
     pub(super) scaling: bool,
     /// Made at a SYN by Fast Open, and our SYN is not acknowledged yet (see `fast_open.rs`).
     pub(super) syn_unacked: bool,
+    /// It began with a connect.
+    pub(super) is_active: bool,
     /// How far the measuring of a round trip is.
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
@@ -283,6 +285,7 @@ impl<P: Payload> Pcb<P> {
             sack_ok: false,
             scaling: false,
             syn_unacked: false,
+            is_active: state == State::SynSent,
             timing: Timing::Idle,
             rexmt_count: 0,
             acks: Acks::default(),

@@ -158,8 +158,8 @@ impl Pushes {
     /// A segment of `len` bytes leaves that ends `end` bytes from the front, or several of `mss` bytes as one. Whether it has PSH.
     #[inline]
     pub fn leaves<P: Payload>(&mut self, len: u32, end: u32, mss: u32, pcb: &Pcb<P>) -> bool {
-        let is_marked = self.ends_at(end);
         let at = self.front + end;
+        let is_marked = self.has_mark(at - len, at);
         if !at.after(self.sent) {
             return is_marked;
         }
@@ -206,17 +206,19 @@ impl Pushes {
         earlier.push_back(at);
     }
 
-    /// Whether the byte before the one that is `offset` bytes from the front has a mark: then a segment that ends there has PSH.
+    /// Whether a byte from `start` up to `end` has a mark behind it: then the segment has PSH, also where it was cut anew and goes on behind
+    /// the mark (`tcp_grow_skb`).
     #[inline]
-    pub fn ends_at(&self, offset: u32) -> bool {
-        let at = self.front + offset;
-        at == self.last || (self.earlier.is_some() && self.ends_earlier(at))
+    fn has_mark(&self, start: SeqNum, end: SeqNum) -> bool {
+        let is_inside = |mark: SeqNum| mark.after(start) && mark.at_or_before(end);
+        is_inside(self.last) || (self.earlier.is_some() && self.has_earlier_mark(start, end))
     }
 
     #[inline(never)]
-    fn ends_earlier(&self, at: SeqNum) -> bool {
+    fn has_earlier_mark(&self, start: SeqNum, end: SeqNum) -> bool {
         let Some(earlier) = self.earlier.as_deref() else { return false };
-        earlier.get(earlier.partition_point(|mark| mark.before(at))) == Some(&at)
+        let next = earlier.partition_point(|mark| mark.at_or_before(start));
+        earlier.get(next).is_some_and(|mark| mark.at_or_before(end))
     }
 
     /// Full runs end between `start` and `end`.
@@ -300,7 +302,9 @@ mod tests {
     }
 
     fn marks(pushes: &Pushes, len: u32) -> Vec<u32> {
-        (1..=len).filter(|offset| pushes.ends_at(*offset)).collect()
+        (1..=len)
+            .filter(|offset| pushes.has_mark(pushes.front + (*offset - 1), pushes.front + *offset))
+            .collect()
     }
 
     #[test]

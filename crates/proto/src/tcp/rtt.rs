@@ -92,11 +92,6 @@ impl Rtt {
         (rto_us << self.doublings).min(u64::from(rto_max_us))
     }
 
-    /// The same without back-off.
-    pub fn base_rto_us(&self, rto_max_us: u32) -> u64 {
-        (u64::from(self.srtt_8 / 8) + u64::from(self.rttvar_4)).min(u64::from(rto_max_us))
-    }
-
     /// The same of the persist timer, which has not expired yet while the peer's window has been shut (`tcp_probe0_base`).
     pub fn first_probe_us(&self, rto_min_us: u32, rto_max_us: u32) -> u64 {
         self.rto_us(rto_max_us).max(u64::from(rto_min_us))

@@ -124,7 +124,6 @@ impl<P: Payload> Pcb<P> {
             if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
                 self.suspect_black_hole(now);
             }
-            self.note_usage();
             let reduces = self.is_new_congestion(is_first);
             self.go_back(is_first, reduces, now);
             // Without records all is sent again.
@@ -225,13 +224,12 @@ impl<P: Payload> Pcb<P> {
     /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
     #[inline(never)]
     pub(super) fn restart_after_idle(&mut self, now: Instant) {
-        // A window that is closed is probed, and its opening is what ends the idleness (`tcp_ack_update_window`).
-        if self.snd_una != self.snd_max || self.snd_wnd == 0 || !self.tuning.slow_start_after_idle {
+        if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
             return;
         }
         // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
         let idle_us = since_us(now, self.last_snd_at);
-        let rto_us = self.rtt.base_rto_us(self.tuning.rto_max_us);
+        let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         if idle_us > rto_us {
             let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
             self.cc.on_idle(rtos, u32::from(self.mss));

@@ -2,8 +2,8 @@
 //! `tcp_is_cwnd_limited`): a window that is not used proves nothing about the path, and must not grow (RFC 7661
 //! section 4.3).
 //!
-//! Noted where an acknowledgment comes, before it is taken in: at that moment as much is outstanding as after the last output. The strongest
-//! sign of a window's time counts for all of it. Does not depend on records or timers. Tests: below, `tests/usage.rs`.
+//! Noted after each output that has sent something new, or could not for the window. The strongest sign of a window's time counts for all of
+//! it. Does not depend on records or timers. Tests: below, `tests/usage.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -15,8 +15,6 @@ use super::super::delack::low_micros;
 pub(in crate::tcp) struct Usage {
     /// The sign counts until this is acknowledged (`cwnd_usage_seq`).
     until: SeqNum,
-    /// End of the sent data when it was last looked at.
-    seen: SeqNum,
     /// Most that was outstanding (`max_packets_out`), bytes.
     most: u32,
     /// There was no room for another segment (`is_cwnd_limited`).
@@ -30,7 +28,7 @@ pub(in crate::tcp) struct Usage {
 impl Usage {
     /// Nothing was sent before `una`.
     pub fn new(una: SeqNum, now: Instant) -> Self {
-        Self { until: una, seen: una, most: 0, is_limited: false, used: 0, used_at_us: low_micros(now) }
+        Self { until: una, most: 0, is_limited: false, used: 0, used_at_us: low_micros(now) }
     }
 
     /// The window is another one.
@@ -66,17 +64,11 @@ impl Usage {
         Some(used)
     }
 
-    /// From `una` to `max` is outstanding, `outstanding` bytes as the window counts them, and the window has `room` for more; `waits`: there
-    /// are more. What is only sent again says nothing of the use of the window.
-    pub fn note(&mut self, (una, max): (SeqNum, SeqNum), outstanding: u32, room: u32, mss: u32, waits: bool) {
-        let is_full = room < mss;
-        let sent = core::mem::replace(&mut self.seen, max) != max;
-        let is_limited = is_full && (sent || waits);
-        if !sent && !is_limited {
-            return;
-        }
-        if una.at_or_after(self.until) || is_limited || (!self.is_limited && outstanding > self.most) {
-            (self.is_limited, self.most, self.until) = (is_limited, outstanding, max);
+    /// From `una` to `max` is outstanding, `outstanding` bytes as the window counts them; `is_full`: the window has no room for another segment.
+    /// What is only sent again says nothing of the use of the window.
+    pub fn note(&mut self, (una, max): (SeqNum, SeqNum), outstanding: u32, is_full: bool) {
+        if una.at_or_after(self.until) || is_full || (!self.is_limited && outstanding > self.most) {
+            (self.is_limited, self.most, self.until) = (is_full, outstanding, max);
         }
     }
 
@@ -99,46 +91,38 @@ mod tests {
     #[test]
     fn a_full_window_counts_until_all_of_it_is_acknowledged() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(10)), 10 * MSS, 0, MSS, false);
+        usage.note((seq(0), seq(10)), 10 * MSS, true);
         assert_eq!(usage.get(), (true, 10 * MSS));
-        // A batch of acknowledgments: nothing is sent in between.
-        usage.note((seq(4), seq(10)), (10 - 4) * MSS, 4 * MSS, MSS, false);
-        usage.note((seq(9), seq(10)), MSS, 9 * MSS, MSS, false);
+        usage.note((seq(4), seq(11)), (11 - 4) * MSS, false);
+        usage.note((seq(9), seq(11)), (11 - 9) * MSS, false);
         assert_eq!(usage.get(), (true, 10 * MSS));
-        usage.note((seq(10), seq(12)), (12 - 10) * MSS, 8 * MSS, MSS, false);
+        usage.note((seq(10), seq(12)), (12 - 10) * MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
     }
 
     #[test]
     fn without_a_full_window_the_most_that_was_outstanding_counts() {
         let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(3)), 3 * MSS, 7 * MSS, MSS, false);
-        usage.note((seq(1), seq(7)), (7 - 1) * MSS, 4 * MSS, MSS, false);
+        usage.note((seq(0), seq(3)), 3 * MSS, false);
+        usage.note((seq(1), seq(7)), (7 - 1) * MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note((seq(5), seq(8)), (8 - 5) * MSS, 7 * MSS, MSS, false);
+        usage.note((seq(5), seq(8)), (8 - 5) * MSS, false);
         assert_eq!(usage.get(), (false, 6 * MSS));
-        usage.note((seq(7), seq(9)), (9 - 7) * MSS, 8 * MSS, MSS, false);
+        usage.note((seq(7), seq(9)), (9 - 7) * MSS, false);
         assert_eq!(usage.get(), (false, 2 * MSS));
-    }
-
-    #[test]
-    fn a_window_with_room_for_less_than_a_segment_is_full() {
-        let mut usage = Usage::new(seq(0), Instant::ZERO);
-        usage.note((seq(0), seq(2)), 2 * MSS, MSS - 1, MSS, false);
-        assert!(usage.get().0);
     }
 
     #[test]
     fn a_window_that_was_not_used_up_for_a_timeout_is_told_once_with_the_most_that_was_used() {
         let at = Instant::from_micros;
         let mut usage = Usage::new(seq(0), at(0));
-        let mut unused = |outstanding: u32, room: u32, us| {
-            usage.note((seq(0), seq(outstanding)), outstanding * MSS, room * MSS, MSS, false);
+        let mut unused = |outstanding: u32, us| {
+            usage.note((seq(0), seq(outstanding)), outstanding * MSS, outstanding == 20);
             usage.unused_for(outstanding * MSS, 20 * MSS, false, 1000, at(us))
         };
-        assert_eq!(unused(3, 17, 500), None);
-        assert_eq!(unused(2, 18, 1000), Some(3 * MSS));
-        assert_eq!(unused(2, 18, 1500), None);
-        assert_eq!(unused(20, 0, 2500), None, "used up");
+        assert_eq!(unused(3, 500), None);
+        assert_eq!(unused(2, 1000), Some(3 * MSS));
+        assert_eq!(unused(2, 1500), None);
+        assert_eq!(unused(20, 2500), None, "used up");
     }
 }

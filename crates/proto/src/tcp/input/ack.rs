@@ -59,8 +59,8 @@ impl<P: Payload> Pcb<P> {
                 // Another window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(now);
             }
-            if self.persist && !is_only_text && self.snd_wnd == 0 && self.rexmt_at != NEVER {
-                // It has said so just now, so the next probe waits from here on (`tcp_ack_probe`).
+            if self.persist && !is_only_text && self.rexmt_at != NEVER {
+                // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`).
                 self.arm_rexmt(now);
             }
         }

@@ -18,7 +18,7 @@ use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
 use super::rack::Rack;
-use super::records::{Fate, Record, Sent};
+use super::records::{Record, Sent};
 use super::stats::count;
 use super::undo::Undo;
 use super::{Loss, TRIM_AFTER};
@@ -46,7 +46,7 @@ pub(in crate::tcp) struct Report {
     is_ambiguous: bool,
     /// Round trip of the first of those that a block reports.
     sack_rtt_us: Option<u32>,
-    /// Something sent once, before the timeout, and given up by it is among them (F-RTO).
+    /// Something sent once, before the timeout, is among them (F-RTO).
     original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     dsack: Option<SackBlock>,
@@ -70,17 +70,7 @@ impl Report {
                     Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
             }
         }
-        // Data that was sent so shortly before the timeout that it was not given up says nothing of it.
-        let given_up = !record.repeated && record.fate == Fate::Lost;
-        self.original |= given_up && recover.is_some_and(|recover| record.end.at_or_before(recover));
-    }
-}
-
-impl Loss {
-    fn note_usage(&mut self, una: SeqNum, max: SeqNum, cwnd: u32, mss: u32, waits: bool) {
-        let room = cwnd.saturating_sub(self.window_pipe(mss));
-        let outstanding = self.records.counts().all().saturating_mul(mss);
-        self.usage.note((una, max), outstanding, room, mss, waits);
+        self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
     }
 }
 
@@ -90,38 +80,38 @@ impl<P: Payload> Pcb<P> {
         self.sack_ok && !self.tuning.lossless
     }
 
-    /// Notes how much of the window is used, where it is about to become smaller.
-    #[inline(never)]
-    pub(in crate::tcp) fn note_usage(&mut self) {
-        let (mss, cwnd, waits) = (u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
-        let (una, max) = (self.snd_una, self.snd_max);
-        if let Some(loss) = self.loss.as_deref_mut() {
-            loss.note_usage(una, max, cwnd, mss, waits);
-        }
-    }
-
-    /// Output is over: looks whether the window is used. One that was not for as long as a timeout is made smaller, half way to what
-    /// was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
+    /// Output is over: looks whether the window is used (`tcp_cwnd_validate`). One that was not for as long as a timeout is made smaller, half
+    /// way to what was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
     #[inline]
     pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
-        if self.loss.as_deref_mut().is_some_and(|loss| core::mem::take(&mut loss.has_sent)) {
-            self.validate_window(now);
+        if let Some(loss) = self.loss.as_deref_mut() {
+            let has_sent = core::mem::take(&mut loss.has_sent);
+            let has_expired = core::mem::take(&mut loss.has_expired);
+            if has_sent || (!has_expired && self.has_unsent()) {
+                self.validate_window(has_sent, now);
+            }
         }
     }
 
     #[inline(never)]
-    fn validate_window(&mut self, now: Instant) {
+    fn validate_window(&mut self, has_sent: bool, now: Instant) {
         if !self.keeps_records() {
             return;
         }
-        let (mss, cwnd, waits) = (u32::from(self.mss), self.cc.cwnd(), self.has_unsent());
+        let is_reduced = self.recovery.phase() == Phase::Recovery && !self.cc.governs_recovery();
+        let (mss, cwnd) = (u32::from(self.mss), self.cc.cwnd());
         let (una, max) = (self.snd_una, self.snd_max);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         let is_open = self.recovery.phase() == Phase::Open && self.tuning.slow_start_after_idle;
         let is_slow_start = cwnd < self.cc.ssthresh();
         let Some(loss) = self.loss.as_deref_mut() else { return };
-        loss.note_usage(una, max, cwnd, mss, waits);
+        let window = if is_reduced { loss.prr.cwnd() } else { cwnd };
+        let is_full = window < loss.window_pipe(mss).saturating_add(mss);
+        if !has_sent && !is_full {
+            return;
+        }
         let outstanding = loss.records.counts().all().saturating_mul(mss);
+        loss.usage.note((una, max), outstanding, is_full);
         let unused = loss.usage.unused_for(outstanding, cwnd, is_slow_start, rto_us, now);
         if let Some(used) = unused.filter(|_| is_open && !loss.is_disordered) {
             self.cc.on_unused(used, mss);
@@ -142,14 +132,10 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
-        let cwnd = self.cc.cwnd();
-        let waits = self.has_unsent();
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
         let echo = ts.map(|ts| ts.ecr);
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
-        let before = una - acked;
-        loss.note_usage(before, max, cwnd, mss, waits);
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
@@ -228,7 +214,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.pass_recovery_point(&mut loss);
         let (lost, last_lost) = self.find_losses(&mut loss, now);
-        let mut news = self.news(&mut loss, report, lost, phase, now);
+        let mut news = self.news(&mut loss, report, lost, now);
         if self.cc.wants_rate_samples() {
             news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
@@ -262,6 +248,10 @@ impl<P: Payload> Pcb<P> {
         };
         let found = loss.records.detect(latest, wait_us, now);
         loss.reorder_at = found.due;
+        if found.lost > 0 && loss.twice_count > 0 {
+            // One that is given up is not out any more.
+            loss.twice_count = loss.twice_count.min(loss.records.repeated_count(loss.repeated_until));
+        }
         loss.rate.on_lost(found.lost);
         (found.lost, found.snapshot)
     }
@@ -329,6 +319,7 @@ impl<P: Payload> Pcb<P> {
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
             self.cc.on_recovery_end(self.flight(), mss, self.tuning.pacing != PacingMode::Off);
+            self.ecn.on_reduced(self.snd_max);
         }
     }
 
@@ -347,13 +338,17 @@ impl<P: Payload> Pcb<P> {
         let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
         let by_original = match loss.frto.as_mut() {
             Some(_) if report.original => true,
-            Some(frto) if frto.tries_new_data || self.snd_una.at_or_after(frto.recover) => {
-                // Step 3: nothing from before the timeout has arrived by itself, so it is lost.
-                loss.frto = None;
+            Some(frto) if self.snd_max.after(frto.recover) => {
+                // Step 3: of the new data there are signs, and none of what is from before the timeout, which is lost. Without any it may
+                // still show; meanwhile the repair goes on.
+                frto.tries_new_data = false;
+                if report.sacked > 0 || report.is_duplicate {
+                    loss.frto = None;
+                }
                 false
             }
             Some(frto) => {
-                frto.tries_new_data = report.acked > 0;
+                frto.tries_new_data = report.acked > 0 && self.snd_una.before(frto.recover);
                 false
             }
             None => false,
@@ -419,12 +414,13 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The report to congestion control.
-    fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, before: Phase, now: Instant) -> Ack {
+    fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =
             if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
-        // The acknowledgment that ends a repair belongs to it, and so does the one that begins it.
-        let begins = before == Phase::Open && loss.records.lost() > 0;
+        // The acknowledgment that begins a repair belongs to it, and the one that ends it lets the window grow (`tcp_cong_control`).
+        let phase = self.recovery.phase();
+        let begins = phase == Phase::Open && loss.records.lost() > 0;
         Ack {
             now,
             acked: report.acked,
@@ -438,7 +434,7 @@ impl<P: Payload> Pcb<P> {
             pipe: loss.pipe(self.flight()),
             used: loss.usage.get(),
             mss: u32::from(self.mss),
-            phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
+            phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
             rtt_us: report.rtt_us,
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),

@@ -81,6 +81,8 @@ pub(super) struct Loss {
     is_disordered: bool,
     /// New text has left since the use of the window was last looked at.
     has_sent: bool,
+    /// A timer has expired since: what it sends again says nothing of the use of the window.
+    has_expired: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
     /// Segments that were sent again needlessly, and of which neither is known to have arrived.
@@ -104,11 +106,11 @@ struct Probe {
 }
 
 impl Loss {
-    /// `srtt_us`: the smoothed round trip from the handshake or from earlier data; 0 if unknown.
-    pub(super) fn new(una: SeqNum, srtt_us: u32, now: Instant) -> Box<Self> {
+    /// `srtt_us`: the smoothed round trip from the handshake or from earlier data, and the latest of a segment; 0 if unknown.
+    pub(super) fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Box<Self> {
         Box::new(Self {
             records: Records::new(una),
-            rack: Rack::new(una, srtt_us, now),
+            rack: Rack::new(una, (srtt_us, rtt_us), now),
             prr: Prr::new(0),
             usage: Usage::new(una, now),
             undo: None,
@@ -123,6 +125,7 @@ impl Loss {
             probe_unmeasured: false,
             is_disordered: false,
             has_sent: false,
+            has_expired: false,
             repeated_until: una,
             twice_count: 0,
             for_mtu: false,
@@ -166,7 +169,13 @@ impl Loss {
 
     /// True if new data has to wait for repetitions, or for the pace.
     pub(super) fn holds_new_data(&self) -> bool {
-        self.pacing.is_waiting() || (self.records.lost() > 0 && !self.tries_new_data())
+        self.pacing.is_waiting() || (self.has_repairs() && !self.tries_new_data())
+    }
+
+    /// True if something lost is to be sent again. As much as is out twice may be it, and is waited for first (`retrans_out` and `lost_out` in
+    /// `tcp_xmit_retransmit_queue`).
+    pub(super) fn has_repairs(&self) -> bool {
+        self.records.counts().lost > self.twice_count
     }
 
     /// A round trip was measured.

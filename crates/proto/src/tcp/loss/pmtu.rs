@@ -185,8 +185,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn with_path_mtu<R>(&mut self, now: Instant, change: impl FnOnce(&mut PathMtu) -> R) -> R {
-        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), self.mss);
-        let loss = self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now));
+        let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), self.mss);
+        let loss = self.loss.get_or_insert_with(|| Loss::new(una, known_us, now));
         change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
     }
 
@@ -261,7 +261,7 @@ impl<P: Payload> Pcb<P> {
         }
         // Without records nothing tells the loss of a probe: the largest size is tried when the path is taken for a new one.
         let searches = self.keeps_records();
-        let mut loss = Loss::new(self.snd_una, self.rtt.srtt_us(), self.clock);
+        let mut loss = Loss::new(self.snd_una, self.known_round_trip(), self.clock);
         let raise_at = if searches { NEVER } else { self.clock + RAISE_AFTER };
         let path = PathMtu { high: self.mss, raise_at, ..*PathMtu::new(ceiling, base, searches) };
         loss.path_mtu = Some(Box::new(path));

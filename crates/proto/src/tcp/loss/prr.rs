@@ -46,8 +46,7 @@ impl Prr {
         let (all, out) = (u64::from(self.delivered), u64::from(self.out));
         let segment = u64::from(mss.max(1));
         let sndcnt = if pipe > ssthresh {
-            let share =
-                (all * u64::from(ssthresh)).div_ceil(u64::from(self.prior_cwnd.max(1)) * segment);
+            let share = (all * u64::from(ssthresh)).div_ceil(u64::from(self.prior_cwnd.max(1)) * segment);
             (share * segment).saturating_sub(out)
         } else {
             let arrived = all.saturating_sub(out).max(u64::from(delivered));

@@ -40,11 +40,11 @@ pub(in crate::tcp) struct Rack {
 }
 
 impl Rack {
-    /// `srtt_us` stands for the least round trip until a shorter one is seen (section 6.2 step 1); 0 if unknown.
-    pub fn new(una: SeqNum, srtt_us: u32, now: Instant) -> Self {
+    /// `srtt_us` stands for the least round trip until a shorter one is seen (section 6.2 step 1), `rtt_us` is the latest; 0 if unknown.
+    pub fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Self {
         Self {
             latest: None,
-            rtt_us: 0,
+            rtt_us,
             min_rtt_us: srtt_us,
             min_rtt_at: now,
             fack: una,

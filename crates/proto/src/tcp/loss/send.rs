@@ -30,8 +30,8 @@ impl<P: Payload> Pcb<P> {
 
     #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
-        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), self.send_mss());
-        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, srtt_us, now));
+        let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), self.send_mss());
+        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, known_us, now));
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
         if sampled && idle {
@@ -76,7 +76,7 @@ impl<P: Payload> Pcb<P> {
                 None => Continue(u32::MAX),
             };
         }
-        let lost = loss.records.lost() > 0;
+        let lost = loss.has_repairs();
         let has_data = lost || self.has_unsent();
         let rate = self.pacing_rate();
         let mss = u32::from(self.mss);
@@ -308,14 +308,21 @@ impl<P: Payload> Pcb<P> {
     /// Counts a repetition. The box is made for it if there is none.
     #[inline(never)]
     pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
-        let (una, srtt_us, mss) = (self.snd_una, self.rtt.srtt_us(), u32::from(self.mss));
-        self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.on_rexmt(why, bytes, mss);
+        let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), u32::from(self.mss));
+        self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.on_rexmt(why, bytes, mss);
     }
 
     /// Counts an expiry of the retransmission timer where no records are kept.
     pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
-        let (una, srtt_us) = (self.snd_una, self.rtt.srtt_us());
-        count(&mut self.loss.get_or_insert_with(|| Loss::new(una, srtt_us, now)).stats.rto_count);
+        let (una, known_us) = (self.snd_una, self.known_round_trip());
+        count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
+    }
+
+    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one, the SYN-ACK
+    /// of a listener is not.
+    pub(super) fn known_round_trip(&self) -> (u32, u32) {
+        let srtt_us = self.rtt.srtt_us();
+        (srtt_us, if self.is_active || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
     }
 
     /// When the retransmission timer is due by the first segment.

@@ -20,6 +20,7 @@ impl<P: Payload> Pcb<P> {
     #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
+        loss.has_expired = true;
         if loss.trim_at <= now {
             loss.trim_at = NEVER;
             if !loss.is_worth_keeping() {
@@ -92,6 +93,7 @@ impl<P: Payload> Pcb<P> {
             loss.records.lose_overdue(mss, loss.rack.patience_of_timeout(), now);
         }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
+        loss.twice_count = 0;
         true
     }
 

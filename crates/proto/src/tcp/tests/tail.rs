@@ -102,12 +102,12 @@ fn segments_sent_just_before_a_timeout_are_not_retransmitted_with_those_that_tim
 }
 
 #[test]
-fn segments_sent_just_before_a_timeout_do_not_prove_it_spurious() {
+fn segments_sent_just_before_a_timeout_are_originals_too_and_undo_it() {
     let mut t = timed_out();
     t.now = t.now + ms(5);
     t.report(1, &[(2, 4)]);
-    // A segment more than is in the network.
-    assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.cwnd()), (0, 3 * MSS));
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+    assert!(t.pcb.cwnd() >= 10 * MSS, "{}", t.pcb.cwnd());
 }
 
 #[test]
