@@ -203,6 +203,7 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn after_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
         let Some(mut loss) = self.loss.take() else { return };
         let phase = self.recovery.phase();
+        let was_waiting = loss.probe_at != NEVER || loss.reorder_at != NEVER;
         self.judge_probe(&mut loss, report, now);
         if loss.path_mtu.is_some() {
             self.judge_mtu_probe(&mut loss, now);
@@ -235,7 +236,7 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (is_sign || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.has_repeats(self.snd_una));
-        self.arm_after_report(&mut loss, report, now);
+        self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
     }
 
@@ -450,7 +451,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
+    /// Starts the one timer that there is behind a report (`tcp_set_xmit_timer`): that of reordering, or of the tail loss probe, or of the
+    /// retransmission, which is due by the first segment where one of the others `was_waiting`.
+    fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, was_waiting: bool, now: Instant) {
         if loss.records.is_empty() {
             (loss.probe_at, loss.probe_now) = (NEVER, false);
             loss.reorder_at = NEVER;
@@ -460,10 +463,22 @@ impl<P: Payload> Pcb<P> {
         if report.acked > 0 {
             loss.records.set_round_trip(self.rtt.srtt_us());
         }
-        self.give_way(loss.reorder_at);
+        if loss.reorder_at != NEVER {
+            loss.probe_at = NEVER;
+            return self.give_way(loss.reorder_at);
+        }
+        // A round trip that is longer than the first segment is out has just been measured by a later one.
+        let is_longer =
+            |rtt_us| loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us));
+        let renews = report.acked > 0 || report.sack_rtt_us.is_some_and(is_longer);
         if loss.is_disordered || self.recovery.phase() != Phase::Open {
             loss.probe_at = NEVER;
-        } else if report.acked > 0 {
+            if renews && was_waiting {
+                self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
+            } else if renews {
+                self.arm_rexmt(now);
+            }
+        } else if renews {
             let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
             self.arm_probe(loss, due, now);
         }

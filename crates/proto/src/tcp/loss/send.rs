@@ -215,7 +215,7 @@ impl<P: Payload> Pcb<P> {
             self.allow(&loss);
             self.loss = Some(loss);
         }
-        if at_una {
+        if at_una && self.loss.as_deref().is_none_or(|loss| loss.reorder_at == NEVER) {
             self.arm_rexmt(now);
         }
         Some(again)
@@ -344,13 +344,15 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Starts the timer of tail loss probes (RFC 8985 section 7.2), which the retransmission timer gives way to; that is due at `due`. Not
-    /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back.
+    /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back. It takes the
+    /// place of the timer of reordering.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
         if (loss.probe_unmeasured && loss.probe.is_none()) || loss.is_disordered {
             return;
         }
         let at = after_us(now, self.probe_wait_us(loss));
         loss.probe_at = if due > now { at.min(due) } else { at };
+        loss.reorder_at = NEVER;
         self.give_way(loss.probe_at);
     }
 }
