@@ -468,8 +468,9 @@ impl<P: Payload> Pcb<P> {
             return self.give_way(loss.reorder_at);
         }
         // A round trip that is longer than the first segment is out has just been measured by a later one.
-        let is_longer =
-            |rtt_us| loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us));
+        let is_longer = |rtt_us| {
+            loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
+        };
         let renews = report.acked > 0 || report.sack_rtt_us.is_some_and(is_longer);
         if loss.is_disordered || self.recovery.phase() != Phase::Open {
             loss.probe_at = NEVER;
