@@ -54,14 +54,29 @@ pub(super) struct Ecn {
     pub on: bool,
     /// The next new text carries CWR.
     cwr_owed: bool,
-    /// The window was reduced, and the answer is not acknowledged.
-    pub answered: bool,
+    /// Why the window was reduced, while the answer is not acknowledged.
+    answered: Answered,
+}
+
+/// What an answer is to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answered {
+    Nothing,
+    Loss,
+    Mark,
 }
 
 impl Ecn {
     /// `iss` is the number of our SYN.
     pub fn new(on: bool, iss: SeqNum) -> Self {
-        Self { recover: iss, text_end: iss + 1, echoes: false, on, cwr_owed: false, answered: false }
+        Self {
+            recover: iss,
+            text_end: iss + 1,
+            echoes: false,
+            on,
+            cwr_owed: false,
+            answered: Answered::Nothing,
+        }
     }
 
     /// The control bits of the `first` SYN that offers it, or of one that is repeated: without, for the first may have
@@ -85,23 +100,27 @@ impl Ecn {
     /// The window was reduced, for whatever reason, `snd_max` being the end of the sent data.
     pub fn on_reduced(&mut self, snd_max: SeqNum) {
         if self.on {
-            (self.recover, self.cwr_owed, self.answered) = (snd_max, true, true);
+            (self.recover, self.cwr_owed, self.answered) = (snd_max, true, Answered::Loss);
         }
     }
 
     /// The reduction was a mistake and is undone: the peer need not hear of it.
     pub fn withdraw(&mut self) {
-        (self.cwr_owed, self.answered) = (false, self.answered && !self.cwr_owed);
+        if core::mem::take(&mut self.cwr_owed) {
+            self.answered = Answered::Nothing;
+        }
     }
 
     /// SND.UNA has moved to `una`.
     pub fn pass(&mut self, una: SeqNum) {
-        self.answered &= self.cwr_owed || !una.after(self.recover);
+        if !self.cwr_owed && una.after(self.recover) {
+            self.answered = Answered::Nothing;
+        }
     }
 
     /// True if the data at `una` was sent before the window was reduced: its fate says nothing new.
     pub fn covers(&self, una: SeqNum) -> bool {
-        self.answered && una.before(self.recover)
+        self.answered != Answered::Nothing && una.before(self.recover)
     }
 
     /// The marks of text that is sent from `seq` to `end`: none if it is sent again.
@@ -150,27 +169,32 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         self.ecn.pass(ack);
-        if self.ecn.answered {
+        if self.ecn.answered != Answered::Nothing {
             return;
         }
-        if self.recovery.phase() == Phase::Open {
+        let is_open = self.recovery.phase() == Phase::Open;
+        if is_open {
             let (flight, mss) = (self.snd_max.since(self.snd_una), u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight, mss });
             self.note_mark_answered();
         }
         self.ecn.on_reduced(self.snd_max);
+        if is_open {
+            self.ecn.answered = Answered::Mark;
+        }
     }
 
     /// The phase as congestion control sees it: the window does not grow in the round trip in which a mark has reduced it
     /// (RFC 3168 section 6.1.2).
     #[inline]
     pub(super) fn growth_phase(&mut self, phase: Phase) -> Phase {
-        if self.ecn.answered { self.answered_phase(phase) } else { phase }
+        if self.ecn.answered == Answered::Mark { self.answered_phase(phase) } else { phase }
     }
 
     #[cold]
     fn answered_phase(&mut self, phase: Phase) -> Phase {
         self.ecn.pass(self.snd_una);
-        if self.ecn.answered && phase == Phase::Open { Phase::Recovery } else { phase }
+        let goes_on = self.ecn.answered == Answered::Mark && phase == Phase::Open;
+        if goes_on { Phase::Recovery } else { phase }
     }
 }

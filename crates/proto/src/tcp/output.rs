@@ -138,9 +138,6 @@ impl<P: Payload> Pcb<P> {
         if self.loss.is_some() {
             most = match self.transmit_recorded(rcv_space, now) {
                 ControlFlow::Break(recorded) => {
-                    if recorded.is_none() {
-                        self.look_at_usage(now);
-                    }
                     *segment = recorded;
                     return;
                 }

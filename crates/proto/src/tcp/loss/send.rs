@@ -104,7 +104,11 @@ impl<P: Payload> Pcb<P> {
         if self.keeps_trying_new_data() {
             return Continue(most);
         }
-        Break(self.transmit_lost(rcv_space, most, now))
+        let again = self.transmit_lost(rcv_space, most, now);
+        if again.is_none() {
+            self.look_at_usage(now);
+        }
+        Break(again)
     }
 
     /// Bytes per second at which data leaves; `None`: as fast as the windows allow. Asked for by congestion control, or by
