@@ -122,7 +122,8 @@ fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     // Of a TUN device that is adopted, and of sockets.
     let requests =
         [libc::TUNGETIFF, libc::TUNSETVNETHDRSZ, libc::TUNSETOFFLOAD, libc::FIONBIO, libc::FIONREAD];
-    let requests = requests.iter().map(|request| only(&[(1, Op::Eq, *request & 0xffff_ffff)]));
+    // Their 32 bits: C libraries give them types of different length and sign.
+    let requests = requests.iter().map(|request| only(&[(1, Op::Eq, u64::from(*request as u32))]));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     Ok(())
 }

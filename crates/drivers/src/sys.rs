@@ -70,16 +70,17 @@ impl IfReq {
 pub(crate) struct IfRequest(Ioctl);
 
 impl IfRequest {
-    pub const GET_FLAGS: Self = Self(libc::SIOCGIFFLAGS);
-    pub const GET_INDEX: Self = Self(libc::SIOCGIFINDEX);
-    pub const GET_LLADDR: Self = Self(libc::SIOCGIFHWADDR);
-    pub const GET_MTU: Self = Self(libc::SIOCGIFMTU);
+    // C libraries do not agree on a request's type, and `libc` has these as glibc's.
+    pub const GET_FLAGS: Self = Self(libc::SIOCGIFFLAGS as Ioctl);
+    pub const GET_INDEX: Self = Self(libc::SIOCGIFINDEX as Ioctl);
+    pub const GET_LLADDR: Self = Self(libc::SIOCGIFHWADDR as Ioctl);
+    pub const GET_MTU: Self = Self(libc::SIOCGIFMTU as Ioctl);
     /// Name and flags of a TUN device's descriptor. No other driver has this number.
     pub const GET_TUN: Self = Self(libc::TUNGETIFF);
-    pub const SET_ADDR: Self = Self(libc::SIOCSIFADDR);
-    pub const SET_FLAGS: Self = Self(libc::SIOCSIFFLAGS);
-    pub const SET_MTU: Self = Self(libc::SIOCSIFMTU);
-    pub const SET_NETMASK: Self = Self(libc::SIOCSIFNETMASK);
+    pub const SET_ADDR: Self = Self(libc::SIOCSIFADDR as Ioctl);
+    pub const SET_FLAGS: Self = Self(libc::SIOCSIFFLAGS as Ioctl);
+    pub const SET_MTU: Self = Self(libc::SIOCSIFMTU as Ioctl);
+    pub const SET_NETMASK: Self = Self(libc::SIOCSIFNETMASK as Ioctl);
     /// Makes or joins a TUN device.
     pub const SET_TUN: Self = Self(libc::TUNSETIFF);
 }

@@ -18,9 +18,15 @@ pub const HOST: &str = "10.0.2.2";
 /// For anything to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// The program under test: the one that cargo has built for these tests, or that which `SOCKEYE_GATEWAY_PROGRAM` names, such as a static one.
+pub fn gateway_program() -> PathBuf {
+    let other = std::env::var_os("SOCKEYE_GATEWAY_PROGRAM");
+    other.map_or_else(|| env!("CARGO_BIN_EXE_sockeye-gateway").into(), PathBuf::from)
+}
+
 /// Whether there can be no gateway here, which is printed.
 pub fn unavailable() -> bool {
-    let tried = Command::new(env!("CARGO_BIN_EXE_sockeye-gateway")).args(["--", "true"]).output().unwrap();
+    let tried = Command::new(gateway_program()).args(["--", "true"]).output().unwrap();
     if tried.status.success() {
         return false;
     }
@@ -35,7 +41,7 @@ pub struct Gateway(Child);
 
 impl Gateway {
     pub fn start(options: &[&str], command: &[OsString]) -> Self {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_sockeye-gateway"));
+        let mut program = Command::new(gateway_program());
         program.args(options);
         if !command.is_empty() {
             program.arg("--").args(command);

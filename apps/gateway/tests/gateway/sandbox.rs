@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{eventually, temporary, unavailable};
+use crate::common::{eventually, gateway_program, temporary, unavailable};
 
 /// The threads' rights, from status files.
 fn rights(pid: u32) -> Vec<(String, String, String)> {
@@ -79,7 +79,7 @@ fn the_process_outside_has_no_rights_no_files_and_a_filter() {
     if unavailable() {
         return;
     }
-    let program = Path::new(env!("CARGO_BIN_EXE_sockeye-gateway"));
+    let program = &gateway_program();
     let mut child = start(program, None, &["-p", "127.0.0.1:auto", "--loops", "2"]);
     assert!(runs(&mut child));
     assert_sandboxed(child.id());
@@ -98,7 +98,7 @@ fn an_ordinary_user_gets_the_same() {
     let is_root = rustix::process::geteuid().is_root();
     // A place that every user may read, as the folder of this build may not be.
     let program = temporary("gateway-of-nobody");
-    fs::copy(env!("CARGO_BIN_EXE_sockeye-gateway"), &program).unwrap();
+    fs::copy(gateway_program(), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut child = start(&program, is_root.then_some("65534"), &["-p", "127.0.0.1:auto"]);
     if runs(&mut child) {

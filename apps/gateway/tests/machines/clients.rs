@@ -4,12 +4,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{accept_all, temporary, unavailable};
+use crate::common::{accept_all, gateway_program, temporary, unavailable};
 use crate::{busybox, program};
 
 /// Runs a script inside, on an Ethernet device without addresses. Returns what it has printed.
 fn on_the_segment(options: &[&str], script: &str) -> String {
-    let ran = Command::new(env!("CARGO_BIN_EXE_sockeye-gateway"))
+    let ran = Command::new(gateway_program())
         .args(["--tap", "--no-config"])
         .args(options)
         .args(["--", "sh", "-ec", script])

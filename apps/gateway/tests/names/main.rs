@@ -45,7 +45,7 @@ impl Folder {
     fn named(&self, name: &str) -> PathBuf {
         let link = self.0.join(name);
         if !link.is_symlink() {
-            symlink(env!("CARGO_BIN_EXE_sockeye-gateway"), &link).unwrap();
+            symlink(common::gateway_program(), &link).unwrap();
         }
         link
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use yaml_rust2::YamlLoader;
 
-use crate::common::unavailable;
+use crate::common::{gateway_program, unavailable};
 use crate::{Folder, succeeds};
 
 #[test]
@@ -31,13 +31,13 @@ fn the_pods_manifest_is_one_and_the_gateway_takes_its_arguments() {
     }
     // The published port is whichever is free here.
     let words = words[..at].iter().filter(|word| !word.starts_with("--publish"));
-    succeeds(Command::new(env!("CARGO_BIN_EXE_sockeye-gateway")).args(words).args(["--", "true"]));
+    succeeds(Command::new(gateway_program()).args(words).args(["--", "true"]));
 }
 
 #[test]
 fn the_man_page_has_every_option() {
     let folder = Folder::new("man");
-    succeeds(Command::new(env!("CARGO_BIN_EXE_sockeye-gateway")).arg("--man").arg(&folder.0));
+    succeeds(Command::new(gateway_program()).arg("--man").arg(&folder.0));
     let page = fs::read_to_string(folder.0.join("sockeye-gateway.1")).unwrap();
     for option in ["\\-\\-tap", "\\-\\-qemu", "\\-\\-network", "\\-\\-publish", ".SH EXAMPLES"] {
         assert!(page.contains(option), "{option}");
