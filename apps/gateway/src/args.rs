@@ -117,9 +117,6 @@ impl GatewayArgs {
     }
 }
 
-/// The name of the host inside.
-pub const HOST_NAME: &str = "host.internal";
-
 /// How long a flow of datagrams is kept without any.
 pub const UDP_IDLE: Duration = Duration::from_secs(180);
 

@@ -10,13 +10,16 @@ use clap::Args;
 #[derive(Args, Clone, Debug, Default)]
 pub struct FramesArgs {
     /// Serve an open TUN or TAP device by its descriptor; several are the queues of a TUN device
-    #[arg(long, value_name = "N", conflicts_with_all = ["command", "qemu"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["command", "machine"])]
     pub fd: Vec<i32>,
     /// Serve a machine over QEMU's stream protocol: connect to the socket at this path, or listen there if nobody does
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "netns"])]
+    #[arg(long, value_name = "PATH", group = "machine", conflicts_with_all = ["command", "netns"])]
     pub qemu: Option<PathBuf>,
+    /// Serve a machine's network card by vhost-user, through the machine's memory: connect to the socket at this path, or listen there if nobody does
+    #[arg(long, value_name = "PATH", group = "machine", conflicts_with_all = ["command", "netns"])]
+    pub vhost_user: Option<PathBuf>,
     /// End when the first machine has gone, instead of waiting for the next
-    #[arg(long, requires = "qemu")]
+    #[arg(long, requires = "machine")]
     pub once: bool,
     /// Make an Ethernet device inside, with the gateway as a host on it that answers DHCP and router solicitations
     #[arg(long)]
@@ -55,7 +58,7 @@ impl FramesArgs {
 
     /// Whether there is anything to serve.
     pub fn is_some(&self) -> bool {
-        !self.fd.is_empty() || self.qemu.is_some()
+        !self.fd.is_empty() || self.qemu.is_some() || self.vhost_user.is_some()
     }
 
     /// Whether the device inside gets its addresses from us.

@@ -1,11 +1,15 @@
 //! The devices that the command line asks for, and who uses them; descriptors that were handed over by their numbers.
 //!
-//! Tests: `tests/`.
+//! Tests: below, `tests/`.
 
 use std::ffi::OsString;
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
+use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -41,13 +45,20 @@ pub struct Opened {
 pub fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Result<Opened> {
     let frames = &args.frames;
     let device = |sources, file| Ok(Opened { sources, served: Served::Device, file });
+    let turns = if frames.once { Turns::One } else { Turns::All };
     if let Some(path) = &frames.qemu {
-        let turns = if frames.once { Turns::One } else { Turns::All };
         if let Some(socket) = connect_to(path)? {
             return device(vec![Source::Machine(socket.into())], None);
         }
         let (listener, file) = listen_at(path)?;
         return device(vec![Source::Machines(listener, turns)], Some(file));
+    }
+    if let Some(path) = &frames.vhost_user {
+        if let Some(socket) = connect_to(path)? {
+            return device(vec![Source::Card(socket)], None);
+        }
+        let (listener, file) = listen_at(path)?;
+        return device(vec![Source::Cards(listener, turns)], Some(file));
     }
     if !frames.fd.is_empty() {
         let queues = frames.fd.iter().map(|number| Ok(Source::Queue(copy("--fd", *number)?)));
@@ -71,6 +82,33 @@ fn copy(option: &str, number: i32) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{option} {number}: {error}")))
 }
 
+/// Bytes of a file with a process's number, at most: no number is longer.
+const NUMBER_MAX: u64 = 16;
+
+/// Writes this process's number to a file, which may hold the number of an earlier one. A link is not followed, and a file that holds anything else stays as it is.
+fn write_number(path: &Path) -> io::Result<()> {
+    // A pipe without a reader would be waited for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).map_err(io::Error::other)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
+    let mut file = options.open(path)?;
+    let mut there = String::new();
+    let is_number = file.metadata()?.is_file()
+        && (&mut file).take(NUMBER_MAX).read_to_string(&mut there).is_ok()
+        && file.metadata()?.len() < NUMBER_MAX
+        && there.trim_end().bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is there and holds no process's number",
+        ));
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(format!("{}\n", std::process::id()).as_bytes())
+}
+
 /// The descriptors by which another program learns that the network is served, and ends it.
 pub struct Caller {
     ready: Option<OwnedFd>,
@@ -87,7 +125,7 @@ impl Caller {
         let take = |option, number: Option<i32>| number.map(|number| copy(option, number)).transpose();
         let (ready, exit) = (args.frames.ready_fd, args.frames.exit_fd);
         if let Some(path) = &args.frames.pid_file {
-            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|error| {
+            write_number(path).map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
             })?;
         }
@@ -123,5 +161,37 @@ impl Caller {
             }
             ready.clear_ready();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_number_takes_the_place_of_a_number_and_of_nothing_else() {
+        let folder = std::env::temp_dir().join(format!("sockeye-gateway-number-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("pid");
+        let own = format!("{}\n", std::process::id());
+        for before in [None, Some(""), Some("4711\n"), Some("99999999999")] {
+            before.into_iter().for_each(|text| fs::write(&path, text).unwrap());
+            write_number(&path).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), own, "{before:?}");
+        }
+        for precious in ["text", "4711 4712\n", "4711\n4712\n", "12345678901234567890"] {
+            fs::write(&path, precious).unwrap();
+            assert_eq!(write_number(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists, "{precious}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), precious);
+        }
+        fs::write(&path, "1\n").unwrap();
+        symlink(&path, folder.join("link")).unwrap();
+        assert!(write_number(&folder.join("link")).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+        assert!(write_number(&folder).is_err(), "a folder");
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

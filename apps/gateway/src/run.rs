@@ -22,12 +22,13 @@ use sockeye_shared::end::{CommandError, UsageError};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
-use crate::args::{DNS_PORT, GatewayArgs, HOST_NAME};
+use crate::args::{DNS_PORT, GatewayArgs};
 use crate::behind;
 use crate::compat::{self, Said, api};
 use crate::control::{Action, auto, client, server};
 use crate::engine::forwards::{By, Forwards};
 use crate::engine::inward::{Listening, Ports, Publish};
+use crate::engine::messages::HOST_NAME;
 use crate::engine::{Running, Shared};
 use crate::flows::Flows;
 use crate::inside::{self, resolver};
@@ -155,7 +156,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
 /// That the command line asks for something that can be.
 fn check(args: &GatewayArgs) -> Result<(), CommandError> {
     if args.command.is_empty() && args.netns.is_none() && !args.frames.is_some() {
-        let message = "nothing to serve: give a command behind --, a namespace (--netns), a device (--fd) or a machine (--qemu)";
+        let message = "nothing to serve: give a command behind --, a namespace (--netns), a device (--fd) or a machine (--qemu, --vhost-user)";
         return Err(CommandError::Usage(UsageError(message.to_owned())));
     }
     let fds = &args.frames.fd;

@@ -3,6 +3,7 @@
 //! * [`Tun`]: a TUN or TAP device of the kernel, with several queues and with checksums and segmentation left to the
 //!   kernel in both directions.
 //! * [`FrameStream`]: Ethernet frames over a stream socket, as QEMU sends them.
+//! * `VhostUser`, with the feature `vhost-user`: a virtual machine's network card, whose frames go through the guest's memory.
 //! * [`link`](mod@link): the kernel's side of such a device: up or down, MTU, addresses, routes.
 //! * [`Namespace`]: a network namespace, in which such a device may be made; [`unshare_user`]: one of a user's own, without rights.
 //! * [`testing`]: further devices for tests and measurements.
@@ -24,6 +25,8 @@ mod sys;
 pub mod testing;
 
 mod tun;
+#[cfg(feature = "vhost-user")]
+mod virtio;
 
 /// The page for embedders, whose code is tested here, where stack and devices are both to be had.
 #[cfg(doctest)]
@@ -38,3 +41,5 @@ mod readme {}
 pub use namespace::{Namespace, unshare_mounts, unshare_user};
 pub use stream::{FrameStream, StreamCounts};
 pub use tun::{Adopted, Layer, QueueCounts, Tun, TunConfig};
+#[cfg(feature = "vhost-user")]
+pub use virtio::{VhostCounts, VhostUser};

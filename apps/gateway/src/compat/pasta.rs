@@ -156,6 +156,9 @@ pub struct Passt {
     /// End when the first machine has gone
     #[arg(short = '1', long)]
     one_off: bool,
+    /// Speak vhost-user at the socket
+    #[arg(long)]
+    vhost_user: bool,
     /// Print the version
     #[arg(long)]
     version: bool,
@@ -167,7 +170,7 @@ impl Passt {
             return Ok(version("passt"));
         }
         let mut words = Words::default();
-        words.option("--qemu", Some(&self.socket));
+        words.option(if self.vhost_user { "--vhost-user" } else { "--qemu" }, Some(&self.socket));
         words.flag("--once", self.one_off);
         self.common.words(&mut words).map_err(|message| invalid(&mut Self::command(), message))?;
         Ok(if self.common.foreground { Said::Run(words.0) } else { Said::RunBehind(words.0) })
@@ -219,6 +222,7 @@ mod tests {
             run("passt -f -1 -s /tmp/s --no-map-gw -t 2222:22"),
             (false, "--qemu=/tmp/s --once --publish=2222:22".to_owned())
         );
+        assert_eq!(run("passt --vhost-user -s /tmp/s --no-map-gw"), (true, "--vhost-user=/tmp/s".to_owned()));
     }
 
     #[test]
@@ -228,7 +232,7 @@ mod tests {
             "pasta -T 22 1",
             "pasta -t ~22 1",
             "passt --runas nobody",
-            "passt --vhost-user",
+            "pasta --vhost-user 1",
         ] {
             let words: Vec<OsString> = wrong.split(' ').map(Into::into).collect();
             assert!(read(&words).unwrap().is_err(), "{wrong}");

@@ -12,11 +12,11 @@
 //!
 //! | file | tasks |
 //! |---|---|
-//! | `port.rs` | none: the device |
+//! | `port.rs`, `guest.rs` | none: the device |
 //! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
 //! | `tcp.rs`, `relay.rs` | connections from inside; bytes both ways |
 //! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
-//! | `names.rs` | the name server |
+//! | `names.rs`, `messages.rs` | the name server; what messages say |
 //! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
 //!
 //! Tests: `tests/gateway.rs`.
@@ -24,11 +24,13 @@
 mod busy;
 mod driver;
 pub mod forwards;
+mod guest;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
 pub use hostile::HIDDEN;
 pub mod inward;
+pub mod messages;
 mod names;
 mod ping;
 pub mod port;

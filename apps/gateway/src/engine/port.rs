@@ -1,4 +1,4 @@
-//! A loop's device: a queue of a TUN or TAP device, or a machine at a socket.
+//! A loop's device: a queue of a TUN or TAP device, or a machine at a socket (by frames; `guest.rs`: by vhost-user).
 //!
 //! On Ethernet the gateway is the router of the segment ([`Lan`]), and the stack has an address there that hosts know it by.
 //!
@@ -8,16 +8,17 @@ use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 
 use sockeye::Stack;
 use sockeye::netif::{CaptureConfig, LinkOptions, Medium, Netif, NetifId, Prefix, capture_into};
-use sockeye_drivers::{Adopted, FrameStream, Tun};
+use sockeye_drivers::{Adopted, FrameStream, Tun, VhostUser};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::interval;
 
+use super::guest::Guest;
 use super::{Shared, task};
 use crate::lan::{ADVERTISE_EVERY, Facts, LINK_LOCAL, Lan};
 
@@ -33,6 +34,10 @@ pub enum Source {
     Machine(OwnedFd),
     /// Machines that come, one after the other; or only the first.
     Machines(UnixListener, Turns),
+    /// The front end of a machine's card that is there.
+    Card(UnixStream),
+    /// Front ends that come.
+    Cards(UnixListener, Turns),
 }
 
 /// How many machines are served.
@@ -50,6 +55,8 @@ pub enum Port {
     Tun(Tun, AsyncFd<OwnedFd>),
     /// A machine.
     Stream(Box<Machine>),
+    /// A machine's card.
+    Guest(Box<Guest>),
 }
 
 /// A machine at a socket, or the place for one.
@@ -91,6 +98,16 @@ impl Port {
                 let listener = tokio::net::UnixListener::from_std(listener)?;
                 Ok(Self::Stream(Box::new(Machine::new((stack, shared), pcap, Some((listener, turns)))?)))
             }
+            Source::Card(socket) => {
+                let card = VhostUser::new(mac, shared.mtu)?;
+                join(stack, shared, card.clone(), pcap)?;
+                Ok(Self::Guest(Box::new(Guest::of_socket(card, socket)?)))
+            }
+            Source::Cards(listener, turns) => {
+                let card = VhostUser::new(mac, shared.mtu)?;
+                join(stack, shared, card.clone(), pcap)?;
+                Ok(Self::Guest(Box::new(Guest::of_listener(card, listener, turns)?)))
+            }
         }
     }
 
@@ -99,6 +116,7 @@ impl Port {
         match self {
             Self::Tun(tun, _) => tun.is_down(),
             Self::Stream(machine) => machine.stream.is_down(),
+            Self::Guest(guest) => guest.card.is_down(),
         }
     }
 
@@ -113,6 +131,7 @@ impl Port {
                 Ok(())
             }
             Self::Stream(machine) => machine.ready(shared).await,
+            Self::Guest(guest) => guest.ready(shared).await,
         }
     }
 }
@@ -219,7 +238,8 @@ fn everything(stack: &Stack, netif: NetifId) -> io::Result<()> {
     Ok(())
 }
 
-fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+/// A descriptor that the runtime waits at.
+pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     // Newer versions of tokio want a promise that the descriptor stays the device's, which an `OwnedFd` is; older ones have only this.
     #[allow(deprecated)]
     AsyncFd::with_interest(fd, interest)

@@ -1,4 +1,4 @@
-//! Machines on an Ethernet segment whose router is the gateway: a stack of this process, BusyBox's DHCP client, and a guest of QEMU.
+//! Machines on an Ethernet segment whose router is the gateway: stacks of this process, BusyBox's DHCP client, and a guest of QEMU.
 //!
 //! What is not there is said, and its test passes; in continuous integration (`CI=true`) that is so for what `.ci/run` does not install only.
 
@@ -7,8 +7,10 @@
 mod common;
 
 mod clients;
+mod front;
 mod guest;
 mod socket;
+mod vhost;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -25,7 +25,7 @@ fn machine(socket: UnixStream, last: u8) -> Stack {
 }
 
 /// Sends bytes to the host by a machine's stack, and gets them back.
-fn echo(stack: &Stack, to: &str, bytes: usize) {
+pub fn echo(stack: &Stack, to: &str, bytes: usize) {
     let mut stream = TcpStream::connect_on(stack, to).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let sent = pattern(bytes);
@@ -41,7 +41,7 @@ fn echo(stack: &Stack, to: &str, bytes: usize) {
     });
 }
 
-fn connected(path: &Path) -> UnixStream {
+pub fn connected(path: &Path) -> UnixStream {
     let until = Instant::now() + PATIENCE;
     loop {
         match UnixStream::connect(path) {

@@ -23,7 +23,7 @@
 mod kernel;
 mod queue;
 mod read;
-mod vnet;
+pub(crate) mod vnet;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

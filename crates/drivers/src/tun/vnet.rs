@@ -2,19 +2,22 @@
 //!
 //! It is `struct virtio_net_hdr` of the virtio specification (version 1.2, section 5.1.6) in the machine's byte order, as
 //! the kernel's TUN driver has it unless told otherwise. It does not depend on where frames come from. Invariant:
-//! arbitrary bytes are read without panic. Tests: below.
+//! arbitrary bytes are read without panic. The kernel's word is taken, a guest's ([`of_guest`]) is looked at. Tests: below.
 
 use sockeye_netif::{Checksum, TxFrame};
 
 /// Bytes of the header.
-pub(super) const LEN: usize = 10;
+pub(crate) const LEN: usize = 10;
 
 const NEEDS_CSUM: u8 = 1;
-const DATA_VALID: u8 = 2;
+pub(crate) const DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
+/// The segment was marked by the network (RFC 3168); beside its kind.
+#[cfg(feature = "vhost-user")]
+const GSO_ECN: u8 = 0x80;
 
 /// IP protocol numbers and where their checksum stands in the header (RFC 9293 section 3.1, RFC 768).
 const TCP: u8 = 6;
@@ -48,6 +51,33 @@ pub(super) fn read(header: [u8; LEN]) -> (Checksum, u16) {
     let is_good = header[0] & (NEEDS_CSUM | DATA_VALID) != 0;
     let gso_size = if header[1] == GSO_NONE { 0 } else { u16::from_ne_bytes([header[4], header[5]]) };
     (if is_good { Checksum::Device } else { Checksum::Software }, gso_size)
+}
+
+/// Work that a guest was offered to leave to us.
+#[cfg(feature = "vhost-user")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Offers {
+    /// Checksums.
+    pub checksum: bool,
+    /// Cutting segments of TCP over IPv4, and over IPv6.
+    pub segments_v4: bool,
+    pub segments_v6: bool,
+}
+
+/// A guest's data on its frame, as [`read`]. `None` if it asks for what it was not offered. The numbers are the guest's own affair: what is wrong with them
+/// is wrong with its own bytes.
+#[cfg(feature = "vhost-user")]
+pub(crate) fn of_guest(header: [u8; LEN], offers: Offers) -> Option<(Checksum, u16)> {
+    let is_left = header[0] & NEEDS_CSUM != 0;
+    let may_be_cut = match header[1] & !GSO_ECN {
+        GSO_NONE => header[1] == GSO_NONE,
+        GSO_TCPV4 => is_left && offers.segments_v4,
+        GSO_TCPV6 => is_left && offers.segments_v6,
+        _ => false,
+    };
+    // A guest that says that a checksum is good would have us trust it.
+    let is_one = header[0] & !NEEDS_CSUM == 0 && may_be_cut && (!is_left || offers.checksum);
+    is_one.then(|| read(header)).filter(|(_, gso_size)| header[1] == GSO_NONE || *gso_size > 0)
 }
 
 fn put(header: &mut [u8; LEN], at: usize, value: u16) {
@@ -144,5 +174,33 @@ mod tests {
         assert_eq!(with(0, GSO_NONE), (Checksum::Software, 0));
         assert_eq!(with(NEEDS_CSUM, GSO_TCPV4), (Checksum::Device, 1448));
         assert_eq!(with(DATA_VALID, GSO_NONE), (Checksum::Device, 0));
+    }
+
+    #[cfg(feature = "vhost-user")]
+    #[test]
+    fn a_guest_gets_what_it_was_offered_and_no_more() {
+        let all = Offers { checksum: true, segments_v4: true, segments_v6: true };
+        let with = |flags, kind, size: u16, offers| {
+            let [low, high] = size.to_ne_bytes();
+            of_guest([flags, kind, 0, 0, low, high, 0, 0, 0, 0], offers)
+        };
+        assert_eq!(with(0, GSO_NONE, 9, all), Some((Checksum::Software, 0)));
+        assert_eq!(with(NEEDS_CSUM, GSO_NONE, 0, all), Some((Checksum::Device, 0)));
+        assert_eq!(with(NEEDS_CSUM, GSO_TCPV4, 1448, all), Some((Checksum::Device, 1448)));
+        assert_eq!(with(NEEDS_CSUM, GSO_TCPV6 | GSO_ECN, 1428, all), Some((Checksum::Device, 1428)));
+        let none = Offers { checksum: false, segments_v4: false, segments_v6: false };
+        for (flags, kind, size, offers) in [
+            (DATA_VALID, GSO_NONE, 0, all),
+            (4, GSO_NONE, 0, all),
+            (NEEDS_CSUM, GSO_TCPV4, 0, all),
+            (0, GSO_TCPV4, 1448, all),
+            (NEEDS_CSUM, GSO_UDP_L4, 1448, all),
+            (NEEDS_CSUM, GSO_ECN, 1448, all),
+            (NEEDS_CSUM, GSO_NONE, 0, none),
+            (NEEDS_CSUM, GSO_TCPV4, 1448, Offers { segments_v4: false, ..all }),
+            (NEEDS_CSUM, GSO_TCPV6, 1448, Offers { segments_v6: false, ..all }),
+        ] {
+            assert_eq!(with(flags, kind, size, offers), None, "{flags} {kind} {size}");
+        }
     }
 }

@@ -1,0 +1,123 @@
+//! What DNS messages say: whose answer one is, the answer for the host's own name, the addresses of an answer.
+//!
+//! The bytes are a hostile inside's, or any resolver's; `simple-dns` reads them. Does not depend on sockets, nor on other files of the gateway: the fuzz target `machine`
+//! compiles this one too. Tests: below.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use simple_dns::rdata::{A, AAAA, RData};
+use simple_dns::{CLASS, Packet, QTYPE, ResourceRecord, TYPE};
+
+/// The name of the host inside.
+pub const HOST_NAME: &str = "host.internal";
+/// How long a client may keep the host's address, seconds.
+const HOST_TTL: u32 = 60;
+/// Bytes of a message's header.
+const HEADER: usize = 12;
+
+/// Whether this answers the query: its number, the bit of answers, and its first question.
+pub fn is_answer(query: &[u8], answer: &[u8]) -> bool {
+    let (Some(asked), Some(head)) = (query.get(..HEADER), answer.get(..HEADER)) else { return false };
+    if asked[..2] != head[..2] || head[2] & 0x80 == 0 {
+        return false;
+    }
+    match (Packet::parse(query), Packet::parse(answer)) {
+        (Ok(query), Ok(answer)) => match (query.questions.first(), answer.questions.first()) {
+            (Some(asked), Some(answered)) => {
+                let same = asked.qname.to_string().eq_ignore_ascii_case(&answered.qname.to_string());
+                same && asked.qtype == answered.qtype
+            }
+            (None, _) => true,
+            // Some resolvers leave it out of an error.
+            (Some(_), None) => answer.answers.is_empty(),
+        },
+        // Types that are not known here are the client's business.
+        _ => true,
+    }
+}
+
+/// The answer for the host's own name, whose addresses inside these are.
+pub fn own(host: [IpAddr; 2], query: &[u8]) -> Option<Vec<u8>> {
+    let packet = Packet::parse(query).ok()?;
+    let question = packet.questions.first()?;
+    let name = question.qname.to_string();
+    if !name.trim_end_matches('.').eq_ignore_ascii_case(HOST_NAME) {
+        return None;
+    }
+    let mut reply = Packet::new_reply(packet.id());
+    reply.questions.push(question.clone());
+    let data = match (question.qtype, host) {
+        (QTYPE::TYPE(TYPE::A), [IpAddr::V4(addr), _]) => Some(RData::A(A::from(addr))),
+        (QTYPE::TYPE(TYPE::AAAA), [_, IpAddr::V6(addr)]) => Some(RData::AAAA(AAAA::from(addr))),
+        _ => None,
+    };
+    reply
+        .answers
+        .extend(data.map(|data| ResourceRecord::new(question.qname.clone(), CLASS::IN, HOST_TTL, data)));
+    reply.build_bytes_vec().ok()
+}
+
+/// The addresses of an answer, each with the name that was asked for and how long it may be kept.
+pub fn addresses(answer: &[u8]) -> Vec<(String, IpAddr, Duration)> {
+    let Ok(packet) = Packet::parse(answer) else { return Vec::new() };
+    let Some(name) = packet.questions.first().map(|question| question.qname.to_string()) else {
+        return Vec::new();
+    };
+    let of = |record: &ResourceRecord<'_>| {
+        let addr: IpAddr = match &record.rdata {
+            RData::A(a) => Ipv4Addr::from(a.address).into(),
+            RData::AAAA(aaaa) => Ipv6Addr::from(aaaa.address).into(),
+            _ => return None,
+        };
+        Some((name.clone(), addr, Duration::from_secs(record.ttl.into())))
+    };
+    packet.answers.iter().filter_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use simple_dns::{Name, QCLASS, Question};
+
+    use super::*;
+
+    const HOST: [IpAddr; 2] =
+        [IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2)), IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2))];
+
+    fn query(name: &str, kind: TYPE) -> Vec<u8> {
+        let mut packet = Packet::new_query(7);
+        let name = Name::new(name).unwrap().into_owned();
+        packet.questions.push(Question::new(name, QTYPE::TYPE(kind), QCLASS::CLASS(CLASS::IN), false));
+        packet.build_bytes_vec().unwrap()
+    }
+
+    #[test]
+    fn the_hosts_name_is_answered_here_and_others_are_not() {
+        let answer = own(HOST, &query("Host.Internal", TYPE::A)).unwrap();
+        assert!(is_answer(&query("host.internal", TYPE::A), &answer));
+        let packet = Packet::parse(&answer).unwrap();
+        assert!(
+            matches!(&packet.answers[0].rdata, RData::A(a) if Ipv4Addr::from(a.address) == Ipv4Addr::new(10, 0, 2, 2))
+        );
+        let none = own(HOST, &query("host.internal", TYPE::MX)).unwrap();
+        assert!(Packet::parse(&none).unwrap().answers.is_empty());
+        assert!(own(HOST, &query("example.org", TYPE::A)).is_none());
+        assert!(own(HOST, b"").is_none());
+    }
+
+    #[test]
+    fn an_answer_is_to_the_question_that_was_asked() {
+        let asked = query("example.org", TYPE::A);
+        let reply = |name: &str, id: u16| {
+            let mut packet = Packet::new_reply(id);
+            let name = Name::new_unchecked(name);
+            packet.questions.push(Question::new(name, QTYPE::TYPE(TYPE::A), QCLASS::CLASS(CLASS::IN), false));
+            packet.build_bytes_vec().unwrap()
+        };
+        assert!(is_answer(&asked, &reply("EXAMPLE.org", 7)));
+        assert!(!is_answer(&asked, &reply("example.org", 8)));
+        assert!(!is_answer(&asked, &reply("example.com", 7)));
+        assert!(!is_answer(&asked, &asked), "a query is no answer");
+        assert!(!is_answer(&asked, b"short"));
+    }
+}
