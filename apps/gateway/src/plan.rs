@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use sockeye::netif::Prefix;
 
-use crate::policy::reach;
+use super::policy::reach;
 
 /// Numbers of the hosts in their network, as slirp4netns has them.
 const HOST: u8 = 2;

@@ -10,6 +10,7 @@
 mod blind;
 mod flows;
 mod hostile;
+mod machine;
 mod parse;
 mod pcb;
 mod port;
@@ -22,6 +23,7 @@ mod syncache;
 pub use blind::blind;
 pub use flows::flows;
 pub use hostile::{Hostile, Line, hostile};
+pub use machine::machine;
 pub use parse::{ip, link, tcp};
 pub use pcb::pcb;
 pub use reach::reach;
@@ -33,7 +35,7 @@ pub use syncache::syncache;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("ip", ip),
     ("tcp", tcp),
     ("link", link),
@@ -45,4 +47,5 @@ pub const TARGETS: [Target; 11] = [
     ("blind", blind),
     ("flows", flows),
     ("reach", reach),
+    ("machine", machine),
 ];

@@ -124,7 +124,8 @@ tests!(
     hostile_keeps_its_invariants = 7,
     blind_keeps_its_invariants = 8,
     flows_keeps_its_invariants = 9,
-    reach_keeps_its_invariants = 10
+    reach_keeps_its_invariants = 10,
+    machine_keeps_its_invariants = 11
 );
 
 #[test]

@@ -10,7 +10,7 @@
 //! | `leases.rs` | which machine has which address |
 //!
 //! Does not depend on the engine. Bounds: `LEASES_MAX` machines; an answer for each question, no longer than a packet of 1,280 bytes. Lock: one mutex around the
-//! leases, a leaf. Tests: at the ends of the files, and `tests/` with real clients.
+//! leases, a leaf. Tests: at the ends of the files, `tests/` with real clients, and the fuzz target `machine`, which compiles this folder too.
 
 mod advert;
 mod dhcp;
@@ -27,7 +27,7 @@ use sockeye::netif::{
 };
 use sockeye_mbuf::Pool;
 
-use crate::plan::Plan;
+use super::plan::Plan;
 use frame::Question;
 use leases::Leases;
 

@@ -196,8 +196,9 @@ fn the_oldest_compiler_builds_the_published_packages() {
         .run("oldest");
 }
 
-const FUZZ_TARGETS: [&str; 11] =
-    ["ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows", "reach"];
+const FUZZ_TARGETS: [&str; 12] = [
+    "ip", "tcp", "link", "pcb", "blind", "reass", "syncache", "stack", "hostile", "flows", "reach", "machine",
+];
 /// Seconds of each target: enough to run its corpus and some ten thousand inputs more.
 const FUZZ_SECONDS: &str = "-max_total_time=4";
 /// The compiler flags that libFuzzer needs; the sanitizer as above.

@@ -6,7 +6,7 @@
 //!
 //! The forms are taken apart here by their definitions, not by the gateway's code. Tests: `tests/corpus.rs`.
 
-mod policy;
+pub(crate) mod policy;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
