@@ -69,7 +69,9 @@ pub enum By {
 pub struct Entry {
     /// Its number, for `remove`.
     pub forward: u64,
-    /// Its ports, in words.
+    /// Its ports, as `add` takes them.
+    pub publish: String,
+    /// The same in words.
     pub leads: String,
     /// Who has asked for it.
     pub by: By,
@@ -129,6 +131,7 @@ impl Forwards {
     pub fn list(&self) -> Vec<Entry> {
         let entry = |forward: &Forward| Entry {
             forward: forward.number,
+            publish: forward.publish.text(),
             leads: forward.publish.to_string(),
             by: forward.by,
         };

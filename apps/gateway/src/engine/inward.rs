@@ -157,6 +157,9 @@ impl Publish {
         let ((first, last), inside) = (self.host, self.inside);
         let protocol = if self.protocol == Protocol::Udp { "/udp" } else { "" };
         let addr = addr.unwrap_or_default();
+        if first == last {
+            return format!("{addr}{first}:{inside}{protocol}");
+        }
         format!("{addr}{first}-{last}:{inside}-{}{protocol}", inside + (last - first))
     }
 
@@ -225,7 +228,7 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     let (source, inside) = ends(&cx.shared.plan, from, port);
     let refused = |outer: &tokio::net::TcpStream| drop(SockRef::from(outer).set_linger(Some(Duration::ZERO)));
     let to = outer.local_addr().unwrap_or(inside);
-    let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), inside) else {
+    let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (plain(from), plain(to)), inside) else {
         return refused(&outer);
     };
     let connecting = async {
@@ -256,6 +259,11 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     }
 }
 
+/// An IPv4 address as one, which a socket for both families shows in a form of IPv6.
+fn plain(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
 /// In whose name, and where to, a client is led.
 fn ends(plan: &Plan, from: SocketAddr, port: u16) -> (SocketAddr, SocketAddr) {
     let ip = from.ip().to_canonical();
@@ -284,7 +292,7 @@ async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
         let known = clients.borrow().get(&from).cloned();
         let Some(client) = known.or_else(|| begin(&cx, from, port)) else { continue };
         if client.flow.admits(Way::In, len) {
-            client.flow.note_sent(len);
+            client.flow.note_received(len);
             // One for which there is no room is lost.
             let _ = client.inner.try_send(&buffer[..len]);
         }
@@ -301,7 +309,7 @@ async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
 
 fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
     let (source, inside) = ends(&cx.shared.plan, from, port);
-    let flow = cx.shared.flows.begin(Protocol::Udp, (from, inside), inside)?;
+    let flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
     let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source).ok()?;
     socket.connect(inside).ok()?;
     Some(Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow }))
@@ -310,16 +318,19 @@ fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
 /// Passes answers on until none has come for a time.
 async fn answers(client: &Client, outer: &tokio::net::UdpSocket, to: SocketAddr) {
     let mut buffer = vec![0; DATAGRAM_MAX];
+    let asked = || client.flow.record.received.load(std::sync::atomic::Ordering::Relaxed);
     loop {
-        let sent = client.flow.record.sent.load(std::sync::atomic::Ordering::Relaxed);
+        let before = asked();
         match timeout(UDP_IDLE, client.inner.recv(&mut buffer)).await {
-            Ok(Ok(len)) => {
-                client.flow.note_received(len);
+            Ok(Ok(len)) if client.flow.admits(Way::Out, len) => {
+                client.flow.note_sent(len);
                 let _ = outer.send_to(&buffer[..len], to).await;
             }
+            // Beyond the rate.
+            Ok(Ok(_)) => {}
             // Nothing listens inside: UDP's clients are not told over a published port.
             Ok(Err(_)) => {}
-            Err(_) if client.flow.record.sent.load(std::sync::atomic::Ordering::Relaxed) == sent => return,
+            Err(_) if asked() == before => return,
             Err(_) => {}
         }
     }

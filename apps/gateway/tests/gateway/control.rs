@@ -9,16 +9,12 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::common::{
-    Gateway, HOST, accept_all, echo_server, eventually, inside_command, temporary, unavailable,
+    Gateway, HOST, accept_all, echo_server, eventually, gateway_program, inside_command, temporary,
+    unavailable,
 };
 
 fn ctl(socket: &Path, words: &[&str]) -> Result<Value, String> {
-    let ran = Command::new(env!("CARGO_BIN_EXE_sockeye-gateway"))
-        .arg("ctl")
-        .arg(socket)
-        .args(words)
-        .output()
-        .unwrap();
+    let ran = Command::new(gateway_program()).arg("ctl").arg(socket).args(words).output().unwrap();
     if ran.status.success() {
         Ok(serde_json::from_slice(&ran.stdout).unwrap())
     } else {
@@ -52,6 +48,8 @@ fn ports_appear_as_they_listen_inside_and_are_opened_and_closed_by_request() {
 
     let added = ctl(&socket, &["add", &format!("127.0.0.1:{other}:{inside}")]).unwrap();
     assert_eq!(greeting(other).as_deref(), Some("10.0.2.2"));
+    let list = ctl(&socket, &["list"]).unwrap();
+    assert_eq!(list["forwards"][1]["publish"], format!("127.0.0.1:{other}:{inside}"));
     let again = ctl(&socket, &["add", &format!("127.0.0.1:{other}:{inside}")]).unwrap_err();
     assert!(again.contains("cannot listen"), "{again}");
     let number = added["forward"].to_string();

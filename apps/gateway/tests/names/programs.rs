@@ -1,16 +1,16 @@
-//! Programs that people use: curl, git and ssh, from inside. A server of ssh cannot run inside: it wants more users than a namespace of one has.
+//! Programs that people use: curl, git and ssh, from inside; and ssh to a server inside of a network namespace that root has made, since it wants more users than a namespace of one has.
 
 use std::fs;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::{HOST, accept_all, pattern, unavailable};
+use crate::common::{HOST, accept_all, gateway_program, pattern, unavailable};
 use crate::{Folder, eventually, free_port, path, program, succeeds};
 
 /// The gateway with a command inside.
 fn inside(options: &[&str], script: &str) -> Command {
-    let mut gateway = Command::new(env!("CARGO_BIN_EXE_sockeye-gateway"));
+    let mut gateway = Command::new(gateway_program());
     gateway.args(options).args(["--", "sh", "-ec", script]);
     gateway
 }
@@ -105,58 +105,92 @@ fn git_daemon() -> Option<PathBuf> {
     daemon.exists().then_some(daemon)
 }
 
+/// Keys of a server and a client of SSH, and their command lines.
+struct Ssh {
+    sshd: PathBuf,
+    folder: Folder,
+}
+
+impl Ssh {
+    /// `None`, which is printed, where there can be none.
+    fn new(name: &str) -> Option<Self> {
+        let (sshd, _, _) = (program("sshd")?, program("ssh")?, program("ssh-keygen")?);
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: a server of SSH for anybody needs root");
+            return None;
+        }
+        let folder = Folder::new(name);
+        fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        for key in ["host", "user"] {
+            let key = folder.0.join(key);
+            succeeds(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", path(&key)]));
+        }
+        fs::copy(folder.0.join("user.pub"), folder.0.join("authorized")).unwrap();
+        fs::create_dir_all("/run/sshd").unwrap();
+        Some(Self { sshd, folder })
+    }
+
+    fn server(&self, port: u16, addr: &str) -> String {
+        format!(
+            "exec {sshd} -D -e -f /dev/null -h {f}/host -o Port={port} -o ListenAddress={addr} -o AuthorizedKeysFile={f}/authorized -o StrictModes=no \
+             -o PidFile=none -o UsePAM=no -o PermitRootLogin=yes",
+            sshd = path(&self.sshd),
+            f = path(&self.folder.0),
+        )
+    }
+
+    /// A script that prints whom the server sees, and how many bytes came of it and a megabyte.
+    fn client(&self, port: u16, addr: &str) -> String {
+        format!(
+            "ssh -F none -i {f}/user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes -p {port} root@{addr} \
+             'echo $SSH_CONNECTION; head -c 1000000 /dev/zero' | tee /dev/stderr | wc -c",
+            f = path(&self.folder.0),
+        )
+    }
+}
+
 #[test]
 fn ssh_goes_out() {
-    let (Some(sshd), Some(_), Some(_)) = (program("sshd"), program("ssh"), program("ssh-keygen")) else {
-        return;
-    };
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: a server of SSH for anybody needs root");
-    }
+    let Some(ssh) = Ssh::new("ssh") else { return };
     if unavailable() {
         return;
     }
-    let folder = Folder::new("ssh");
-    fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    for key in ["host", "user"] {
-        succeeds(Command::new("ssh-keygen").args([
-            "-q",
-            "-t",
-            "ed25519",
-            "-N",
-            "",
-            "-f",
-            path(&folder.0.join(key)),
-        ]));
-    }
-    fs::copy(folder.0.join("user.pub"), folder.0.join("authorized")).unwrap();
-    fs::create_dir_all("/run/sshd").unwrap();
-    let server = |port: u16, addr: &str| {
-        format!(
-            "{sshd} -D -e -f /dev/null -h {f}/host -o Port={port} -o ListenAddress={addr} -o AuthorizedKeysFile={f}/authorized -o StrictModes=no \
-             -o PidFile=none -o UsePAM=no -o PermitRootLogin=yes",
-            sshd = path(&sshd),
-            f = path(&folder.0),
-        )
-    };
-    let client = |port: u16, addr: &str, command: &str| {
-        format!(
-            "ssh -F none -i {f}/user -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -o BatchMode=yes -p {port} root@{addr} '{command}'",
-            f = path(&folder.0),
-        )
-    };
     let outside = free_port();
+    let server = ssh.server(outside, "127.0.0.1");
+    let _server = Service(Command::new("sh").args(["-c", &server]).stderr(Stdio::null()).spawn().unwrap());
+    eventually("sshd", || std::net::TcpStream::connect(("127.0.0.1", outside)).ok());
+    let out = succeeds(&mut inside(&["--allow", "127.0.0.1"], &ssh.client(outside, HOST)));
+    assert!(out.contains("127.0.0.1 "), "the host sees itself: {}", &out[..out.len().min(200)]);
+}
+
+#[test]
+fn ssh_comes_in_by_a_published_port_to_a_network_that_has_nothing_but_the_gateway() {
+    let Some(ssh) = Ssh::new("ssh-in") else { return };
+    if unavailable() {
+        return;
+    }
+    let network = Service(Command::new("unshare").args(["-n", "sleep", "120"]).spawn().unwrap());
+    let pid = network.0.id().to_string();
+    let net = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).unwrap();
+    eventually("a network", || (net(&pid) != net("self")).then_some(()));
+    let outside = free_port();
+    let published = format!("127.0.0.1:{outside}:22");
+    let _gateway =
+        Service(Command::new(gateway_program()).args(["--netns", &pid, "-p", &published]).spawn().unwrap());
+    let server = ssh.server(22, "0.0.0.0");
     let _server = Service(
-        Command::new("sh")
-            .args(["-c", &format!("exec {}", server(outside, "127.0.0.1"))])
+        Command::new("nsenter")
+            .args(["-t", &pid, "-n", "sh", "-c", &server])
             .stderr(Stdio::null())
             .spawn()
             .unwrap(),
     );
-    eventually("sshd", || std::net::TcpStream::connect(("127.0.0.1", outside)).ok());
-    // Out: and a megabyte back, by its sum.
-    let script = client(outside, HOST, "echo $SSH_CONNECTION; head -c 1000000 /dev/zero");
-    let out =
-        succeeds(&mut inside(&["--allow", "127.0.0.1"], &format!("{script} | tee /dev/stderr | wc -c")));
-    assert!(out.contains("127.0.0.1 "), "the host sees itself: {}", &out[..out.len().min(200)]);
+    // Until it listens, connections are reset.
+    let out = eventually("the server inside", || {
+        let ran = Command::new("sh").args(["-c", &ssh.client(outside, "127.0.0.1")]).output().ok()?;
+        let text = String::from_utf8_lossy(&[ran.stderr, ran.stdout].concat()).into_owned();
+        text.contains("10000").then_some(text)
+    });
+    let seen = &out[..out.len().min(200)];
+    assert!(out.contains("10.0.2.2 ") && out.contains(" 10.0.2.100 22"), "{seen}");
 }
