@@ -11,12 +11,12 @@
 mod frames;
 #[path = "common/history.rs"]
 mod history;
+#[path = "common/hunt.rs"]
+mod hunt;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,7 +24,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use sockeye_sim::fs::{self, File};
 use sockeye_sim::net::{TcpListener, TcpStream};
-use sockeye_sim::{Capture, FaultConfig, Host, LinkConfig, Net, Rng, Seeds, Sim};
+use sockeye_sim::{FaultConfig, Host, LinkConfig, Net, Rng};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -248,30 +248,8 @@ async fn program(net: Net, bug: Bug) {
     assert!(done > 20, "{done} operations");
 }
 
-/// The first seed that fails, and what the failure says first.
-fn first_failure(bug: Bug, seeds: Range<u64>) -> Option<(u64, String)> {
-    seeds.into_iter().find_map(|seed| {
-        let sim = Sim::exactly(seed).tokio().capture(Capture::Off);
-        let panic = catch_unwind(AssertUnwindSafe(|| sim.run(|net| program(net, bug)))).err()?;
-        let message = panic.downcast_ref::<String>().and_then(|text| text.lines().next());
-        Some((seed, message.unwrap_or("a panic").to_owned()))
-    })
-}
-
 fn main() {
-    if sockeye_glue::is_twice() {
-        return;
-    }
-    let seeds = sockeye_glue::seeds();
-    let is_only_right = sockeye_glue::is_only_seeds();
-    for bug in [Bug::ReadIsNotGivenOn, Bug::ValueIsNotSynced].into_iter().filter(|_| !is_only_right) {
-        match first_failure(bug, seeds.clone()) {
-            Some((seed, what)) => println!("{bug:?}: found by seed {seed}: {what}"),
-            None => println!("{bug:?}: not found"),
-        }
-    }
-    Seeds::new(seeds).sim(|sim| sim.tokio()).run(|net| program(net, Bug::None));
-    println!("what clients see of the right program is linearizable");
+    hunt::start(&[Bug::ReadIsNotGivenOn, Bug::ValueIsNotSynced], Bug::None, program);
 }
 
 #[sockeye_sim::test(seeds = 0..4, tokio)]
@@ -289,10 +267,10 @@ fn a_seed_is_the_same_run_in_another_process() {
 /// Seeds before that one do not find it.
 #[test]
 fn a_read_that_is_not_given_on_is_found() {
-    assert!(first_failure(Bug::ReadIsNotGivenOn, 38..1000).is_some());
+    assert!(hunt::first_failure(38..1000, |net| program(net, Bug::ReadIsNotGivenOn)).is_some());
 }
 
 #[test]
 fn a_value_that_a_power_loss_takes_is_found() {
-    assert!(first_failure(Bug::ValueIsNotSynced, 0..1000).is_some());
+    assert!(hunt::first_failure(0..1000, |net| program(net, Bug::ValueIsNotSynced)).is_some());
 }

@@ -1,13 +1,13 @@
 //! A tonic service and a channel to it, in the simulator: calls and a stream while the network is cut and healed, and under random faults.
 //!
 //! Calls fail within their time while the network is cut, and the same channel works again afterwards. Words of a stream arrive in order, whole, or the stream ends with an
-//! error. The service is written by hand where a program would have `tonic-prost-build` write it.
+//! error.
 //!
 //! `cargo run --example sim_tonic` in this folder runs a thousand seeds, with the argument `twice` in each of two processes, and compares them; `RUSTFLAGS="--cfg tokio_unstable"` has `select!` follow from the seed, too.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+#[path = "common/words.rs"]
+mod words;
+
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
@@ -17,67 +17,15 @@ use sockeye::tokio::tonic::TcpIncoming;
 use sockeye_sim::{FaultConfig, Net, Seeds};
 use tokio::time;
 use tokio_stream::StreamExt;
-use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 
-const SHOUT: &str = "/words.Words/Shout";
-const ECHO: &str = "/words.Words/Echo";
+use words::{ECHO, SHOUT, Word, Words, codec, word};
+
 const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(250);
 const CALLS: usize = 40;
 const STREAMED: usize = 200;
-
-#[derive(Clone, PartialEq, prost::Message)]
-struct Word {
-    #[prost(string, tag = "1")]
-    text: String,
-}
-
-fn codec() -> ProstCodec<Word, Word> {
-    ProstCodec::default()
-}
-
-/// `Shout` answers in capitals, `Echo` sends back each word of a stream.
-#[derive(Clone)]
-struct Words;
-
-impl NamedService for Words {
-    const NAME: &'static str = "words.Words";
-}
-
-impl tower::Service<http::Request<Body>> for Words {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(codec());
-            Ok(match request.uri().path() {
-                SHOUT => grpc.unary(tower::service_fn(shout), request).await,
-                ECHO => grpc.streaming(tower::service_fn(echo), request).await,
-                _ => Status::unimplemented("there are Shout and Echo").into_http(),
-            })
-        })
-    }
-}
-
-async fn shout(request: Request<Word>) -> Result<Response<Word>, Status> {
-    Ok(Response::new(Word { text: request.into_inner().text.to_uppercase() }))
-}
-
-type Echo = Pin<Box<dyn tokio_stream::Stream<Item = Result<Word, Status>> + Send>>;
-
-async fn echo(request: Request<Streaming<Word>>) -> Result<Response<Echo>, Status> {
-    Ok(Response::new(Box::pin(request.into_inner())))
-}
 
 async fn serve() {
     let listener = TcpListener::bind("0.0.0.0:50051").await.unwrap();
@@ -98,7 +46,7 @@ fn channel() -> Channel {
 async fn call(channel: &Channel, text: &str) -> Result<String, Status> {
     let mut client = tonic::client::Grpc::new(channel.clone());
     client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-    let request = Request::new(Word { text: text.to_owned() });
+    let request = Request::new(word(text));
     let answer = tokio::select! {
         answer = client.unary(request, PathAndQuery::from_static(SHOUT), codec()) => answer?,
         () = time::sleep(PATIENCE) => return Err(Status::deadline_exceeded("no answer")),
@@ -111,7 +59,7 @@ async fn call(channel: &Channel, text: &str) -> Result<String, Status> {
 async fn stream(channel: &Channel) -> Result<usize, (usize, Status)> {
     let mut client = tonic::client::Grpc::new(channel.clone());
     client.ready().await.map_err(|error| (0, Status::unavailable(error.to_string())))?;
-    let word = |number: usize| Word { text: format!("word {number}") };
+    let word = |number: usize| word(format!("word {number}"));
     let words = tokio_stream::iter((0..STREAMED).map(word)).throttle(Duration::from_millis(10));
     let path = PathAndQuery::from_static(ECHO);
     let answers = time::timeout(PATIENCE, client.streaming(Request::new(words), path, codec())).await;

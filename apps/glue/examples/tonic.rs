@@ -1,88 +1,21 @@
 //! tonic over Sockeye: a server on TCP and on a UNIX-domain socket, and channels to both; a unary call and a stream in both directions.
 //!
-//! The service is written by hand where a program would have `tonic-prost-build` write it. `cargo run --example tonic` in this folder.
+//! `cargo run --example tonic` in this folder.
 
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+#[path = "common/words.rs"]
+mod words;
 
 use http::uri::PathAndQuery;
 use hyper_util::rt::TokioIo;
 use sockeye::tokio::hyper_util::Connector;
-use sockeye::tokio::tonic::{TcpIncoming, UdsConnectInfo, UnixIncoming};
+use sockeye::tokio::tonic::{TcpIncoming, UnixIncoming};
 use sockeye::tokio::{TcpListener, UnixListener, UnixStream, unix};
 use sockeye_glue::{Done, stack};
 use tokio_stream::StreamExt;
-use tonic::body::Body;
-use tonic::server::NamedService;
 use tonic::transport::{Channel, Endpoint, Server};
-use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
+use tonic::{Request, Response, Streaming};
 
-#[derive(Clone, PartialEq, prost::Message)]
-struct Word {
-    #[prost(string, tag = "1")]
-    text: String,
-}
-
-const SHOUT: &str = "/words.Words/Shout";
-const ECHO: &str = "/words.Words/Echo";
-
-fn word(text: &str) -> Word {
-    Word { text: text.to_owned() }
-}
-
-fn codec() -> ProstCodec<Word, Word> {
-    ProstCodec::default()
-}
-
-/// `Shout` answers in capitals and says from where it was asked, `Echo` sends back each word of a stream.
-#[derive(Clone)]
-struct Words;
-
-impl NamedService for Words {
-    const NAME: &'static str = "words.Words";
-}
-
-impl tower::Service<http::Request<Body>> for Words {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(async move {
-            let mut grpc = tonic::server::Grpc::new(codec());
-            Ok(match request.uri().path() {
-                SHOUT => grpc.unary(tower::service_fn(shout), request).await,
-                ECHO => grpc.streaming(tower::service_fn(echo), request).await,
-                _ => Status::unimplemented("there are Shout and Echo").into_http(),
-            })
-        })
-    }
-}
-
-async fn shout(request: Request<Word>) -> Result<Response<Word>, Status> {
-    let from = match (request.remote_addr(), request.extensions().get::<UdsConnectInfo>()) {
-        (Some(addr), _) => addr.ip().to_string(),
-        (None, Some(info)) => {
-            let cred = info.peer_cred.ok_or_else(|| Status::internal("a connection has credentials"))?;
-            format!("user {}", cred.uid)
-        }
-        (None, None) => return Err(Status::internal("a connection has an address")),
-    };
-    let text = request.into_inner().text.to_uppercase();
-    Ok(Response::new(Word { text: format!("{text}, {from}") }))
-}
-
-type Echo = Pin<Box<dyn tokio_stream::Stream<Item = Result<Word, Status>> + Send>>;
-
-async fn echo(request: Request<Streaming<Word>>) -> Result<Response<Echo>, Status> {
-    Ok(Response::new(Box::pin(request.into_inner())))
-}
+use words::{ECHO, SHOUT, Word, Words, codec, word};
 
 /// A unary call and a stream, over a channel.
 async fn talk(channel: Channel, from: &str) -> Done {
@@ -90,11 +23,11 @@ async fn talk(channel: Channel, from: &str) -> Done {
     client.ready().await?;
     let path = PathAndQuery::from_static(SHOUT);
     let answer: Response<Word> = client.unary(Request::new(word("hello")), path, codec()).await?;
-    assert_eq!(answer.into_inner().text, format!("HELLO, {from}"));
+    assert_eq!(answer.into_inner(), Word { text: "HELLO".to_owned(), from: from.to_owned() });
 
     client.ready().await?;
     let texts: Vec<String> = (0..100).map(|number| format!("word {number}")).collect();
-    let words = tokio_stream::iter(texts.clone().into_iter().map(|text| Word { text }));
+    let words = tokio_stream::iter(texts.clone().into_iter().map(word));
     let path = PathAndQuery::from_static(ECHO);
     let answers: Response<Streaming<Word>> = client.streaming(Request::new(words), path, codec()).await?;
     let mut answers = answers.into_inner();

@@ -120,7 +120,7 @@ fn limit(plan: &Plan, row: &Row) -> Duration {
 
 /// The order of the lanes in a round: the rows of a balanced square (E. J. Williams, 1949), alternately from the left and
 /// from the right, so that an odd number of lanes is balanced too.
-fn order(round: usize, lanes: usize) -> Vec<usize> {
+pub fn order(round: usize, lanes: usize) -> Vec<usize> {
     let zigzag = |turn: usize| if turn.is_multiple_of(2) { turn / 2 } else { lanes - turn.div_ceil(2) };
     let mut order: Vec<usize> = (0..lanes).map(|turn| (zigzag(turn) + round) % lanes).collect();
     if round / lanes.max(1) % 2 == 1 {

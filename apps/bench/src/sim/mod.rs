@@ -2,7 +2,7 @@
 //!
 //! Purpose: the work that each simulator does in a second of CPU time and of real time, for programs that each have one source. [`rows`] lists the worlds. The
 //! program that runs one is `sockeye-bench-sim`, of the workspace `apps/glue`, so that nothing else is built with turmoil: a process for each sample. A round takes
-//! one sample of each lane of a row, beginning with another one each time, so both sides of a ratio are of the same minute.
+//! one sample of each lane of a row, in the order of the experiments' rounds, so both sides of a ratio are of the same minute.
 //!
 //! Does not depend on the inside of a simulator. Invariant: a row is written as soon as it is there; a lane that fails fails the run and not the other rows.
 //!
@@ -23,6 +23,7 @@ use sockeye_shared::progress::Progress;
 
 use crate::args::BenchArgs;
 use crate::built::Built;
+use crate::experiment::run::order;
 use crate::machine::Machine;
 use crate::process;
 use report::Report;
@@ -94,8 +95,8 @@ fn measure(row: &Row, rounds: usize, mut taken: impl FnMut()) -> Vec<Measured<'_
     let mut measured: Vec<Measured<'_>> = row.lanes.iter().map(begin).collect();
     let count = measured.len();
     for round in 0..rounds {
-        for turn in 0..count {
-            let one = &mut measured[(round + turn) % count];
+        for index in order(round, count) {
+            let one = &mut measured[index];
             if one.failure.is_none() {
                 match sample(one.lane) {
                     Ok(sample) => one.samples.push(sample),

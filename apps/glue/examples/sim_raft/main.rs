@@ -11,6 +11,8 @@
 mod frames;
 #[path = "../common/history.rs"]
 mod history;
+#[path = "../common/hunt.rs"]
+mod hunt;
 mod store;
 mod wire;
 mod witness;
@@ -18,7 +20,6 @@ mod witness;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::Cursor;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use openraft::error::{ClientWriteError, RaftError};
 use openraft::{BasicNode, Config, Raft, ServerState, SnapshotPolicy};
 use serde::{Deserialize, Serialize};
 use sockeye_sim::net::{TcpListener, TcpStream};
-use sockeye_sim::{Capture, FaultConfig, Host, Net, Rng, Seeds, Sim};
+use sockeye_sim::{FaultConfig, Host, Net, Rng};
 use tokio::time;
 
 use frames::{receive, send};
@@ -221,31 +222,10 @@ async fn program(net: Net, bug: Bug) -> usize {
     history.iter().filter(|operation| operation.end.is_some()).count()
 }
 
-/// The first seed that fails, and what the failure says first.
-fn first_failure(bug: Bug, seeds: std::ops::Range<u64>) -> Option<(u64, String)> {
-    seeds.into_iter().find_map(|seed| {
-        let sim = Sim::exactly(seed).tokio().capture(Capture::Off);
-        let panic = catch_unwind(AssertUnwindSafe(|| sim.run(|net| program(net, bug)))).err()?;
-        let message = panic.downcast_ref::<String>().and_then(|text| text.lines().next());
-        Some((seed, message.unwrap_or("a panic").to_owned()))
-    })
-}
-
 fn main() {
-    if sockeye_glue::is_twice() {
-        return;
-    }
-    let is_only_right = sockeye_glue::is_only_seeds();
-    for bug in [Bug::StaleRead, Bug::VoteIsNotSynced].into_iter().filter(|_| !is_only_right) {
-        match first_failure(bug, sockeye_glue::seeds()) {
-            Some((seed, what)) => println!("{bug:?}: found by seed {seed}: {what}"),
-            None => println!("{bug:?}: not found"),
-        }
-    }
-    Seeds::new(sockeye_glue::seeds()).sim(|sim| sim.tokio()).run(|net| async move {
-        program(net, Bug::None).await;
+    hunt::start(&[Bug::StaleRead, Bug::VoteIsNotSynced], Bug::None, |net, bug| async move {
+        program(net, bug).await;
     });
-    println!("what clients see of the right program is linearizable");
 }
 
 #[sockeye_sim::test(seeds = 0..2, tokio)]
@@ -264,11 +244,11 @@ fn a_seed_is_the_same_run_in_another_process() {
 /// Seeds before that one do not find it.
 #[test]
 fn a_read_from_a_leader_that_asks_nobody_is_found() {
-    assert!(first_failure(Bug::StaleRead, 36..1000).is_some());
+    assert!(hunt::first_failure(36..1000, |net| program(net, Bug::StaleRead)).is_some());
 }
 
 /// Seeds before that one do not find it.
 #[test]
 fn a_vote_that_a_power_loss_takes_is_found() {
-    assert!(first_failure(Bug::VoteIsNotSynced, 11..1000).is_some());
+    assert!(hunt::first_failure(11..1000, |net| program(net, Bug::VoteIsNotSynced)).is_some());
 }
