@@ -57,12 +57,14 @@ pub const CORKED: usize = 54;
 pub const WORKER_WAKES_NEEDLESS: usize = 55;
 /// Reports of the network about segments that are not in flight.
 pub const ICMP_OUT_OF_WINDOW: usize = 56;
+/// Entries of the timer wheel that were taken out because they did not count any more.
+pub const TIMERS_PURGED: usize = 57;
 /// The last two count remote-free lists, which only stacks with the feature `experiments` have.
 #[cfg(feature = "experiments")]
-pub const RX_FREE_KICKS: usize = 57;
+pub const RX_FREE_KICKS: usize = 58;
 #[cfg(feature = "experiments")]
-pub const RX_FREE_FLUSHES: usize = 58;
-pub const COUNT: usize = 59;
+pub const RX_FREE_FLUSHES: usize = 59;
+pub const COUNT: usize = 60;
 /// Counters that `Stack::counters` shows.
 pub const SHOWN_COUNT: usize = if cfg!(feature = "experiments") { COUNT } else { COUNT - 2 };
 
@@ -124,6 +126,7 @@ pub const NAMES: [&str; COUNT] = [
     "writes_corked",
     "worker_wakes_needless",
     "icmp_out_of_window",
+    "timers_purged",
     "rx_free_kicks",
     "rx_free_flushes",
 ];

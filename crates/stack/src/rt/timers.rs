@@ -9,7 +9,10 @@
 //! A call never comes early; it comes at most a tick late. Deadlines beyond the horizon of 4.6 hours
 //! are kept in the last slot and looked at again when it is reached.
 //!
-//! Bound: an entry per armed timer, of 24 bytes.
+//! So entries of connections and flows that have ended pile up, for as long as their timers would have run: [`Workers::turn`](crate::rt::workers::Workers::turn) takes
+//! them out when they are many.
+//!
+//! Bound: two entries of 24 bytes per armed timer, and 65,536.
 
 use crate::rt::failpoints::{self, Point};
 
@@ -51,6 +54,8 @@ pub(crate) struct Entry {
 pub(crate) struct Wheel {
     /// The tick up to which everything has been called.
     elapsed: u64,
+    /// Entries in all slots.
+    len: usize,
     levels: [Level; LEVELS],
 }
 
@@ -74,7 +79,7 @@ impl Wheel {
     /// A wheel whose present is `now` microseconds.
     pub fn new(now: u64) -> Self {
         let level = || Level { occupied: 0, slots: std::array::from_fn(|_| Vec::new()) };
-        Self { elapsed: now / TICK, levels: std::array::from_fn(|_| level()) }
+        Self { elapsed: now / TICK, len: 0, levels: std::array::from_fn(|_| level()) }
     }
 
     /// Asks for a call at `at` microseconds, or as soon as possible if that is past.
@@ -87,6 +92,22 @@ impl Wheel {
         let level = &mut self.levels[level];
         level.slots[slot].push(entry);
         level.occupied |= 1 << slot;
+        self.len += 1;
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes all entries out, in no order.
+    pub fn take_all(&mut self) -> Vec<Entry> {
+        let mut all = Vec::with_capacity(std::mem::take(&mut self.len));
+        for level in &mut self.levels {
+            level.occupied = 0;
+            level.slots.iter_mut().for_each(|slot| all.append(&mut std::mem::take(slot)));
+        }
+        all
     }
 
     /// When [`advance`](Self::advance) has something to do next, microseconds; never later than the
@@ -103,6 +124,7 @@ impl Wheel {
             let level = &mut self.levels[level];
             level.occupied &= !(1 << slot);
             let mut entries = std::mem::take(&mut level.slots[slot]);
+            self.len -= entries.len();
             for entry in entries.drain(..) {
                 failpoints::hit(Point::Advance, 0);
                 if entry.at.div_ceil(TICK) <= self.elapsed {
@@ -173,6 +195,21 @@ mod tests {
         assert_eq!(wheel.next(), None);
         wheel.advance(u64::MAX / 2, &mut due);
         assert!(due.is_empty());
+    }
+
+    #[test]
+    fn all_entries_can_be_taken_out_and_put_back() {
+        let mut wheel = Wheel::new(0);
+        let times = [3, 70, 5000, 300_000, HORIZON * 2].map(|tick| tick * TICK);
+        times.iter().for_each(|at| wheel.insert(entry(*at)));
+        let mut due = Vec::new();
+        wheel.advance(80 * TICK, &mut due);
+        assert_eq!((due.len(), wheel.len()), (2, 3));
+        let all = wheel.take_all();
+        assert_eq!((all.len(), wheel.len(), wheel.next()), (3, 0, None));
+        all.into_iter().for_each(|entry| wheel.insert(entry));
+        wheel.advance(400_000 * TICK, &mut due);
+        assert_eq!((due.len(), wheel.len()), (4, 1));
     }
 
     #[test]

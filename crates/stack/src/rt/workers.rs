@@ -3,6 +3,12 @@
 //! A *lane* is the part of one worker: a timer wheel, and the work that was handed to it, which a layer above keeps
 //! ([`Duties`]). With `Config::workers = 0` there is one lane and no thread; `Stack::poll` turns it.
 //!
+//! # Entries that do not count
+//! A wheel keeps the calls of what has ended until their time has come, which is hours for a keepalive. When it has [`PURGE_MIN`] entries, or twice
+//! those that counted the last time, the lane's next turn takes all out, asks for each whether it counts ([`Duties::counts`]) with no lock held, and puts those
+//! back. A call that is asked for meanwhile goes into the wheel as ever. An entry is in the wheel only after its owner is in its table and has noted
+//! the time, so none that counts is taken for one that does not.
+//!
 //! # Sleeping
 //! A worker announces that it will sleep (`prepare`), then looks at its wheel and its queue, and only then sleeps, until the wheel's
 //! next deadline. A thread that brings work first puts it there and then looks whether the worker has announced. Either the worker
@@ -62,6 +68,21 @@ struct Clockwork {
     wheel: Wheel,
     /// The deadline towards which the worker sleeps; 0 while it is awake, as it will look by itself.
     sleeps_until: u64,
+    /// Entries from which on those that do not count are taken out.
+    purge_at: usize,
+}
+
+/// The least of [`Clockwork::purge_at`].
+const PURGE_MIN: usize = 1 << 16;
+
+impl Clockwork {
+    fn new(now: u64) -> Self {
+        Self { wheel: Wheel::new(now), sleeps_until: 0, purge_at: PURGE_MIN }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.wheel.len() >= self.purge_at
+    }
 }
 
 /// The work of workers, which the layers above provide.
@@ -83,16 +104,20 @@ pub(crate) trait Duties {
     /// The wheel has called.
     fn fire(&self, entry: Entry);
 
+    /// Whether a call would be for something that is there, and at the time that it has asked for last. Called with no lock held.
+    fn counts(&self, entry: &Entry) -> bool;
+
+    /// So many entries were taken out because they did not count.
+    fn purged(&self, entries: usize);
+
     /// After a wheel was lost: calls `ask` for each call that may have been on it, with its time if that is known.
     fn each_timer(&self, ask: impl FnMut(Option<u64>, TimerKey));
 }
 
 impl Workers {
     pub fn new(threads: usize, now: Instant) -> Self {
-        let lane = |_| Lane {
-            clockwork: Mutex::new(Clockwork { wheel: Wheel::new(now.as_micros()), sleeps_until: 0 }),
-            sleeper: Sleeper::new(),
-        };
+        let lane =
+            |_| Lane { clockwork: Mutex::new(Clockwork::new(now.as_micros())), sleeper: Sleeper::new() };
         Self {
             lanes: (0..threads.max(1)).map(lane).collect(),
             stop: AtomicBool::new(false),
@@ -132,7 +157,8 @@ impl Workers {
             failpoints::hit(Point::Arm, 0);
         }
         clockwork.wheel.insert(Entry { at, key });
-        let sleeps_too_long = at < clockwork.sleeps_until;
+        let is_crowded = clockwork.is_crowded() && clockwork.sleeps_until != 0;
+        let sleeps_too_long = at < clockwork.sleeps_until || is_crowded;
         drop(clockwork);
         if sleeps_too_long {
             if self.has_threads {
@@ -270,11 +296,17 @@ impl Workers {
         let handed = duties.take_work(index);
         let now = env.clock.now().as_micros();
         let advanced = panics::catch(PanicSource::Protocol, "the timer wheel", || {
-            lane.clockwork.lock().wheel.advance(now, due);
+            let mut clockwork = lane.clockwork.lock();
+            clockwork.wheel.advance(now, due);
+            clockwork.is_crowded()
         });
-        if let Err(caught) = advanced {
-            self.begin_anew(duties, lane, due);
-            caught.report(env);
+        match advanced {
+            Ok(false) => {}
+            Ok(true) => Self::purge(duties, lane),
+            Err(caught) => {
+                self.begin_anew(duties, lane, due);
+                caught.report(env);
+            }
         }
         Chosen::turn(env, index);
         duties.work(handed);
@@ -286,6 +318,21 @@ impl Workers {
             return Some(env.clock.now());
         }
         lane.clockwork.lock().wheel.next().map(Instant::from_micros)
+    }
+
+    /// Takes the entries that do not count out of a lane's wheel: see the module's head.
+    #[cold]
+    fn purge(duties: &impl Duties, lane: &Lane) {
+        let mut entries = lane.clockwork.lock().wheel.take_all();
+        let before = entries.len();
+        // After a panic those that were not asked about are still there.
+        panics::contain(duties.env(), PanicSource::Protocol, "a look through the timers", || {
+            entries.retain(|entry| duties.counts(entry));
+        });
+        duties.purged(before - entries.len());
+        let mut clockwork = lane.clockwork.lock();
+        clockwork.purge_at = PURGE_MIN.max(entries.len() * 2);
+        entries.into_iter().for_each(|entry| clockwork.wheel.insert(entry));
     }
 
     /// The wheel of a lane has panicked and may have lost calls. A new one takes its place: connections say when they are to be called, and

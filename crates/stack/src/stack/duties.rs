@@ -87,6 +87,29 @@ impl Duties for Core {
         }
     }
 
+    fn counts(&self, entry: &Entry) -> bool {
+        match entry.key {
+            TimerKey::Conn { hash, serial } => {
+                let found = self.demux.find(hash, |conn| conn.serial as u32 == serial);
+                found.is_some_and(|conn| conn.timer_at.load(Ordering::Relaxed) == entry.at)
+            }
+            TimerKey::Flow { hash, serial } => udp::flows::counts(self, (hash, serial), entry.at),
+            // There are few of these.
+            TimerKey::Shard { .. }
+            | TimerKey::Memory
+            | TimerKey::Prune
+            | TimerKey::Fragments
+            | TimerKey::Frames { .. }
+            | TimerKey::Link { .. } => true,
+            #[cfg(feature = "experiments")]
+            TimerKey::RemoteSweep => true,
+        }
+    }
+
+    fn purged(&self, entries: usize) {
+        self.count_many(counter::TIMERS_PURGED, u32::try_from(entries).unwrap_or(u32::MAX));
+    }
+
     fn each_timer(&self, mut ask: impl FnMut(Option<u64>, TimerKey)) {
         let mut conns: Vec<Arc<Conn>> = Vec::new();
         self.demux.each_shard(|shard| conns.extend(shard.conns().cloned()));

@@ -365,6 +365,15 @@ pub(crate) fn timers(core: &Core) -> Vec<(u64, TimerKey)> {
     flows.iter().filter_map(|pcb| next_call(core, pcb)).collect()
 }
 
+/// Whether a call of the wheel at `at` would be for a flow that is there, and the one that it has asked for last.
+pub(crate) fn counts(core: &Core, (hash, serial): (u64, u32), at: u64) -> bool {
+    let counts = |pcb: &Arc<Pcb>| {
+        let asked = |part: &Part| part.serial == serial && part.timer_at.load(Ordering::Relaxed) == at;
+        pcb.role.flow().is_some_and(|part| asked(part))
+    };
+    super::shared(core).table.with(core.cpu(), |copy| copy.of_hash(hash).any(counts))
+}
+
 /// The wheel has called, at `at`: a flow that was idle too long ends.
 pub(crate) fn on_timer(cx: &mut Context<'_>, (hash, serial): (u64, u32), at: u64) {
     let udp = super::shared(cx.core);

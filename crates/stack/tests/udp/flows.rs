@@ -294,6 +294,29 @@ fn a_new_flow_displaces_the_one_that_was_idle_longest() {
 }
 
 #[test]
+fn timers_of_flows_that_have_ended_do_not_pile_up() {
+    let _guard = watchdog("timers_of_flows_that_have_ended_do_not_pile_up");
+    let (stack, listener, addr) = driven(|config| config.idle = Some(Duration::from_secs(3600)));
+    let (kept, passing) = (client(&stack, addr), client(&stack, addr));
+    kept.send(b"x").unwrap();
+    let kept = accept(&listener);
+    for number in 0..150_000 {
+        passing.send(b"x").unwrap();
+        drop(accept(&listener));
+        if number % 1000 == 0 {
+            stack.poll(Duration::ZERO);
+        }
+    }
+    // The wheel may have 65,536, and those of one round.
+    assert!(counter(&stack, "timers_purged") >= 150_000 - 65_536 - 2000);
+    // The one that counts was put back.
+    stack.poll(Duration::from_secs(3500));
+    assert_eq!(kept.send(b"y").ok(), Some(1));
+    stack.poll(Duration::from_secs(8000));
+    assert!(kept.send(b"late").is_err());
+}
+
+#[test]
 fn what_waits_in_all_flows_is_bounded() {
     let (stack, listener, addr) = driven(|config| config.queued_max = 64 << 10);
     let clients: Vec<_> = (0..8).map(|_| client(&stack, addr)).collect();
