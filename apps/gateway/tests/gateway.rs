@@ -53,7 +53,9 @@ fn inside() {
         ["hold-until-refused", to] => hold_until_refused(to),
         ["fails-within", to, seconds, kind] => truth::fails_within(to, seconds.parse().unwrap(), kind),
         ["write-until-stopped", to] => truth::write_until_stopped(to),
-        ["floods", echo, endless, least] => floods::run(echo, endless, least.parse().unwrap()),
+        ["floods", echo, endless, silent, least] => {
+            floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
+        }
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),
         ["exit", code] => std::process::exit(code.parse().unwrap()),

@@ -1,6 +1,6 @@
 //! Whether a loop that has nothing to do should look again before it sleeps.
 //!
-//! A loop that sleeps is woken by an interrupt of another core, which takes longer than all that it does for a small request. So it looks again, for [`BUSY_MAX`] at
+//! A loop that sleeps is woken by an interrupt of another core, which takes longer than all that it does for a small request. So it looks again, for `--busy` at
 //! most, if the average time between two things that came lies between [`GAP_MIN`] and [`GAP_MAX`]. Below, there are many flows and a sleep ends with work for many
 //! of them, so it costs each little, while somebody else has use for the core. Above, a look would find nothing. A look that comes late means that the
 //! loop did not run meanwhile: others want the core, and it sleeps at once for [`PAUSE`].
@@ -9,13 +9,11 @@
 //! beat: something has come ─► the gap since the last one ─► the average, in which each counts an eighth
 //! ```
 //!
-//! Does not depend on what comes. Cost: a reading of the clock for each beat, and at most [`BUSY_MAX`] of a core's time after each. Tests: below.
+//! Does not depend on what comes. Cost: a reading of the clock for each beat, and at most `--busy` of a core's time after each. Tests: below.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// For how long a loop looks again at most.
-const BUSY_MAX: Duration = Duration::from_micros(100);
 /// The average gaps at which it does.
 const GAP_MIN: Duration = Duration::from_micros(15);
 const GAP_MAX: Duration = Duration::from_micros(80);
@@ -28,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// See the module's head. Of one thread.
 pub struct Busy {
+    /// For how long the loop looks again at most.
+    max: Duration,
     last: Cell<Instant>,
     /// The average gap.
     gap: Cell<Duration>,
@@ -38,8 +38,9 @@ pub struct Busy {
 
 impl Busy {
     /// One that sleeps at first.
-    pub fn new(now: Instant) -> Self {
+    pub fn new(now: Instant, max: Duration) -> Self {
         Self {
+            max,
             last: Cell::new(now),
             gap: Cell::new(GAP_COUNTED),
             looked: Cell::new(None),
@@ -65,7 +66,7 @@ impl Busy {
             self.paused_until.set(now + PAUSE);
         }
         (GAP_MIN..=GAP_MAX).contains(&self.gap.get())
-            && now.saturating_duration_since(self.last.get()) <= BUSY_MAX
+            && now.saturating_duration_since(self.last.get()) < self.max
             && now >= self.paused_until.get()
     }
 }
@@ -74,10 +75,12 @@ impl Busy {
 mod tests {
     use super::*;
 
+    const BUSY_MAX: Duration = Duration::from_micros(100);
+
     #[test]
     fn a_loop_with_few_flows_looks_again_and_others_sleep() {
         let mut now = Instant::now();
-        let busy = Busy::new(now);
+        let busy = Busy::new(now, BUSY_MAX);
         busy.waits();
         assert!(!busy.looks_again(now));
         let mut pass = |micros: u64, times: u32| {
@@ -95,12 +98,13 @@ mod tests {
         assert_eq!(pass(50, 2), (false, false), "two short gaps are no habit");
         assert_eq!(pass(50, 40), (true, false));
         assert_eq!(pass(5, 40), (false, false), "many flows");
+        assert!(!Busy::new(now, Duration::ZERO).looks_again(now));
     }
 
     #[test]
     fn a_late_look_leaves_the_core_to_others() {
         let mut now = Instant::now();
-        let busy = Busy::new(now);
+        let busy = Busy::new(now, BUSY_MAX);
         for _ in 0..40 {
             now += Duration::from_micros(50);
             busy.beat(now);

@@ -14,13 +14,14 @@
 //! |---|---|
 //! | `port.rs`, `guest.rs` | none: the device |
 //! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
-//! | `tcp.rs`, `relay.rs` | connections from inside; bytes both ways |
+//! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
 //! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
 //! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
 //!
 //! Tests: `tests/gateway.rs`.
 
+mod attempts;
 mod busy;
 mod driver;
 pub mod forwards;
@@ -46,7 +47,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sockeye::{Config, Stack};
 use tokio::sync::{Notify, mpsc, watch};
@@ -57,6 +58,7 @@ use crate::lan::Router;
 use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::upstream::Upstream;
+use attempts::Attempts;
 use busy::Busy;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
@@ -88,6 +90,8 @@ pub struct Shared {
     pub memory_max: usize,
     /// Flows of each loop at most.
     pub flows_max: usize,
+    /// For how long a loop with few flows looks again before it sleeps.
+    pub busy: Duration,
 }
 
 /// What the tasks of a loop share.
@@ -95,6 +99,15 @@ pub struct Cx {
     stack: Stack,
     shared: Arc<Shared>,
     busy: Busy,
+    attempts: Rc<Attempts>,
+}
+
+impl Cx {
+    fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
+        let attempts = Attempts::new(shared.flows_max);
+        let busy = Busy::new(Instant::now(), shared.busy);
+        Rc::new(Self { stack, shared, busy, attempts })
+    }
 }
 
 /// A loop that runs.
@@ -155,7 +168,7 @@ async fn end(mut stopped: watch::Receiver<bool>) {
 fn begin(shared: Arc<Shared>, source: Source, pcap: Option<File>) -> io::Result<Rc<Cx>> {
     let stack = new_stack(&shared)?;
     let port = Port::attach((source, pcap), &stack, &shared)?;
-    let cx = Rc::new(Cx { stack, shared, busy: Busy::new(Instant::now()) });
+    let cx = Cx::new(stack, shared);
     driver::start(&cx, port);
     serve_flows(&cx)?;
     Ok(cx)

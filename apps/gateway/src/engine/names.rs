@@ -4,8 +4,9 @@
 //! name that was asked for ([`Names`](crate::policy::Names)). The host's own name inside (`HOST_NAME`) is answered here.
 //!
 //! Each query has a socket of its own at the host, so an answer has to guess port and number. An answer to another question is dropped. Bounds: [`QUERIES_MAX`]
-//! at a time, more are dropped; [`STREAMS_MAX`] connections. What messages say: `messages.rs`.
+//! at a time, beyond which the oldest gives way, for most are answered soon and its client has most likely asked again; [`STREAMS_MAX`] connections. What messages say: `messages.rs`.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle as Task, yield_now};
 use tokio::time::timeout;
 
 use super::messages::{addresses, is_answer, own};
@@ -46,20 +48,28 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 }
 
 async fn datagrams(cx: Rc<Cx>, socket: Rc<UdpSocket>) {
-    let places = Arc::new(Semaphore::new(QUERIES_MAX));
+    let mut under_way: VecDeque<Task<()>> = VecDeque::new();
     let mut buffer = vec![0; MESSAGE_MAX];
     loop {
         // An error is a report about an earlier answer.
         let Ok((len, from)) = socket.recv_from(&mut buffer).await else { continue };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        if under_way.len() >= QUERIES_MAX {
+            under_way.retain(|query| !query.is_finished());
+        }
+        if under_way.len() >= QUERIES_MAX
+            && let Some(oldest) = under_way.pop_front()
+        {
+            oldest.abort();
+        }
         let (query, cx, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
-        task(async move {
+        under_way.push_back(task(async move {
             if let Some(answer) = answer(&cx, &query, Way::Datagram).await {
                 // One that cannot be sent is lost, and asked for again.
                 let _ = socket.send_to(&answer, from).await;
             }
-            drop(place);
-        });
+        }));
+        // A query takes many times as long as a segment of a flow: those have their turn after each.
+        yield_now().await;
     }
 }
 

@@ -10,8 +10,8 @@
 //!                  the SYN is answered, the connection goes along ─► accept ─► relay
 //! ```
 //!
-//! So a client's connect succeeds only if the onward one has. Bounds: the stack's table of undecided SYNs; the table of flows, which refuses to
-//! answer what has no place; [`BACKLOG`] connections that wait for their task.
+//! So a client's connect succeeds only if the onward one has. Bounds: [`SYNS_MAX`] that wait for their task; connects under way (`attempts.rs`); the table of flows, which refuses to
+//! answer what has no place; [`BACKLOG`] connections that wait for `accept`.
 
 use std::io;
 use std::rc::Rc;
@@ -21,13 +21,16 @@ use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream};
 use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::yield_now;
 
 use super::{Cx, relay, task};
 use crate::flows::Flow;
 use crate::policy::Protocol;
 
-/// Connections that wait for `accept`, and SYNs that wait for their task.
+/// Connections that wait for `accept`.
 const BACKLOG: usize = 4096;
+/// SYNs that wait for their task. What comes on top is dropped, and comes again.
+const SYNS_MAX: usize = 256;
 /// Between two tries to accept when there is no memory for it.
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -46,7 +49,7 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     socket.set_nodelay(true);
     socket.set_keepalive(true);
     let listener = socket.listen_any(BACKLOG)?;
-    let (give, syns) = channel(BACKLOG);
+    let (give, syns) = channel(SYNS_MAX);
     listener.set_syn_hook(Some(Box::new(move |syn| {
         // One that finds no place is dropped, and comes again.
         let _ = give.try_send(syn);
@@ -60,6 +63,8 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
     while let Some(syn) = syns.recv().await {
         task(connect(Rc::clone(&cx), syn));
+        // A connect takes many times as long as a segment of a flow that is there: those have their turn after each.
+        yield_now().await;
     }
 }
 
@@ -72,10 +77,20 @@ async fn connect(cx: Rc<Cx>, syn: Syn) {
             return syn.refuse();
         }
     };
+    let attempt = cx.attempts.begin(from.ip(), target.addr().ip());
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), target.addr()) else {
         return syn.ignore();
     };
-    match cx.shared.upstream.connect(target).await {
+    let connected = tokio::select! {
+        biased;
+        connected = cx.shared.upstream.connect(target) => connected,
+        () = attempt.displaced() => {
+            flow.ends_by("displaced");
+            return syn.ignore();
+        }
+    };
+    drop(attempt);
+    match connected {
         Ok(stream) => syn.accept_with(Onward { stream, flow }),
         Err(error) => {
             flow.ends_by(name(&error));

@@ -49,7 +49,11 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
     loop {
         match listener.accept().await {
-            Ok((flow, from)) => drop(task(run(Rc::clone(&cx), flow, from))),
+            Ok((flow, from)) => {
+                task(run(Rc::clone(&cx), flow, from));
+                // As with connections: flows that are there have their turn after each.
+                tokio::task::yield_now().await;
+            }
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
         }

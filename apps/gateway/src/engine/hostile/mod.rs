@@ -19,7 +19,6 @@ use sockeye_drivers::testing::unavailable;
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, yield_now};
 
-use super::busy::Busy;
 use super::forwards::Forwards;
 use super::port::join;
 use super::{Cx, Shared, new_stack, serve_flows};
@@ -221,12 +220,13 @@ impl Loop {
             mtu: 1500,
             memory_max: MEMORY_MAX,
             flows_max: FLOWS_MAX as usize,
+            busy: Duration::ZERO,
         });
         let stack = new_stack(&shared).unwrap();
         let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
         join(&stack, &shared, channel, None).unwrap();
         let start = Instant::now();
-        let cx = Rc::new(Cx { stack, shared, busy: Busy::new(start) });
+        let cx = Cx::new(stack, shared);
         serve_flows(&cx).unwrap();
         Self { cx, port: ports.remove(0), start }
     }
