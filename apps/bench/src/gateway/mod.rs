@@ -49,10 +49,13 @@ pub struct GatewayBenchArgs {
     /// Loops of sockeye's gateway
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loops: u16,
+    /// Microseconds for which sockeye's gateway looks again before it sleeps: its --busy
+    #[arg(long, value_name = "MICROS", default_value_t = 100)]
+    pub busy: u16,
     /// Number of rounds, each with a sample of every gateway [default: 5; --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// Length of a sample in whole seconds [default: 3; --quick 1]
+    /// Length of a sample in whole seconds [default: 2; --quick 1]
     #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=60))]
     pub seconds: Option<u32>,
     /// Idle flows that are held open
@@ -73,7 +76,7 @@ pub struct GatewayBenchArgs {
 pub const EXAMPLES: &str = "\
 Examples:
   sockeye bench gateway
-      every kind of work, with slirp4netns and pasta where they are installed; needs root, iperf3, ab and nginx
+      every kind of work, with slirp4netns and pasta where they are installed: eight minutes; needs root, iperf3, ab and nginx
   sockeye bench gateway --quick --work keep-alive-1,keep-alive-32
       small requests on connections that stay
   sockeye bench gateway --gateways sockeye,none --json --out figures.jsonl";
@@ -84,7 +87,7 @@ impl GatewayBenchArgs {
     }
 
     fn seconds(&self) -> u32 {
-        self.seconds.unwrap_or(if self.quick { 1 } else { 3 })
+        self.seconds.unwrap_or(if self.quick { 1 } else { 2 })
     }
 }
 
@@ -116,7 +119,7 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     let mut is_complete = true;
     for (index, work) in works.into_iter().enumerate() {
         progress.step(index, "gateway", work.name());
-        match measure(work, args, &gateways, &progress) {
+        match measure(work, args, (&gateways, &place), &progress) {
             Ok(row) => progress.suspend(|| output.row(&row))?,
             Err(error) => {
                 is_complete = false;
@@ -132,7 +135,7 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
 fn measure(
     work: Work,
     args: &GatewayBenchArgs,
-    gateways: &[Gateway],
+    (gateways, place): (&[Gateway], &Place),
     progress: &Progress,
 ) -> io::Result<Row> {
     let mut samples = vec![Vec::new(); gateways.len()];
@@ -141,7 +144,7 @@ fn measure(
     for _ in 0..rounds {
         for (gateway, samples) in gateways.iter().zip(&mut samples) {
             if work.applies_to(gateway.kind) {
-                samples.push(work.sample(args, gateway)?);
+                samples.push(work.sample(args, gateway, place)?);
             }
             progress.sample();
         }

@@ -91,7 +91,7 @@ impl Gateway {
         command.args(["-Urn", "sleep", "infinity"]).stdin(Stdio::null());
         let holder = Ended(place.host.run(|| command.spawn())??);
         let inside = entered(holder.0.id(), place)?;
-        let mut command = command_of(kind, &program, holder.0.id(), args.loops);
+        let mut command = command_of(kind, &program, holder.0.id(), args);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if kind.is_peer() {
             // They say what they do as well as what is wrong.
@@ -148,7 +148,7 @@ fn program(kind: Kind, args: &GatewayBenchArgs) -> io::Result<PathBuf> {
     }
 }
 
-fn command_of(kind: Kind, program: &Path, pid: u32, loops: u16) -> Command {
+fn command_of(kind: Kind, program: &Path, pid: u32, args: &GatewayBenchArgs) -> Command {
     let mut command = Command::new(program);
     let pid = pid.to_string();
     match kind {
@@ -157,7 +157,8 @@ fn command_of(kind: Kind, program: &Path, pid: u32, loops: u16) -> Command {
             if program.file_name().is_none_or(|name| name != "sockeye-gateway") {
                 command.arg("gateway");
             }
-            command.args(["--netns", &pid, "--allow", "127.0.0.1", "--loops", &loops.to_string()]);
+            command.args(["--netns", &pid, "--allow", "127.0.0.1"]);
+            command.args(["--loops", &args.loops.to_string(), "--busy", &args.busy.to_string()]);
         }
         Kind::Slirp4netns => drop(command.args(["--configure", "--mtu=65520", &pid, "tap0"])),
         Kind::Pasta => {

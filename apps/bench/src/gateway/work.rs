@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::GatewayBenchArgs;
 use super::peers::{Gateway, Kind};
-use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT};
+use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT, Place};
 
 /// For flows of earlier work to be gone from a gateway.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
@@ -124,7 +124,7 @@ impl Work {
 
     /// Whether one sample says as much as many.
     pub fn is_steady(self) -> bool {
-        matches!(self, Work::Idle | Work::Descriptors | Work::Start)
+        matches!(self, Work::Idle | Work::Descriptors)
     }
 
     /// Whether there is such a thing with this gateway, or without one. So many idle flows are more than some peers have room for, and have a bound instead of a
@@ -142,14 +142,14 @@ impl Work {
     }
 
     pub fn needs_iperf(self) -> bool {
-        !self.needs_http() && !self.is_steady()
+        !self.needs_http() && !self.is_steady() && self != Work::Start
     }
 
     /// Takes a sample. **Blocks** for its time.
     ///
     /// # Errors
     /// A program failed, with what it said; the system's.
-    pub fn sample(self, args: &GatewayBenchArgs, gateway: &Gateway) -> io::Result<f64> {
+    pub fn sample(self, args: &GatewayBenchArgs, gateway: &Gateway, place: &Place) -> io::Result<f64> {
         let seconds = args.seconds();
         match self {
             Work::Out => stream(gateway, seconds, &[]),
@@ -166,7 +166,11 @@ impl Work {
             Work::Descriptors => {
                 idle(args.flows, gateway, descriptors).map(|all| all / f64::from(args.flows))
             }
-            Work::Start => Ok(gateway.first_byte.as_secs_f64() * 1000.0),
+            // Another one of its kind, which ends at once.
+            Work::Start => {
+                let another = Gateway::start(gateway.kind, args, place)?;
+                Ok(another.first_byte.as_secs_f64() * 1000.0)
+            }
         }
     }
 }
