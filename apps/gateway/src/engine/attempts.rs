@@ -5,7 +5,7 @@
 //! and its client repeats it if it is still interested, as with the queue of half-open connections of a host.
 //!
 //! ```text
-//! place ─► the source has its share, or the table is full ─► of the oldest LOOKS, the one whose destination has the most gives way
+//! place ─► the source has its share, or the table is full ─► of the oldest LOOKS, the one whose destination (address and port) has the most gives way
 //!       └► otherwise ─► in
 //! ```
 //!
@@ -17,7 +17,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -41,13 +41,13 @@ struct Table {
     under_way: BTreeMap<u64, Entry>,
     sources: HashMap<IpAddr, BTreeSet<u64>>,
     /// How many are to each destination; none is 0.
-    hosts: HashMap<IpAddr, usize>,
+    hosts: HashMap<SocketAddr, usize>,
     next: u64,
 }
 
 struct Entry {
     source: IpAddr,
-    host: IpAddr,
+    host: SocketAddr,
     displaced: Rc<Notify>,
 }
 
@@ -66,7 +66,7 @@ impl Attempts {
     }
 
     /// Takes a place, if need be another's.
-    pub fn begin(self: &Rc<Self>, source: IpAddr, host: IpAddr) -> Attempt {
+    pub fn begin(self: &Rc<Self>, source: IpAddr, host: SocketAddr) -> Attempt {
         let mut table = self.table.borrow_mut();
         if table.sources.get(&source).is_some_and(|own| own.len() >= SHARE_MAX) {
             table.displace_of(source);
@@ -77,6 +77,13 @@ impl Attempts {
         let displaced = Rc::new(Notify::new());
         let number = table.insert(Entry { source, host, displaced: Rc::clone(&displaced) });
         Attempt { attempts: Rc::clone(self), number, displaced }
+    }
+
+    /// Whether there is little room, and most attempts are to this destination.
+    pub fn is_crowded(&self, host: SocketAddr) -> bool {
+        let table = self.table.borrow();
+        let all = table.under_way.len();
+        all * 2 > self.places && table.hosts.get(&host).is_some_and(|count| count * 2 > all)
     }
 
     /// How many are under way.
@@ -167,12 +174,17 @@ mod tests {
         std::net::Ipv4Addr::from_bits(0xc000_0200 + number as u32).into()
     }
 
+    fn host(number: usize) -> SocketAddr {
+        (addr(number), 80).into()
+    }
+
     #[test]
     fn attempts_to_a_silent_host_displace_each_other() {
         let attempts = Attempts::new(64 * 4);
-        let honest = attempts.begin(addr(0), addr(1));
-        let silent: Vec<_> = (0..1000).map(|_| attempts.begin(addr(0), addr(2))).collect();
+        let honest = attempts.begin(addr(0), host(1));
+        let silent: Vec<_> = (0..1000).map(|_| attempts.begin(addr(0), host(2))).collect();
         assert_eq!(attempts.len(), 64);
+        assert!(attempts.is_crowded(host(2)) && !attempts.is_crowded(host(1)));
         assert!(!is_displaced(&honest), "it is the oldest, and goes on");
         let lost: Vec<bool> = silent.iter().map(is_displaced).collect();
         let first_kept = lost.iter().position(|is_lost| !is_lost);
@@ -186,8 +198,8 @@ mod tests {
     #[test]
     fn a_source_has_a_share_and_others_have_room() {
         let attempts = Attempts::new(1 << 20);
-        let others: Vec<_> = (0..1000).map(|number| attempts.begin(addr(number + 9), addr(1))).collect();
-        let scan: Vec<_> = (0..9000).map(|number| attempts.begin(addr(0), addr(number + 2))).collect();
+        let others: Vec<_> = (0..1000).map(|number| attempts.begin(addr(number + 9), host(1))).collect();
+        let scan: Vec<_> = (0..9000).map(|number| attempts.begin(addr(0), host(number + 2))).collect();
         assert_eq!(attempts.len(), others.len() + SHARE_MAX);
         assert!(!others.iter().any(is_displaced));
         assert!(is_displaced(&scan[0]) && !is_displaced(&scan[9000 - SHARE_MAX]));
@@ -197,7 +209,7 @@ mod tests {
     fn where_all_is_forged_the_oldest_gives_way() {
         let attempts = Attempts::new(1 << 20);
         let all: Vec<_> =
-            (0..PLACES_MAX * 3).map(|number| attempts.begin(addr(number), addr(number))).collect();
+            (0..PLACES_MAX * 3).map(|number| attempts.begin(addr(number), host(number))).collect();
         assert_eq!(attempts.len(), PLACES_MAX);
         let first_kept = all.iter().position(|attempt| !is_displaced(attempt));
         assert_eq!(first_kept, Some(PLACES_MAX * 2));

@@ -17,6 +17,7 @@
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
 //! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
+//! | `share.rs` | none: how much of the loop's time new flows may have |
 //! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
 //!
 //! Tests: `tests/gateway.rs`.
@@ -36,6 +37,7 @@ mod names;
 mod ping;
 pub mod port;
 mod relay;
+mod share;
 mod tcp;
 mod udp;
 
@@ -62,6 +64,7 @@ use attempts::Attempts;
 use busy::Busy;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
+use share::Share;
 
 /// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
 pub const CHUNK: usize = 256 << 10;
@@ -100,13 +103,14 @@ pub struct Cx {
     shared: Arc<Shared>,
     busy: Busy,
     attempts: Rc<Attempts>,
+    share: Share,
 }
 
 impl Cx {
     fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
         let busy = Busy::new(Instant::now(), shared.busy);
-        Rc::new(Self { stack, shared, busy, attempts })
+        Rc::new(Self { stack, shared, busy, attempts, share: Share::default() })
     }
 }
 

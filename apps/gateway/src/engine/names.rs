@@ -16,7 +16,7 @@ use std::time::Duration;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle as Task, yield_now};
+use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
 use super::messages::{addresses, is_answer, own};
@@ -61,15 +61,14 @@ async fn datagrams(cx: Rc<Cx>, socket: Rc<UdpSocket>) {
         {
             oldest.abort();
         }
-        let (query, cx, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
+        let (query, begun, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
         under_way.push_back(task(async move {
-            if let Some(answer) = answer(&cx, &query, Way::Datagram).await {
+            if let Some(answer) = begun.share.measure(answer(&begun, &query, Way::Datagram)).await {
                 // One that cannot be sent is lost, and asked for again.
                 let _ = socket.send_to(&answer, from).await;
             }
         }));
-        // A query takes many times as long as a segment of a flow: those have their turn after each.
-        yield_now().await;
+        cx.share.turn().await;
     }
 }
 

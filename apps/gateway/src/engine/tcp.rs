@@ -21,7 +21,6 @@ use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream};
 use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::task::yield_now;
 
 use super::{Cx, relay, task};
 use crate::flows::Flow;
@@ -62,13 +61,18 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 
 async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
     while let Some(syn) = syns.recv().await {
-        task(connect(Rc::clone(&cx), syn));
-        // A connect takes many times as long as a segment of a flow that is there: those have their turn after each.
-        yield_now().await;
+        if cx.share.is_used_up() && cx.attempts.is_crowded(syn.local_addr()) {
+            // Most of the connects under way are to there: others' are more likely to succeed.
+            syn.ignore();
+            continue;
+        }
+        let begun = Rc::clone(&cx);
+        task(async move { begun.share.measure(connect(&begun, syn)).await });
+        cx.share.turn().await;
     }
 }
 
-async fn connect(cx: Rc<Cx>, syn: Syn) {
+async fn connect(cx: &Cx, syn: Syn) {
     let (from, to) = (syn.peer_addr(), syn.local_addr());
     let target = match cx.shared.policy.decide(to) {
         Ok(target) => target,
@@ -77,7 +81,7 @@ async fn connect(cx: Rc<Cx>, syn: Syn) {
             return syn.refuse();
         }
     };
-    let attempt = cx.attempts.begin(from.ip(), target.addr().ip());
+    let attempt = cx.attempts.begin(from.ip(), to);
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), target.addr()) else {
         return syn.ignore();
     };

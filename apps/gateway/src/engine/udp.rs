@@ -51,8 +51,7 @@ async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
         match listener.accept().await {
             Ok((flow, from)) => {
                 task(run(Rc::clone(&cx), flow, from));
-                // As with connections: flows that are there have their turn after each.
-                tokio::task::yield_now().await;
+                cx.share.turn().await;
             }
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
@@ -69,7 +68,7 @@ async fn run(cx: Rc<Cx>, inner: UdpFlow, from: SocketAddr) {
         Err(onward) => return refuse(&cx, inner, (from, to), onward),
     };
     let Some(flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
-    let outer = match onward(target).await {
+    let outer = match cx.share.measure(onward(target)).await {
         Ok(outer) => outer,
         Err(error) => return tell(&inner, &error),
     };
