@@ -107,7 +107,10 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     for kind in kinds {
         match Gateway::start(kind, args, &place) {
             Ok(gateway) => gateways.push(gateway),
-            Err(error) if kind == Kind::Sockeye => return Err(CommandError::Io(error)),
+            Err(error) if kind == Kind::Sockeye => {
+                let said = format!("sockeye's gateway does not serve: {error}");
+                return Err(CommandError::Io(io::Error::new(error.kind(), said)));
+            }
             Err(error) => eprintln!("left out: {}: {error}", kind.name()),
         }
     }

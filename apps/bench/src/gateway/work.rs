@@ -18,6 +18,10 @@ use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT, Place};
 
 /// For flows of earlier work to be gone from a gateway.
 const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// For iperf3's server to be free.
+const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+/// Between two tries.
+const SERVER_PAUSE: Duration = Duration::from_millis(300);
 /// Descriptors of a gateway without flows, at most.
 const FEW_DESCRIPTORS: f64 = 40.0;
 
@@ -192,7 +196,8 @@ fn run(gateway: &Gateway, program: &str, args: &[&str]) -> io::Result<String> {
     let ran = gateway.inside.run(|| command.output())?;
     let ran = ran.map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
-    if ran.status.success() {
+    // iperf3 says in its report what has failed.
+    if ran.status.success() || text.starts_with('{') {
         return Ok(text);
     }
     let said = String::from_utf8_lossy(&ran.stderr);
@@ -203,7 +208,20 @@ fn run(gateway: &Gateway, program: &str, args: &[&str]) -> io::Result<String> {
 fn iperf3(gateway: &Gateway, seconds: u32, more: &[&str]) -> io::Result<Value> {
     let (port, seconds) = (IPERF_PORT.to_string(), seconds.to_string());
     let args = [&["-c", gateway.host, "-p", &port, "-t", &seconds, "-J"], more].concat();
-    serde_json::from_str(&run(gateway, "iperf3", &args)?).map_err(io::Error::other)
+    let deadline = Instant::now() + SERVER_PATIENCE;
+    loop {
+        let report: Value =
+            serde_json::from_str(&run(gateway, "iperf3", &args)?).map_err(io::Error::other)?;
+        match report.get("error").and_then(Value::as_str) {
+            None => return Ok(report),
+            // Its server serves one client, and takes a while to see that the one before has gone.
+            Some(_) if Instant::now() < deadline => thread::sleep(SERVER_PAUSE),
+            Some(error) => {
+                let said = format!("iperf3 through {}: {error}", gateway.kind.name());
+                return Err(io::Error::other(said));
+            }
+        }
+    }
 }
 
 fn stream(gateway: &Gateway, seconds: u32, more: &[&str]) -> io::Result<f64> {
