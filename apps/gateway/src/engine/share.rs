@@ -107,6 +107,6 @@ mod tests {
         assert!(share.taken.get() < Duration::from_millis(20), "sleep is no work");
         let before = thread_time();
         runtime.block_on(share.measure(async { while thread_time() - before < Duration::from_millis(5) {} }));
-        assert!(share.taken.get() >= Duration::from_millis(5));
+        assert!(share.taken.get() >= Duration::from_millis(4));
     }
 }

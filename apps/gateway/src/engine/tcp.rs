@@ -61,8 +61,8 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 
 async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
     while let Some(syn) = syns.recv().await {
-        if cx.share.is_used_up() && cx.attempts.is_crowded(syn.local_addr()) {
-            // Most of the connects under way are to there: others' are more likely to succeed.
+        if (syns.len() > SYNS_MAX / 4 || cx.share.is_used_up()) && cx.attempts.is_crowded(syn.local_addr()) {
+            // Most of the connects under way are to there: others' are more likely to succeed, and must not be lost behind it.
             syn.ignore();
             continue;
         }
