@@ -369,7 +369,7 @@ pub(crate) fn timers(core: &Core) -> Vec<(u64, TimerKey)> {
 pub(crate) fn counts(core: &Core, (hash, serial): (u64, u32), at: u64) -> bool {
     let counts = |pcb: &Arc<Pcb>| {
         let asked = |part: &Part| part.serial == serial && part.timer_at.load(Ordering::Relaxed) == at;
-        pcb.role.flow().is_some_and(|part| asked(part))
+        pcb.role.flow().is_some_and(asked)
     };
     super::shared(core).table.with(core.cpu(), |copy| copy.of_hash(hash).any(counts))
 }
