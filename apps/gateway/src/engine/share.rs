@@ -103,7 +103,7 @@ mod tests {
     fn what_is_begun_is_measured_by_the_threads_clock() {
         let share = Share::default();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(share.measure(sleep(Duration::from_millis(30))));
+        runtime.block_on(share.measure(async { sleep(Duration::from_millis(30)).await }));
         assert!(share.taken.get() < Duration::from_millis(20), "sleep is no work");
         let before = thread_time();
         runtime.block_on(share.measure(async { while thread_time() - before < Duration::from_millis(5) {} }));
