@@ -2,7 +2,7 @@
 //!
 //! It is `struct virtio_net_hdr` of the virtio specification (version 1.2, section 5.1.6) in the machine's byte order, as
 //! the kernel's TUN driver has it unless told otherwise. It does not depend on where frames come from. Invariant:
-//! arbitrary bytes are read without panic. The kernel's word is taken, a guest's ([`of_guest`]) is looked at. Tests: below.
+//! arbitrary bytes are read without panic. The kernel's word is taken, a guest's (`of_guest`) is looked at. Tests: below.
 
 use sockeye_netif::{Checksum, TxFrame};
 
