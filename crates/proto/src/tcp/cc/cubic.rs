@@ -29,6 +29,8 @@ use curve::{Curve, RenoLine, ticks};
 pub(in crate::tcp) struct Cubic {
     cwnd: u32,
     ssthresh: u32,
+    /// A recovery has ended with less in flight than `ssthresh` allows, and `cwnd` is on its way back there.
+    is_deflated: bool,
     /// A recovery has ended with less in flight than the window, which is filled at a rate: bytes until it counts as full.
     refill_left: u32,
     /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
@@ -61,6 +63,7 @@ impl Cubic {
         Self {
             cwnd,
             ssthresh: CWND_MAX,
+            is_deflated: false,
             refill_left: 0,
             w_max: 0,
             cwnd_prior: 0,
@@ -150,11 +153,13 @@ impl Cubic {
     /// from loss to loss shows that there is one. It is the window that counts and not the data in flight, as on Linux, which
     /// section 4.6 allows where an unused window does not grow.
     fn reduce(&mut self, mss: u32, keep: u64) {
-        let window = self.cwnd;
+        // A window that was cut to avoid a burst says nothing about the path. A queue that overflowed has often lost more
+        // than one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
+        let window = if self.is_deflated { self.cwnd.max(self.ssthresh) } else { self.cwnd };
         self.cwnd_prior = window;
         self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
         self.ssthresh = whole_segments(u64::from(window) * keep / BETA_SCALE, mss);
-        (self.period, self.credit, self.refill_left) = (None, 0, 0);
+        (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
 }
 
@@ -176,6 +181,7 @@ impl CongestionControl for Cubic {
             Phase::Open | Phase::Loss => {}
             Phase::Recovery => return,
         }
+        self.is_deflated &= self.cwnd < self.ssthresh;
         self.refill_left = self.refill_left.saturating_sub(ack.acked);
         let is_slow_start = self.cwnd < self.ssthresh;
         let mut acked = ack.growth(self.cwnd, is_slow_start);
@@ -198,12 +204,14 @@ impl CongestionControl for Cubic {
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
-        // The window is what the reduction was for, as on Linux (`tcp_end_cwnd_reduction`). Where little is left in flight, because the
-        // peer's window, or the buffer, was full until the hole was, it is filled over a round trip if data may be paced.
-        self.cwnd = self.ssthresh;
-        let calm = (flight.max(mss) + mss).max(initial_window(mss));
+        // No burst beyond the initial window when little is left in flight: the peer's window, or the buffer, was full
+        // until the hole was. Where that is half or more, slow start is there in a round trip. Else paced data needs no
+        // slow start, but one round trip too.
+        let calm = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
         if paces && calm < self.ssthresh / 2 && self.srtt_8 != 0 {
-            self.refill_left = self.ssthresh;
+            (self.cwnd, self.refill_left, self.is_deflated) = (self.ssthresh, self.ssthresh, false);
+        } else {
+            (self.cwnd, self.is_deflated) = (calm, calm < self.ssthresh);
         }
     }
 
@@ -242,7 +250,7 @@ impl CongestionControl for Cubic {
         self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
         (self.period, self.credit, self.round_left) = (None, 0, 0);
-        self.refill_left = 0;
+        (self.is_deflated, self.refill_left) = (false, 0);
     }
 
     fn pacing_rate(&self) -> Option<NonZeroU64> {

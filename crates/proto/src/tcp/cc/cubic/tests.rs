@@ -272,13 +272,13 @@ fn idleness_halves_the_window_for_each_timeout_and_slow_start_leads_to_three_qua
 }
 
 #[test]
-fn a_recovery_ends_with_the_window_that_it_was_for_however_little_is_in_flight() {
-    for flight in [69, 2] {
-        let mut cc = Cubic::new(100 * MSS);
-        congest(&mut cc, 100 * MSS, Cause::Loss);
-        cc.on_recovery_end(flight * MSS, MSS, false);
-        assert_eq!((cc.cwnd(), cc.pacing_rate()), (70 * MSS, None));
-    }
+fn the_end_of_recovery_allows_no_burst_beyond_the_initial_window() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    cc.on_recovery_end(69 * MSS, MSS, false);
+    assert_eq!(cc.cwnd(), 70 * MSS);
+    cc.on_recovery_end(2 * MSS, MSS, false);
+    assert_eq!(cc.cwnd(), 10 * MSS);
 }
 
 #[test]
@@ -298,18 +298,22 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
     }
     assert_eq!(cc.pacing_rate(), None, "a window was acknowledged");
     cc.on_recovery_end(139 * MSS, MSS, true);
-    assert_eq!((cc.cwnd(), cc.pacing_rate()), (280 * MSS, None), "half of it is in flight");
+    assert_eq!(
+        (cc.cwnd(), cc.pacing_rate()),
+        (140 * MSS, None),
+        "slow start needs no more than a round trip"
+    );
     let mut cc = filled;
     cc.on_rto(0, MSS, false);
     assert_eq!((cc.cwnd(), cc.pacing_rate()), (MSS, None));
 }
 
 #[test]
-fn a_second_loss_with_little_in_flight_counts_from_the_window() {
+fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     let mut cc = Cubic::new(400 * MSS);
     congest(&mut cc, 400 * MSS, Cause::Loss);
     cc.on_recovery_end(20 * MSS, MSS, false);
-    assert_eq!((cc.cwnd(), cc.ssthresh()), (280 * MSS, 280 * MSS));
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (21 * MSS, 280 * MSS));
     congest(&mut cc, 20 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
     cc.on_recovery_end(20 * MSS, MSS, false);
