@@ -49,7 +49,7 @@ enum Command {
     Tun(TunArgs),
     /// Give a command, a namespace or a container a network, without root
     #[command(after_help = sockeye_gateway::EXAMPLES)]
-    Gateway(GatewayArgs),
+    Gateway(Box<GatewayArgs>),
     /// Measure to an iperf3 server, from a stack on a device of its own (needs root)
     #[command(after_help = IPERF3_EXAMPLES)]
     Iperf3(Iperf3Args),
