@@ -353,6 +353,9 @@ fn dropped_by_kernel(name: &str) -> u64 {
     line.split_whitespace().nth(11).unwrap().parse().unwrap()
 }
 
+/// Each way. Most segments meet a full queue, so each window of them takes a timeout.
+const FLOODED_BYTES: usize = 100_000;
+
 #[test]
 fn a_flood_that_fills_the_devices_queue_loses_no_acknowledged_data_and_drops_are_counted() {
     if skipped("a full queue") {
@@ -374,8 +377,8 @@ fn a_flood_that_fills_the_devices_queue_loses_no_acknowledged_data_and_drops_are
         }
         dropped_by_kernel(&name)
     });
-    let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 1_000_000));
-    let [sent, received] = exchange(listener.accept().unwrap().0, 2, 1_000_000);
+    let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, FLOODED_BYTES));
+    let [sent, received] = exchange(listener.accept().unwrap().0, 2, FLOODED_BYTES);
     assert_eq!(client.join().unwrap(), [received, sent]);
     stop.store(true, Ordering::Release);
     assert!(flood.join().unwrap() > 0);
