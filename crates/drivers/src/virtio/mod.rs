@@ -203,7 +203,8 @@ impl VhostUser {
         inner.is_connected.store(true, Ordering::Release);
         drop(place);
         let front = Front::new(Arc::clone(inner));
-        let front = Connection { inner: Arc::clone(inner), front: Arc::new(std::sync::Mutex::new(front)) };
+        let front =
+            Connection { inner: Arc::clone(inner), front: std::sync::Arc::new(std::sync::Mutex::new(front)) };
         // If there is no thread, what it was to have ends the connection.
         thread::Builder::new().name("vhost-user".to_owned()).spawn(move || front.serve(socket))?;
         Ok(())
@@ -257,13 +258,14 @@ impl Drop for Handle {
 /// A front end that is served. Dropping it ends what it has started.
 struct Connection {
     inner: Arc<Inner>,
-    front: Arc<std::sync::Mutex<Front>>,
+    /// As the crate that reads messages takes it.
+    front: std::sync::Arc<std::sync::Mutex<Front>>,
 }
 
 impl Connection {
     fn serve(self, socket: UnixStream) {
         let Ok(near) = socket.try_clone() else { return };
-        let mut handler = BackendReqHandler::from_stream(socket, Arc::clone(&self.front));
+        let mut handler = BackendReqHandler::from_stream(socket, std::sync::Arc::clone(&self.front));
         // The first message that makes no sense ends it: the two sides are not at the same place any more.
         let error = loop {
             let handled = match self.enables(&near) {
