@@ -78,7 +78,7 @@ impl Place {
         let root = self.folder.display().to_string();
         fs::write(self.folder.join("index.html"), "hello\n")?;
         let text = format!(
-            "daemon off; worker_processes 1; user root; error_log {root}/error.log crit; pid {root}/pid;\n\
+            "daemon off; master_process off; error_log {root}/error.log crit; pid {root}/pid;\n\
              events {{ worker_connections 4096; }}\n\
              http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {root}; proxy_temp_path {root};\n\
              fastcgi_temp_path {root}; uwsgi_temp_path {root}; scgi_temp_path {root};\n\
