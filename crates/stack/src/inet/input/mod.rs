@@ -21,8 +21,8 @@
 //! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back the remote-free list
 //! of its core.
 //!
-//! With `workers = 0` there is no input thread: [`Input::poll`] takes at most [`POLL_MAX`] frames of each queue and
-//! then says whether there may be more.
+//! With `workers = 0` there is no input thread: [`Input::poll`] takes one batch of each queue and then says whether there may be more. What its
+//! driver does for them comes before the next, so it finds the bytes in its cache, and queues of datagrams do not overflow meanwhile.
 //!
 //! Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`.
 
@@ -65,9 +65,6 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The same for the first batch after a wait; each one after it may be twice as long. A thread that has slept until something came
 /// then begins with it while the rest is being taken.
 const BATCH_BYTES_MIN: usize = 64 << 10;
-/// Most frames that one call of [`Input::poll`] takes from a queue.
-const POLL_MAX: usize = 1024;
-
 /// State that input threads share.
 pub(crate) struct Input {
     stop: AtomicBool,
@@ -154,14 +151,13 @@ impl Input {
         ControlFlow::Continue(())
     }
 
-    /// Handles arrived frames, for a stack without threads. True if there may be more.
+    /// Handles a batch of arrived frames of each queue, for a stack without threads. True if there may be more.
     pub fn poll<T: Transport>(&self, core: &T) -> bool {
         let mut more = false;
         for (id, netif) in core.netifs.each() {
             for queue in 0..netif.queue_count() {
                 let at = Place { netif: id, queue };
-                let turns = (0..POLL_MAX / BATCH_MAX).take_while(|_| busy::turn_of_driver(core, at));
-                more |= turns.count() == POLL_MAX / BATCH_MAX;
+                more |= busy::turn_of_driver(core, at);
             }
             down::is_gone(core, id);
         }
