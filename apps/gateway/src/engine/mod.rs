@@ -15,15 +15,17 @@
 //! | `port.rs`, `guest.rs` | none: the device |
 //! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
-//! | `udp.rs`, `ping.rs` | flows of datagrams; pings |
+//! | `udp.rs`, `runs.rs`, `ping.rs` | flows of datagrams, and those that go onward together; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
-//! | `share.rs` | none: how much of the loop's time new flows may have |
+//! | `scratch.rs` | none: a buffer |
+//! | `credit.rs` | none: how many flows may begin that nobody answers |
 //! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
 //!
 //! Tests: `tests/gateway.rs`.
 
 mod attempts;
 mod busy;
+mod credit;
 mod driver;
 pub mod forwards;
 mod guest;
@@ -37,7 +39,8 @@ mod names;
 mod ping;
 pub mod port;
 mod relay;
-mod share;
+mod runs;
+mod scratch;
 mod tcp;
 mod udp;
 
@@ -62,12 +65,13 @@ use crate::policy::Policy;
 use crate::upstream::Upstream;
 use attempts::Attempts;
 use busy::Busy;
+use credit::Credit;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
-use share::Share;
 
 /// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
 pub const CHUNK: usize = 256 << 10;
+const _: () = assert!(CHUNK >= runs::BUFFER_LEN && CHUNK >= names::MESSAGE_MAX);
 
 /// What all loops share.
 pub struct Shared {
@@ -103,14 +107,23 @@ pub struct Cx {
     shared: Arc<Shared>,
     busy: Busy,
     attempts: Rc<Attempts>,
-    share: Share,
+    credits: Credits,
+}
+
+/// What each kind of flows may begin.
+struct Credits {
+    connections: Rc<Credit>,
+    datagrams: Rc<Credit>,
+    queries: Rc<Credit>,
 }
 
 impl Cx {
     fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
-        let busy = Busy::new(Instant::now(), shared.busy);
-        Rc::new(Self { stack, shared, busy, attempts, share: Share::default() })
+        let now = Instant::now();
+        let busy = Busy::new(now, shared.busy);
+        let [connections, datagrams, queries] = [(); 3].map(|()| Credit::new(now));
+        Rc::new(Self { stack, shared, busy, attempts, credits: Credits { connections, datagrams, queries } })
     }
 }
 

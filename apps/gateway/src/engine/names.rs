@@ -8,19 +8,21 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle as Task;
+use tokio::task::{JoinHandle as Task, yield_now};
 use tokio::time::timeout;
 
 use super::messages::{addresses, is_answer, own};
-use super::{Cx, task};
+use super::udp::{onward, pending_error};
+use super::{Cx, scratch, task};
 
 /// Queries that wait for an answer.
 const QUERIES_MAX: usize = 512;
@@ -33,7 +35,7 @@ const IDLE: Duration = Duration::from_secs(30);
 /// The port of names.
 const PORT: u16 = 53;
 /// Bytes of a message over UDP, at most, with all extensions.
-const MESSAGE_MAX: usize = 65_535;
+pub(super) const MESSAGE_MAX: usize = 65_535;
 
 /// Starts the tasks.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
@@ -61,14 +63,17 @@ async fn datagrams(cx: Rc<Cx>, socket: Rc<UdpSocket>) {
         {
             oldest.abort();
         }
-        let (query, begun, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
+        let begun = cx.credits.queries.begin().await;
+        let (query, cx, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
         under_way.push_back(task(async move {
-            if let Some(answer) = begun.share.measure(answer(&begun, &query, Way::Datagram)).await {
+            if let Some(answer) = answer(&cx, &query, Way::Datagram).await {
+                begun.is_answered();
                 // One that cannot be sent is lost, and asked for again.
                 let _ = socket.send_to(&answer, from).await;
             }
         }));
-        cx.share.turn().await;
+        // The flows that are there come first.
+        yield_now().await;
     }
 }
 
@@ -122,17 +127,22 @@ async fn answer(cx: &Cx, query: &[u8], way: Way) -> Option<Vec<u8>> {
 }
 
 async fn ask_datagram(resolver: SocketAddr, query: &[u8]) -> io::Result<Vec<u8>> {
-    let wildcard: IpAddr =
-        if resolver.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = tokio::net::UdpSocket::bind((wildcard, 0)).await?;
-    socket.connect(resolver).await?;
-    socket.send(query).await?;
-    let mut answer = vec![0; MESSAGE_MAX];
+    let socket = onward(resolver)?;
+    SockRef::from(&socket).send(query)?;
     loop {
-        let len = socket.recv(&mut answer).await?;
-        if is_answer(query, &answer[..len]) {
-            answer.truncate(len);
-            return Ok(answer);
+        // A resolver that is not there is told by ICMP, which is an error of the socket and no readiness to read.
+        if socket.ready(Interest::READABLE | Interest::ERROR).await?.is_error() {
+            pending_error(&socket)?;
+        }
+        let received: io::Result<_> = scratch::with(|buffer| {
+            let len = socket.try_recv(buffer)?;
+            Ok(is_answer(query, &buffer[..len]).then(|| buffer[..len].to_vec()))
+        });
+        match received {
+            Ok(Some(answer)) => return Ok(answer),
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
     }
 }

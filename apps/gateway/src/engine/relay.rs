@@ -6,7 +6,6 @@
 //! The end of one direction is passed on and leaves the other alone. An error ends both by a reset on each side, as it would have been
 //! without a gateway.
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
@@ -20,17 +19,12 @@ use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream as Onward, tcp};
 
-use super::{CHUNK, Cx};
+use super::{CHUNK, Cx, scratch};
 use crate::flows::Flow;
 use crate::rates::Way;
 
 /// Pieces of packet memory that one call writes.
 const PIECES: usize = 64;
-
-thread_local! {
-    /// Where bytes to the inside stand between two calls. In use within one poll of a task only.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; CHUNK].into());
-}
 
 /// Relays until both directions have ended, or one has failed.
 pub async fn run(cx: &Cx, mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
@@ -76,7 +70,7 @@ async fn inward(
     loop {
         // A read that does not fill the buffer has taken all there is, so no second one is made to find that out. `None` is the end.
         let left = poll_fn(|task| {
-            BUFFER.with_borrow_mut(|buffer| {
+            scratch::with(|buffer| {
                 let mut read = ReadBuf::new(buffer);
                 ready!(Pin::new(&mut *outer).poll_read(task, &mut read))?;
                 let bytes = read.filled();

@@ -21,10 +21,12 @@ use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream};
 use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::yield_now;
 
+use super::credit::Begun;
 use super::{Cx, relay, task};
 use crate::flows::Flow;
-use crate::policy::Protocol;
+use crate::policy::{Protocol, Target};
 
 /// Connections that wait for `accept`.
 const BACKLOG: usize = 4096;
@@ -60,27 +62,30 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 }
 
 async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
+    let credit = &cx.credits.connections;
     while let Some(syn) = syns.recv().await {
-        if (syns.len() > SYNS_MAX / 4 || cx.share.is_used_up()) && cx.attempts.is_crowded(syn.local_addr()) {
+        if (syns.len() > SYNS_MAX / 4 || credit.is_used_up()) && cx.attempts.is_crowded(syn.local_addr()) {
             // Most of the connects under way are to there: others' are more likely to succeed, and must not be lost behind it.
             syn.ignore();
             continue;
         }
-        let begun = Rc::clone(&cx);
-        task(async move { begun.share.measure(connect(&begun, syn)).await });
-        cx.share.turn().await;
+        match cx.shared.policy.decide(syn.local_addr()) {
+            Ok(target) => {
+                let (begun, cx) = (credit.begin().await, Rc::clone(&cx));
+                task(async move { connect(&cx, syn, target, &begun).await });
+            }
+            Err(onward) => {
+                cx.shared.flows.refused(Protocol::Tcp, (syn.peer_addr(), syn.local_addr()), onward);
+                syn.refuse();
+            }
+        }
+        // The flows that are there come first.
+        yield_now().await;
     }
 }
 
-async fn connect(cx: &Cx, syn: Syn) {
+async fn connect(cx: &Cx, syn: Syn, target: Target, begun: &Begun) {
     let (from, to) = (syn.peer_addr(), syn.local_addr());
-    let target = match cx.shared.policy.decide(to) {
-        Ok(target) => target,
-        Err(onward) => {
-            cx.shared.flows.refused(Protocol::Tcp, (from, to), onward);
-            return syn.refuse();
-        }
-    };
     let attempt = cx.attempts.begin(from.ip(), to);
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), target.addr()) else {
         return syn.ignore();
@@ -95,7 +100,10 @@ async fn connect(cx: &Cx, syn: Syn) {
     };
     drop(attempt);
     match connected {
-        Ok(stream) => syn.accept_with(Onward { stream, flow }),
+        Ok(stream) => {
+            begun.is_answered();
+            syn.accept_with(Onward { stream, flow });
+        }
         Err(error) => {
             flow.ends_by(name(&error));
             match error.kind() {

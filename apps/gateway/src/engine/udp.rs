@@ -6,34 +6,33 @@
 //! A flow ends when it was idle for its time. Bounds: half of `--flows-max`, beyond which the one that was idle longest gives way; the stack's for what waits ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
 //! sent at once is lost, as at any router.
 
-use std::cell::RefCell;
 use std::io::{self, ErrorKind};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
+use socket2::{Domain, Socket, Type};
 use sockeye::tokio::{UdpFlow, UdpFlowListener};
 use sockeye::{UdpBuilder, UdpFlowConfig, Unsent};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::task::yield_now;
 
-use super::{Cx, task};
+use super::credit::Begun;
+use super::runs::{Run, Sender, Together};
+use super::{Cx, scratch, task};
 use crate::args::UDP_IDLE;
 use crate::flows::Flow;
 use crate::policy::Protocol;
 use crate::rates::Way;
 
-/// Bytes of the largest datagram, and more.
-const DATAGRAM_MAX: usize = 64 << 10;
+/// Bytes of packet memory that a flow's datagrams may take while they wait, within what all have: as much as comes between two turns of a flow.
+const WAITING_MAX: usize = 1 << 20;
 /// Datagrams of one direction before the other tasks have their turn.
-const TURN: usize = 32;
+const TURN: usize = 64;
 /// Between two tries to accept when there is no memory for it.
 const RETRY: Duration = Duration::from_millis(10);
-
-thread_local! {
-    /// Where a datagram stands between two calls. In use within one poll of a task only.
-    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; DATAGRAM_MAX].into());
-}
 
 /// Starts the tasks.
 pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
@@ -41,6 +40,7 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     // The rest of the table is for connections: a flow of datagrams begins with one packet from anybody, and stays for its time.
     (config.flows_max, config.idle) = ((cx.shared.flows_max / 2).max(1), Some(UDP_IDLE));
     let builder = UdpBuilder::new_v6(&cx.stack).transparent(true).canonical_addrs(true);
+    let builder = builder.recv_buffer_size(WAITING_MAX);
     let listener = UdpFlowListener::from_std(builder.listen_any_flows(&config)?)?;
     task(accept(Rc::clone(cx), listener));
     Ok(())
@@ -49,32 +49,42 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
 async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
     loop {
         match listener.accept().await {
-            Ok((flow, from)) => {
-                task(run(Rc::clone(&cx), flow, from));
-                cx.share.turn().await;
-            }
+            Ok((flow, from)) => begin(&cx, flow, from).await,
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
         }
+        // The flows that are there come first.
+        yield_now().await;
     }
 }
 
-async fn run(cx: Rc<Cx>, inner: UdpFlow, from: SocketAddr) {
+async fn begin(cx: &Rc<Cx>, inner: UdpFlow, from: SocketAddr) {
     // A flow that has ended already.
     let Ok(to) = inner.local_addr() else { return };
-    let target = match cx.shared.policy.decide(to) {
-        Ok(target) if cx.shared.upstream.carries_datagrams() => target.addr(),
-        Ok(target) => return refuse(&cx, inner, (from, to), target.addr()),
-        Err(onward) => return refuse(&cx, inner, (from, to), onward),
-    };
+    match cx.shared.policy.decide(to) {
+        Ok(target) if cx.shared.upstream.carries_datagrams() => {
+            let begun = cx.credits.datagrams.begin().await;
+            task(run(Rc::clone(cx), inner, (from, to, target.addr()), begun));
+        }
+        Ok(target) => refuse(cx, inner, (from, to), target.addr()),
+        Err(onward) => refuse(cx, inner, (from, to), onward),
+    }
+}
+
+async fn run(
+    cx: Rc<Cx>,
+    inner: UdpFlow,
+    (from, to, target): (SocketAddr, SocketAddr, SocketAddr),
+    begun: Begun,
+) {
     let Some(flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
-    let outer = match cx.share.measure(onward(target)).await {
+    let outer = match onward(target) {
         Ok(outer) => outer,
         Err(error) => return tell(&inner, &error),
     };
     tokio::select! {
         () = ask(&inner, &outer, &flow) => {}
-        () = answer(&inner, &outer, &flow) => {}
+        () = answer(&inner, &outer, &flow, &begun) => {}
     }
 }
 
@@ -84,48 +94,67 @@ fn refuse(cx: &Cx, inner: UdpFlow, ends: (SocketAddr, SocketAddr), onward: Socke
     let _ = inner.reject(Unsent::Prohibited);
 }
 
-async fn onward(to: SocketAddr) -> io::Result<UdpSocket> {
-    let wildcard: SocketAddr = match to {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let socket = UdpSocket::bind(wildcard).await?;
-    socket.connect(to).await?;
-    // A new socket counts as full until the runtime has looked, and the first datagram waits already.
-    socket.writable().await?;
-    Ok(socket)
+/// A socket of the host that is connected to `to`, from a port that the kernel chooses.
+///
+/// # Errors
+/// The system's.
+pub fn onward(to: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM.nonblocking(), None)?;
+    socket.connect(&to.into())?;
+    UdpSocket::from_std(socket.into())
 }
 
 /// Sends the client's datagrams onward until the flow ends.
 async fn ask(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
-    loop {
-        if inner.socket().readable().await.is_err() {
+    let sender = Sender::default();
+    while inner.socket().readable().await.is_ok() {
+        if scratch::with(|buffer| pass_on(inner, (outer, &sender), flow, buffer)).is_break() {
             return;
         }
-        for _ in 0..TURN {
-            let done = BUFFER.with_borrow_mut(|buffer| match inner.socket().try_recv(buffer) {
-                Ok(len) if flow.admits(Way::Out, len) => {
-                    flow.note_sent(len);
-                    Ok(outer.try_send(&buffer[..len]).map(drop))
-                }
-                // Faster than `--rate-bytes`.
-                Ok(_) => Ok(Ok(())),
-                Err(error) => Err(error),
-            });
-            match done {
-                Ok(sent) => told(inner, sent),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) if inner.has_ended() => return,
-                // The client's host has said something about an answer.
-                Err(_) => {}
-            }
-        }
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 
+/// Sends what waits, [`TURN`] datagrams at most. `Break` if the flow has ended.
+fn pass_on(
+    inner: &UdpFlow,
+    (outer, sender): (&UdpSocket, &Sender),
+    flow: &Flow,
+    buffer: &mut [u8],
+) -> ControlFlow<()> {
+    let mut run = Run::default();
+    let mut ended = ControlFlow::Continue(());
+    let send = |together: Option<Together<'_>>| {
+        if let Some(together) = together {
+            sender.send(outer, &together, |error| tell(inner, error));
+        }
+    };
+    for _ in 0..TURN {
+        match inner.socket().try_recv(run.room(buffer)) {
+            Ok(len) if flow.admits(Way::Out, len) => {
+                flow.note_sent(len);
+                if !run.takes(len) {
+                    send(run.take(buffer));
+                }
+                run.push(len);
+            }
+            // Faster than `--rate-bytes`.
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) if inner.has_ended() => {
+                ended = ControlFlow::Break(());
+                break;
+            }
+            // The client's host has said something about an answer.
+            Err(_) => {}
+        }
+    }
+    send(run.take(buffer));
+    ended
+}
+
 /// Sends answers back until the flow ends.
-async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
+async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow, begun: &Begun) {
     loop {
         // What ICMP has said is an error of the socket, and no readiness to read.
         let Ok(ready) = outer.ready(Interest::READABLE | Interest::ERROR).await else { return };
@@ -133,8 +162,9 @@ async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
             told(inner, pending_error(outer));
         }
         for _ in 0..TURN {
-            let done = BUFFER.with_borrow_mut(|buffer| -> io::Result<()> {
+            let done = scratch::with(|buffer| -> io::Result<()> {
                 let len = outer.try_recv(buffer)?;
+                begun.is_answered();
                 if flow.admits(Way::In, len) {
                     flow.note_received(len);
                     // One for which there is no room is lost.
@@ -150,7 +180,7 @@ async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
         if inner.has_ended() {
             return;
         }
-        tokio::task::yield_now().await;
+        yield_now().await;
     }
 }
 

@@ -13,7 +13,8 @@ use crate::common::{
     unavailable,
 };
 
-fn ctl(socket: &Path, words: &[&str]) -> Result<Value, String> {
+/// What the gateway at `socket` answers.
+pub fn ctl(socket: &Path, words: &[&str]) -> Result<Value, String> {
     let ran = Command::new(gateway_program()).arg("ctl").arg(socket).args(words).output().unwrap();
     if ran.status.success() {
         Ok(serde_json::from_slice(&ran.stdout).unwrap())

@@ -1,0 +1,117 @@
+//! How many flows a loop begins that nobody has answered yet, so that a flood of them leaves the flows that are there their time.
+//!
+//! To begin a flow and to end it again takes some 100 times as long as to pass a segment on, and costs who asks for it one packet. So each kind of flow has a credit:
+//!
+//! ```text
+//! a flow begins ─► takes one      the far end has answered ─► that one is back      a second passes ─► RATE are back, up to BURST in all
+//! ```
+//!
+//! A connection that is made, and a flow of datagrams or a query that has an answer, so cost nothing in the end: programs that use the network are held back only by
+//! having more than [`BURST`] beginnings under way. Where the credit is used up, a beginning waits, and what comes behind it is dropped where its queue is full,
+//! before it has cost much. What a rule refuses costs no socket, and takes none.
+//!
+//! Does not depend on what a flow is. Of one thread. Tests: below; `tests/gateway/floods.rs`.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+/// Beginnings under way that are not answered, beside those of the last moments.
+const BURST: u32 = 256;
+/// Beginnings a second that nobody answers.
+const RATE: u32 = 500;
+/// Until one is back. The runtime's timers are no finer.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The credit of a kind of flows.
+pub struct Credit {
+    left: Cell<u32>,
+    /// Up to when what time gives back has been counted.
+    counted: Cell<Instant>,
+}
+
+/// A beginning, which has taken one.
+pub struct Begun(Cell<Option<Rc<Credit>>>);
+
+impl Credit {
+    /// One that nothing has been taken of.
+    pub fn new(now: Instant) -> Rc<Self> {
+        Rc::new(Self { left: Cell::new(BURST), counted: Cell::new(now) })
+    }
+
+    /// Takes one for a beginning, once there is one.
+    pub async fn begin(self: &Rc<Self>) -> Begun {
+        while !self.takes(Instant::now()) {
+            sleep(PAUSE).await;
+        }
+        Begun(Cell::new(Some(Rc::clone(self))))
+    }
+
+    /// Whether a beginning would have to wait.
+    pub fn is_used_up(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    fn takes(&self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.counted.get());
+        let back = u32::try_from(passed.as_micros() * u128::from(RATE) / 1_000_000).unwrap_or(u32::MAX);
+        if back >= BURST - self.left.get() {
+            self.left.set(BURST);
+            self.counted.set(now);
+        } else {
+            self.left.set(self.left.get() + back);
+            self.counted.set(self.counted.get() + Duration::from_secs(1) / RATE * back);
+        }
+        let rest = self.left.get().checked_sub(1);
+        self.left.set(rest.unwrap_or(0));
+        rest.is_some()
+    }
+}
+
+impl Begun {
+    /// The far end has answered. More than once is as once.
+    pub fn is_answered(&self) {
+        if let Some(credit) = self.0.take() {
+            credit.left.set((credit.left.get() + 1).min(BURST));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_answers_has_a_rate_and_what_is_answered_has_none() {
+        let start = Instant::now();
+        let at = |micros: u64| start + Duration::from_micros(micros);
+        let credit = Credit::new(start);
+        let taken = |from: u64, to: u64| (from..to).step_by(100).filter(|now| credit.takes(at(*now))).count();
+        let first = taken(0, 1_000_000);
+        assert!(first.abs_diff((BURST + RATE) as usize) <= 1, "{first} of a flood's first second");
+        assert!(credit.is_used_up());
+        assert!(taken(1_000_000, 2_000_000).abs_diff(RATE as usize) <= 1);
+        assert!(taken(20_000_000, 20_025_000) == 250, "a pause makes it whole, and no more than that");
+
+        let credit = Credit::new(start);
+        for _ in 0..10_000 {
+            assert!(credit.takes(start));
+            let begun = Begun(Cell::new(Some(Rc::clone(&credit))));
+            begun.is_answered();
+            begun.is_answered();
+        }
+        assert_eq!(credit.left.get(), BURST);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_beginning_without_credit_waits_for_it() {
+        let credit = Credit::new(Instant::now());
+        let start = Instant::now();
+        for _ in 0..BURST + 10 {
+            credit.begin().await;
+        }
+        assert!(start.elapsed() >= Duration::from_millis(19));
+    }
+}
