@@ -122,36 +122,45 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     let mut is_complete = true;
     for (index, work) in works.into_iter().enumerate() {
         progress.step(index, "gateway", work.name());
-        match measure(work, args, (&gateways, &place), &progress) {
-            Ok(row) => progress.suspend(|| output.row(&row))?,
-            Err(error) => {
-                is_complete = false;
-                progress.suspend(|| eprintln!("{}: {error}", work.name()));
-            }
-        }
+        let row = measure(work, args, (&gateways, &place), &progress);
+        // What a peer cannot do is its own affair, and is in the table.
+        is_complete &= row.failed.iter().all(|(kind, _)| kind.is_peer());
+        progress.suspend(|| output.row(&row))?;
     }
     progress.end();
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The rounds of a kind of work.
+/// The rounds of a kind of work. A gateway through which it fails has no further rounds.
 fn measure(
     work: Work,
     args: &GatewayBenchArgs,
     (gateways, place): (&[Gateway], &Place),
     progress: &Progress,
-) -> io::Result<Row> {
-    let mut samples = vec![Vec::new(); gateways.len()];
+) -> Row {
+    let mut samples = vec![Ok(Vec::new()); gateways.len()];
     // Once is enough for what does not depend on the time.
     let rounds = if work.is_steady() { 1 } else { args.rounds() };
     for _ in 0..rounds {
         for (gateway, samples) in gateways.iter().zip(&mut samples) {
-            if work.applies_to(gateway.kind) {
-                samples.push(work.sample(args, gateway, place)?);
+            if let Ok(values) = samples
+                && work.applies_to(gateway.kind)
+            {
+                match work.sample(args, gateway, place) {
+                    Ok(value) => values.push(value),
+                    Err(error) => *samples = Err(error.to_string()),
+                }
             }
             progress.sample();
         }
     }
-    let names = gateways.iter().map(|gateway| gateway.kind);
-    Ok(Row { work, gateways: names.zip(samples).filter(|(_, samples)| !samples.is_empty()).collect() })
+    let mut row = Row { work, gateways: Vec::new(), failed: Vec::new() };
+    for (gateway, samples) in gateways.iter().zip(samples) {
+        match samples {
+            Ok(values) if values.is_empty() => {}
+            Ok(values) => row.gateways.push((gateway.kind, values)),
+            Err(how) => row.failed.push((gateway.kind, how)),
+        }
+    }
+    row
 }

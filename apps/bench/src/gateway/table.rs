@@ -18,6 +18,8 @@ use crate::stats::{Ratio, Summary};
 pub struct Row {
     pub work: Work,
     pub gateways: Vec<(Kind, Vec<f64>)>,
+    /// Those through which the work failed, and how. They have no samples.
+    pub failed: Vec<(Kind, String)>,
 }
 
 /// Where the figures go.
@@ -105,6 +107,7 @@ impl Row {
             let median = Summary::of(samples).map(|summary| summary.median);
             json!({ "gateway": kind.name(), "median": median, "samples": samples })
         });
+        let failed = self.failed.iter().map(|(kind, how)| json!({ "gateway": kind.name(), "error": how }));
         let ratio = self.ratio().map(
             |(kind, ratio)| json!({ "to": kind.name(), "ratio": ratio.ratio, "interval": ratio.interval }),
         );
@@ -113,6 +116,7 @@ impl Row {
             "work": self.work.name(),
             "unit": self.work.unit(),
             "gateways": gateways.collect::<Vec<_>>(),
+            "failed": failed.collect::<Vec<_>>(),
             "ratio": ratio,
             "reached": self.reaches(),
         })
@@ -129,6 +133,10 @@ impl Row {
             let line = format!("{work:<14} {unit:<12} {:<12} {values:>28}  {ratio}", kind.name());
             text += line.trim_end();
             text.push('\n');
+        }
+        for (kind, how) in &self.failed {
+            let work = if text.is_empty() { self.work.name() } else { "" };
+            text += &format!("{work:<14} {:<12} {:<12} {:>28}  {how}\n", "", kind.name(), "failed");
         }
         text
     }
@@ -181,13 +189,31 @@ mod tests {
                 (Kind::Pasta, vec![50.0, 50.0, 50.0]),
                 (Kind::None, vec![500.0, 500.0, 500.0]),
             ],
+            failed: Vec::new(),
         };
         let text = row.text();
         assert!(text.contains("1.35 [1.30-1.40] of slirp4netns, goal 1.3: reached"), "{text}");
         assert_eq!(text.lines().count(), 4);
         assert_eq!(row.object()["reached"], true);
-        let alone = Row { work: Work::Idle, gateways: vec![(Kind::Sockeye, vec![70.0])] };
+        let alone = Row { work: Work::Idle, gateways: vec![(Kind::Sockeye, vec![70.0])], failed: Vec::new() };
         assert!(alone.text().contains("goal at most 64: missed"), "{}", alone.text());
         assert_eq!(alone.object()["ratio"], Value::Null);
+    }
+
+    #[test]
+    fn a_peer_that_fails_is_named_and_the_others_are_compared() {
+        let row = Row {
+            work: Work::Out,
+            gateways: vec![(Kind::Sockeye, vec![9.0, 9.0]), (Kind::Pasta, vec![3.0, 3.0])],
+            failed: vec![(Kind::Slirp4netns, "iperf3: no".to_owned())],
+        };
+        let text = row.text();
+        assert!(text.contains("3.00") && text.contains("of pasta"), "{text}");
+        let failed = text.lines().find(|line| line.contains("slirp4netns"));
+        assert!(failed.is_some_and(|line| line.contains("failed  iperf3: no")), "{text}");
+        assert_eq!(row.object()["failed"][0]["gateway"], "slirp4netns");
+        let ours =
+            Row { work: Work::Out, gateways: Vec::new(), failed: vec![(Kind::Sockeye, String::new())] };
+        assert!(ours.text().starts_with("out ") && ours.object()["reached"].is_null());
     }
 }

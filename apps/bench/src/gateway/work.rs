@@ -20,6 +20,8 @@ use super::place::{HOLD_PORT, HTTP_PORT, IPERF_PORT, Place};
 const SETTLE_MAX: Duration = Duration::from_secs(60);
 /// For iperf3's server to be free.
 const SERVER_PATIENCE: Duration = Duration::from_secs(10);
+/// For datagrams of an earlier sample to be gone from all queues: `iperf3` takes the first that comes for its client's.
+const DATAGRAMS_PAUSE: Duration = Duration::from_millis(500);
 /// Between two tries.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
 /// Descriptors of a gateway without flows, at most.
@@ -235,6 +237,7 @@ fn received(report: &Value) -> io::Result<f64> {
 }
 
 fn datagrams(gateway: &Gateway, seconds: u32, len: usize) -> io::Result<f64> {
+    thread::sleep(DATAGRAMS_PAUSE);
     let len = len.to_string();
     delivered(&iperf3(gateway, seconds, &["-u", "-b", "0", "-l", &len])?)
 }
