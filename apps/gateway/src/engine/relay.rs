@@ -3,20 +3,22 @@
 //! Outward, the host's kernel copies straight from packet memory. Inward, it copies into a buffer of the thread, and the stack copies that
 //! into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
 //!
-//! The end of one direction is passed on and leaves the other alone. An error ends both by a reset on each side, as it would have been
+//! The end of one direction is passed on and leaves the other alone; what came together with its end goes on together with it. An error ends both by a reset on each side, as it would have been
 //! without a gateway.
 
-use std::future::poll_fn;
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
-use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use socket2::SockRef;
+use sockeye::SendFlags;
 use sockeye::tokio::TcpStream;
 use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
-use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream as Onward, tcp};
 
 use super::{CHUNK, Cx, scratch};
@@ -31,8 +33,14 @@ pub async fn run(cx: &Cx, mut inner: TcpStream, mut outer: Onward, mut flow: Flo
     let ended = {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
-        let outward = outward(&from_inside, &to_outside, &flow);
-        tokio::try_join!(outward, inward(cx, &mut from_outside, &mut to_inside, &flow))
+        let is_answered = Cell::new(false);
+        let outward = outward(&from_inside, &to_outside, &flow, &is_answered);
+        let inward = async {
+            inward(cx, &mut from_outside, &mut to_inside, &flow).await?;
+            is_answered.set(true);
+            Ok(())
+        };
+        tokio::try_join!(outward, inward)
     };
     if ended.is_err() {
         flow.ends_by("reset");
@@ -40,10 +48,19 @@ pub async fn run(cx: &Cx, mut inner: TcpStream, mut outer: Onward, mut flow: Flo
     }
 }
 
-async fn outward(inner: &ReadHalf<'_>, outer: &tcp::WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
+async fn outward(
+    inner: &ReadHalf<'_>,
+    outer: &tcp::WriteHalf<'_>,
+    flow: &Flow,
+    is_answered: &Cell<bool>,
+) -> io::Result<()> {
     loop {
         let mut chain = inner.as_ref().recv_mbufs(CHUNK).await?;
         if chain.is_empty() {
+            if is_answered.get() {
+                // The socket is closed at once, which says it too.
+                return Ok(());
+            }
             return ended(SockRef::from(outer.as_ref()).shutdown(Shutdown::Write));
         }
         let len = chain.len();
@@ -80,7 +97,8 @@ async fn inward(
                 cx.busy.beat(Instant::now());
                 let len = bytes.len();
                 flow.note_received(len);
-                match inner.try_write(bytes) {
+                let flags = if is_last(outer, task) { SendFlags::MORE } else { SendFlags::NONE };
+                match inner.as_ref().get_ref().send_with(&[IoSlice::new(bytes)], flags) {
                     Ok(taken) => Poll::Ready(Ok(Some((len, bytes[taken..].to_vec())))),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
                         Poll::Ready(Ok(Some((len, bytes.to_vec()))))
@@ -95,6 +113,12 @@ async fn inward(
         }
         flow.pay(Way::In, len).await;
     }
+}
+
+/// Whether the end of a stream has come, behind what was just read. The end that is passed on then takes it along.
+fn is_last(outer: &tcp::ReadHalf<'_>, task: &mut Context<'_>) -> bool {
+    let ready = pin!(outer.ready(Interest::READABLE));
+    matches!(ready.poll(task), Poll::Ready(Ok(ready)) if ready.is_read_closed())
 }
 
 /// Passing an end on fails if the other side is gone already, which is no error of this direction.
