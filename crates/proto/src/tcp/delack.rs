@@ -278,8 +278,12 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn delay_ack(&mut self, now: Instant) {
         let wait_us = self.delack_us();
         let at = after_us(now, u64::from(wait_us));
+        if self.delack_at == NEVER {
+            self.delack_at = at;
+            return;
+        }
         let soon_us = if self.ato_us == 0 { wait_us } else { wait_us / 4 };
-        if self.delack_at != NEVER && self.delack_at <= after_us(now, u64::from(soon_us)) {
+        if self.delack_at <= after_us(now, u64::from(soon_us)) {
             // It would leave soon in any case.
             self.ack_now = true;
         } else {

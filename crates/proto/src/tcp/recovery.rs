@@ -73,6 +73,12 @@ impl Recovery {
         (phase, self.dup_ack_count > 0)
     }
 
+    /// Nothing is lost as far as is known, and no duplicate acknowledgment has come since SND.UNA moved.
+    #[inline]
+    pub fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Open && self.dup_ack_count == 0 && self.inflation == 0
+    }
+
     /// Bytes that duplicate acknowledgments have told of, which the next acknowledgment that moves SND.UNA tells again.
     pub fn told_by_duplicates(&self, mss: u32) -> u32 {
         u32::from(self.dup_ack_count).saturating_mul(mss)

@@ -169,6 +169,12 @@ impl<P: Payload> Pcb<P> {
                 self.arm_rexmt(now);
             }
             self.after_report(&report, ts, now);
+        } else if self.tuning.lossless && flight <= self.cc.cwnd() / 2 && self.recovery.is_at_rest() {
+            // The window was not used, so congestion control learns nothing: `Ack::growth` is 0.
+            self.measure(ack, ts, now);
+            if ack != self.snd_max {
+                self.arm_rexmt(now);
+            }
         } else {
             let measured_us = self.measure(ack, ts, now);
             let news = self.plain_news(acked, flight, measured_us, ts, now);
@@ -226,6 +232,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Measures the round trip that `ack` ends, if it ends one.
+    #[inline]
     fn measure(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         let sample = match self.timing {
             Timing::Idle => None,

@@ -15,6 +15,22 @@ fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
 }
 
 #[test]
+fn a_segment_that_takes_everything_along_is_known_to_be_the_last() {
+    let mut t = Script::established(&plain());
+    assert!(!t.pcb.has_sent_all(0), "nothing was sent");
+    t.write(10);
+    assert!(t.pcb.has_sent_all(10));
+    t.write(10);
+    assert!(!t.pcb.has_sent_all(20), "the second waits");
+    let _ = t.input(t.ack_of(10, WND), &[]);
+    assert_eq!(t.lens(), [10]);
+    assert!(t.pcb.has_sent_all(10));
+    let _ = t.input(t.ack_of(0, 0), &[7; 10]);
+    assert_eq!(t.pcb.close(0, t.now), None);
+    assert!(!t.pcb.has_sent_all(10), "a FIN is owed");
+}
+
+#[test]
 fn nagle_does_not_hold_the_tail_of_a_large_write() {
     let mut t = Script::established(&plain());
     assert_eq!(t.write(2 * MSS + 1), [MSS, MSS, 1]);

@@ -357,6 +357,15 @@ impl World {
             let (snd_len, space) = (end.snd.len() as u32, end.space());
             let Some(pcb) = end.pcb.as_mut() else { return };
             let Some(sent) = pcb.poll_transmit(snd_len, space, now) else { break };
+            if pcb.has_sent_all(snd_len) {
+                let left = (pcb.next_deadline(), pcb.snd_due_at());
+                assert!(pcb.poll_transmit(snd_len, space, now).is_none(), "it had not sent all");
+                assert_eq!(
+                    left,
+                    (pcb.next_deadline(), pcb.snd_due_at()),
+                    "a call for nothing changed something"
+                );
+            }
             let (header, Transmit { offset, len, .. }) = (sent.header(), sent);
             let payload = end.snd[offset as usize..(offset + len) as usize].to_vec();
             end.sent_count += 1;

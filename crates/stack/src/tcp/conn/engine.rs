@@ -363,9 +363,10 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     let holds_small = so.snd.rare.is_some() && tell_rare(pcb, &mut so.snd);
     let mut next = None;
     loop {
-        let mss = pcb.send_mss();
         pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
         let Some(segment) = &mut next else { break };
+        // As it was cut: to send changes neither the window nor the holes that this rests on.
+        let mss = pcb.send_mss();
         failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
         let mut payload = if segment.len == 0 {
             if segment.is_window_update {
@@ -382,6 +383,9 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         let mss = if is_whole { u16::MAX } else { mss };
         emit(cx, conn, &mut segment.head, &mut payload, mss);
         failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
+        if pcb.has_sent_all(so.snd.len()) {
+            break;
+        }
     }
     if !cx.outbox.pending.is_empty() {
         so.snd.unit = pcb.full_len();

@@ -397,9 +397,11 @@ pub(super) fn arrived(cx: &Context<'_>, so: &mut Buffers) {
 /// A read has taken bytes from `so_rcv`.
 #[inline]
 pub(super) fn read(so: &mut Buffers) {
-    let front = so.rcv.front();
-    if let Some(reports) = so.snd.reports() {
-        reports.read(front);
+    if so.snd.rare.is_some() {
+        let front = so.rcv.front();
+        if let Some(reports) = so.snd.reports() {
+            reports.read(front);
+        }
     }
 }
 

@@ -307,6 +307,19 @@ fn begin<S: Source>(
 #[inline(always)]
 fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     rest.is_begun = true;
+    if so.snd.rare.is_some() || rest.flags != SendFlags::NONE {
+        note_appended(so, rest, before);
+    }
+    failpoints::hit(Point::Write, failpoints::of_conn(conn));
+    if rest.is_urgent {
+        let urgent = so.snd.len();
+        so.snd.rare_mut().urgent = urgent;
+    }
+}
+
+/// What the flags of the send, and the state that hardly any connection on loopback has, make of them.
+#[inline(never)]
+fn note_appended<S: Source>(so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     let len = so.snd.len();
     let then = match rest.source.len() {
         0 if rest.flags.has(SendFlags::MORE) => Then::More,
@@ -327,11 +340,6 @@ fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before:
     if then != Then::GoesOn && rest.flags.has(SendFlags::EOR) {
         so.pcb.end_record(len);
         so.snd.note_record_end();
-    }
-    failpoints::hit(Point::Write, failpoints::of_conn(conn));
-    if rest.is_urgent {
-        let urgent = so.snd.len();
-        so.snd.rare_mut().urgent = urgent;
     }
 }
 
