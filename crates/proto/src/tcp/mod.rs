@@ -5,6 +5,7 @@ pub mod cc;
 pub mod closed;
 mod comp_sack;
 pub mod delack;
+mod due;
 pub mod ecn;
 mod eor;
 pub mod events;

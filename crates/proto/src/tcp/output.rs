@@ -5,8 +5,7 @@
 //!
 //! Invariants: data leaves within SND.WND and the congestion window, a probe of one byte excepted; after
 //! `poll_transmit` has returned `None`, the retransmission slot runs if anything is unacknowledged or is
-//! held back by the window. [`Pcb::snd_due_at`] repeats the decision of [`Pcb::sendable`] for bytes that
-//! the application will append; if it said more than the truth, a stream would stall.
+//! held back by the window. `due.rs` says when there is nothing to call it for.
 //! Tests: `tests/output.rs`, `tests/properties.rs`.
 
 use core::ops::ControlFlow;
@@ -81,58 +80,6 @@ impl<P: Payload> Pcb<P> {
                 *segment = self.transmit_ack(rcv_space, now);
             }
             State::Closed => {}
-        }
-    }
-
-    /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change nothing, as
-    /// after most segments of a path that loses nothing. False says nothing.
-    #[inline]
-    pub fn has_sent_all(&self, snd_len: u32) -> bool {
-        let is_plain = self.state == State::Established && self.loss.is_none() && self.recovery.is_at_rest();
-        let is_sent = self.snd_nxt == self.snd_max && self.snd_nxt.since(self.snd_una) == snd_len;
-        // The segment has acknowledged everything, and shown the window as it is.
-        let owes =
-            self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.probe_now || self.fin_queued;
-        is_plain && is_sent && snd_len > 0 && !owes && !self.syn_unacked
-    }
-
-    /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
-    ///
-    /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
-    /// both, with two harmless exceptions: more bytes than fit into a window that is itself too small to
-    /// be worth a segment, and the first byte that has to wait where records are kept. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
-    /// appended, something else has to happen first.
-    pub fn snd_due_at(&self) -> u32 {
-        if !self.state.can_send() {
-            return u32::MAX;
-        }
-        let offset = self.snd_nxt.since(self.snd_una);
-        let next_byte = offset + 1;
-        // That there is something to send says how the window is used: the first byte that waits is told.
-        let is_told = || !self.keeps_records() || self.has_unsent();
-        if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
-            return if is_told() { u32::MAX } else { next_byte };
-        }
-        // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
-        if self.rexmt_at == NEVER {
-            return next_byte;
-        }
-        let usable = self.usable(offset);
-        let has_whole = || usable >= u32::from(self.send_mss());
-        if usable == 0 {
-            if is_told() { u32::MAX } else { next_byte }
-        } else if self.snd_nxt.before(self.snd_max) {
-            next_byte
-        } else if !self.small_may_go() {
-            if has_whole() { offset + u32::from(self.send_mss()) } else { u32::MAX }
-        } else if self.snd_len.saturating_sub(offset) > usable
-            && !has_whole()
-            && usable < self.max_snd_wnd / 2
-        {
-            // Too small to be worth a segment alone.
-            u32::MAX
-        } else {
-            next_byte
         }
     }
 
@@ -263,7 +210,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Bytes that both windows leave beyond `offset` past SND.UNA.
-    fn usable(&self, offset: u32) -> u32 {
+    pub(super) fn usable(&self, offset: u32) -> u32 {
         let mss = u32::from(self.mss);
         let room = self.recovery.window(&self.cc, mss).saturating_sub(offset);
         // Where records are kept, windows are of segments: a short one takes the room of a whole one.
@@ -274,7 +221,7 @@ impl<P: Payload> Pcb<P> {
     /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
     /// acknowledgment. After the last byte there is nothing to wait for.
-    fn small_may_go(&self) -> bool {
+    pub(super) fn small_may_go(&self) -> bool {
         if self.nagle.is_corked() {
             return self.fin_queued || self.is_urgent() || self.nagle.is_pushed();
         }

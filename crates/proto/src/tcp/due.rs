@@ -1,0 +1,65 @@
+//! When output has something to do: what spares calls of [`Pcb::transmit_into`].
+//!
+//! Both questions repeat decisions of `output.rs` and change nothing. Invariants: [`Pcb::snd_due_at`] says no more than the truth for bytes that the application
+//! will append, or a stream would stall; where [`Pcb::has_sent_all`] is true, a call would neither send nor start a timer.
+//! Tests: `tests/output.rs`; `tests/world.rs` holds each segment of each test against the second.
+
+use super::loss::Loss;
+use super::pcb::Pcb;
+use super::segment::Payload;
+use super::state::State;
+use super::timers::NEVER;
+
+impl<P: Payload> Pcb<P> {
+    /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change nothing, as
+    /// after most segments of a path that loses nothing. False says nothing.
+    #[inline]
+    pub fn has_sent_all(&self, snd_len: u32) -> bool {
+        let is_plain = self.state == State::Established && self.loss.is_none() && self.recovery.is_at_rest();
+        let is_sent = self.snd_nxt == self.snd_max && self.snd_nxt.since(self.snd_una) == snd_len;
+        // The segment has acknowledged everything, and shown the window as it is.
+        let owes =
+            self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.probe_now || self.fin_queued;
+        is_plain && is_sent && snd_len > 0 && !owes && !self.syn_unacked
+    }
+
+    /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
+    ///
+    /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
+    /// both, with two harmless exceptions: more bytes than fit into a window that is itself too small to
+    /// be worth a segment, and the first byte that has to wait where records are kept. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
+    /// appended, something else has to happen first.
+    pub fn snd_due_at(&self) -> u32 {
+        if !self.state.can_send() {
+            return u32::MAX;
+        }
+        let offset = self.snd_nxt.since(self.snd_una);
+        let next_byte = offset + 1;
+        // That there is something to send says how the window is used: the first byte that waits is told.
+        let is_told = || !self.keeps_records() || self.has_unsent();
+        if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
+            return if is_told() { u32::MAX } else { next_byte };
+        }
+        // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
+        if self.rexmt_at == NEVER {
+            return next_byte;
+        }
+        let usable = self.usable(offset);
+        let has_whole = || usable >= u32::from(self.send_mss());
+        if usable == 0 {
+            if is_told() { u32::MAX } else { next_byte }
+        } else if self.snd_nxt.before(self.snd_max) {
+            next_byte
+        } else if !self.small_may_go() {
+            if has_whole() { offset + u32::from(self.send_mss()) } else { u32::MAX }
+        } else if self.snd_len.saturating_sub(offset) > usable
+            && !has_whole()
+            && usable < self.max_snd_wnd / 2
+        {
+            // Too small to be worth a segment alone.
+            u32::MAX
+        } else {
+            next_byte
+        }
+    }
+}
