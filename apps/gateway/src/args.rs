@@ -50,9 +50,6 @@ pub struct GatewayArgs {
     /// Threads, each with a queue of the device and the flows in it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub loops: u16,
-    /// Microseconds for which a loop with few flows looks again before it sleeps; 0: it sleeps at once
-    #[arg(long, value_name = "MICROS", default_value_t = 100, value_parser = clap::value_parser!(u16).range(0..=1000))]
-    pub busy: u16,
     /// Bytes of the largest IP packet on the device
     #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,

@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use sockeye_shared::end::{CommandError, UsageError};
@@ -127,7 +126,6 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         mtu: args.mtu,
         memory_max: args.memory_max,
         flows_max: args.flows_max as usize / sources.len().max(1),
-        busy: Duration::from_micros(u64::from(args.busy)),
     });
     let loops: Vec<Running> = sources
         .into_iter()

@@ -49,9 +49,6 @@ pub struct GatewayBenchArgs {
     /// Loops of sockeye's gateway
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub loops: u16,
-    /// Microseconds for which sockeye's gateway looks again before it sleeps: its --busy
-    #[arg(long, value_name = "MICROS", default_value_t = 100)]
-    pub busy: u16,
     /// Number of rounds, each with a sample of every gateway [default: 5; --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,

@@ -41,22 +41,14 @@ pub fn start(cx: &Rc<Cx>, mut port: Port) {
                 continue;
             }
             timer.as_mut().reset(at);
-            cx.busy.waits();
-            loop {
-                let now = std::time::Instant::now();
-                tokio::select! {
-                    biased;
-                    () = wanted.notified() => {}
-                    ready = port.ready(&cx.shared) => match ready {
-                        Ok(()) => cx.busy.beat(now),
-                        // The runtime ends.
-                        Err(_) => return,
-                    },
-                    () = &mut timer => {}
-                    // The runtime looks for events without a wait.
-                    () = yield_now(), if cx.busy.looks_again(now) => continue,
-                }
-                break;
+            tokio::select! {
+                biased;
+                () = wanted.notified() => {}
+                ready = port.ready(&cx.shared) => if ready.is_err() {
+                    // The runtime ends.
+                    return;
+                },
+                () = &mut timer => {}
             }
         }
     });

@@ -246,7 +246,7 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(inner)) => {
             let _ = SockRef::from(&outer).set_tcp_nodelay(true);
-            relay::run(&cx, inner, outer, flow).await;
+            relay::run(inner, outer, flow).await;
         }
         Ok(Err(_)) => {
             flow.ends_by("connection refused");

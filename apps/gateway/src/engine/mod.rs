@@ -13,7 +13,7 @@
 //! | file | tasks |
 //! |---|---|
 //! | `port.rs`, `guest.rs` | none: the device |
-//! | `driver.rs`, `busy.rs` | the one that drives the stack; whether it looks again before the loop sleeps |
+//! | `driver.rs` | the one that drives the stack |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
 //! | `udp.rs`, `runs.rs`, `ping.rs` | flows of datagrams, and those that go onward together; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
@@ -24,7 +24,6 @@
 //! Tests: `tests/gateway.rs`.
 
 mod attempts;
-mod busy;
 mod credit;
 mod driver;
 pub mod forwards;
@@ -52,7 +51,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sockeye::{Config, Stack};
 use tokio::sync::{Notify, mpsc, watch};
@@ -64,7 +63,6 @@ use crate::plan::Plan;
 use crate::policy::Policy;
 use crate::upstream::Upstream;
 use attempts::Attempts;
-use busy::Busy;
 use credit::Credit;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
@@ -97,15 +95,12 @@ pub struct Shared {
     pub memory_max: usize,
     /// Flows of each loop at most.
     pub flows_max: usize,
-    /// For how long a loop with few flows looks again before it sleeps.
-    pub busy: Duration,
 }
 
 /// What the tasks of a loop share.
 pub struct Cx {
     stack: Stack,
     shared: Arc<Shared>,
-    busy: Busy,
     attempts: Rc<Attempts>,
     credits: Credits,
 }
@@ -121,9 +116,8 @@ impl Cx {
     fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
         let now = Instant::now();
-        let busy = Busy::new(now, shared.busy);
         let [connections, datagrams, queries] = [(); 3].map(|()| Credit::new(now));
-        Rc::new(Self { stack, shared, busy, attempts, credits: Credits { connections, datagrams, queries } })
+        Rc::new(Self { stack, shared, attempts, credits: Credits { connections, datagrams, queries } })
     }
 }
 

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use socket2::SockRef;
 use sockeye::SendFlags;
@@ -21,7 +21,7 @@ use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream as Onward, tcp};
 
-use super::{CHUNK, Cx, scratch};
+use super::{CHUNK, scratch};
 use crate::flows::Flow;
 use crate::rates::Way;
 
@@ -29,14 +29,14 @@ use crate::rates::Way;
 const PIECES: usize = 64;
 
 /// Relays until both directions have ended, or one has failed.
-pub async fn run(cx: &Cx, mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
+pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
     let ended = {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
         let is_answered = Cell::new(false);
         let outward = outward(&from_inside, &to_outside, &flow, &is_answered);
         let inward = async {
-            inward(cx, &mut from_outside, &mut to_inside, &flow).await?;
+            inward(&mut from_outside, &mut to_inside, &flow).await?;
             is_answered.set(true);
             Ok(())
         };
@@ -78,12 +78,7 @@ async fn outward(
     }
 }
 
-async fn inward(
-    cx: &Cx,
-    outer: &mut tcp::ReadHalf<'_>,
-    inner: &mut WriteHalf<'_>,
-    flow: &Flow,
-) -> io::Result<()> {
+async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
     loop {
         // A read that does not fill the buffer has taken all there is, so no second one is made to find that out. `None` is the end.
         let left = poll_fn(|task| {
@@ -94,7 +89,6 @@ async fn inward(
                 if bytes.is_empty() {
                     return Poll::Ready(Ok(None));
                 }
-                cx.busy.beat(Instant::now());
                 let len = bytes.len();
                 flow.note_received(len);
                 let flags = if is_last(outer, task) { SendFlags::MORE } else { SendFlags::NONE };

@@ -57,7 +57,7 @@ pub fn serve(cx: &Rc<Cx>) -> io::Result<()> {
     })));
     let listener = TcpListener::from_std(listener)?;
     task(decide(Rc::clone(cx), syns));
-    task(accept(Rc::clone(cx), listener));
+    task(accept(listener));
     Ok(())
 }
 
@@ -129,22 +129,21 @@ fn name(error: &io::Error) -> &'static str {
     }
 }
 
-async fn accept(cx: Rc<Cx>, listener: TcpListener) {
+async fn accept(listener: TcpListener) {
     loop {
         match listener.accept().await {
-            Ok((inner, _)) => begin(&cx, inner),
+            Ok((inner, _)) => begin(inner),
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }
 
-fn begin(cx: &Rc<Cx>, inner: TcpStream) {
+fn begin(inner: TcpStream) {
     if let Some(Onward { stream, flow }) = inner.take_accept_value() {
         let socket = SockRef::from(&stream);
         // What fails here makes a connection slower, or lets a dead one stay.
         let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true));
-        let cx = Rc::clone(cx);
-        task(async move { relay::run(&cx, inner, stream, flow).await });
+        task(relay::run(inner, stream, flow));
     }
 }
