@@ -52,6 +52,7 @@ fn inside() {
         ["greet", port] => greet(port.parse().unwrap()),
         ["hold-until-refused", to] => hold_until_refused(to),
         ["fails-within", to, seconds, kind] => truth::fails_within(to, seconds.parse().unwrap(), kind),
+        ["urgent", to] => truth::urgent(to),
         ["write-until-stopped", to] => truth::write_until_stopped(to),
         ["floods", echo, endless, silent, least] => {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());

@@ -245,7 +245,6 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     };
     match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(inner)) => {
-            let _ = SockRef::from(&outer).set_tcp_nodelay(true);
             relay::run(inner, outer, flow).await;
         }
         Ok(Err(_)) => {

@@ -3,6 +3,8 @@
 //! Outward, the host's kernel copies straight from packet memory. Inward, it copies into a buffer of the thread, and the stack copies that
 //! into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
 //!
+//! The mark of urgent data goes outward with its byte. From outside it does not go on, since to look for it would be a system call for each read; its byte stays where it is.
+//!
 //! The end of one direction is passed on and leaves the other alone; what came together with its end goes on together with it. An error ends both by a reset on each side, as it would have been
 //! without a gateway.
 
@@ -15,9 +17,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::SockRef;
-use sockeye::SendFlags;
 use sockeye::tokio::TcpStream;
 use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
+use sockeye::{MbufChain, SendFlags};
 use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream as Onward, tcp};
 
@@ -30,6 +32,9 @@ const PIECES: usize = 64;
 
 /// Relays until both directions have ended, or one has failed.
 pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
+    let socket = SockRef::from(&outer);
+    // What fails here makes a connection slower, lets a dead one stay, or takes an urgent byte out of the stream.
+    let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true), socket.set_out_of_band_inline(true));
     let ended = {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
@@ -55,7 +60,7 @@ async fn outward(
     is_answered: &Cell<bool>,
 ) -> io::Result<()> {
     loop {
-        let mut chain = inner.as_ref().recv_mbufs(CHUNK).await?;
+        let (mut chain, is_urgent) = take(inner).await?;
         if chain.is_empty() {
             if is_answered.get() {
                 // The socket is closed at once, which says it too.
@@ -68,13 +73,33 @@ async fn outward(
         while !chain.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES];
             let count = chain.fill_io_slices(&mut pieces);
-            match outer.try_write_vectored(&pieces[..count]) {
+            let written = match is_urgent {
+                false => outer.try_write_vectored(&pieces[..count]),
+                true => outer.as_ref().try_io(Interest::WRITABLE, || {
+                    SockRef::from(outer.as_ref()).send_out_of_band(&pieces[0])
+                }),
+            };
+            match written {
                 Ok(written) => chain.advance(written),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => outer.writable().await?,
                 Err(error) => return Err(error),
             }
         }
         flow.pay(Way::Out, len).await;
+    }
+}
+
+/// What has come from inside: the last byte of urgent data by itself, or what stands before it.
+async fn take(inner: &ReadHalf<'_>) -> io::Result<(MbufChain, bool)> {
+    loop {
+        inner.readable().await?;
+        let stream = inner.as_ref().get_ref();
+        // A read that does not begin at the mark ends there.
+        let is_urgent = stream.at_mark()?;
+        match stream.recv_mbufs(if is_urgent { 1 } else { CHUNK }) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            taken => return taken.map(|chain| (chain, is_urgent)),
+        }
     }
 }
 

@@ -17,7 +17,6 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream};
 use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -141,9 +140,6 @@ async fn accept(listener: TcpListener) {
 
 fn begin(inner: TcpStream) {
     if let Some(Onward { stream, flow }) = inner.take_accept_value() {
-        let socket = SockRef::from(&stream);
-        // What fails here makes a connection slower, or lets a dead one stay.
-        let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true));
         task(relay::run(inner, stream, flow));
     }
 }

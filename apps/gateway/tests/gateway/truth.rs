@@ -3,18 +3,19 @@
 //! The gateway runs in a network namespace whose only way out is a TUN device, and this test is everything behind that: it answers a SYN as its destination's
 //! last number asks.
 
-use std::io::{ErrorKind, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use sockeye_drivers::testing::unavailable as no_devices;
 use sockeye_drivers::{Namespace, Tun, TunConfig};
 
-use crate::common::{Gateway, HOST, unavailable};
+use crate::common::{Gateway, HOST, accept_all, unavailable};
 
 /// Connects, which fails in this way and time. Inside.
 pub fn fails_within(to: &str, seconds: u64, kind: &str) {
@@ -38,6 +39,38 @@ pub fn write_until_stopped(to: &str) {
         assert!(written < 256 << 20, "nothing stops the writer");
     };
     assert_eq!(stopped.kind(), ErrorKind::WouldBlock);
+}
+
+/// Sends a byte in the middle as urgent, and reads what the server sends likewise. Inside.
+pub fn urgent(to: &str) {
+    let mut stream = TcpStream::connect(to).unwrap();
+    send_urgent(&mut stream);
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert_eq!(bytes, b"ab!cd", "from outside the byte stays in the stream, without its mark");
+}
+
+fn send_urgent(stream: &mut TcpStream) {
+    stream.write_all(b"ab").unwrap();
+    SockRef::from(&*stream).send_out_of_band(b"!").unwrap();
+    stream.write_all(b"cd").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+}
+
+#[test]
+fn an_urgent_byte_goes_out_with_its_mark_and_comes_in_without() {
+    if unavailable() {
+        return;
+    }
+    let (server, port) = accept_all(|mut stream| {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        // A program that does not ask for urgent data in line does not find it there.
+        assert_eq!(bytes, b"abcd");
+        send_urgent(&mut stream);
+    });
+    Gateway::runs(&["--allow", "127.0.0.1"], &format!("urgent {HOST}:{port}"));
+    server.finish(1);
 }
 
 #[test]
