@@ -43,6 +43,12 @@ fn podmans_containers_have_a_network_and_published_ports() {
     succeeds(&mut run(&["import", path(&archive), "busybox-alone"]));
     // Limits as they are: the engine's own are more than a container's root may have in some places.
     let limits = ["--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024"];
+    let nothing = ["busybox-alone", "/bin/busybox", "true"];
+    let without = run(&["run", "--rm", "--network", "none"]).args(limits).args(nothing).output().unwrap();
+    if !without.status.success() {
+        eprintln!("skipped: podman runs no container: {}", String::from_utf8_lossy(&without.stderr));
+        return;
+    }
     let script = format!(
         "busybox ip addr; busybox ip route; busybox nc 10.0.2.2 {port} </dev/null; busybox cat /etc/resolv.conf"
     );
@@ -97,7 +103,9 @@ fn rootlesskits_commands_have_a_network_and_published_ports() {
             "set -e; cd {folder}; export HOME=$PWD XDG_RUNTIME_DIR=$PWD TMPDIR=$PWD
              for id in subuid subgid; do mount --bind subid /etc/$id; done
              mknod tun c 10 200; chmod 666 tun; mount --bind tun /dev/net/tun
-             exec setpriv --reuid 65534 --regid 65534 --clear-groups {rootlesskit} --net=slirp4netns --slirp4netns-binary={slirp} \
+             unprivileged='setpriv --reuid 65534 --regid 65534 --clear-groups {rootlesskit}'
+             $unprivileged true || {{ echo skipped: rootlesskit runs no command; exit 0; }}
+             exec $unprivileged --net=slirp4netns --slirp4netns-binary={slirp} \
              --mtu=65520 --copy-up=/etc --port-driver=slirp4netns -p 127.0.0.1:{host_port}:80/tcp sh -ec \
              'ip addr; ip route; {busybox} nc 10.0.2.2 {port} </dev/null; echo; cat /etc/resolv.conf; echo from inside | timeout 20 {busybox} nc -l -p 80'",
             folder = path(&folder.0),
@@ -108,6 +116,10 @@ fn rootlesskits_commands_have_a_network_and_published_ports() {
     );
     let asked = std::thread::spawn(move || said_at(host_port));
     let out = succeeds(Command::new("unshare").args(["-m", "sh", path(&script)]));
+    if out.contains("skipped: ") {
+        eprintln!("{out}");
+        return;
+    }
     for expected in [
         "mtu 65520",
         "10.0.2.100/24",

@@ -1,6 +1,6 @@
 //! The gateway by the names of slirp4netns and pasta, called by hand, by Podman and by RootlessKit; and programs that people use, inside and outside.
 //!
-//! What is not installed is said, and its test passes: `.ci/run` does not install Podman and RootlessKit.
+//! What is not installed, or does not run here without the gateway either, is said, and its test passes.
 
 #[allow(dead_code)]
 #[path = "../common/mod.rs"]

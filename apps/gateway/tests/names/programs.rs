@@ -1,4 +1,4 @@
-//! Programs that people use: curl, git and ssh, from inside; and ssh to a server inside of a network namespace that root has made, since it wants more users than a namespace of one has.
+//! Programs that people use: curl, git, apt and ssh, from inside; and ssh to a server inside of a network namespace that root has made, since it wants more users than a namespace of one has.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -93,6 +93,43 @@ fn git_clones_and_pushes() {
     );
     let out = succeeds(&mut inside(&["--allow", "127.0.0.1"], &script));
     assert!(out.contains("file: OK"), "{out}");
+}
+
+#[test]
+fn apt_gets_a_list_and_a_package() {
+    let (Some(apt), Some(_), Some(busybox)) = (program("apt-get"), program("dpkg-deb"), program("busybox"))
+    else {
+        return;
+    };
+    if unavailable() {
+        return;
+    }
+    let (folder, port) = (Folder::new("apt"), free_port());
+    // A package, a list of it, and an apt that knows nothing else.
+    let make = "mkdir -p package/DEBIAN package/opt served state/lists/partial cache/archives/partial etc
+        head -c 9000000 /dev/urandom > package/opt/file
+        printf 'Package: of-the-test\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.invalid>\nDescription: a file\n' > package/DEBIAN/control
+        dpkg-deb -Znone -b package served/of-the-test.deb; touch state/status
+        { cat package/DEBIAN/control; echo Filename: ./of-the-test.deb; stat -c 'Size: %s' served/of-the-test.deb
+          sha256sum served/of-the-test.deb | sed 's/\\([0-9a-f]*\\).*/SHA256: \\1/'; } > served/Packages";
+    succeeds(Command::new("sh").current_dir(&folder.0).args(["-ec", make]));
+    fs::write(folder.0.join("etc/sources.list"), format!("deb [trusted=yes] http://{HOST}:{port} ./\n"))
+        .unwrap();
+    let addr = format!("127.0.0.1:{port}");
+    let mut serve = Command::new(busybox);
+    serve.args(["httpd", "-f", "-p", &addr, "-h", path(&folder.0.join("served"))]);
+    let _server = Service(serve.spawn().unwrap());
+    eventually("httpd", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    // The namespace has no user `_apt`.
+    let script = format!(
+        "cd {0}; apt() {{ {1} -o Dir::State={0}/state -o Dir::State::status={0}/state/status -o Dir::Cache={0}/cache -o Dir::Etc={0}/etc \
+         -o APT::Sandbox::User=root -o Acquire::AllowInsecureRepositories=true \"$@\"; }}
+         apt update; apt download of-the-test; cmp of-the-test_1_all.deb served/of-the-test.deb && echo the same",
+        path(&folder.0),
+        path(&apt)
+    );
+    let out = succeeds(&mut inside(&["--allow", "127.0.0.1"], &script));
+    assert!(out.contains("the same"), "{out}");
 }
 
 /// Git's daemon itself, which some systems have in a package of its own: by `git daemon` it would outlive its starter.
