@@ -4,6 +4,9 @@
 //! other thread is given it; written bytes come into view only by [`Spare::commit`]; the rest is given back to the
 //! cluster. Tests: at the end; the race for the room is that of `try_extend` (`cluster.rs`, models).
 
+use std::mem::MaybeUninit;
+use std::ptr;
+
 use crate::facade::memory_written;
 use crate::mbuf::Mbuf;
 
@@ -21,6 +24,37 @@ impl Mbuf {
     pub fn spare(&mut self) -> Option<Spare<'_>> {
         let len = self.reserve_behind(usize::MAX);
         (len > 0).then_some(Spare { mbuf: self, len })
+    }
+
+    /// Has `fill` write into the room behind this view, `max` bytes at most, and takes into view what it returns: the bytes that it has
+    /// written, from the first of the room on, as `rustix::io::read` returns them. Returns how many.
+    ///
+    /// Without room `fill` is not called, and the result is 0.
+    ///
+    /// # Errors
+    /// That of `fill`; nothing comes into view.
+    ///
+    /// # Panics
+    /// If `fill` returns other bytes than the first of the room.
+    pub fn fill<E>(
+        &mut self,
+        max: usize,
+        fill: impl for<'r> FnOnce(&'r mut [MaybeUninit<u8>]) -> Result<&'r mut [u8], E>,
+    ) -> Result<usize, E> {
+        let Some(mut spare) = self.spare() else { return Ok(0) };
+        let (start, room_len) = (spare.as_mut_ptr(), spare.len().min(max));
+        let room = ptr::slice_from_raw_parts_mut(start.cast::<MaybeUninit<u8>>(), room_len);
+        // SAFETY: the room is ours to write for as long as `spare` lives, which is longer than this reference, and bytes that need not be
+        // initialised are valid whatever stands there.
+        let written = fill(unsafe { &mut *room })?;
+        let (at, len) = (written.as_ptr(), written.len());
+        assert!(
+            len <= room_len && (len == 0 || ptr::eq(at, start)),
+            "other bytes than the first of the room"
+        );
+        // SAFETY: `fill` returned a slice of these very bytes as `u8`, so they are initialised.
+        unsafe { spare.commit(len) };
+        Ok(len)
     }
 }
 
@@ -108,6 +142,29 @@ mod tests {
         assert_eq!((mbuf.as_slice(), other.as_slice()), (&b"headtail"[..], &b"head"[..]));
         assert_eq!(mbuf.clone().try_extend(&[0; 300]), 248);
         assert!(mbuf.spare().is_none());
+    }
+
+    #[test]
+    fn what_a_filler_returns_comes_into_view() {
+        let pool = Pool::new(PoolConfig::default());
+        let mut mbuf = pool.alloc(256).unwrap();
+        let three = mbuf.fill(3, |room| {
+            assert_eq!(room.len(), 3);
+            Ok::<_, ()>(room.write_copy_of_slice(b"one"))
+        });
+        assert_eq!((three, mbuf.as_slice()), (Ok(3), &b"one"[..]));
+        assert_eq!(mbuf.fill(9, |_| Err("nothing")), Err("nothing"));
+        assert_eq!(mbuf.fill(0, |room| Ok::<_, ()>(room.write_copy_of_slice(b""))), Ok(0));
+        assert_eq!(mbuf.fill(usize::MAX, |room| Ok::<_, ()>(room.write_copy_of_slice(&[7; 253]))), Ok(253));
+        assert_eq!((mbuf.len(), mbuf.fill(1, |_| Err("not called"))), (256, Ok(0)));
+    }
+
+    #[test]
+    #[should_panic(expected = "other bytes than the first of the room")]
+    fn bytes_of_elsewhere_do_not_come_into_view() {
+        let pool = Pool::new(PoolConfig::default());
+        let elsewhere: &'static mut [u8] = Box::leak(Box::new([0; 4]));
+        let _ = pool.alloc(256).unwrap().fill(4, |_| Ok::<_, ()>(elsewhere));
     }
 
     #[test]

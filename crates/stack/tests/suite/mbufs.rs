@@ -12,6 +12,28 @@ use crate::common::{
     stack, stack_with,
 };
 
+#[test]
+fn what_a_system_call_reads_into_packet_memory_is_sent_as_it_is() {
+    let stack = stack();
+    let (near, far) = pair(&stack);
+    let (from, to) = std::os::unix::net::UnixStream::pair().unwrap();
+    (&to).write_all(b"read in place").unwrap();
+    for (most, expected) in [(4, &b"read"[..]), (1 << 20, b" in place")] {
+        let read = MbufChain::filled(&stack, most, |room| Ok(rustix::io::read(&from, room)?.0));
+        let mut chain = read.unwrap();
+        assert_eq!(chain.len(), expected.len());
+        near.send_mbufs(&mut chain).unwrap();
+        let mut got = vec![0; expected.len()];
+        (&far).read_exact(&mut got).unwrap();
+        assert_eq!(got, expected);
+    }
+    drop(to);
+    let end = MbufChain::filled(&stack, 9, |room| Ok(rustix::io::read(&from, room)?.0));
+    assert!(end.unwrap().is_empty());
+    let fails = MbufChain::filled(&stack, 9, |_room| Err(io::ErrorKind::Interrupted.into()));
+    assert_eq!(fails.unwrap_err().kind(), io::ErrorKind::Interrupted);
+}
+
 /// Writes `data` in random pieces, some copied, some lent, some cut from lent ones, and ends the direction.
 fn send_mixed(mut to: &TcpStream, data: &[u8], random: &mut Random) {
     let mut rest = data;

@@ -11,8 +11,9 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 
-use sockeye_mbuf::Chain;
+use sockeye_mbuf::{CLUSTER_MAX, Chain};
 
 use super::{SendFlags, TcpStream};
 use crate::rt::env::Env;
@@ -75,6 +76,28 @@ impl MbufChain {
                 ),
             )
         })
+    }
+
+    /// Bytes that `fill` writes into `stack`'s packet memory by itself, `max` and 64 KiB at most, such as a system call that reads. It is given room for
+    /// them and returns those that it has written, from the first on: `rustix::io::read` does. Does not block, unless `fill` does.
+    ///
+    /// The room, up to 64 KiB, counts against the memory as long as any of the bytes lives: few bytes are better copied.
+    ///
+    /// # Errors
+    /// `OutOfMemory` at [`Config::memory_max`](crate::Config::memory_max); those of `fill`.
+    ///
+    /// # Panics
+    /// If `fill` returns other bytes than the first of the room.
+    pub fn filled(
+        stack: &Stack,
+        max: usize,
+        fill: impl for<'r> FnOnce(&'r mut [MaybeUninit<u8>]) -> io::Result<&'r mut [u8]>,
+    ) -> io::Result<Self> {
+        let env: &Env = stack.core()?;
+        let mut mbuf = memory::obtain(env, || env.pool.alloc(max.clamp(1, CLUSTER_MAX)))
+            .map_err(|_exhausted| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let len = mbuf.fill(max, fill)?;
+        Ok(if len == 0 { Self::new() } else { Self(mbuf.into()) })
     }
 
     /// Bytes.
