@@ -41,6 +41,12 @@ fn inside() {
             let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
+        ["is-reset-behind", to, count] => (0..count.parse().unwrap()).for_each(|_| {
+            let (mut stream, mut bytes) = (TcpStream::connect(to).unwrap(), Vec::new());
+            stream.write_all(b"?").unwrap();
+            let error = stream.read_to_end(&mut bytes).unwrap_err();
+            assert_eq!((bytes.as_slice(), error.kind()), (&b"last words"[..], ErrorKind::ConnectionReset));
+        }),
         ["resets", to] => {
             let mut stream = TcpStream::connect(to).unwrap();
             stream.read_exact(&mut [0; 2]).unwrap();
@@ -195,6 +201,12 @@ fn a_reset_on_one_side_is_one_on_the_other() {
         SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
     });
     Gateway::runs(&["--allow", "127.0.0.1"], &format!("is-reset {HOST}:{port}"));
+    let (_server, port) = accept_all(|mut stream| {
+        stream.read_exact(&mut [0]).unwrap();
+        stream.write_all(b"last words").unwrap();
+        SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    Gateway::runs(&["--allow", "127.0.0.1"], &format!("is-reset-behind {HOST}:{port} 100"));
     let (server, port) = accept_all(|mut stream| {
         stream.write_all(b"go").unwrap();
         let error = stream.read_to_end(&mut Vec::new()).unwrap_err();

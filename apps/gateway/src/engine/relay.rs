@@ -1,7 +1,7 @@
 //! Bytes of one connection, both ways.
 //!
-//! Outward, the host's kernel copies straight from packet memory. Inward, it copies into a buffer of the thread, and the stack copies that
-//! into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
+//! Outward, the host's kernel copies straight from packet memory. Inward, it copies straight into that while much comes; else into a buffer of the thread, and the stack
+//! copies that into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
 //!
 //! The mark of urgent data goes outward with its byte. From outside it does not go on, since to look for it would be a system call for each read; its byte stays where it is.
 //!
@@ -27,6 +27,8 @@ use super::{CHUNK, scratch};
 use crate::flows::Flow;
 use crate::rates::Way;
 
+/// Bytes that are read straight into packet memory at a time, at most: its largest piece.
+const IN_PLACE: usize = 64 << 10;
 /// Pieces of packet memory that one call writes.
 const PIECES: usize = 64;
 
@@ -104,38 +106,94 @@ async fn take(inner: &ReadHalf<'_>) -> io::Result<(MbufChain, bool)> {
 }
 
 async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
+    let mut are_many = false;
     loop {
-        // A read that does not fill the buffer has taken all there is, so no second one is made to find that out. `None` is the end.
-        let left = poll_fn(|task| {
-            scratch::with(|buffer| {
-                let mut read = ReadBuf::new(buffer);
-                ready!(Pin::new(&mut *outer).poll_read(task, &mut read))?;
-                let bytes = read.filled();
-                if bytes.is_empty() {
-                    return Poll::Ready(Ok(None));
-                }
-                let len = bytes.len();
-                flow.note_received(len);
-                let flags = if is_last(outer, task) { SendFlags::MORE } else { SendFlags::NONE };
-                match inner.as_ref().get_ref().send_with(&[IoSlice::new(bytes)], flags) {
-                    Ok(taken) => Poll::Ready(Ok(Some((len, bytes[taken..].to_vec())))),
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        Poll::Ready(Ok(Some((len, bytes.to_vec()))))
-                    }
-                    Err(error) => Poll::Ready(Err(error)),
-                }
-            })
-        });
-        let Some((len, left)) = left.await? else { return ended(inner.shutdown().await) };
+        if are_many {
+            are_many = inward_in_place(outer, inner, flow).await?;
+            continue;
+        }
+        let passed = poll_fn(|task| scratch::with(|buffer| pass_in(outer, inner, flow, (buffer, task))));
+        let Passed { len, left, end } = passed.await?;
         if !left.is_empty() {
             inner.write_all(&left).await?;
         }
+        if end? {
+            return ended(inner.shutdown().await);
+        }
+        are_many = len >= IN_PLACE;
         flow.pay(Way::In, len).await;
     }
 }
 
-/// Whether the end of a stream has come, behind what was just read. The end that is passed on then takes it along.
-fn is_last(outer: &tcp::ReadHalf<'_>, task: &mut Context<'_>) -> bool {
+/// What one step has taken from outside.
+struct Passed {
+    len: usize,
+    /// The bytes of it that the stack has not taken.
+    left: Vec<u8>,
+    /// Whether the end is behind it, or an error.
+    end: io::Result<bool>,
+}
+
+/// Reads, and sends that. A read that does not fill the buffer has taken all there is, so no second one is made to find that out, unless the end is there: it then goes on with the bytes.
+fn pass_in(
+    outer: &mut tcp::ReadHalf<'_>,
+    inner: &WriteHalf<'_>,
+    flow: &Flow,
+    (buffer, task): (&mut [u8], &mut Context<'_>),
+) -> Poll<io::Result<Passed>> {
+    let mut read = ReadBuf::new(buffer);
+    ready!(Pin::new(&mut *outer).poll_read(task, &mut read))?;
+    let len = read.filled().len();
+    if len == 0 {
+        return Poll::Ready(Ok(Passed { len, left: Vec::new(), end: Ok(true) }));
+    }
+    let mut end = Ok(false);
+    if read.remaining() > 0 && has_ended(outer, task) {
+        // An error comes behind the bytes that came before it.
+        match Pin::new(&mut *outer).poll_read(task, &mut read) {
+            Poll::Ready(again) => end = again.map(|()| read.filled().len() == len),
+            Poll::Pending => {}
+        }
+    }
+    let bytes = read.filled();
+    let len = bytes.len();
+    flow.note_received(len);
+    let flags = if matches!(end, Ok(true)) { SendFlags::MORE } else { SendFlags::NONE };
+    let taken = match inner.as_ref().get_ref().send_with(&[IoSlice::new(bytes)], flags) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        taken => taken?,
+    };
+    Poll::Ready(Ok(Passed { len, left: bytes[taken..].to_vec(), end }))
+}
+
+/// Has the kernel copy straight into packet memory, so many bytes as fill segments. Returns whether there were as many: few bytes would keep much memory.
+async fn inward_in_place(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>, flow: &Flow) -> io::Result<bool> {
+    outer.readable().await?;
+    let (outer, inner) = (outer.as_ref(), inner.as_ref());
+    let segment = usize::from(inner.get_ref().maxseg()?).clamp(1, IN_PLACE);
+    let most = IN_PLACE / segment * segment;
+    let read = outer.try_io(Interest::READABLE, || {
+        MbufChain::filled(inner.get_ref().stack(), most, |room| Ok(rustix::io::read(outer, room)?.0))
+    });
+    let mut chain = match read {
+        Ok(chain) => chain,
+        // Nothing there, or no memory, which is waited for elsewhere.
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
+    };
+    let len = chain.len();
+    flow.note_received(len);
+    while !chain.is_empty() {
+        inner.send_mbufs(&mut chain).await?;
+    }
+    flow.pay(Way::In, len).await;
+    Ok(len == most)
+}
+
+/// Whether the end of a stream has come, behind what was just read.
+fn has_ended(outer: &tcp::ReadHalf<'_>, task: &mut Context<'_>) -> bool {
     let ready = pin!(outer.ready(Interest::READABLE));
     matches!(ready.poll(task), Poll::Ready(Ok(ready)) if ready.is_read_closed())
 }
