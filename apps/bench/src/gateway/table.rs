@@ -98,7 +98,6 @@ impl Row {
             Goal::Most(most) => {
                 Summary::of(self.samples(Kind::Sockeye)?).map(|summary| summary.median <= most)
             }
-            Goal::None => None,
         }
     }
 
@@ -152,7 +151,6 @@ impl Row {
         let goal = match self.work.goal() {
             Goal::Ratio(goal) => format!("goal {goal}"),
             Goal::Most(most) => format!("goal at most {most}"),
-            Goal::None => return text,
         };
         let said = match self.reaches() {
             Some(true) => "reached",
