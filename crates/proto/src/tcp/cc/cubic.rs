@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438), counting bytes, with HyStart++ for its first slow start and a milder answer to marks.
+//! CUBIC (RFC 9438), growing by whole segments as on Linux, with HyStart++ for its first slow start and a milder answer to marks.
 //!
 //! Phases, all of them read off the variables: slow start while `cwnd < ssthresh`; congestion avoidance else, in
 //! periods that begin with the first acknowledgment after a reduction (`period`). Time during which the
@@ -16,10 +16,10 @@ use core::num::NonZeroU64;
 
 use crate::time::Instant;
 
-use super::super::timers::since_us;
+use super::super::timers::{NEVER, since_us};
 use super::hystart::{Growth, HyStart};
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window, percent,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window,
     ssthresh_after_pause, unused_window, whole_segments,
 };
 use curve::{Curve, RenoLine, ticks};
@@ -35,15 +35,19 @@ pub(in crate::tcp) struct Cubic {
     refill_left: u32,
     /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
     w_max: u32,
-    /// The window before the latest reduction.
-    cwnd_prior: u32,
     period: Option<Period>,
-    /// Growth that is less than a byte, in 1/`cwnd` byte.
+    /// Bytes acknowledged in avoidance for which the window has not grown yet (`snd_cwnd_cnt`).
     credit: u64,
+    /// Acknowledged segments for which the window grows by one, and of what window and when that was found (`cnt`, `last_cwnd`, `last_time`).
+    pace: u32,
+    paced_cwnd: u32,
+    paced_at: Instant,
     /// The latest acknowledgment.
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
+    /// The least round trip, microseconds; 0 if unknown.
+    delay_min_us: u32,
     /// Bytes to be acknowledged until the round trip is over.
     round_left: u32,
     hystart: HyStart,
@@ -66,11 +70,14 @@ impl Cubic {
             is_deflated: false,
             refill_left: 0,
             w_max: 0,
-            cwnd_prior: 0,
             period: None,
             credit: 0,
+            pace: 0,
+            paced_cwnd: 0,
+            paced_at: Instant::ZERO,
             acked_at: Instant::ZERO,
             srtt_8: 0,
+            delay_min_us: 0,
             round_left: 0,
             hystart: HyStart::new(),
         }
@@ -84,6 +91,11 @@ impl Cubic {
     fn smooth(&mut self, rtt_us: Option<u32>) {
         let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
         self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
+        // Right after a recovery round trips say little of the path.
+        let is_settled = self.period.is_none_or(|period| period.age_us >= SETTLING_US);
+        if is_settled && (self.delay_min_us == 0 || rtt_us < self.delay_min_us) {
+            self.delay_min_us = rtt_us;
+        }
     }
 
     /// True if the acknowledgment is the first of a new round.
@@ -118,35 +130,61 @@ impl Cubic {
         growth - used
     }
 
-    /// Sections 4.2 to 4.5.
-    fn grow_in_avoidance(&mut self, acked: u32, mss: u32, elapsed_us: u64) {
-        let cwnd = self.cwnd;
-        let rtt_us = u64::from(self.srtt_8 / 8);
-        let w_max = self.w_max;
-        let period = self.period.get_or_insert_with(|| Period {
-            age_us: 0,
-            curve: Curve::new(w_max, cwnd, mss),
-            line: RenoLine::new(cwnd),
-        });
-        // The time before the first acknowledgment belongs to the period before.
-        period.age_us = period.age_us.saturating_add(elapsed_us);
-        period.line.on_ack(acked, cwnd, self.cwnd_prior, mss);
-        let reno = period.line.window();
-        // Nothing was ever lost, so slow start was ended by a guess: the curve says nothing of where the path is full.
-        let floor = if self.cwnd_prior == 0 { cwnd / UNKNOWN_GROWTH_DIVISOR } else { 0 };
-        if floor == 0 && period.curve.window(ticks(period.age_us), mss) < reno {
-            let reno = u32::try_from(reno).unwrap_or(CWND_MAX);
-            self.cwnd = cwnd.max(reno).min(CWND_MAX);
+    /// Sections 4.2 to 4.5: `acked` bytes were acknowledged of a window that is used.
+    fn grow_in_avoidance(&mut self, acked: u32, mss: u32, elapsed_us: u64, now: Instant) {
+        let mss = mss.max(1);
+        self.set_pace(acked, mss, elapsed_us, now);
+        // A credit from slower times is not spent at once (`tcp_cong_avoid_ai`).
+        let step = u64::from(self.pace) * u64::from(mss);
+        let mut growth = 0;
+        if self.credit >= step {
+            (self.credit, growth) = (0, 1);
+        }
+        self.credit += u64::from(acked);
+        growth += self.credit / step;
+        self.credit %= step;
+        let growth = u32::try_from(growth).unwrap_or(CWND_MAX).saturating_mul(mss);
+        self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
+    }
+
+    /// Finds for how many segments the window grows by one (`bictcp_update`): once in a while, if it stands still.
+    fn set_pace(&mut self, acked: u32, mss: u32, elapsed_us: u64, now: Instant) {
+        let (bytes, cwnd) = (self.cwnd, self.cwnd / mss);
+        let w_max = self.w_max / mss;
+        let since_us = since_us(now, self.paced_at);
+        let (had_period, is_same) = (self.period.is_some(), self.paced_cwnd == bytes && self.pace != 0);
+        if let Some(period) = self.period.as_mut() {
+            // The time before the first acknowledgment belongs to the period before.
+            period.age_us = period.age_us.saturating_add(elapsed_us);
+            period.line.on_ack(acked);
+        }
+        if is_same && since_us <= PACE_US {
             return;
         }
-        let target = period.curve.window(ticks(period.age_us.saturating_add(rtt_us)), mss);
-        let (cwnd, acked) = (u64::from(cwnd), u64::from(acked));
-        // At most half a window a round trip, below 2^29, times at most 2^30 acknowledged.
-        let target = target.clamp(cwnd + u64::from(floor), cwnd + cwnd / 2);
-        self.credit += (target - cwnd) * acked.min(cwnd);
-        let growth = u32::try_from(self.credit / cwnd).unwrap_or(CWND_MAX);
-        self.credit %= cwnd;
-        self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
+        let period = self.period.get_or_insert_with(|| {
+            let mut line = RenoLine::new(cwnd);
+            line.on_ack(acked);
+            Period { age_us: 0, curve: Curve::new(w_max, cwnd), line }
+        });
+        if !had_period || self.pace == 0 || since_us >= TICK_US {
+            (self.paced_cwnd, self.paced_at) = (bytes, now);
+            let ahead_us = period.age_us.saturating_add(self.delay_min_us.into());
+            let target = u32::try_from(period.curve.window(ticks(ahead_us))).unwrap_or(CWND_MAX);
+            self.pace = match target.checked_sub(cwnd) {
+                Some(0) | None => cwnd.saturating_mul(LEVEL_PACE),
+                Some(more) => cwnd / more,
+            };
+            if self.w_max == 0 {
+                // Nothing was ever lost: the curve says nothing of where the path is full.
+                self.pace = self.pace.min(UNKNOWN_PACE);
+            }
+        }
+        period.line.settle(cwnd, mss);
+        if let Some(behind @ 1..) = period.line.window().checked_sub(cwnd) {
+            self.pace = self.pace.min(cwnd / behind);
+        }
+        // At most half a window a round trip.
+        self.pace = self.pace.max(2);
     }
 
     /// Sections 4.6 and 4.7, with `keep` of the window kept. Fast convergence leaves room to a newcomer: a window that shrinks
@@ -156,8 +194,11 @@ impl Cubic {
         // A window that was cut to avoid a burst says nothing about the path. A queue that overflowed has often lost more
         // than one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
         let window = if self.is_deflated { self.cwnd.max(self.ssthresh) } else { self.cwnd };
-        self.cwnd_prior = window;
-        self.w_max = if window < self.w_max { percent(window, FAST_CONVERGENCE_PERCENT) } else { window };
+        self.w_max = if window < self.w_max {
+            whole_segments(u64::from(window) * (BETA_SCALE + BETA) / (2 * BETA_SCALE), mss)
+        } else {
+            window
+        };
         self.ssthresh = whole_segments(u64::from(window) * keep / BETA_SCALE, mss);
         (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
@@ -174,7 +215,7 @@ impl CongestionControl for Cubic {
 
     fn on_ack(&mut self, ack: &Ack) {
         let elapsed_us = since_us(ack.now, self.acked_at);
-        self.acked_at = self.acked_at.max(ack.now);
+        self.acked_at = ack.now;
         self.smooth(ack.rtt_us);
         let round_ended = ack.acked > 0 && self.pass_round(ack);
         match ack.phase {
@@ -182,7 +223,7 @@ impl CongestionControl for Cubic {
             Phase::Recovery => return,
         }
         self.is_deflated &= self.cwnd < self.ssthresh;
-        self.refill_left = self.refill_left.saturating_sub(ack.acked);
+        self.refill_left = self.refill_left.saturating_sub(ack.delivered);
         let is_slow_start = self.cwnd < self.ssthresh;
         let mut acked = ack.growth(self.cwnd, is_slow_start);
         if acked > 0 && is_slow_start {
@@ -190,7 +231,7 @@ impl CongestionControl for Cubic {
         }
         if acked > 0 && self.cwnd >= self.ssthresh {
             let elapsed_us = if self.period.is_some() { elapsed_us } else { 0 };
-            self.grow_in_avoidance(acked, ack.mss, elapsed_us);
+            self.grow_in_avoidance(acked, ack.mss, elapsed_us, ack.now);
         }
     }
 
@@ -204,10 +245,11 @@ impl CongestionControl for Cubic {
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
-        // No burst beyond the initial window when little is left in flight: the peer's window, or the buffer, was full
+        // No burst beyond a packet of segmentation offload when little is left in flight: the peer's window, or the buffer, was full
         // until the hole was. Where that is half or more, slow start is there in a round trip. Else paced data needs no
         // slow start, but one round trip too.
-        let calm = self.ssthresh.min((flight.max(mss) + mss).max(initial_window(mss)));
+        let calm = flight.saturating_add(BURST_CALM.max(initial_window(mss)));
+        let calm = self.ssthresh.min(calm - calm % mss.max(1));
         if paces && calm < self.ssthresh / 2 && self.srtt_8 != 0 {
             (self.cwnd, self.refill_left, self.is_deflated) = (self.ssthresh, self.ssthresh, false);
         } else {
@@ -221,8 +263,8 @@ impl CongestionControl for Cubic {
             self.cwnd -= self.cwnd % mss.max(1);
             self.reduce(mss, BETA);
         }
-        // The next period begins level, where slow start will have led (section 4.8).
-        self.w_max = 0;
+        // The next period begins level, where slow start will have led (section 4.8), and what was measured is forgotten.
+        (self.w_max, self.period, self.credit, self.pace, self.delay_min_us) = (0, None, 0, 0, 0);
         (self.cwnd, self.refill_left) = (pipe.saturating_add(mss).min(CWND_MAX), 0);
     }
 
@@ -249,7 +291,8 @@ impl CongestionControl for Cubic {
         // Slow start leads back to most of the window.
         self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
-        (self.period, self.credit, self.round_left) = (None, 0, 0);
+        // The pause counts into no period.
+        (self.round_left, self.acked_at) = (0, NEVER);
         (self.is_deflated, self.refill_left) = (false, 0);
     }
 
@@ -261,14 +304,21 @@ impl CongestionControl for Cubic {
     }
 }
 
+/// What may leave at once when a recovery ends, bytes: a packet of segmentation offload.
+const BURST_CALM: u32 = 65_536;
 /// beta_cubic, 0.7, as Linux has it: 717 of 1,024.
 const BETA: u64 = 717;
 const BETA_SCALE: u64 = 1024;
 /// beta_ecn of RFC 8511 for CUBIC, 0.85: marks come before a queue is full.
 const BETA_ECN: u64 = 871;
-/// (1 + beta_cubic) / 2.
-const FAST_CONVERGENCE_PERCENT: u32 = 85;
-/// Share of the window by which it grows in a round trip of congestion avoidance, at least, before the first loss.
-const UNKNOWN_GROWTH_DIVISOR: u32 = 20;
+/// A window at its target grows by one segment for so many windows.
+const LEVEL_PACE: u32 = 100;
+/// Before the first loss, at least by one for so many segments, a twentieth in a round trip.
+const UNKNOWN_PACE: u32 = 20;
+/// The curve is looked at again after this if the window stands still, and after a tick if not, microseconds.
+const PACE_US: u64 = 31_250;
+const TICK_US: u64 = 4_000;
+/// Round trips count again when a period has lasted for this, microseconds.
+const SETTLING_US: u64 = 1_000_000;
 /// A longer round trip counts as this, so that its eighths fit.
 const RTT_MAX_US: u32 = 1 << 28;

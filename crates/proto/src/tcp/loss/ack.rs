@@ -215,7 +215,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.pass_recovery_point(&mut loss);
         let (lost, last_lost) = self.find_losses(&mut loss, now);
-        let mut news = self.news(&mut loss, report, (lost, phase), now);
+        let mut news = self.news(&mut loss, report, lost, now);
         if self.cc.wants_rate_samples() {
             news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
@@ -415,12 +415,13 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The report to congestion control.
-    fn news(&mut self, loss: &mut Loss, report: &Report, (lost, before): (u32, Phase), now: Instant) -> Ack {
+    fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, now: Instant) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =
             if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
-        // The acknowledgment that ends a repair belongs to it, and so does the one that begins it.
-        let begins = before == Phase::Open && loss.records.lost() > 0;
+        // The acknowledgment that begins a repair belongs to it, and the one that ends it lets the window grow (`tcp_cong_control`).
+        let phase = self.recovery.phase();
+        let begins = phase == Phase::Open && loss.records.lost() > 0;
         Ack {
             now,
             acked: report.acked,
@@ -434,8 +435,9 @@ impl<P: Payload> Pcb<P> {
             pipe: loss.pipe(self.flight()),
             used: loss.usage.get(),
             mss: u32::from(self.mss),
-            phase: if begins { Phase::Recovery } else { self.growth_phase(before) },
-            rtt_us: report.rtt_us,
+            phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
+            // Not where what is acknowledged was sent again, which may be what the acknowledgment has waited for.
+            rtt_us: report.rtt_us.filter(|_| !report.is_ambiguous || report.sack_rtt_us.is_some()),
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),
             rate,

@@ -37,19 +37,16 @@ fn w_cubic(seconds: f64, w_max: f64, cwnd: f64) -> f64 {
 
 proptest! {
     #[test]
-    fn the_curve_is_that_of_the_rfc(
-        w_max in 0u32..CWND_MAX, share in 0u32..=100, us in 0u64..200_000_000, mss in 88u32..65_535,
-    ) {
-        let cwnd = percent(w_max, share).max(mss);
-        let curve = Curve::new(w_max, cwnd, mss);
-        let segments = |bytes: u32| f64::from(bytes) / f64::from(mss);
+    fn the_curve_is_that_of_the_rfc(w_max in 1u32..1_000_000, share in 0u32..=100, us in 0u64..200_000_000) {
+        let cwnd = super::super::percent(w_max, share).max(1);
+        let curve = Curve::new(w_max, cwnd);
         let seconds = us as f64 / 1e6;
-        let exact = w_cubic(seconds, segments(w_max), segments(cwnd)) * f64::from(mss);
-        let got = curve.window(ticks(us), mss) as f64;
-        // A tick of error in t and one in K shift the curve by its slope.
-        let k = ((segments(w_max) - segments(cwnd)).max(0.0) / 0.4).cbrt();
-        let slope = 1.2 * ((seconds - k).abs() + 0.01).powi(2) * f64::from(mss);
-        let allowed = slope * 3.0 / 1024.0 + f64::from(mss) / 1000.0 + 2.0;
+        let exact = w_cubic(seconds, f64::from(w_max), f64::from(cwnd));
+        let got = curve.window(ticks(us)) as f64;
+        // A tick of error in t and one in K shift the curve by its slope; the distance is rounded to a segment.
+        let k = (f64::from(w_max - cwnd) / 0.4).cbrt();
+        let slope = 1.2 * ((seconds - k).abs() + 0.01).powi(2);
+        let allowed = slope * 3.0 / 1024.0 + 1.001;
         prop_assert!((got - exact.max(0.0)).abs() <= allowed, "{got} {exact} allowed {allowed}");
     }
 
@@ -63,14 +60,16 @@ proptest! {
     fn the_line_grows_as_the_sum_of_its_steps(
         cwnd in 10u32..100_000, acks in prop::collection::vec(1u32..5, 1..300),
     ) {
-        let cwnd = cwnd * MSS;
         let mut line = RenoLine::new(cwnd);
-        let mut exact = f64::from(cwnd);
+        let mut acked = 0;
         for segments in acks {
-            line.on_ack(segments * MSS, cwnd, u32::MAX, MSS);
-            exact += 9.0 / 17.0 * f64::from(MSS) * f64::from((segments * MSS).min(cwnd)) / f64::from(cwnd);
+            line.on_ack(segments * MSS);
+            line.settle(cwnd, MSS);
+            acked += segments;
         }
-        prop_assert!((line.window() as f64 - exact).abs() <= 2.0, "{} {exact}", line.window());
+        // Fifteen eighths of a window for a segment, and not before more than that is acknowledged.
+        let grown = (acked - 1) / (cwnd * 15 / 8);
+        prop_assert_eq!(line.window(), cwnd + grown);
     }
 
     /// For any peer and clock there is no overflow, the window stays within its bounds, and it falls only when it may.
@@ -113,7 +112,7 @@ fn a_loss_takes_three_tenths_and_a_mark_half_of_that() {
         let mut cc = Cubic::new(100 * MSS);
         congest(&mut cc, 100 * MSS, cause);
         assert_eq!((cc.cwnd(), cc.ssthresh()), (left * MSS, left * MSS));
-        assert_eq!((cc.w_max, cc.cwnd_prior), (100 * MSS, 100 * MSS));
+        assert_eq!(cc.w_max, 100 * MSS);
     }
 }
 
@@ -131,7 +130,7 @@ fn fast_convergence_gives_up_more_when_the_window_shrinks_from_loss_to_loss() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
     congest(&mut cc, 70 * MSS, Cause::Loss);
-    assert_eq!(cc.w_max, 59_500, "70 segments times 0.85");
+    assert_eq!(cc.w_max, 59 * MSS, "70 segments times 0.85");
     assert_eq!(cc.cwnd(), 49 * MSS);
 }
 
@@ -174,7 +173,7 @@ fn before_the_first_loss_the_window_grows_by_a_twentieth_a_round_trip_and_then_b
 fn on_a_short_path_cubic_grows_as_fast_as_reno() {
     let mut cc = Cubic::new(20 * MSS);
     congest(&mut cc, 20 * MSS, Cause::Loss);
-    // Ten round trips of a millisecond each: 9/17 of a segment in each.
+    // Ten round trips of a millisecond each: 8/15 of a segment in each, found with the delay of a tick.
     for round_trip in 0..10u64 {
         let flight = cc.cwnd();
         for _ in 0..flight / MSS {
@@ -182,7 +181,7 @@ fn on_a_short_path_cubic_grows_as_fast_as_reno() {
             cc.on_ack(&ack(now, MSS, flight, MSS, Phase::Open, Some(1_000)));
         }
     }
-    assert!((18_700..=19_500).contains(&cc.cwnd()), "{}", cc.cwnd());
+    assert!((18 * MSS..=19 * MSS).contains(&cc.cwnd()), "{}", cc.cwnd());
 }
 
 #[test]
@@ -225,7 +224,7 @@ fn a_timeout_leaves_one_segment_and_slow_start_ends_at_the_threshold() {
     }
     assert_eq!(cc.cwnd(), 70 * MSS);
     round(&mut cc, 100);
-    assert!(cc.cwnd() < 72 * MSS, "level from there: {}", cc.cwnd());
+    assert!(cc.cwnd() <= 73 * MSS, "a twentieth a round trip from there: {}", cc.cwnd());
 }
 
 #[test]
@@ -240,7 +239,7 @@ fn an_undo_restores_everything() {
     round(&mut cc, 2_000);
     cc.on_undo(&before);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (before.cwnd(), before.ssthresh()));
-    assert_eq!((cc.w_max, cc.cwnd_prior), (before.w_max, before.cwnd_prior));
+    assert_eq!(cc.w_max, before.w_max);
     assert_eq!(cc.period.map(|p| p.age_us), before.period.map(|p| p.age_us));
 }
 
@@ -272,13 +271,13 @@ fn idleness_halves_the_window_for_each_timeout_and_slow_start_leads_to_three_qua
 }
 
 #[test]
-fn the_end_of_recovery_allows_no_burst_beyond_the_initial_window() {
+fn the_end_of_recovery_allows_no_burst_of_more_than_a_packet_of_segmentation_offload() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
-    cc.on_recovery_end(69 * MSS, MSS, false);
-    assert_eq!(cc.cwnd(), 70 * MSS);
-    cc.on_recovery_end(2 * MSS, MSS, false);
-    assert_eq!(cc.cwnd(), 10 * MSS);
+    for (flight, cwnd) in [(69_000, 70_000), (10_000, 70_000), (2_000, 67_000)] {
+        cc.on_recovery_end(flight, MSS, false);
+        assert_eq!(cc.cwnd(), cwnd);
+    }
 }
 
 #[test]
@@ -300,7 +299,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
     cc.on_recovery_end(139 * MSS, MSS, true);
     assert_eq!(
         (cc.cwnd(), cc.pacing_rate()),
-        (140 * MSS, None),
+        (204 * MSS, None),
         "slow start needs no more than a round trip"
     );
     let mut cc = filled;
@@ -313,7 +312,7 @@ fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     let mut cc = Cubic::new(400 * MSS);
     congest(&mut cc, 400 * MSS, Cause::Loss);
     cc.on_recovery_end(20 * MSS, MSS, false);
-    assert_eq!((cc.cwnd(), cc.ssthresh()), (21 * MSS, 280 * MSS));
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (85 * MSS, 280 * MSS));
     congest(&mut cc, 20 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
     cc.on_recovery_end(20 * MSS, MSS, false);
