@@ -313,6 +313,11 @@ impl<P: Payload> Pcb<P> {
         if self.snd_wnd > 0 {
             let mut segment = self.transmit_at_nxt(0, len, fin, rcv_space, now);
             segment.push_if(true);
+            // As on Linux (`tcp_write_wakeup`) it is the retransmission timer that looks after it.
+            if let Some(loss) = self.loss.as_deref_mut() {
+                loss.note_window_probe();
+                self.arm_rexmt(now);
+            }
             return Some(segment);
         }
         if len > 0 && self.snd_max == self.snd_una {

@@ -157,6 +157,11 @@ impl Loss {
         self.undo = None;
     }
 
+    /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.
+    pub(super) fn note_window_probe(&mut self) {
+        (self.probe_at, self.has_sent, self.has_expired) = (NEVER, false, true);
+    }
+
     /// The earliest of its timers.
     pub(super) fn deadline(&self) -> Instant {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())

@@ -73,7 +73,10 @@ impl<P: Payload> Pcb<P> {
         if core::mem::take(&mut loss.probe_now) {
             return match self.transmit_tail_probe(rcv_space, now) {
                 Some(probe) => Break(Some(probe)),
-                None => Continue(u32::MAX),
+                None => {
+                    self.wait_for_first(now);
+                    Continue(u32::MAX)
+                }
             };
         }
         let lost = loss.has_repairs();
@@ -334,6 +337,13 @@ impl<P: Payload> Pcb<P> {
         loss.records
             .first()
             .map_or(NEVER, |first| after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us)))
+    }
+
+    /// No probe can leave: the retransmission timer is that of the first segment (`tcp_rearm_rto`).
+    fn wait_for_first(&mut self, now: Instant) {
+        if let Some(loss) = self.loss.as_deref() {
+            self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
+        }
     }
 
     /// How long after the last transmission a tail loss probe is due, microseconds (RFC 8985 section 7.2).

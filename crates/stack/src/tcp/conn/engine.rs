@@ -16,7 +16,7 @@ use sockeye_proto::tcp::closed;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::pcb::Pcb;
-use sockeye_proto::tcp::segment::{Header, Payload, PlainHeader};
+use sockeye_proto::tcp::segment::{Flags, Header, Payload, PlainHeader};
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
@@ -374,8 +374,11 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
             }
             Data::default()
         } else {
-            let is_pushed = so.snd.is_pushed(segment.len, segment.offset + segment.len, mss, pcb);
-            segment.push_if(is_pushed);
+            let end = segment.offset + segment.len;
+            if segment.head.flags().has(Flags::PSH) {
+                so.snd.note_pushed(end);
+            }
+            segment.push_if(so.snd.is_pushed(segment.len, end, mss, pcb));
             Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
         };
         // Nor is a SYN with text cut: its length does not rest on what the peer has said.

@@ -191,6 +191,15 @@ impl SendBuf {
         }
     }
 
+    /// What leaves as a probe of a small window has PSH, and keeps it when it is sent again (`tcp_write_wakeup`). It ends `end` bytes from the
+    /// front.
+    #[cold]
+    pub fn note_pushed(&mut self, end: u32) {
+        if let Some(pushes) = self.pushes_mut() {
+            pushes.mark_within(end);
+        }
+    }
+
     /// A write that has appended something waits for space, or ends for want of it.
     pub fn note_interrupted(&mut self) {
         let len = self.len();
