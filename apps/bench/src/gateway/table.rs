@@ -91,7 +91,7 @@ impl Row {
         Some((kind, Ratio::of_rounds(self.samples(Kind::Sockeye)?, peer)?))
     }
 
-    /// Whether the goal is reached; `None` if there is none, or nothing to compare with.
+    /// Whether the goal is reached; `None` if there is nothing to compare with.
     fn reaches(&self) -> Option<bool> {
         match self.work.goal() {
             Goal::Ratio(goal) => self.ratio().map(|(_, ratio)| ratio.ratio >= goal),
