@@ -18,7 +18,7 @@
 //! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, and the programs of the two simulators |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
 //! | oldest compiler | `cargo check` of the published packages, with the compiler of `rust-version` |
-//! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; with `--cfg sockeye_portable` on this machine; clippy for Android, macOS, Windows and 32 bits: `platforms.rs`, only with `--ignored` |
+//! | other machines | the tests of `sockeye` without devices on 64-bit ARM, under qemu's user emulation; clippy for Android, macOS and Windows; with `--ignored` more, and those of the portable files on this machine: `platforms.rs` |
 //! | fuzzers | each target of `fuzz` under libFuzzer and AddressSanitizer, for some seconds from its corpus |
 //!
 //! Does not depend on the children's tests. The children never test this package, so there is no recursion.
