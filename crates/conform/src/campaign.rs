@@ -18,8 +18,9 @@ pub const RUNS: usize = 3;
 pub const TRIES: usize = 6;
 /// So many scenarios of a hundred may be disturbed in all tries, and a test still says that it has compared.
 pub const DISTURBED_MAX_PERCENT: usize = 5;
-/// With more of them a test under continuous integration fails.
-pub const DISTURBED_MAX_PERCENT_CI: usize = 20;
+/// With more of them a test under continuous integration fails: it would test next to nothing. A virtual machine that was denied a tenth of its
+/// time by its host disturbed a third of the scenarios.
+pub const DISTURBED_MAX_PERCENT_CI: usize = 75;
 
 /// A scenario's outcome.
 #[derive(Clone, Debug)]
