@@ -161,10 +161,9 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "other bytes than the first of the room")]
-    fn bytes_of_elsewhere_do_not_come_into_view() {
+    fn bytes_behind_the_first_do_not_come_into_view() {
         let pool = Pool::new(PoolConfig::default());
-        let elsewhere: &'static mut [u8] = Box::leak(Box::new([0; 4]));
-        let _ = pool.alloc(256).unwrap().fill(4, |_| Ok::<_, ()>(elsewhere));
+        let _ = pool.alloc(256).unwrap().fill(4, |room| Ok::<_, ()>(room[1..].write_copy_of_slice(b"one")));
     }
 
     #[test]
