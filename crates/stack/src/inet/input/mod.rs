@@ -65,6 +65,7 @@ const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The same for the first batch after a wait; each one after it may be twice as long. A thread that has slept until something came
 /// then begins with it while the rest is being taken.
 const BATCH_BYTES_MIN: usize = 64 << 10;
+
 /// State that input threads share.
 pub(crate) struct Input {
     stop: AtomicBool,

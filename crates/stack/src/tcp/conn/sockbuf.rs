@@ -184,18 +184,11 @@ impl SendBuf {
         }
     }
 
-    /// A SYN takes the first `len` bytes along.
-    pub fn note_syn_text(&mut self, len: u32) {
-        if let Some(pushes) = self.pushes_mut().filter(|_| len > 0) {
-            pushes.mark_within(len);
-        }
-    }
-
-    /// What leaves as a probe of a small window has PSH, and keeps it when it is sent again (`tcp_write_wakeup`). It ends `end` bytes from the
-    /// front.
+    /// PSH stands behind the first `end` bytes, and is kept when they are sent again: a SYN takes them along, or they leave as a probe of a small
+    /// window (`tcp_write_wakeup`).
     #[cold]
     pub fn note_pushed(&mut self, end: u32) {
-        if let Some(pushes) = self.pushes_mut() {
+        if let Some(pushes) = self.pushes_mut().filter(|_| end > 0) {
             pushes.mark_within(end);
         }
     }

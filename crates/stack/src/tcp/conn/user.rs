@@ -236,7 +236,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         so.snd.defers_syn = false;
         // It keeps its PSH if it is sent again behind the SYN, as on Linux.
         let text_len = so.pcb.syn_text_max().min(so.snd.len());
-        so.snd.note_syn_text(text_len);
+        so.snd.note_pushed(text_len);
         serve::release(core, ends, so);
         start_connect(core, conn);
         return Ok(0);
@@ -317,7 +317,7 @@ fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before:
     }
 }
 
-/// What the flags of the send, and the state that hardly any connection on loopback has, make of them.
+/// Takes note of bytes that a send has appended to a buffer of `before`: by its flags, and in the state that hardly any connection on loopback has.
 #[inline(never)]
 fn note_appended<S: Source>(so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     let len = so.snd.len();
