@@ -1,6 +1,6 @@
 //! How many flows a loop begins that nobody has answered yet, so that a flood of them leaves the flows that are there their time.
 //!
-//! To begin a flow and to end it again takes some 100 times as long as to pass a segment on, and costs who asks for it one packet. So each kind of flow has a credit:
+//! To begin a flow and to end it again takes some 100 times as long as to pass a segment on, and costs the sender one packet. So each kind of flow has a credit:
 //!
 //! ```text
 //! a flow begins ─► takes one      the far end has answered ─► that one is back      a second passes ─► RATE are back, up to BURST in all
@@ -72,7 +72,7 @@ impl Credit {
 
 impl Begun {
     /// The far end has answered. More than once is as once.
-    pub fn is_answered(&self) {
+    pub fn answered(&self) {
         if let Some(credit) = self.0.take() {
             credit.left.set((credit.left.get() + 1).min(BURST));
         }
@@ -99,8 +99,8 @@ mod tests {
         for _ in 0..10_000 {
             assert!(credit.takes(start));
             let begun = Begun(Cell::new(Some(Rc::clone(&credit))));
-            begun.is_answered();
-            begun.is_answered();
+            begun.answered();
+            begun.answered();
         }
         assert_eq!(credit.left.get(), BURST);
     }

@@ -67,7 +67,7 @@ async fn datagrams(cx: Rc<Cx>, socket: Rc<UdpSocket>) {
         let (query, cx, socket) = (buffer[..len].to_vec(), Rc::clone(&cx), Rc::clone(&socket));
         under_way.push_back(task(async move {
             if let Some(answer) = answer(&cx, &query, Way::Datagram).await {
-                begun.is_answered();
+                begun.answered();
                 // One that cannot be sent is lost, and asked for again.
                 let _ = socket.send_to(&answer, from).await;
             }

@@ -40,11 +40,11 @@ pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
     let ended = {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
-        let is_answered = Cell::new(false);
-        let outward = outward(&from_inside, &to_outside, &flow, &is_answered);
+        let inward_is_over = Cell::new(false);
+        let outward = outward(&from_inside, &to_outside, &flow, &inward_is_over);
         let inward = async {
             inward(&mut from_outside, &mut to_inside, &flow).await?;
-            is_answered.set(true);
+            inward_is_over.set(true);
             Ok(())
         };
         tokio::try_join!(outward, inward)
@@ -59,12 +59,12 @@ async fn outward(
     inner: &ReadHalf<'_>,
     outer: &tcp::WriteHalf<'_>,
     flow: &Flow,
-    is_answered: &Cell<bool>,
+    inward_is_over: &Cell<bool>,
 ) -> io::Result<()> {
     loop {
         let (mut chain, is_urgent) = take(inner).await?;
         if chain.is_empty() {
-            if is_answered.get() {
+            if inward_is_over.get() {
                 // The socket is closed at once, which says it too.
                 return Ok(());
             }

@@ -100,7 +100,7 @@ async fn connect(cx: &Cx, syn: Syn, target: Target, begun: &Begun) {
     drop(attempt);
     match connected {
         Ok(stream) => {
-            begun.is_answered();
+            begun.answered();
             syn.accept_with(Onward { stream, flow });
         }
         Err(error) => {

@@ -164,7 +164,7 @@ async fn answer(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow, begun: &Begun) 
         for _ in 0..TURN {
             let done = scratch::with(|buffer| -> io::Result<()> {
                 let len = outer.try_recv(buffer)?;
-                begun.is_answered();
+                begun.answered();
                 if flow.admits(Way::In, len) {
                     flow.note_received(len);
                     // One for which there is no room is lost.
