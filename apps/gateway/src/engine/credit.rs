@@ -10,12 +10,15 @@
 //! having more than [`BURST`] beginnings under way. Where the credit is used up, a beginning waits, and what comes behind it is dropped where its queue is full,
 //! before it has cost much. What a rule refuses costs no socket, and takes none.
 //!
+//! The flows that are there come first: before each beginning all tasks that can go on have their turn.
+//!
 //! Does not depend on what a flow is. Of one thread. Tests: below; `tests/gateway/floods.rs`.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 /// Beginnings under way that are not answered, beside those of the last moments.
@@ -41,8 +44,9 @@ impl Credit {
         Rc::new(Self { left: Cell::new(BURST), counted: Cell::new(now) })
     }
 
-    /// Takes one for a beginning, once there is one.
+    /// Takes one for a beginning, once the other tasks had their turn and there is one.
     pub async fn begin(self: &Rc<Self>) -> Begun {
+        yield_now().await;
         while !self.takes(Instant::now()) {
             sleep(PAUSE).await;
         }

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use sockeye::tokio::{TcpListener, TcpStream, UdpSocket};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest};
 use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle as Task, yield_now};
+use tokio::task::JoinHandle as Task;
 use tokio::time::timeout;
 
 use super::messages::{addresses, is_answer, own};
@@ -72,8 +72,6 @@ async fn datagrams(cx: Rc<Cx>, socket: Rc<UdpSocket>) {
                 let _ = socket.send_to(&answer, from).await;
             }
         }));
-        // The flows that are there come first.
-        yield_now().await;
     }
 }
 

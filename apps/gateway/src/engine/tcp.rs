@@ -20,7 +20,6 @@ use std::time::Duration;
 use sockeye::tokio::{TcpListener, TcpStream};
 use sockeye::{Syn, TcpSocket, Unsent};
 use tokio::sync::mpsc::{Receiver, channel};
-use tokio::task::yield_now;
 
 use super::credit::Begun;
 use super::{Cx, relay, task};
@@ -78,8 +77,6 @@ async fn decide(cx: Rc<Cx>, mut syns: Receiver<Syn>) {
                 syn.refuse();
             }
         }
-        // The flows that are there come first.
-        yield_now().await;
     }
 }
 

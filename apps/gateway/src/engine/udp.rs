@@ -53,8 +53,6 @@ async fn accept(cx: Rc<Cx>, listener: UdpFlowListener) {
             // No memory, which comes back.
             Err(_) => tokio::time::sleep(RETRY).await,
         }
-        // The flows that are there come first.
-        yield_now().await;
     }
 }
 
