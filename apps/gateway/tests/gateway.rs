@@ -47,6 +47,10 @@ fn inside() {
             let error = stream.read_to_end(&mut bytes).unwrap_err();
             assert_eq!((bytes.as_slice(), error.kind()), (&b"last words"[..], ErrorKind::ConnectionReset));
         }),
+        ["is-reset-at-once", to, count] => {
+            let connected = (0..count.parse().unwrap()).filter(|_| reset_at_once(to)).count();
+            assert!(connected > 0, "no connection was made");
+        }
         ["resets", to] => {
             let mut stream = TcpStream::connect(to).unwrap();
             stream.read_exact(&mut [0; 2]).unwrap();
@@ -83,6 +87,19 @@ fn echo(to: &str, bytes: usize) {
         (&stream).read_to_end(&mut received).unwrap();
         assert!(received == sent, "{} bytes of {bytes} came back, or others", received.len());
     });
+}
+
+/// A connection is made, what the server sends is there, and then the reset. False if that was there before this thread ran again, which `connect` then tells: as
+/// without a gateway.
+fn reset_at_once(to: &str) -> bool {
+    let mut stream = match TcpStream::connect(to) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
+        connected => connected.unwrap(),
+    };
+    let mut bytes = Vec::new();
+    let error = stream.read_to_end(&mut bytes).unwrap_err();
+    assert_eq!((bytes.as_slice(), error.kind()), (&b"last words"[..], ErrorKind::ConnectionReset));
+    true
 }
 
 fn datagrams(to: &str, nobody: &str) {
@@ -214,6 +231,23 @@ fn a_reset_on_one_side_is_one_on_the_other() {
     });
     Gateway::runs(&["--allow", "127.0.0.1"], &format!("resets {HOST}:{port}"));
     server.finish(1);
+}
+
+#[test]
+fn a_server_that_resets_at_once_has_accepted_and_its_words_arrive() {
+    if unavailable() {
+        return;
+    }
+    // Without a thread for each connection, so the reset is there before the gateway's connect is looked at.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            stream.write_all(b"last words").unwrap();
+            SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+    });
+    Gateway::runs(&["--allow", "127.0.0.1"], &format!("is-reset-at-once {HOST}:{port} 200"));
 }
 
 #[test]

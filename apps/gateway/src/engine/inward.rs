@@ -27,6 +27,7 @@ use crate::flows::Flow;
 use crate::plan::Plan;
 use crate::policy::{Protocol, reach};
 use crate::rates::Way;
+use crate::upstream::Connected;
 
 /// For the inside to answer a SYN.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -245,7 +246,7 @@ async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, por
     };
     match timeout(CONNECT_TIMEOUT, connecting).await {
         Ok(Ok(inner)) => {
-            relay::run(inner, outer, flow).await;
+            relay::run(inner, Connected { stream: outer, was_reset: false }, flow).await;
         }
         Ok(Err(_)) => {
             flow.ends_by("connection refused");

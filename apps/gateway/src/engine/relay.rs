@@ -6,7 +6,7 @@
 //! The mark of urgent data goes outward with its byte. From outside it does not go on, since to look for it would be a system call for each read; its byte stays where it is.
 //!
 //! The end of one direction is passed on and leaves the other alone; what came together with its end goes on together with it. An error ends both by a reset on each side, as it would have been
-//! without a gateway.
+//! without a gateway, and what had come from outside before a reset goes in before it.
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -26,6 +26,7 @@ use tokio::net::{TcpStream as Onward, tcp};
 use super::{CHUNK, scratch};
 use crate::flows::Flow;
 use crate::rates::Way;
+use crate::upstream::Connected;
 
 /// Bytes that are read straight into packet memory at a time, at most: its largest piece.
 const IN_PLACE: usize = 64 << 10;
@@ -33,11 +34,14 @@ const IN_PLACE: usize = 64 << 10;
 const PIECES: usize = 64;
 
 /// Relays until both directions have ended, or one has failed.
-pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
+pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
+    let Connected { stream: mut outer, was_reset } = onward;
     let socket = SockRef::from(&outer);
     // What fails here makes a connection slower, lets a dead one stay, or takes an urgent byte out of the stream.
     let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true), socket.set_out_of_band_inline(true));
-    let ended = {
+    let ended = if was_reset {
+        Err(ErrorKind::ConnectionReset.into())
+    } else {
         let (from_inside, mut to_inside) = inner.split();
         let (mut from_outside, to_outside) = outer.split();
         let inward_is_over = Cell::new(false);
@@ -51,6 +55,7 @@ pub async fn run(mut inner: TcpStream, mut outer: Onward, mut flow: Flow) {
     };
     if ended.is_err() {
         flow.ends_by("reset");
+        pass_rest(&outer, &inner, &flow);
         let _ = (inner.set_zero_linger(), SockRef::from(&outer).set_linger(Some(Duration::ZERO)));
     }
 }
@@ -190,6 +195,19 @@ async fn inward_in_place(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>, flow:
     }
     flow.pay(Way::In, len).await;
     Ok(len == most)
+}
+
+/// Passes in what stands before a reset, as far as the stack takes it at once. One side is gone, so this comes to an end.
+fn pass_rest(outer: &Onward, inner: &TcpStream, flow: &Flow) {
+    let is_passed = |buffer: &mut [u8]| match rustix::io::read(outer, &mut *buffer) {
+        Ok(len) if len > 0 => {
+            flow.note_received(len);
+            let bytes = [IoSlice::new(&buffer[..len])];
+            inner.get_ref().send_with(&bytes, SendFlags::NONE).is_ok_and(|taken| taken == len)
+        }
+        _ => false,
+    };
+    while scratch::with(is_passed) {}
 }
 
 /// Whether the end of a stream has come, behind what was just read.

@@ -6,7 +6,7 @@
 //!                  connect onward: refused ───────────────────────► reset
 //!                  │     │ unreachable, prohibited ────────────────► the same ICMP error
 //!                  │     │ timed out, or no means here ────────────► no answer: the client's own time-out, or its retry
-//!                  │ connected
+//!                  │ connected, or connected and then reset
 //!                  the SYN is answered, the connection goes along ─► accept ─► relay
 //! ```
 //!
@@ -25,6 +25,7 @@ use super::credit::Begun;
 use super::{Cx, relay, task};
 use crate::flows::Flow;
 use crate::policy::{Protocol, Target};
+use crate::upstream::Connected;
 
 /// Connections that wait for `accept`.
 const BACKLOG: usize = 4096;
@@ -35,7 +36,7 @@ const RETRY: Duration = Duration::from_millis(10);
 
 /// The connection onward, which goes along with the SYN. It is dropped with a handshake that is not finished.
 struct Onward {
-    stream: tokio::net::TcpStream,
+    connected: Connected,
     flow: Flow,
 }
 
@@ -96,9 +97,9 @@ async fn connect(cx: &Cx, syn: Syn, target: Target, begun: &Begun) {
     };
     drop(attempt);
     match connected {
-        Ok(stream) => {
+        Ok(connected) => {
             begun.answered();
-            syn.accept_with(Onward { stream, flow });
+            syn.accept_with(Onward { connected, flow });
         }
         Err(error) => {
             flow.ends_by(name(&error));
@@ -136,7 +137,7 @@ async fn accept(listener: TcpListener) {
 }
 
 fn begin(inner: TcpStream) {
-    if let Some(Onward { stream, flow }) = inner.take_accept_value() {
-        task(relay::run(inner, stream, flow));
+    if let Some(Onward { connected, flow }) = inner.take_accept_value() {
+        task(relay::run(inner, connected, flow));
     }
 }

@@ -11,11 +11,20 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 use std::time::Duration;
 
-use tokio::net::{TcpSocket, TcpStream};
+use socket2::{Domain, Socket, Type};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_socks::tcp::Socks5Stream;
 
 use crate::policy::Target;
+
+/// A connection onward, on which nothing has been sent for the client yet.
+pub struct Connected {
+    /// The connection.
+    pub stream: TcpStream,
+    /// The far end has reset it already, behind what it may have sent. The socket does not tell of that again.
+    pub was_reset: bool,
+}
 
 /// For a proxy to answer, from its connection on.
 const PROXY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,13 +88,13 @@ impl Upstream {
         })
     }
 
-    /// Connects to `target`. Returns the connection, on which nothing has been sent for the client yet.
+    /// Connects to `target`.
     ///
     /// # Errors
     /// The system's: `ConnectionRefused`, `TimedOut`, `HostUnreachable` and so on as the destination or the proxy says.
-    pub async fn connect(&self, target: Target) -> io::Result<TcpStream> {
-        match self {
-            Self::Direct => direct(target.addr()).await,
+    pub async fn connect(&self, target: Target) -> io::Result<Connected> {
+        let stream = match self {
+            Self::Direct => return direct(target.addr()).await,
             Self::Socks5(server, login) => {
                 let connect = socks(server, login.as_ref(), target.addr());
                 timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
@@ -97,7 +106,8 @@ impl Upstream {
                 };
                 timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
             }
-        }
+        };
+        Ok(Connected { stream: stream?, was_reset: false })
     }
 
     /// Whether datagrams can go this way.
@@ -106,9 +116,23 @@ impl Upstream {
     }
 }
 
-async fn direct(addr: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.connect(addr).await
+/// Linux says "refused" of a reset that answers a SYN, and "reset" of one that comes later: then the connection was made, and what has come is still there to be
+/// read. `tokio`'s own connect closes the socket for both.
+async fn direct(addr: SocketAddr) -> io::Result<Connected> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), None)?;
+    match socket.connect(&addr.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
+        _ => {}
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    stream.writable().await?;
+    match stream.take_error()? {
+        None => Ok(Connected { stream, was_reset: false }),
+        Some(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            Ok(Connected { stream, was_reset: true })
+        }
+        Some(error) => Err(error),
+    }
 }
 
 async fn socks(server: &str, login: Option<&(String, String)>, to: SocketAddr) -> io::Result<TcpStream> {
