@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::{Action, Event, Scenario, SockOpt};
+use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
@@ -160,7 +160,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "text cut anew", scenario: "text-cut-anew", is: text_cut_anew },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
-    Known { name: "mark of unsent text", scenario: "notsent-lowat", is: mark_of_unsent_text },
     Known {
         name: "order of checks in SYN-RECEIVED",
         scenario: "syn-received-out-of-window",
@@ -509,22 +508,6 @@ fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
         .iter()
         .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0));
     (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
-}
-
-/// With `TCP_NOTSENT_LOWAT` a write takes what makes the unsent text reach the mark, and a segment more; the kernel looks at the mark where it begins a
-/// packet.
-fn mark_of_unsent_text(pair: &Pair<'_>) -> Option<Then> {
-    let has_mark = pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, _)));
-    let (What::Returned(_, kernel), What::Returned(_, stack)) = (&pair.kernel?.what, &pair.stack?.what)
-    else {
-        return None;
-    };
-    let is_less = match (kernel, stack) {
-        (Ok(kernel), Ok(stack)) => kernel > stack,
-        (Ok(_), Err(number)) => *number == libc::EAGAIN,
-        _ => false,
-    };
-    (has_mark && is_less && matches!(pair.event, Some(Action::Write(_)))).then_some(Then::Stop)
 }
 
 /// In SYN-RECEIVED the sequence number is looked at first (RFC 9293 section 3.10.7.4); the kernel looks at the acknowledgment first, and resets.

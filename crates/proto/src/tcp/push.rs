@@ -116,6 +116,18 @@ impl Pushes {
         }
     }
 
+    /// Bytes that a writer may append to a buffer of `len` where there is less space than it wants, namely `space`: it fills the run that it is in,
+    /// and begins another while there is any space, as on Linux, where only the beginning of a buffer looks for memory (`tcp_sendmsg_locked`).
+    pub fn room(&self, len: u32, space: u32) -> u32 {
+        let start = self.front + len;
+        let filled = if self.sent.at_or_after(start) { 0 } else { start.since(self.run.max(self.sent)) };
+        match self.run_max.checked_sub(filled).filter(|rest| filled > 0 && *rest > 0) {
+            Some(rest) => rest,
+            None if space > 0 => self.run_max,
+            None => 0,
+        }
+    }
+
     /// The last run ends here: what is written from now on is not joined with it (`MSG_EOR`).
     pub fn end_run(&mut self, len: u32) {
         self.run = self.front + len;
@@ -225,7 +237,9 @@ impl Pushes {
     #[inline(never)]
     fn pass_runs(&mut self, start: SeqNum, end: SeqNum, is_end: bool) {
         if start.since(self.run) >= self.run_max {
-            self.run = start;
+            // What is left of a full run that has left in part is filled up again.
+            let has_rest = self.sent.after(self.run) && self.sent.before(start);
+            self.run = if has_rest && start.since(self.sent) < self.run_max { self.sent } else { start };
         }
         if self.sent == self.run && end.since(self.run) > self.run_max {
             // The first full run leaves while the write goes on, as far as there is room (`tcp_push_one`), and what is left of it is
@@ -379,6 +393,28 @@ mod tests {
         pushes.written(5_000, 10_000, Then::GoesOn);
         pushes.interrupted(10_000);
         assert_eq!(marks(&pushes, 10_000), [10_000]);
+    }
+
+    #[test]
+    fn a_write_fills_the_run_that_it_has_begun_and_begins_one_where_there_is_space() {
+        // Runs of 16,000 bytes.
+        let mut pushes = towards(32_000);
+        assert_eq!((pushes.room(0, 1), pushes.room(0, 0)), (16_000, 0));
+        pushes.written(6_000, 6_000, Then::Ends);
+        assert_eq!((pushes.room(6_000, 0), pushes.room(6_000, 1)), (10_000, 10_000));
+        pushes.written(10_000, 16_000, Then::Ends);
+        assert_eq!((pushes.room(16_000, 0), pushes.room(16_000, 1)), (0, 16_000));
+        // What is left of a run that has left in part is filled up again, and what was sent is none.
+        pushes.sent = pushes.front + 10_000;
+        assert_eq!(pushes.room(16_000, 0), 10_000);
+        pushes.written(10_000, 26_000, Then::Ends);
+        assert_eq!((pushes.room(26_000, 0), pushes.room(26_000, 1)), (0, 16_000));
+        pushes.sent = pushes.front + 26_000;
+        assert_eq!((pushes.room(26_000, 0), pushes.room(26_000, 1)), (0, 16_000));
+        // A record that ends is not joined with what follows.
+        pushes.written(100, 26_100, Then::Ends);
+        pushes.end_run(26_100);
+        assert_eq!((pushes.room(26_100, 0), pushes.room(26_100, 1)), (0, 16_000));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A large send buffer keeps a fast path full, but written data cannot be taken back or overtaken: with this mark it holds the
 //! data in flight, and only little besides. The rules are Linux's: the socket calls itself writable, and wakes those that wait,
 //! while twice its unsent bytes are fewer than the mark, so that one wake pays for half a mark; a write is let in beyond that, up
-//! to the mark, and always up to a full segment. (There a write goes on to fill the last buffer of the queue.) Without the latter
-//! Nagle's algorithm would wait for the rest of a segment, and the writer for Nagle's algorithm.
+//! to the mark, and over an interface it fills the packet that it has begun by then (`Pushes::room`). Where segments do not leave the
+//! stack it always goes up to a full segment: else Nagle's algorithm would wait for the rest of it, and the writer for Nagle's algorithm.
 //!
 //! # What raises writability
 //! [`SendBuf::is_writable`](super::sockbuf::SendBuf::is_writable) is a function of values under the socket lock, and a caller that finds it

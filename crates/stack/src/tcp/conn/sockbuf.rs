@@ -226,16 +226,22 @@ impl SendBuf {
     }
 
     /// Bytes that a writer may add now, of `want`; 0 if it has to wait. A writer that blocks waits for room that is worth it,
-    /// instead of filling every gap with a segment; it is woken when the socket `is_writable`, and then has it.
+    /// instead of filling every gap with a segment; it is woken when the socket `is_writable`, and then has it. Where segments leave the
+    /// stack, both fill what they have begun ([`Pushes::room`]), by which the buffer may have up to 64 KiB more than `hiwat`.
     pub fn room(&self, want: u32, blocks: bool) -> u32 {
-        let space = if self.takes_bytes() { self.space() } else { 0 };
-        let worth = if blocks { want.min(self.writable_space()) } else { 1 };
-        if space < worth {
+        if !self.takes_bytes() {
             return 0;
         }
-        match self.rare.as_deref() {
-            None => want.min(space),
-            Some(rare) => want.min(space).min(rare.mark.room(self.len() + self.reserved.bytes())),
+        let (space, len) = (self.space(), self.len() + self.reserved.bytes());
+        let rare = self.rare.as_deref();
+        let mark = rare.map_or(u32::MAX, |rare| rare.mark.room(len));
+        let Some(pushes) = rare.and_then(|rare| rare.pushes.as_ref()) else {
+            let worth = if blocks { want.min(self.writable_space()) } else { 1 };
+            return if space < worth { 0 } else { want.min(space).min(mark) };
+        };
+        match space.min(mark) {
+            most if most < want => want.min(pushes.room(len, most)),
+            _ => want,
         }
     }
 

@@ -24,7 +24,7 @@ impl TcpSocket {
 impl TcpStream {
     /// TCP_NOTSENT_LOWAT: a write is let in only while fewer than so many written bytes have not been sent (or than a full
     /// segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes the bytes
-    /// missing to that. So written data leaves soon, and data that the program decides to send next is not behind megabytes that
+    /// missing to that, and over an interface it fills the packet that it has begun, of up to 64 KiB and at most half of the peer's window. So written data leaves soon, and data that the program decides to send next is not behind megabytes that
     /// it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
     /// [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat) says otherwise; 0 has that meaning on Linux).
     ///
