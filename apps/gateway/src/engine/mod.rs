@@ -13,7 +13,7 @@
 //! | file | tasks |
 //! |---|---|
 //! | `port.rs`, `guest.rs` | none: the device |
-//! | `driver.rs` | the one that drives the stack |
+//! | `driver.rs` | none: what drives the stack |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
 //! | `udp.rs`, `runs.rs`, `ping.rs` | flows of datagrams, and those that go onward together; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
@@ -149,10 +149,13 @@ impl Running {
             };
             LocalSet::new().block_on(&runtime, async {
                 match begin(shared, source, pcap) {
-                    Ok(cx) => {
+                    Ok((cx, port)) => {
                         let _ = ready.send(Ok(()));
                         task(serve_opened(Rc::clone(&cx), open));
-                        end(stopped).await;
+                        tokio::select! {
+                            () = drive(&cx, port) => {}
+                            () = end(stopped) => {}
+                        }
                         cx.stack.set_driver_wake(None::<fn()>);
                     }
                     Err(error) => drop(ready.send(Err(error))),
@@ -170,19 +173,24 @@ impl Running {
     }
 }
 
+/// Serves the device. Does not return: what is left when it has gone ends with the loop.
+async fn drive(cx: &Rc<Cx>, port: Port) {
+    driver::run(cx, port).await;
+    std::future::pending().await
+}
+
 async fn end(mut stopped: watch::Receiver<bool>) {
     // An error: nobody is there to stop it, so it ends.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// Makes the stack, and starts the tasks that serve it.
-fn begin(shared: Arc<Shared>, source: Source, pcap: Option<File>) -> io::Result<Rc<Cx>> {
+/// Makes the stack and its device, and starts the tasks that serve flows.
+fn begin(shared: Arc<Shared>, source: Source, pcap: Option<File>) -> io::Result<(Rc<Cx>, Port)> {
     let stack = new_stack(&shared)?;
     let port = Port::attach((source, pcap), &stack, &shared)?;
     let cx = Cx::new(stack, shared);
-    driver::start(&cx, port);
     serve_flows(&cx)?;
-    Ok(cx)
+    Ok((cx, port))
 }
 
 fn new_stack(shared: &Shared) -> io::Result<Stack> {

@@ -9,10 +9,10 @@
 //! without a gateway, and what had come from outside before a reset goes in before it.
 
 use std::cell::Cell;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn outward(
     inward_is_over: &Cell<bool>,
 ) -> io::Result<()> {
     loop {
-        let (mut chain, is_urgent) = take(inner).await?;
+        let (mut chain, is_urgent) = poll_fn(|task| take(inner, task)).await?;
         if chain.is_empty() {
             if inward_is_over.get() {
                 // The socket is closed at once, which says it too.
@@ -77,37 +77,49 @@ async fn outward(
         }
         let len = chain.len();
         flow.note_sent(len);
-        while !chain.is_empty() {
-            let mut pieces = [IoSlice::new(&[]); PIECES];
-            let count = chain.fill_io_slices(&mut pieces);
-            let written = match is_urgent {
-                false => outer.try_write_vectored(&pieces[..count]),
-                true => outer.as_ref().try_io(Interest::WRITABLE, || {
-                    SockRef::from(outer.as_ref()).send_out_of_band(&pieces[0])
-                }),
-            };
-            match written {
-                Ok(written) => chain.advance(written),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => outer.writable().await?,
-                Err(error) => return Err(error),
-            }
-        }
+        poll_fn(|task| give(outer, (&mut chain, is_urgent), task)).await?;
         flow.pay(Way::Out, len).await;
     }
 }
 
 /// What has come from inside: the last byte of urgent data by itself, or what stands before it.
-async fn take(inner: &ReadHalf<'_>) -> io::Result<(MbufChain, bool)> {
+fn take(inner: &ReadHalf<'_>, task: &mut Context<'_>) -> Poll<io::Result<(MbufChain, bool)>> {
     loop {
-        inner.readable().await?;
+        ready!(inner.as_ref().poll_read_ready(task))?;
         let stream = inner.as_ref().get_ref();
         // A read that does not begin at the mark ends there.
         let is_urgent = stream.at_mark()?;
         match stream.recv_mbufs(if is_urgent { 1 } else { CHUNK }) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            taken => return taken.map(|chain| (chain, is_urgent)),
+            taken => return Poll::Ready(taken.map(|chain| (chain, is_urgent))),
         }
     }
+}
+
+/// Writes all of it to the host's socket.
+fn give(
+    outer: &tcp::WriteHalf<'_>,
+    (chain, is_urgent): (&mut MbufChain, bool),
+    task: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while !chain.is_empty() {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let count = chain.fill_io_slices(&mut pieces);
+        let written = match is_urgent {
+            false => outer.try_write_vectored(&pieces[..count]),
+            true => outer
+                .as_ref()
+                .try_io(Interest::WRITABLE, || SockRef::from(outer.as_ref()).send_out_of_band(&pieces[0])),
+        };
+        match written {
+            Ok(written) => chain.advance(written),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                ready!(outer.as_ref().poll_write_ready(task))?
+            }
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+    Poll::Ready(Ok(()))
 }
 
 async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
@@ -139,7 +151,7 @@ struct Passed {
     end: io::Result<bool>,
 }
 
-/// Reads, and sends that. A read that does not fill the buffer has taken all there is, so no second one is made to find that out, unless the end is there: it then goes on with the bytes.
+/// Reads, and sends that. A read that does not fill the buffer has taken all there is: the runtime makes a second one only if the end is there, which then goes on with the bytes.
 fn pass_in(
     outer: &mut tcp::ReadHalf<'_>,
     inner: &WriteHalf<'_>,
@@ -153,7 +165,7 @@ fn pass_in(
         return Poll::Ready(Ok(Passed { len, left: Vec::new(), end: Ok(true) }));
     }
     let mut end = Ok(false);
-    if read.remaining() > 0 && has_ended(outer, task) {
+    if read.remaining() > 0 {
         // An error comes behind the bytes that came before it.
         match Pin::new(&mut *outer).poll_read(task, &mut read) {
             Poll::Ready(again) => end = again.map(|()| read.filled().len() == len),
@@ -171,30 +183,48 @@ fn pass_in(
     Poll::Ready(Ok(Passed { len, left: bytes[taken..].to_vec(), end }))
 }
 
-/// Has the kernel copy straight into packet memory, so many bytes as fill segments. Returns whether there were as many: few bytes would keep much memory.
+/// Has the kernel copy straight into packet memory, so many bytes as fill segments. Returns whether there were as many as it takes: few bytes would keep much memory.
 async fn inward_in_place(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>, flow: &Flow) -> io::Result<bool> {
-    outer.readable().await?;
-    let (outer, inner) = (outer.as_ref(), inner.as_ref());
-    let segment = usize::from(inner.get_ref().maxseg()?).clamp(1, IN_PLACE);
-    let most = IN_PLACE / segment * segment;
-    let read = outer.try_io(Interest::READABLE, || {
-        MbufChain::filled(inner.get_ref().stack(), most, |room| Ok(rustix::io::read(outer, room)?.0))
-    });
-    let mut chain = match read {
-        Ok(chain) => chain,
-        // Nothing there, or no memory, which is waited for elsewhere.
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
-            return Ok(false);
-        }
-        Err(error) => return Err(error),
-    };
+    poll_fn(|task| outer.as_ref().poll_read_ready(task)).await?;
+    let (mut chain, are_many) = fill(outer, inner);
     let len = chain.len();
     flow.note_received(len);
     while !chain.is_empty() {
-        inner.send_mbufs(&mut chain).await?;
+        inner.as_ref().send_mbufs(&mut chain).await?;
     }
     flow.pay(Way::In, len).await;
-    Ok(len == most)
+    are_many
+}
+
+/// What is there, in pieces that are full but for the last: they go in as one segment where the device takes such. Behind it an error, or whether there may be as much
+/// again.
+fn fill(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>) -> (MbufChain, io::Result<bool>) {
+    let (outer, inner) = (outer.as_ref(), inner.as_ref().get_ref());
+    let mut chain = MbufChain::new();
+    let segment = match inner.maxseg() {
+        Ok(segment) => usize::from(segment).clamp(1, IN_PLACE),
+        Err(error) => return (chain, Err(error)),
+    };
+    let most = IN_PLACE / segment * segment;
+    while chain.len() + most <= CHUNK {
+        let read = outer.try_io(Interest::READABLE, || {
+            MbufChain::filled(inner.stack(), most, |room| Ok(rustix::io::read(outer, room)?.0))
+        });
+        let piece = match read {
+            Ok(piece) => piece,
+            // Nothing there, or no memory, which is waited for elsewhere.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
+                return (chain, Ok(false));
+            }
+            Err(error) => return (chain, Err(error)),
+        };
+        let is_full = piece.len() == most;
+        chain.append(piece);
+        if !is_full {
+            return (chain, Ok(false));
+        }
+    }
+    (chain, Ok(true))
 }
 
 /// Passes in what stands before a reset, as far as the stack takes it at once. One side is gone, so this comes to an end.
@@ -208,12 +238,6 @@ fn pass_rest(outer: &Onward, inner: &TcpStream, flow: &Flow) {
         _ => false,
     };
     while scratch::with(is_passed) {}
-}
-
-/// Whether the end of a stream has come, behind what was just read.
-fn has_ended(outer: &tcp::ReadHalf<'_>, task: &mut Context<'_>) -> bool {
-    let ready = pin!(outer.ready(Interest::READABLE));
-    matches!(ready.poll(task), Poll::Ready(Ok(ready)) if ready.is_read_closed())
 }
 
 /// Passing an end on fails if the other side is gone already, which is no error of this direction.

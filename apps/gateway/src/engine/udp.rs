@@ -29,8 +29,10 @@ use crate::rates::Way;
 
 /// Bytes of packet memory that a flow's datagrams may take while they wait, within what all have: as much as comes between two turns of a flow.
 const WAITING_MAX: usize = 1 << 20;
-/// Datagrams of one direction before the other tasks have their turn.
+/// Datagrams from outside before the other tasks have their turn.
 const TURN: usize = 64;
+/// The same for those from inside: as many as the stack takes in before.
+const TURN_OUT: usize = 256;
 /// Between two tries to accept when there is no memory for it.
 const RETRY: Duration = Duration::from_millis(10);
 
@@ -113,7 +115,7 @@ async fn ask(inner: &UdpFlow, outer: &UdpSocket, flow: &Flow) {
     }
 }
 
-/// Sends what waits, [`TURN`] datagrams at most. `Break` if the flow has ended.
+/// Sends what waits, [`TURN_OUT`] datagrams at most. `Break` if the flow has ended.
 fn pass_on(
     inner: &UdpFlow,
     (outer, sender): (&UdpSocket, &Sender),
@@ -127,7 +129,7 @@ fn pass_on(
             sender.send(outer, &together, |error| tell(inner, error));
         }
     };
-    for _ in 0..TURN {
+    for _ in 0..TURN_OUT {
         match inner.socket().try_recv(run.room(buffer)) {
             Ok(len) if flow.admits(Way::Out, len) => {
                 flow.note_sent(len);

@@ -21,7 +21,7 @@
 //! a thread that looked at `stop` too early finds its wait ended. Before a thread waits it gives back the remote-free list
 //! of its core.
 //!
-//! With `workers = 0` there is no input thread: [`Input::poll`] takes one batch of each queue and then says whether there may be more. What its
+//! With `workers = 0` there is no input thread: [`Input::poll`] takes one batch of each queue, or a few of short frames, and then says whether there may be more. What its
 //! driver does for them comes before the next, so it finds the bytes in its cache, and queues of datagrams do not overflow meanwhile.
 //!
 //! Tests: `tests/wire/transfers.rs`, `tests/wire/faults.rs`.
@@ -152,7 +152,7 @@ impl Input {
         ControlFlow::Continue(())
     }
 
-    /// Handles a batch of arrived frames of each queue, for a stack without threads. True if there may be more.
+    /// Handles a turn's arrived frames of each queue (`busy.rs`), for a stack without threads. True if there may be more.
     pub fn poll<T: Transport>(&self, core: &T) -> bool {
         let mut more = false;
         for (id, netif) in core.netifs.each() {
@@ -212,23 +212,35 @@ pub(crate) struct Batch {
     caught: Vec<Caught>,
 }
 
-/// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it. Returns how many there were.
-fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
+/// What a turn has taken.
+#[derive(Default)]
+struct Taken {
+    frames: usize,
+    /// Of all of them.
+    bytes: usize,
+}
+
+/// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it.
+fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> Taken {
     let (id, queue) = (at.netif, at.queue);
-    let Some(netif) = core.netifs.netif(id) else { return 0 };
+    let Some(netif) = core.netifs.netif(id) else { return Taken::default() };
     let most = batch_max(netif, bytes_max);
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
-    let frames = netif.receive(core, queue, most, |frame| sort(core, from, batch, frame));
+    let mut bytes = 0;
+    let frames = netif.receive(core, queue, most, |frame| {
+        bytes += frame.len();
+        sort(core, from, batch, frame);
+    });
     drop(tables);
     if frames == 0 {
-        return 0;
+        return Taken::default();
     }
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
     T::input(core, at, batch);
-    frames
+    Taken { frames, bytes }
 }
 
 /// Frames of a batch of so many bytes, if each is as long as can be.
