@@ -65,7 +65,7 @@ pub fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Resu
         return device(queues.collect::<io::Result<_>>()?, None);
     }
     let mut inside = Inside::start(prefix, given)?;
-    let sources = std::mem::take(&mut inside.queues).into_iter().map(Source::Queue).collect();
+    let sources = std::mem::take(&mut inside.queues).into_iter().map(Source::Own).collect();
     if args.command.is_empty() {
         // Its work is done: the device is in the namespace.
         inside.go()?;

@@ -179,9 +179,9 @@ fn descriptors_of_a_device_are_adopted_and_others_refused() {
         return;
     }
     let file = std::fs::File::open("/proc/self/stat").unwrap();
-    let not_one = Adopted { fds: vec![file.into()], mtu: None, mac: None };
+    let not_one = Adopted { fds: vec![file.into()], mtu: None, mac: None, big_tcp: false };
     assert_eq!(Tun::adopt(not_one).err().unwrap().kind(), ErrorKind::InvalidInput);
-    let none = Adopted { fds: Vec::new(), mtu: None, mac: None };
+    let none = Adopted { fds: Vec::new(), mtu: None, mac: None, big_tcp: false };
     assert_eq!(Tun::adopt(none).err().unwrap().kind(), ErrorKind::InvalidInput);
 
     for offload in [true, false] {
@@ -190,7 +190,10 @@ fn descriptors_of_a_device_are_adopted_and_others_refused() {
         let fds = opened.descriptors().map(|fd| fd.try_clone_to_owned().unwrap()).collect();
         drop(opened);
         // The kernel is asked for the MTU in the namespace of the device.
-        let tun = namespace.run(|| Tun::adopt(Adopted { fds, mtu: None, mac: None })).unwrap().unwrap();
+        let tun = namespace
+            .run(|| Tun::adopt(Adopted { fds, mtu: None, mac: None, big_tcp: false }))
+            .unwrap()
+            .unwrap();
         assert_eq!((tun.queue_count(), tun.mtu(), tun.offloads_checksum()), (2, 1500, offload));
         let stack = Stack::new(Config::default()).unwrap();
         stack.attach(tun.clone(), &prefixes(common::STACK)).unwrap();
@@ -383,6 +386,51 @@ fn a_flood_that_fills_the_devices_queue_loses_no_acknowledged_data_and_drops_are
     stop.store(true, Ordering::Release);
     assert!(flood.join().unwrap() > 0);
     assert!(lab.count("udp_no_ports") > 0, "some of the flood came through");
+}
+
+#[test]
+fn a_stack_without_threads_takes_many_short_frames_at_a_time_few_long_ones_and_looks_when_it_is_told() {
+    if skipped("turns of a driver") {
+        return;
+    }
+    let config = TunConfig { mtu: Some(65_520), ..TunConfig::default() };
+    let lab = Lab::with(&config, Config { workers: 0, udp_rcvbuf: 4 << 20, ..Config::default() });
+    let at = lab.stack_addr(false, 9);
+    let socket = sockeye::UdpSocket::bind_on(&lab.stack, at).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let send = |count: usize, len: usize| {
+        let send = || {
+            let (socket, bytes) = (UdpSocket::bind("0.0.0.0:0").unwrap(), vec![7; len]);
+            (0..count).for_each(|_| assert_eq!(socket.send_to(&bytes, at).unwrap(), len));
+        };
+        lab.namespace.run(send).unwrap();
+    };
+    let polled = || {
+        lab.stack.poll(Duration::ZERO);
+        let mut buffer = [0; 8192];
+        std::iter::from_fn(|| socket.recv_from(&mut buffer).ok()).count()
+    };
+    // The kernel has frames of its own in between.
+    send(100, 64);
+    assert_eq!(polled(), 100);
+    send(64, 8192);
+    let long = polled();
+    assert!((8..=32).contains(&long), "{long} long ones at a time");
+    while polled() > 0 {}
+
+    lab.tun.announce();
+    assert_eq!(polled(), 0);
+    send(1, 64);
+    assert_eq!(polled(), 0, "it was found empty, and nothing is said");
+    lab.tun.announce();
+    assert_eq!(polled(), 1);
+    send(300, 64);
+    lab.tun.announce();
+    let first = polled();
+    assert!(
+        first < 300 && first + polled() == 300,
+        "what is left of a long turn is taken without another word"
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What drives the stack.
 //!
 //! It is the runtime's first future and no task: it has its turn before the tasks that can go on, and again after so many of them as the set of tasks takes in a turn of
-//! its own (tokio: 61). A burst of packets that wakes thousands of tasks, such as when as many connections end, so finds a reader, and is answered; else the device's queue (500
+//! its own (tokio: 61). A burst of packets that wakes thousands of tasks, such as when as many connections end, so finds a reader, and is answered; else the device's queue (8,192
 //! packets) overflows, and clients repeat their SYNs after a second.
 //!
 //! The stack has no threads: [`sockeye::Stack::poll`] reads the device, runs the protocol and due timers, and wakes tasks. It is called when the device has
@@ -17,9 +17,12 @@ use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
-use super::port::Port;
 use super::Cx;
+use super::port::Port;
 
+/// How much later than it is due a timer of the stack may run, as in a kernel whose clock ticks 250 times a second. Connections that come and go leave timers for every
+/// millisecond, and each waking costs as much as a packet.
+const SLACK: Duration = Duration::from_millis(4);
 /// For a stack that has nothing to do at any time.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -32,17 +35,17 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let timer = sleep_until(start);
     tokio::pin!(timer);
     loop {
-        let next = cx.stack.poll(start.elapsed());
+        let now = start.elapsed();
+        let next = cx.stack.poll(now);
         if port.is_down() {
             return cx.shared.device_gone.notify_one();
         }
-        let at = start + next.unwrap_or_else(|| start.elapsed() + LONG);
-        if at <= Instant::now() {
+        if next.is_some_and(|next| next <= now) {
             // There is more to do; the tasks that `poll` has woken come first.
             yield_now().await;
             continue;
         }
-        timer.as_mut().reset(at);
+        timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
         tokio::select! {
             biased;
             () = wanted.notified() => {}

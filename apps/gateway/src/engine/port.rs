@@ -28,7 +28,9 @@ const LINK_LOCAL_LEN: u8 = 64;
 /// Where a loop's frames come from.
 #[derive(Debug)]
 pub enum Source {
-    /// A queue of a TUN or TAP device.
+    /// A queue of a TUN or TAP device that we have made.
+    Own(OwnedFd),
+    /// A queue of another program's.
     Queue(OwnedFd),
     /// A machine that is there.
     Machine(OwnedFd),
@@ -78,16 +80,8 @@ impl Port {
     ) -> io::Result<Self> {
         let mac = Facts::mac_of(&shared.plan);
         match source {
-            Source::Queue(queue) => {
-                let adopted = Adopted { fds: vec![queue], mtu: Some(shared.mtu), mac: Some(mac) };
-                let tun = Tun::adopt(adopted)?;
-                let Some(queue) = tun.descriptors().next() else {
-                    return Err(io::ErrorKind::InvalidInput.into());
-                };
-                let waited = watch(queue.try_clone_to_owned()?, Interest::READABLE)?;
-                join(stack, shared, tun.clone(), pcap)?;
-                Ok(Self::Tun(tun, waited))
-            }
+            Source::Own(queue) => Self::of_queue((stack, shared), (queue, true), pcap),
+            Source::Queue(queue) => Self::of_queue((stack, shared), (queue, false), pcap),
             Source::Machine(socket) => {
                 let mut machine = Machine::new((stack, shared), pcap, None)?;
                 machine.connect(socket)?;
@@ -111,6 +105,23 @@ impl Port {
         }
     }
 
+    fn of_queue(
+        (stack, shared): (&Stack, &Arc<Shared>),
+        (queue, is_own): (OwnedFd, bool),
+        pcap: Option<File>,
+    ) -> io::Result<Self> {
+        let mac = Some(Facts::mac_of(&shared.plan));
+        // Behind a device of our own is the kernel, which takes segments longer than packets.
+        let adopted = Adopted { fds: vec![queue], mtu: Some(shared.mtu), mac, big_tcp: is_own };
+        let tun = Tun::adopt(adopted)?;
+        let Some(queue) = tun.descriptors().next() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let waited = watch(queue.try_clone_to_owned()?, Interest::READABLE)?;
+        join(stack, shared, tun.clone(), pcap)?;
+        Ok(Self::Tun(tun, waited))
+    }
+
     /// Whether nothing will come any more.
     pub fn is_down(&self) -> bool {
         match self {
@@ -126,8 +137,9 @@ impl Port {
     /// The runtime ends.
     pub async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
         match self {
-            Self::Tun(_, queue) => {
+            Self::Tun(tun, queue) => {
                 queue.readable().await?.clear_ready();
+                tun.announce();
                 Ok(())
             }
             Self::Stream(machine) => machine.ready(shared).await,

@@ -105,6 +105,8 @@ pub struct Adopted {
     pub mtu: Option<u32>,
     /// Our Ethernet address, for TAP; `None` as in [`TunConfig::mac`].
     pub mac: Option<MacAddr>,
+    /// As in [`TunConfig::big_tcp`], for a device whose other side is known: programs that read packets there get such ones.
+    pub big_tcp: bool,
 }
 
 /// Traffic of a queue since it was opened.
@@ -199,7 +201,7 @@ impl Tun {
     }
 
     /// Takes over a device that another program has opened. Its settings stay; offloads are used if it has headers for
-    /// them (`IFF_VNET_HDR`), those of [`TunConfig::big_tcp`] apart: the reader of its packets is not known.
+    /// them (`IFF_VNET_HDR`).
     ///
     /// # Errors
     /// `InvalidInput` if a descriptor is no TUN device's, if the device puts other headers before packets
@@ -218,7 +220,7 @@ impl Tun {
             }
             fcntl_setfl(fd, fcntl_getfl(fd)? | OFlags::NONBLOCK)?;
         }
-        Self::with(adopted.fds, KernelLink::new(&name), (flags, false), adopted.mtu, adopted.mac)
+        Self::with(adopted.fds, KernelLink::new(&name), (flags, adopted.big_tcp), adopted.mtu, adopted.mac)
     }
 
     fn with(
@@ -268,6 +270,12 @@ impl Tun {
     /// The descriptors of its queues, to be handed to another process or adopted there.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.device.queues.iter().map(Queue::fd)
+    }
+
+    /// Says that frames may have come, for a stack without threads whose driver waits at the [descriptors](Self::descriptors) for an edge: to be called when such a wait
+    /// has ended, before `Stack::poll`. From the first call on a queue that was found empty is not read again before the next. Does not block.
+    pub fn announce(&self) {
+        self.device.queues.iter().for_each(Queue::announce);
     }
 
     /// Traffic of each queue.

@@ -14,6 +14,9 @@
 //! (`stack/src/inet/input/leader.rs`), and read by the thread that was woken, before that thread looks whether the kick
 //! was meant for it.
 //!
+//! A driver that waits at the descriptor itself may say when frames have come ([`Queue::announce`]); then no system call is made to find a queue empty that
+//! was found so before. The announcement is taken back *before* the frames are read, so one that comes meanwhile stays.
+//!
 //! # Why an idle queue holds no packet memory
 //! A reader keeps the room that is left in its clusters for the next frames, until it finds nothing. The thread that waits here gives that room back
 //! first. Callers may take frames meanwhile, so fast that the wait does not end; then no thread is left that would find nothing. So the wait sets
@@ -30,7 +33,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{Errno, retry_on_intr};
 use sockeye_mbuf::Pool;
 use sockeye_netif::{RxFrame, TxFrame, Waited};
-use sockeye_sync::facade::{AtomicBool, Ordering};
+use sockeye_sync::facade::{AtomicBool, AtomicU8, Ordering};
 use sockeye_sync::{Counters, Mutex, Spin};
 
 use super::read::Reader;
@@ -54,6 +57,16 @@ pub(super) mod count {
     pub const COUNT: usize = 7;
 }
 
+/// What is known of frames that wait.
+mod known {
+    /// Nothing, since nobody says it.
+    pub const NOTHING: u8 = 0;
+    /// There were none, and none were announced since.
+    pub const EMPTY: u8 = 1;
+    /// There may be some.
+    pub const ANNOUNCED: u8 = 2;
+}
+
 /// See the module's head.
 pub(super) struct Queue {
     fd: OwnedFd,
@@ -61,6 +74,8 @@ pub(super) struct Queue {
     reader: Mutex<Reader>,
     /// (a) A thread is in [`Queue::wait`].
     is_waited_on: AtomicBool,
+    /// (a) Whether there may be frames, one of [`known`].
+    known: AtomicU8,
     interrupted: AtomicBool,
     interrupt: OwnedFd,
     /// Written to end the wait of a caller, which reads it.
@@ -86,6 +101,7 @@ impl Queue {
             has_header,
             reader: Mutex::new(Reader::default()),
             is_waited_on: AtomicBool::new(false),
+            known: AtomicU8::new(known::NOTHING),
             interrupted: AtomicBool::new(false),
             interrupt: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             kick: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -103,15 +119,36 @@ impl Queue {
         self.reader.lock().attach(pool);
     }
 
+    /// Frames may have come.
+    pub fn announce(&self) {
+        // Release, with the acquire in `receive`.
+        self.known.store(known::ANNOUNCED, Ordering::Release);
+    }
+
     /// Shows up to `max` frames to `sink`. How many there were, and how it ended.
     pub fn receive(&self, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> (usize, Outcome) {
+        let known = self.known.load(Ordering::Acquire);
+        match known {
+            known::EMPTY => return (0, Outcome::Nothing),
+            // Before the frames are read: see the module's head.
+            known::ANNOUNCED => self.known.store(known::EMPTY, Ordering::Relaxed),
+            _ => {}
+        }
         let mut reader = self.reader.lock();
         let (mut frames, mut bytes, mut end) = (0, 0, Outcome::Done);
+        let mut is_found_empty = false;
         while frames < max && end == Outcome::Done {
             match reader.frame(self.fd.as_fd(), self.has_header, sink) {
                 Ok(len) => (frames, bytes) = (frames + 1, bytes + len),
-                Err(error) => end = self.failed(&error),
+                Err(error) => {
+                    is_found_empty = error.kind() == io::ErrorKind::WouldBlock;
+                    end = self.failed(&error);
+                }
             }
+        }
+        if known == known::ANNOUNCED && !is_found_empty {
+            // There may be more.
+            self.announce();
         }
         // Relaxed: the lock orders it, see the module's head.
         if end != Outcome::Done || self.is_waited_on.load(Ordering::Relaxed) {

@@ -32,7 +32,7 @@ use sockeye_sync::busy_poll::{BusyPoll, Turn};
 use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
 use sockeye_sync::{LeaderSlot, Seen, Spin};
 
-use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn};
+use super::{BATCH_BYTES_MAX, Batch, Transport, count, turn, turn_filled};
 use crate::inet::Core;
 use crate::inet::netif::NetifId;
 use crate::inet::netif::table::{NETIFS_MAX, Via};
@@ -52,8 +52,10 @@ const LOOK_MIN: u32 = 192 << 10;
 /// Bytes of the largest frames after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about
 /// to read the data, which should still be in its core's cache then.
 const CALLER_BYTES_MAX: usize = 128 << 10;
-/// Frames after which the driver of a stack without threads does what they are for, if there were not [`CALLER_BYTES_MAX`] bytes before: half of a TUN device's queue.
+/// Frames after which the driver of a stack without threads does what they are for, if there were not [`CALLER_BYTES_MAX`] bytes before.
 const DRIVER_FRAMES_MAX: usize = 256;
+/// Frames that it takes in any case: [`BATCH_BYTES_MAX`] bytes of a device's largest.
+const DRIVER_FRAMES_MIN: usize = 16;
 
 /// A queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -215,29 +217,29 @@ pub(super) fn turn_or_defer<T: Transport>(
         }
     };
     follower.reset();
-    Some(turn(core, at, bytes_max, &mut batch).frames)
+    Some(turn(core, at, bytes_max, &mut batch))
 }
 
 /// The turn of a driver of a stack without threads: whether there may be more frames. There are none for it while another thread is at the queue, or the
-/// driver itself: an interface that polls the stack when it is asked for frames. Where frames are short and the interface says when its queue is empty, several
+/// driver itself: an interface that polls the stack when it is asked for frames. Where frames are short and the interface says when its queue is empty, a few full
 /// batches are taken: the tasks that one wakes may take longer than the queue has room for.
 pub(super) fn turn_of_driver<T: Transport>(core: &T, at: Place) -> bool {
-    let Some(mut batch) = core.input.queues.at(at).and_then(|queue| queue.poll.try_take()) else { return false };
+    let Some(mut batch) = core.input.queues.at(at).and_then(|queue| queue.poll.try_take()) else {
+        return false;
+    };
+    let Some(netif) = core.netifs.netif(at.netif) else { return false };
+    if !netif.receives_all() {
+        return turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0;
+    }
     let (mut frames, mut bytes) = (0, 0);
-    loop {
-        let taken = turn(core, at, BATCH_BYTES_MAX, &mut batch);
-        let Some(netif) = core.netifs.netif(at.netif).filter(|_| taken.frames > 0) else { return false };
-        if !netif.receives_all() {
-            return true;
-        }
-        if taken.frames < super::batch_max(netif, BATCH_BYTES_MAX) {
+    while frames < DRIVER_FRAMES_MAX && bytes < CALLER_BYTES_MAX {
+        let taken = turn_filled(core, at, (DRIVER_FRAMES_MIN, CALLER_BYTES_MAX), &mut batch);
+        if taken.is_empty {
             return false;
         }
         (frames, bytes) = (frames + taken.frames, bytes + taken.bytes);
-        if frames >= DRIVER_FRAMES_MAX || bytes >= CALLER_BYTES_MAX {
-            return true;
-        }
     }
+    true
 }
 
 /// An input thread does nothing for so long, or until the stack ends.
@@ -275,7 +277,7 @@ pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, 
     prefer(queue);
     if buffered >= LOOK_MIN
         && let Some(mut batch) = queue.poll.try_take()
-        && turn(core, at, BATCH_BYTES_MAX, &mut batch).frames > 0
+        && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0
     {
         core.input.count(count::BY_CALLERS, 1);
     }
@@ -328,7 +330,7 @@ pub(crate) fn place_of(core: &Core, input_at: &PlaceCell, via: Via) -> Option<Pl
 
 /// A caller's turn: how many frames there were.
 pub(super) fn turn_of_caller<T: Transport>(core: &T, at: Place, batch: &mut Batch) -> usize {
-    turn(core, at, CALLER_BYTES_MAX, batch).frames
+    turn(core, at, CALLER_BYTES_MAX, batch)
 }
 
 #[cfg(test)]

@@ -213,34 +213,50 @@ pub(crate) struct Batch {
 }
 
 /// What a turn has taken.
-#[derive(Default)]
 struct Taken {
     frames: usize,
     /// Of all of them.
     bytes: usize,
+    /// There were fewer than were asked for.
+    is_empty: bool,
 }
 
 /// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it.
-fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> Taken {
+fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
+    let Some(netif) = core.netifs.netif(at.netif) else { return 0 };
+    turn_filled(core, at, (batch_max(netif, bytes_max), 0), batch).frames
+}
+
+/// Takes a batch of `most` frames, and as many again for as long as those so far have fewer than `filled` bytes, [`BATCH_MAX`] in all; and handles it. For several the interface has
+/// to say when its queue is empty.
+fn turn_filled<T: Transport>(
+    core: &T,
+    at: Place,
+    (most, filled): (usize, usize),
+    batch: &mut Batch,
+) -> Taken {
     let (id, queue) = (at.netif, at.queue);
-    let Some(netif) = core.netifs.netif(id) else { return Taken::default() };
-    let most = batch_max(netif, bytes_max);
+    let Some(netif) = core.netifs.netif(id) else { return Taken { frames: 0, bytes: 0, is_empty: true } };
     let tables = core.netifs.tables();
     let from = parse::Origin { netif: id, medium: netif.medium(), tables: &tables };
-    let mut bytes = 0;
-    let frames = netif.receive(core, queue, most, |frame| {
-        bytes += frame.len();
-        sort(core, from, batch, frame);
-    });
+    let (mut frames, mut bytes, mut is_empty) = (0, 0, false);
+    while !is_empty && (frames == 0 || bytes < filled && frames < BATCH_MAX) {
+        let most = most.min(BATCH_MAX - frames);
+        let shown = netif.receive(core, queue, most, |frame| {
+            bytes += frame.len();
+            sort(core, from, batch, frame);
+        });
+        (frames, is_empty) = (frames + shown, shown < most);
+    }
     drop(tables);
     if frames == 0 {
-        return Taken::default();
+        return Taken { frames, bytes, is_empty };
     }
     core.input.count(count::FRAMES_IN, frames as u64);
     core.input.count(count::BATCHES, 1);
     core.input.count(count::PACKETS, batch.packets.len() as u64);
     T::input(core, at, batch);
-    Taken { frames, bytes }
+    Taken { frames, bytes, is_empty }
 }
 
 /// Frames of a batch of so many bytes, if each is as long as can be.
