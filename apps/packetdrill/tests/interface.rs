@@ -8,7 +8,7 @@ mod common;
 use std::ffi::c_int;
 use std::time::Duration;
 
-use common::{ACK, FIN, Host, PSH, RST, SYN, errno};
+use common::{ACK, FIN, Host, PSH, RST, SYN, URG, errno};
 
 #[test]
 fn a_server_takes_a_connection_and_reads_what_the_peer_sends() {
@@ -148,6 +148,17 @@ fn splice_moves_bytes_through_a_pipe_and_back_to_the_peer() {
     assert_eq!(host.next_with_text().1, b"ech");
     assert_eq!(host.read(out, 10), Ok(b"o".to_vec()));
     assert_eq!(host.splice(server, server, 1), Err(libc::EINVAL));
+}
+
+#[test]
+fn splice_does_not_go_past_urgent_text() {
+    let host = Host::new("");
+    let (server, isn) = host.accepted();
+    let [_out, into] = host.pipe();
+    // A pointer of zero: the first byte.
+    host.inject(ACK | URG, 1, isn + 1, b"!x");
+    assert_eq!(host.splice(server, into, 100), Ok(0));
+    assert!(host.read(server, 100).is_ok_and(|bytes| bytes.starts_with(b"!")));
 }
 
 #[test]

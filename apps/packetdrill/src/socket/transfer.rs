@@ -308,7 +308,12 @@ fn splice_now(world: &mut World, from: RawFd, to: RawFd, len: usize) -> Call<usi
         (File::Socket(socket), File::Pipe(pipe)) => {
             let room = pipe.room()?;
             let mut bytes = vec![0; len.min(room)];
-            let got = read(socket.stream()?, &mut bytes)?;
+            let stream = socket.stream()?;
+            if stream.at_mark()? {
+                // A splice does not go past urgent text (`tcp_read_sock`).
+                return Ok(0);
+            }
+            let got = read(stream, &mut bytes)?;
             pipe.put(&bytes[..got])
         }
         (File::Pipe(pipe), File::Socket(socket)) => {

@@ -12,6 +12,7 @@ pub const SYN: u8 = 2;
 pub const RST: u8 = 4;
 pub const PSH: u8 = 8;
 pub const ACK: u8 = 16;
+pub const URG: u8 = 32;
 
 const LOCAL: [u8; 4] = [192, 168, 0, 1];
 const REMOTE: [u8; 4] = [192, 0, 2, 1];

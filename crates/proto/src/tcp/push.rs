@@ -153,7 +153,7 @@ impl Pushes {
     /// After output: `len` bytes are in the buffer.
     #[inline]
     pub fn settle<P: Payload>(&mut self, pcb: &Pcb<P>, len: u32) {
-        self.sent = self.front + pcb.snd_nxt().since(pcb.snd_una()).min(len);
+        self.sent = self.front + pcb.snd_max().since(pcb.snd_una()).min(len);
         self.burst = 0;
         self.room = pcb.room_for_segments();
         let (mss, wnd_max) = (u32::from(pcb.send_mss()), pcb.snd_wnd_max());

@@ -85,6 +85,7 @@ impl<P: Payload> Pcb<P> {
         let fills = seg.seq == self.rcv_nxt;
         let (nxt, reports) = (self.rcv_nxt, self.sack_ok);
         let reass = self.reass.get_or_insert_with(|| Box::new(Reass::new(nxt, reports)));
+        let had_hole = reass.has_text();
         reass.insert(seg.seq, payload, is_rest);
         if !fills {
             self.owe_duplicate(now);
@@ -96,6 +97,10 @@ impl<P: Payload> Pcb<P> {
         }
         let text = self.text_of(piece);
         self.owe_ack(text, now);
+        if !had_hole {
+            // Only a duplicate waits to be reported, and does not hurry (`tcp_data_queue`).
+            return;
+        }
         // A hole was filled: the peer shall know at once (RFC 5681 section 4.2). Duplicates still owed
         // would now be of the new number and say something false.
         self.dup_acks_owed = 0;

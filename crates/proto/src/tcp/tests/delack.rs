@@ -35,6 +35,17 @@ fn later_segments_do_not_restart_the_delay() {
 }
 
 #[test]
+fn a_duplicate_in_front_of_new_text_does_not_hurry_its_acknowledgment() {
+    let mut t = settled(&Settings { sack: true, ..plain() });
+    let header = Header { seq: t.pcb.rcv_nxt() - 1, ..t.seg(ACK) };
+    let _ = t.input(header, b"xy");
+    assert!(t.output().is_empty());
+    let sent = t.wait(ms(100));
+    assert_eq!((sent.len(), sent[0].0), (1, ms(40)));
+    assert_eq!(sent[0].1.header().options.sack.len(), 1, "it is reported then");
+}
+
+#[test]
 fn text_shortly_before_the_delay_is_over_is_acknowledged_at_once() {
     // The gaps are short, so the delay stays at its least of 40 ms; a quarter of it is short.
     for (at, waits) in [(29, true), (30, false), (39, false)] {
