@@ -41,17 +41,20 @@ fn exchange(stream: TcpStream, plan: Plan, mut random: Random) -> [common::Hash;
     let sent = hash_of(&data);
     let writing = stream.try_clone().unwrap();
     let mut numbers = random.fork();
-    // Tiny chunks of a large transfer take too long, so the number of writes is bounded instead.
+    // Tiny chunks of a large transfer take too long, so the number of writes is bounded instead; `transfer` does so for reads.
     let write_max = plan.write_max.max(plan.bytes / 4096 + 1);
     let writer = std::thread::spawn(move || send_chunked(&writing, &data, write_max, &mut numbers));
-    let read_max = plan.read_max.max(plan.bytes / 4096 + 1);
-    let (_, got) = receive_chunked(&stream, read_max, plan.slow, &mut random);
+    let (_, got) = receive_chunked(&stream, plan.read_max, plan.slow, &mut random);
     join(writer);
     [sent, got]
 }
 
 /// Both ends of one connection exchange random bytes.
-fn transfer(client: TcpStream, server: TcpStream, plans: [Plan; 2], random: &mut Random) {
+fn transfer(client: TcpStream, server: TcpStream, mut plans: [Plan; 2], random: &mut Random) {
+    let sizes = plans.map(|plan| plan.bytes);
+    for (plan, peer_bytes) in plans.iter_mut().zip(sizes.into_iter().rev()) {
+        plan.read_max = plan.read_max.max(peer_bytes / 4096 + 1);
+    }
     let (mine, its) = (random.fork(), random.fork());
     let other = std::thread::spawn(move || exchange(server, plans[1], its));
     let [client_sent, client_got] = exchange(client, plans[0], mine);
