@@ -307,15 +307,15 @@ impl<P: Payload> Pcb<P> {
             // No text yet: what waits is the acknowledgment of a FIN, and only for the application to close at once.
             return ATO_NONE_US.min(least);
         }
-        let mut wait_us = self.ato_us.min(least);
-        if self.ato_us > self.ato_min_us() {
-            let has_end = self.acks.interactive || self.pushed > 0;
-            let most = if has_end { ATO_MAX_US } else { ATO_MAX_OF_BULK_US };
-            let rtt_us = self.rtt.srtt_us();
-            let most = if rtt_us == 0 { most } else { most.min(rtt_us.max(least)) };
-            wait_us = self.ato_us.min(most);
+        if self.ato_us <= self.ato_min_us() {
+            return self.ato_us.min(least);
         }
-        wait_us
+        let has_end = self.acks.interactive || self.pushed > 0;
+        let most = if has_end { ATO_MAX_US } else { ATO_MAX_OF_BULK_US };
+        let rtt_us = self.rtt.srtt_us();
+        let most = if rtt_us == 0 { most } else { most.min(rtt_us.max(least)) };
+        self.ato_us
+            .min(most)
             .min(ATO_MAX_US.max(least))
             .min(self.tuning.rto_min_us.saturating_sub(BEFORE_RTO_US).max(least))
     }

@@ -222,13 +222,21 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
-    #[inline(never)]
+    #[inline]
     pub(super) fn restart_after_idle(&mut self, now: Instant) {
+        let idle_us = since_us(now, self.last_snd_at);
+        // No timeout is shorter than its floor.
+        if idle_us > u64::from(self.tuning.rto_min_us) {
+            self.restart_after(idle_us, now);
+        }
+    }
+
+    #[inline(never)]
+    fn restart_after(&mut self, idle_us: u64, now: Instant) {
         if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
             return;
         }
         // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
-        let idle_us = since_us(now, self.last_snd_at);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         if idle_us > rto_us {
             let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
