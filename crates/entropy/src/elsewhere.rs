@@ -18,7 +18,8 @@ pub struct Scope(Infallible);
 impl Scope {
     pub(crate) fn new(_: Arc<Machine>) -> io::Result<Self> {
         // What the other systems use.
-        let _unused = (Machine::real, Machine::monotonic, Machine::is_read_too_often, wait::is_skipped);
+        let _unused = (Machine::real, Machine::monotonic, Machine::is_read_too_often);
+        let _unused = (wait::is_skipped, wait::shown, wait::show_next);
         Err(unsupported("the clock and random numbers of a thread can be replaced on 64-bit Linux only"))
     }
 }

@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use self::syscall::kernel;
-use crate::{Machine, NANOS_PER_SEC, unsupported};
+use crate::{Machine, NANOS_PER_SEC, unsupported, wait};
 
 mod syscall;
 
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn clock_gettime(id: libc::clockid_t, to: *mut libc::times
         libc::CLOCK_MONOTONIC
         | libc::CLOCK_MONOTONIC_RAW
         | libc::CLOCK_MONOTONIC_COARSE
-        | libc::CLOCK_BOOTTIME => Some(machine.monotonic_nanos()),
+        | libc::CLOCK_BOOTTIME => Some(wait::shown(machine.monotonic_nanos())),
         _ => None,
     });
     if let Some(now) = now.flatten() {

@@ -136,18 +136,23 @@ unsafe fn futex(args: [c_long; 6]) -> c_long {
         Limit::Monotonic => given.saturating_sub(start),
         Limit::Real => now.saturating_add(given.saturating_sub(real())),
     });
-    match until {
-        Some(until) if until <= now => {
-            set_errno(libc::ETIMEDOUT);
-            return -1;
-        }
-        _ if wait::is_skipped(until) => return 0,
-        _ => {}
-    }
-    let Some(left) = until.map(|until| until - now) else {
+    let Some(until) = until else {
         // SAFETY: the caller's contract.
         return unsafe { kernel(libc::SYS_futex, args) };
     };
+    if until <= now {
+        set_errno(libc::ETIMEDOUT);
+        return -1;
+    }
+    if wait::is_skipped(until) {
+        if !matches!(limit, Limit::Relative) {
+            return 0;
+        }
+        wait::show_next(u64::try_from((until + start).as_nanos()).unwrap_or(u64::MAX));
+        set_errno(libc::ETIMEDOUT);
+        return -1;
+    }
+    let left = until - now;
     let mut real = timespec(Duration::ZERO);
     let clock = match limit {
         Limit::Relative => None,

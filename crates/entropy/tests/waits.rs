@@ -45,11 +45,11 @@ fn an_armed_thread_skips_the_wait_and_keeps_its_limit() {
     let _scope = machine.enter().unwrap();
     machine.set_elapsed(Duration::from_secs(100_000));
     let count = Arc::new(Count::default());
-    for limit in [None, Some(MS), Some(Duration::from_secs(86_400))] {
+    for limit in [MS, Duration::from_secs(3600), Duration::from_secs(86_400)] {
         arm_wait(Waker::from(Arc::clone(&count)));
         assert_eq!(take_wait(), None);
-        assert!(!wait_once(limit));
-        let until = limit.map(|limit| Duration::from_secs(100_000) + limit);
+        assert!(!wait_once(Some(limit)));
+        let until = Duration::from_secs(100_000) + limit;
         assert_eq!((take_wait(), take_wait()), (Some(SkippedWait { until }), None));
     }
     assert_eq!(count.0.load(Ordering::Relaxed), 3);
@@ -57,6 +57,47 @@ fn an_armed_thread_skips_the_wait_and_keeps_its_limit() {
     disarm_wait();
     assert!(wait_once(Some(MS)), "not armed any more: it waits");
     assert_eq!((take_wait(), count.0.load(Ordering::Relaxed), Arc::strong_count(&count)), (None, 3, 1));
+}
+
+/// tokio's condition variables are these with its features `parking_lot` and `full`.
+#[test]
+fn a_wait_of_parking_lots_is_skipped_too_and_the_clock_is_right_behind_it() {
+    let machine = Arc::new(Machine::new(1));
+    let _scope = machine.enter().unwrap();
+    machine.set_elapsed(Duration::from_secs(100_000));
+    let count = Arc::new(Count::default());
+    let (mutex, moved) = (parking_lot::Mutex::new(()), parking_lot::Condvar::new());
+    for limit in [MS, Duration::from_secs(86_400 * 365 * 2)] {
+        let start = Instant::now();
+        arm_wait(Waker::from(Arc::clone(&count)));
+        assert!(moved.wait_for(&mut mutex.lock(), limit).timed_out());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        let until = Duration::from_secs(100_000) + limit;
+        assert_eq!((take_wait(), take_wait()), (Some(SkippedWait { until }), None));
+    }
+    assert_eq!(count.0.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn an_armed_thread_waits_for_a_lock_that_another_holds() {
+    let machine = Arc::new(Machine::new(1));
+    let count = Arc::new(Count::default());
+    let mutex = Mutex::new(0);
+    thread::scope(|threads| {
+        let mut held = mutex.lock().unwrap();
+        let waiter = threads.spawn(|| {
+            let _scope = machine.enter().unwrap();
+            arm_wait(Waker::from(Arc::clone(&count)));
+            let seen = *mutex.lock().unwrap();
+            assert!(!wait_once(Some(MS)), "still armed");
+            (seen, take_wait().is_some())
+        });
+        thread::sleep(20 * MS);
+        *held = 7;
+        drop(held);
+        assert_eq!(waiter.join().unwrap(), (7, true));
+    });
+    assert_eq!(count.0.load(Ordering::Relaxed), 1);
 }
 
 #[test]

@@ -363,7 +363,7 @@ impl Runtime {
             }
         };
         TURN.set(outer);
-        let until = nanos(wait.until?);
+        let until = nanos(wait.until);
         let ticks = until.saturating_sub(self.start) / TICK;
         (ticks < LAST_SLOT).then(|| self.start.saturating_add(ticks.saturating_mul(TICK)))
     }
