@@ -307,34 +307,40 @@ impl Sim {
 
     fn report(&self, net: &Net, message: &str) {
         let stats = net.stats();
-        eprintln!("sockeye-sim: seed {} failed at {:?} of simulated time", self.seed, net.now());
-        eprintln!(
-            "  packets: {} offered, {} delivered, {} dropped",
-            stats.offered,
-            stats.delivered,
-            stats.dropped()
-        );
+        // Written at once: other seeds may fail meanwhile.
+        let mut lines = vec![
+            format!("sockeye-sim: seed {} failed at {:?} of simulated time", self.seed, net.now()),
+            format!(
+                "  packets: {} offered, {} delivered, {} dropped",
+                stats.offered,
+                stats.delivered,
+                stats.dropped()
+            ),
+        ];
         if let Some(hint) = hint(message) {
-            eprintln!("  hint: {hint}");
+            lines.push(format!("  hint: {hint}"));
         }
         let state = net.world.lock();
         let names = state.names();
         let skip = state.trace.entries().len().saturating_sub(LAST_EVENTS);
-        eprintln!("  the last of {} events:", state.trace.count());
-        state.trace.entries().skip(skip).for_each(|entry| eprintln!("    {}", names.show(entry)));
+        lines.push(format!("  the last of {} events:", state.trace.count()));
+        lines.extend(state.trace.entries().skip(skip).map(|entry| format!("    {}", names.show(entry))));
         drop(state);
         let command = self.replay.clone().unwrap_or_else(|| replay_command(self.seed, &self.case));
-        eprintln!("  replay:  {command}");
+        lines.push(format!("  replay:  {command}"));
         let mut packets = self.pcap.clone();
         if self.capture != Capture::Off && self.pcap.is_none() {
             let path = self.file("pcapng");
             match net.save_pcap(&path) {
                 Ok(()) => {
                     let forgotten = net.world.lock().tape.forgotten;
-                    eprintln!("  packets: {} ({forgotten} earlier ones were not kept)", path.display());
+                    lines.push(format!(
+                        "  packets: {} ({forgotten} earlier ones were not kept)",
+                        path.display()
+                    ));
                     packets = Some(path);
                 }
-                Err(error) => eprintln!("  packets: not in {}: {error}", path.display()),
+                Err(error) => lines.push(format!("  packets: not in {}: {error}", path.display())),
             }
         }
         let packets = packets.map(|path| path.display().to_string());
@@ -343,10 +349,11 @@ impl Sim {
         let page = timeline::page(&head, &state.names(), state.trace.entries());
         drop(state);
         let path = self.file("html");
-        match std::fs::write(&path, page) {
-            Ok(()) => eprintln!("  timeline: {}", path.display()),
-            Err(error) => eprintln!("  timeline: not in {}: {error}", path.display()),
-        }
+        lines.push(match std::fs::write(&path, page) {
+            Ok(()) => format!("  timeline: {}", path.display()),
+            Err(error) => format!("  timeline: not in {}: {error}", path.display()),
+        });
+        eprintln!("{}", lines.join("\n"));
     }
 
     /// A file for the report.

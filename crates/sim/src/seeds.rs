@@ -169,11 +169,15 @@ impl Seeds {
             failed: Mutex::default(),
         };
         let test = &call.test;
+        let results = |shard| {
+            let given = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
+            given.map(|given| {
+                shard::results_file(&given, test, shard).unwrap_or_else(|error| panic!("{error}"))
+            })
+        };
         if let Some(seed) = seed_of_environment() {
             let sim = self.sim.with_case(case_of_environment());
-            let results = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
-            let results = results.map(|given| shard::results_file(&given, test, Shard::WHOLE));
-            return crew(sim, vec![seed], results, false).run(&main, false);
+            return crew(sim, vec![seed], results(Shard::WHOLE), false).run(&main, false);
         }
         let shard =
             Shard::of_environment(|name| env::var(name).ok()).unwrap_or_else(|error| panic!("{error}"));
@@ -188,8 +192,7 @@ impl Seeds {
                 self.seeds.len()
             );
         }
-        let given = env::var_os(RESULTS_VARIABLE).map(PathBuf::from);
-        let results = given.map(|given| shard::results_file(&given, test, shard));
+        let results = results(shard);
         let keep_going = results.is_some() || env::var_os(KEEP_GOING_VARIABLE).is_some();
         // A file of packets has one run in it.
         let sim = if seeds.len() > 1 { self.sim.without_pcap() } else { self.sim };

@@ -103,18 +103,33 @@ impl SeedResult<'_> {
     }
 }
 
-/// The file of results that the environment names, for a test's part.
-pub(crate) fn results_file(given: &Path, test: &str, shard: Shard) -> PathBuf {
-    if !given.is_dir() {
-        return given.to_owned();
+/// The file of results that the environment names, for a test's part. What ends with a slash is a folder, and is made.
+///
+/// # Errors
+/// If the file cannot be written to, with its path.
+pub(crate) fn results_file(given: &Path, test: &str, shard: Shard) -> io::Result<PathBuf> {
+    let named = |path: &Path, error: io::Error| {
+        io::Error::new(error.kind(), format!("{RESULTS_VARIABLE}: {}: {error}", path.display()))
+    };
+    if given.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        std::fs::create_dir_all(given).map_err(|error| named(given, error))?;
     }
-    let name = test.replace("::", ".");
-    given.join(format!("{name}.{}-of-{}.jsonl", shard.index, shard.count))
+    let path = if given.is_dir() {
+        given.join(format!("{}.{}-of-{}.jsonl", test.replace("::", "."), shard.index, shard.count))
+    } else {
+        given.to_owned()
+    };
+    opened(&path).map_err(|error| named(&path, error))?;
+    Ok(path)
+}
+
+fn opened(path: &Path) -> io::Result<std::fs::File> {
+    OpenOptions::new().create(true).append(true).open(path)
 }
 
 /// Appends a line in one write: lines of several threads and processes do not mix.
 pub(crate) fn append(path: &Path, result: &SeedResult<'_>) -> io::Result<()> {
-    OpenOptions::new().create(true).append(true).open(path)?.write_all(result.line().as_bytes())
+    opened(path)?.write_all(result.line().as_bytes())
 }
 
 fn json(text: &str) -> String {
@@ -213,6 +228,21 @@ mod tests {
         let ours: Vec<&str> =
             text.split(|char| !is_name(char)).filter(|word| word.starts_with("SOCKEYE")).collect();
         assert_eq!(ours, [RESULTS_VARIABLE]);
+    }
+
+    #[test]
+    fn a_folder_of_results_is_made_and_what_cannot_be_written_is_named() {
+        let folder = std::env::temp_dir().join(format!("sockeye-sim-results-{}", std::process::id()));
+        let given = PathBuf::from(format!("{}/", folder.display()));
+        let part = Shard { index: 1, count: 4 };
+        let file = folder.join("m.t.1-of-4.jsonl");
+        assert_eq!(results_file(&given, "m::t", part).unwrap(), file);
+        assert_eq!(results_file(&folder, "m::t", part).unwrap(), file);
+        assert_eq!(results_file(&file, "m::t", part).unwrap(), file);
+        let below = file.join("x");
+        let error = results_file(&below, "m::t", part).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{RESULTS_VARIABLE}: {}: ", below.display())), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -36,4 +36,7 @@ fn results_of_parts_are_joined_and_a_failed_seed_is_an_exit_code() {
     write("late.jsonl", &["no result".to_owned()]);
     assert!(stderr(&merge("")).contains("late.jsonl: line 1"));
     fs::remove_dir_all(&folder).unwrap();
+    let gone = merge("");
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(stderr(&gone).contains(&format!("{}: ", folder.display())), "{}", stderr(&gone));
 }
