@@ -6,6 +6,8 @@
 mod common;
 #[path = "gateway/control.rs"]
 mod control;
+#[path = "gateway/ends.rs"]
+mod ends;
 #[path = "gateway/floods.rs"]
 mod floods;
 #[path = "gateway/flows.rs"]
@@ -67,6 +69,7 @@ fn inside() {
         ["floods", echo, endless, silent, least] => {
             floods::run(echo, endless, silent.parse().unwrap(), least.parse().unwrap());
         }
+        ["ends", to] => ends::run(to),
         ["flows", to, count] => flows::run(to, count.parse().unwrap()),
         ["listen", port] => listen(port.parse().unwrap()),
         ["exit", code] => std::process::exit(code.parse().unwrap()),
