@@ -138,8 +138,9 @@ impl Case<'_> {
             | ErrorKind::NotConnected => {
                 self.other_breaks_off() || self.has_crash() || self.was_cut_for_long()
             }
-            // A burst lasts for some packets, and the SYNs of a connect may be all that there are.
-            ErrorKind::TimedOut if what == "open" && self.has_bursts() => true,
+            // A burst lasts for some packets, and the SYNs of a connect may be all that there are; a cut takes most of them, and then a loss of two or three
+            // is enough.
+            ErrorKind::TimedOut if what == "open" && (self.has_bursts() || self.is_lossy_and_cut()) => true,
             ErrorKind::TimedOut => self.has_crash() || self.was_cut_for_long(),
             // Nothing else is for the network to say.
             _ => false,
@@ -191,6 +192,11 @@ impl Case<'_> {
 
     fn has_bursts(&self) -> bool {
         self.plan.links[self.talk.talk.link].2.burst.is_some()
+    }
+
+    fn is_lossy_and_cut(&self) -> bool {
+        let link = self.talk.talk.link;
+        self.plan.is_lossy(link) && !self.plan.cut(link).is_zero()
     }
 
     fn was_cut_for_long(&self) -> bool {
