@@ -12,7 +12,7 @@ use crate::name::connect;
 use crate::report::Report;
 
 /// How long a program may take to send all of its report.
-const PROGRAM_TIMEOUT: Duration = Duration::from_secs(1);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes that are read at once.
 const PIECE: usize = 64 << 10;
 /// Bytes of the longest report that is read: some 100,000 sockets.
@@ -28,7 +28,7 @@ pub struct Unreachable {
 }
 
 /// Reports of all stacks that this user's programs show, by process, and the processes of which there is none. Blocks for
-/// up to a second for each program that hangs.
+/// up to five seconds for each program that hangs.
 ///
 /// # Errors
 /// `PermissionDenied` if the folder is not this user's alone. A folder that does not exist is one without programs.

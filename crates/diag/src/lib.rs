@@ -12,8 +12,8 @@
 //! user and no other user may enter it (mode 0700, checked at each use), which is all the access control that there is.
 //!
 //! # Bounds
-//! A program serves four clients at a time, and each of them for at most a second in all. A report is read up to [`REPORT_MAX`] bytes,
-//! and a program that has not sent all of it after a second is given up. Sockets of programs that ended are removed by
+//! A program serves four clients at a time, and each of them for at most a second from when its report is made. A report is read up to [`REPORT_MAX`]
+//! bytes, and a program that has not sent all of it after five seconds is given up. Sockets of programs that ended are removed by
 //! the next program that looks.
 //!
 //! Does not depend on command lines or how a report is shown. Tests: `tests/`.
