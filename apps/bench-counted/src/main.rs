@@ -25,7 +25,8 @@ struct Cli {
 
 fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
+    let cli =
+        Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Cli::command()).exit());
     let answered = answer(&cli.lane).map(|line| {
         println!("{line}");
         ExitCode::SUCCESS
