@@ -4,9 +4,9 @@
 //! embedder [arms](arm_wait) its thread before the runtime parks: the next wait for a futex that has a limit does not wait, keeps the limit and wakes a waker of the
 //! embedder's. A wait without a limit is for another thread, which holds a lock, and is a wait as always.
 //!
-//! A condition variable of `std` passes on that its wait is over. One of `parking_lot`, which tokio has with its features `parking_lot` and `full`, waits again unless it was notified
-//! or its limit has come. So behind a skipped wait of that kind (`FUTEX_WAIT`, whose limit is a length of time) the thread's next look at the monotonic clock, by which `parking_lot`
-//! decides, shows the limit.
+//! A condition variable of `std` returns when its wait returns. One of `parking_lot`, which tokio uses with its features `parking_lot` and `full`, reads the clock and waits
+//! again unless it was notified or its limit has come. `parking_lot` waits by `FUTEX_WAIT`, whose limit is relative. So after a skipped wait of that kind the thread's next
+//! read of the monotonic clock returns the limit, once.
 //!
 //! Tests: `tests/waits.rs`.
 

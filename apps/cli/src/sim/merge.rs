@@ -69,10 +69,10 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 pub fn merge(args: &MergeArgs) -> io::Result<ExitCode> {
     let mut tests = Tests::new();
     for path in &args.files {
-        for path in files_of(path).map_err(|error| named(path, error))? {
-            let text = fs::read_to_string(&path).map_err(|error| named(&path, error))?;
+        for path in files_of(path).map_err(|error| file::at(path, error))? {
+            let text = fs::read_to_string(&path).map_err(|error| file::at(&path, error))?;
             add(&mut tests, &text)
-                .map_err(|error| named(&path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
+                .map_err(|error| file::at(&path, io::Error::new(io::ErrorKind::InvalidData, error)))?;
         }
     }
     let (report, is_good) = report(&tests, args.seeds.as_ref());
@@ -81,11 +81,6 @@ pub fn merge(args: &MergeArgs) -> io::Result<ExitCode> {
         file::write(path, lines(&tests)?)?;
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// An error with the path that it is about.
-fn named(path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn files_of(path: &Path) -> io::Result<Vec<PathBuf>> {

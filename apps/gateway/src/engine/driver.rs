@@ -1,8 +1,8 @@
 //! What drives the stack.
 //!
-//! It is the runtime's first future and no task: it has its turn before the tasks that can go on, and again after so many of them as the set of tasks takes in a turn of
-//! its own (tokio: 61). A burst of packets that wakes thousands of tasks, such as when as many connections end, so finds a reader, and is answered; else the device's queue (8,192
-//! packets) overflows, and clients repeat their SYNs after a second.
+//! It is the runtime's first future, not a task: tokio polls it before each turn of the tasks, of which one turn runs 61. So the device is read and packets are answered even
+//! while thousands of tasks have work, as when thousands of connections end at once. Otherwise the device's queue (8,192 packets) would overflow, and clients would repeat
+//! their SYNs after a second.
 //!
 //! The stack has no threads: [`sockeye::Stack::poll`] reads the device, runs the protocol and due timers, and wakes tasks. It is called when the device has
 //! packets, when a call of a task has left work (the stack's wake), and at the time that it named. Two orders make this right: the device's readiness is
