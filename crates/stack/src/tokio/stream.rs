@@ -15,7 +15,7 @@ use super::wait::{append, op, poll_op, until};
 use crate::base::names;
 use crate::rt::handle::Stack;
 use crate::rt::tasks::Want;
-use crate::tcp::conn::user;
+use crate::tcp::conn::{connect, user};
 use crate::tcp::socket::{MbufChain, SendFlags, TcpSocket};
 
 /// A TCP connection in the shape of `tokio::net::TcpStream`. See the module's documentation.
@@ -55,7 +55,7 @@ impl TcpStream {
         let inner = socket.start(addr)?;
         if !inner.defers_connect()? {
             until(&inner, Want::Connect).await?;
-            user::connected(inner.conn()?)?;
+            connect::connected(inner.conn()?)?;
         }
         Ok(Self { inner, assumed: Assumed::default() })
     }
@@ -69,7 +69,7 @@ impl TcpStream {
         socket.set_nonblocking(true);
         let (inner, taken) = socket.connect_with(addr, data)?;
         until(&inner, Want::Connect).await?;
-        user::connected(inner.conn()?)?;
+        connect::connected(inner.conn()?)?;
         Ok((Self { inner, assumed: Assumed::default() }, taken))
     }
 

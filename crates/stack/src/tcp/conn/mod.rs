@@ -9,6 +9,7 @@
 //! of the table; work that still reaches it then finds a closed pcb and does nothing.
 
 pub(crate) mod close;
+pub(crate) mod connect;
 pub(crate) mod contain;
 mod cork;
 mod emit;

@@ -1,11 +1,10 @@
-//! The calls of applications on a connection: connect, send, receive. Those that end it are in `close.rs`.
+//! The calls of applications on a connection: send, receive. Those that begin and end it are in `connect.rs` and `close.rs`.
 //!
 //! A call takes the connection's lock, and runs protocol code under it only if output or a window update is due, as the agreements in
 //! [`sockbuf`](super::sockbuf) say; before it lets go it runs the backlog. Blocking calls wait on the wait queue: a ticket is taken
 //! under the lock that found nothing to do, so an event in between ends the wait.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::time::Duration;
 
 use rustix::io::Errno;
 use sockeye_mbuf::{Chain, Exhausted, Freed};
@@ -19,7 +18,7 @@ use super::sockbuf::{Buffers, Socket};
 #[cfg(feature = "tokio")]
 use super::transfer::Pieces;
 use super::transfer::{Scatter, Sink, Slices, Source};
-use super::{Conn, Locked, contain, cork, rcvd, reports, reserved, serve};
+use super::{Conn, Locked, connect, contain, cork, rcvd, reports, reserved, serve};
 use crate::base::errno;
 use crate::inet::input::busy;
 use crate::inet::input::leader::{self, Waiters};
@@ -28,7 +27,6 @@ use crate::rt::counter;
 use crate::rt::discipline::{self, Discipline as _};
 use crate::rt::failpoints::{self, Point};
 use crate::rt::poll::registration;
-use crate::rt::threads;
 use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::socket::SendFlags;
@@ -55,7 +53,7 @@ pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Re
 #[cold]
 fn start_deferred(core: &Core, conn: &Arc<Conn>) {
     if std::mem::take(&mut conn.so.lock().snd.defers_syn) {
-        start_connect(core, conn);
+        connect::start(core, conn);
     }
 }
 
@@ -238,7 +236,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         let text_len = so.pcb.syn_text_max().min(so.snd.len());
         so.snd.note_pushed(text_len);
         serve::release(core, ends, so);
-        start_connect(core, conn);
+        connect::start(core, conn);
         return Ok(0);
     }
     let buffered = so.snd.len();
@@ -551,50 +549,4 @@ fn wait_for_space(
     discipline::Chosen::before_wait(core);
     let woken = blocking::wait_for_reader(core, &conn.snd_wait, ticket, cpu, timeout);
     if woken { Ok(()) } else { Err(Errno::AGAIN.into()) }
-}
-
-/// Sends the SYN.
-pub(crate) fn start_connect(core: &Core, conn: &Arc<Conn>) {
-    core.count(counter::ACTIVE_OPENS);
-    // A thread that runs protocol code for others must not sleep until one of them lets it.
-    let may_sleep = !conn.options.nonblocking.load(Ordering::Relaxed) && !threads::is_worker();
-    // The error is left for `finish_connect`, or another caller that asks for it.
-    let _ = contain::call(core, conn, "connect", || {
-        Context::run(core, |cx| Chosen::connect(cx, conn, may_sleep));
-        Ok(())
-    });
-}
-
-/// Waits until the handshake is over, well or not.
-pub(crate) fn finish_connect(core: &Core, conn: &Arc<Conn>, timeout: Option<Duration>) -> io::Result<()> {
-    let mut timeout = Timeout::after(timeout);
-    loop {
-        let so = conn.so.lock();
-        if let Some(result) = connect_result(conn, &so) {
-            return result;
-        }
-        let ticket = (conn.snd_wait.prepare(), so.snd.cpu);
-        drop(so);
-        if wait(core, conn, conn.writers(), Some(ticket), &mut timeout).is_err() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-    }
-}
-
-/// How the handshake has ended, if it is over.
-fn connect_result(conn: &Conn, so: &Buffers) -> Option<io::Result<()>> {
-    if let Some(error) = conn.take_error() {
-        return Some(Err(error.into()));
-    }
-    if so.snd.connected {
-        return Some(Ok(()));
-    }
-    so.snd.shut.then(|| Err(Errno::CONNABORTED.into()))
-}
-
-/// How the handshake of a connection has ended that a task has waited for.
-#[cfg(feature = "tokio")]
-pub(crate) fn connected(conn: &Conn) -> io::Result<()> {
-    // It is over: another handle may have taken the error.
-    connect_result(conn, &conn.so.lock()).unwrap_or_else(|| Err(Errno::NOTCONN.into()))
 }

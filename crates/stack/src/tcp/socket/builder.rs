@@ -23,7 +23,7 @@ use crate::rt::panics;
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
 use crate::tcp::conn::reports::Timestamping;
-use crate::tcp::conn::{Conn, LINGER_OFF, user};
+use crate::tcp::conn::{Conn, LINGER_OFF, connect};
 use crate::tcp::core::RcvRoom;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::listen::Listener;
@@ -332,7 +332,7 @@ impl TcpSocket {
         let stream = self.start(addr)?;
         if blocks && !stream.defers_connect()? {
             let (core, conn) = stream.enter()?;
-            user::finish_connect(core, conn, None)?;
+            connect::finish(core, conn, None)?;
         }
         Ok(stream)
     }
@@ -345,7 +345,7 @@ impl TcpSocket {
         let stream = self.start(addr)?;
         if !stream.defers_connect()? {
             let (core, conn) = stream.enter()?;
-            user::finish_connect(core, conn, Some(timeout))?;
+            connect::finish(core, conn, Some(timeout))?;
         }
         Ok(stream)
     }
@@ -375,7 +375,7 @@ impl TcpSocket {
         let stream = TcpStream::of(conn, self.stack.clone());
         let conn = stream.conn()?;
         if !self.fast_open.defers(conn) {
-            user::start_connect(core, conn);
+            connect::start(core, conn);
         }
         Ok(stream)
     }

@@ -15,7 +15,7 @@ use super::{SendFlags, TcpListener, TcpSocket, TcpStream};
 use crate::base::addr::FourTuple;
 use crate::config::BACKLOG_MAX;
 use crate::tcp::Core;
-use crate::tcp::conn::{Conn, user};
+use crate::tcp::conn::{Conn, connect, user};
 use crate::tcp::handshake::fastopen::{CLIENT, CLIENT_WITHOUT_COOKIE, Keys, SERVER_ALL, Wish};
 use crate::tcp::handshake::listen::Listener;
 
@@ -144,7 +144,7 @@ impl TcpSocket {
         };
         if blocks {
             let (core, conn) = stream.enter()?;
-            user::finish_connect(core, conn, None)?;
+            connect::finish(core, conn, None)?;
         }
         Ok((stream, taken))
     }
