@@ -8,11 +8,12 @@
 //! and takes back the mark that stands at its end. Besides, the last
 //! of several segments that leave together for the first time has PSH: there one packet of the device's or of generic
 //! segmentation, which a receiver that joins segments is not to wait behind (`tcp_tso_autosize` says how many;
-//! [`Pcb::burst_max`]).
+//! [`Pcb::burst_max`]). Where such a packet began and ended is kept, as what goes again of it leaves as one too, and has PSH at its
+//! end if there are several segments of it (`tcp_retransmit_skb`).
 //!
 //! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
-//! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks that are not acknowledged; of more, the oldest are
-//! forgotten, which costs repeated segments their PSH. Tests: below; `tests/tcp/sender.rs` of the stack.
+//! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks and as many packets that are not acknowledged; of more, the oldest
+//! are forgotten, which costs repeated segments their PSH. Tests: below; `tests/tcp/sender.rs` of the stack.
 
 use std::collections::VecDeque;
 
@@ -61,9 +62,55 @@ pub struct Pushes {
     is_joined: bool,
     /// The write that appended last goes on.
     is_begun: bool,
-    /// Earlier marks behind `front`, in order.
-    #[expect(clippy::box_collection, reason = "one word in a connection that has none")]
-    earlier: Option<Box<VecDeque<SeqNum>>>,
+    /// What else there is behind `front`.
+    kept: Option<Box<Kept>>,
+}
+
+/// Behind the front of the buffer, in order.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Marks before the last.
+    marks: VecDeque<SeqNum>,
+    /// Where packets of several segments that have left began, and where they ended.
+    packets: VecDeque<(SeqNum, SeqNum)>,
+    /// The end of what was sent again last, and how many segments of its packet left together there.
+    again: (SeqNum, u32),
+}
+
+impl Kept {
+    fn add_packet(&mut self, start: SeqNum, end: SeqNum) {
+        if self.packets.len() >= MARKS_MAX {
+            self.packets.pop_front();
+        }
+        self.packets.push_back((start, end));
+    }
+
+    /// `start` to `end`, in segments of `mss` bytes, leaves again; `is_last` if nothing behind it does now. Whether several segments of a packet
+    /// end there.
+    fn leaves_again(&mut self, start: SeqNum, end: SeqNum, mss: u32, is_last: bool) -> bool {
+        let next = self.packets.partition_point(|(_, packet_end)| packet_end.before(end));
+        let Some(packet) = self.packets.get(next).filter(|packet| packet.0.before(end)) else {
+            self.again.1 = 0;
+            return false;
+        };
+        let begin = start.max(packet.0);
+        let before = if begin == self.again.0 && begin.after(packet.0) { self.again.1 } else { 0 };
+        self.again = (end, before + end.since(begin).div_ceil(mss.max(1)));
+        (end == packet.1 || is_last) && self.again.1 > 1
+    }
+
+    /// Everything before `front` is acknowledged. Whether nothing is left, and room for much.
+    fn forget_before(&mut self, front: SeqNum) -> bool {
+        while self.marks.front().is_some_and(|mark| mark.at_or_before(front)) {
+            self.marks.pop_front();
+        }
+        while self.packets.front().is_some_and(|(_, end)| end.at_or_before(front)) {
+            self.packets.pop_front();
+        }
+        self.again.1 = 0;
+        let room = self.marks.capacity().max(self.packets.capacity());
+        self.marks.is_empty() && self.packets.is_empty() && room > MARKS_KEPT
+    }
 }
 
 impl Default for Pushes {
@@ -90,7 +137,7 @@ impl Pushes {
             burst_min,
             is_joined,
             is_begun: false,
-            earlier: None,
+            kept: None,
         }
     }
 
@@ -162,7 +209,7 @@ impl Pushes {
             let most = RUN_MAX.min(half_of_window(wnd_max));
             self.run_max = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
         }
-        if self.earlier.is_some() {
+        if self.kept.is_some() {
             self.forget_acked();
         }
     }
@@ -173,18 +220,29 @@ impl Pushes {
         let at = self.front + end;
         let is_marked = self.has_mark(at - len, at);
         if !at.after(self.sent) {
-            return is_marked;
+            return is_marked || self.leaves_again(at - len, at, mss, pcb);
         }
         self.sent = at;
+        let before = self.burst;
         self.burst += if len <= mss { 1 } else { len.div_ceil(mss.max(1)) };
         let ends =
             self.is_joined && (self.burst >= pcb.burst_max(u32::from(self.burst_min)) || !pcb.sends_more());
         // A burst of one is an ordinary segment.
-        let is_pushed = is_marked || (ends && self.burst > 1);
+        let is_packet = self.burst > 1 && (ends || (is_marked && self.is_joined));
+        if is_packet {
+            // All but the last are whole.
+            self.kept.get_or_insert_default().add_packet(at - len - before * mss, at);
+        }
         if is_marked || ends {
             self.burst = 0;
         }
-        is_pushed
+        is_marked || is_packet
+    }
+
+    #[inline(never)]
+    fn leaves_again<P: Payload>(&mut self, start: SeqNum, end: SeqNum, mss: u32, pcb: &Pcb<P>) -> bool {
+        let Some(kept) = self.kept.as_deref_mut() else { return false };
+        kept.leaves_again(start, end, mss, !pcb.repeats_at(end.since(self.front)))
     }
 
     /// The byte that is `offset` bytes from the front has a mark behind it, besides the last: text that a SYN takes along ends there.
@@ -200,22 +258,22 @@ impl Pushes {
         if !self.last.after(at) {
             return self.mark(at);
         }
-        let earlier = self.earlier.get_or_insert_default();
-        let index = earlier.partition_point(|mark| mark.before(at));
-        if earlier.get(index) != Some(&at) {
-            earlier.insert(index, at);
+        let marks = &mut self.kept.get_or_insert_default().marks;
+        let index = marks.partition_point(|mark| mark.before(at));
+        if marks.get(index) != Some(&at) {
+            marks.insert(index, at);
         }
-        if earlier.len() > MARKS_MAX {
-            earlier.pop_front();
+        if marks.len() > MARKS_MAX {
+            marks.pop_front();
         }
     }
 
     fn keep(&mut self, at: SeqNum) {
-        let earlier = self.earlier.get_or_insert_default();
-        if earlier.len() >= MARKS_MAX {
-            earlier.pop_front();
+        let marks = &mut self.kept.get_or_insert_default().marks;
+        if marks.len() >= MARKS_MAX {
+            marks.pop_front();
         }
-        earlier.push_back(at);
+        marks.push_back(at);
     }
 
     /// Whether a byte from `start` up to `end` has a mark behind it: then the segment has PSH, also where it was cut anew and goes on behind
@@ -223,14 +281,14 @@ impl Pushes {
     #[inline]
     fn has_mark(&self, start: SeqNum, end: SeqNum) -> bool {
         let is_inside = |mark: SeqNum| mark.after(start) && mark.at_or_before(end);
-        is_inside(self.last) || (self.earlier.is_some() && self.has_earlier_mark(start, end))
+        is_inside(self.last) || (self.kept.is_some() && self.has_earlier_mark(start, end))
     }
 
     #[inline(never)]
     fn has_earlier_mark(&self, start: SeqNum, end: SeqNum) -> bool {
-        let Some(earlier) = self.earlier.as_deref() else { return false };
-        let next = earlier.partition_point(|mark| mark.at_or_before(start));
-        earlier.get(next).is_some_and(|mark| mark.at_or_before(end))
+        let Some(marks) = self.kept.as_deref().map(|kept| &kept.marks) else { return false };
+        let next = marks.partition_point(|mark| mark.at_or_before(start));
+        marks.get(next).is_some_and(|mark| mark.at_or_before(end))
     }
 
     /// Full runs end between `start` and `end`.
@@ -267,7 +325,7 @@ impl Pushes {
 
     /// A write goes on in the run that the latest mark is in, and so takes it back.
     fn unmark(&mut self) {
-        let before = self.earlier.as_deref_mut().and_then(VecDeque::pop_back);
+        let before = self.kept.as_deref_mut().and_then(|kept| kept.marks.pop_back());
         self.last = before.unwrap_or(self.front);
     }
 
@@ -281,12 +339,8 @@ impl Pushes {
 
     #[inline(never)]
     fn forget_acked(&mut self) {
-        let Some(earlier) = self.earlier.as_deref_mut() else { return };
-        while earlier.front().is_some_and(|mark| mark.at_or_before(self.front)) {
-            earlier.pop_front();
-        }
-        if earlier.is_empty() && earlier.capacity() > MARKS_KEPT {
-            self.earlier = None;
+        if self.kept.as_deref_mut().is_some_and(|kept| kept.forget_before(self.front)) {
+            self.kept = None;
         }
     }
 }
@@ -300,7 +354,7 @@ pub(super) fn half_of_window(wnd_max: u32) -> u32 {
 const RUN_MAX: u32 = BURST_MAX;
 /// `tcp_min_tso_segs` of Linux.
 const BURST_MIN: u8 = 2;
-/// Marks that are kept besides the last.
+/// Marks that are kept besides the last, and packets.
 const MARKS_MAX: usize = 1024;
 /// Room for so many is kept when there are none.
 const MARKS_KEPT: usize = 64;
@@ -355,7 +409,7 @@ mod tests {
         pushes.acked(2_000);
         assert_eq!(marks(&pushes, 1_000), [1_000]);
         pushes.forget_acked();
-        assert!(pushes.earlier.as_deref().is_some_and(VecDeque::is_empty));
+        assert!(pushes.kept.as_deref().is_some_and(|kept| kept.marks.is_empty()));
         assert_eq!(marks(&pushes, 1_000), [1_000]);
     }
 
@@ -418,6 +472,32 @@ mod tests {
     }
 
     #[test]
+    fn several_segments_of_a_packet_that_leave_again_have_psh_at_their_end() {
+        let at = |offset: u32| SeqNum::new(u32::MAX - 1_500) + offset;
+        let mut kept = Kept::default();
+        kept.add_packet(at(0), at(2_000));
+        kept.add_packet(at(2_000), at(5_000));
+        // A segment of each of two packets, one after the other; two of one, apart and together; the end of a run within a packet.
+        assert!(!kept.leaves_again(at(1_000), at(2_000), 1_000, false));
+        assert!(!kept.leaves_again(at(2_000), at(3_000), 1_000, false));
+        assert!(!kept.leaves_again(at(3_000), at(4_000), 1_000, false));
+        assert!(kept.leaves_again(at(4_000), at(5_000), 1_000, false));
+        assert!(kept.leaves_again(at(0), at(2_000), 1_000, false));
+        assert!(!kept.leaves_again(at(2_000), at(3_000), 1_000, true));
+        assert!(kept.leaves_again(at(3_000), at(4_000), 1_000, true));
+        // What is no part of a packet, and what leaves later.
+        assert!(!kept.leaves_again(at(5_000), at(9_000), 1_000, true));
+        assert!(!kept.leaves_again(at(0), at(1_000), 1_000, false));
+        assert!(!kept.forget_before(at(0)));
+        assert!(!kept.leaves_again(at(1_000), at(2_000), 1_000, false));
+        for packet in 1..=2 * MARKS_MAX as u32 {
+            kept.add_packet(at(5_000 * packet), at(5_000 * packet + 5_000));
+        }
+        assert_eq!(kept.packets.len(), MARKS_MAX);
+        assert!(kept.forget_before(at(5_000 * (2 * MARKS_MAX as u32 + 1))));
+    }
+
+    #[test]
     fn marks_are_bounded_and_the_oldest_are_forgotten() {
         let mut pushes = towards(50_000);
         for len in 1..=3_000 {
@@ -428,7 +508,7 @@ mod tests {
         assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 3_000 - MARKS_MAX as u32));
         pushes.acked(3_000);
         pushes.forget_acked();
-        assert!(pushes.earlier.is_none());
+        assert!(pushes.kept.is_none());
     }
 
     #[test]

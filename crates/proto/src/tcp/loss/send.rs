@@ -228,6 +228,17 @@ impl<P: Payload> Pcb<P> {
         Some(again)
     }
 
+    /// Whether text that is lost begins `offset` past SND.UNA, where SND.NXT is without records, and a segment of it may go again now.
+    pub fn repeats_at(&self, offset: u32) -> bool {
+        if !self.keeps_records() {
+            return self.sends_more();
+        }
+        let at = self.snd_una + offset;
+        let is_lost = self.loss.as_deref().is_some_and(|loss| loss.records.is_lost_at(at));
+        let allowed = self.recovery.window(&self.cc, self.mss.into()).saturating_sub(self.flight());
+        is_lost && allowed >= u32::from(self.mss) && self.repeat_edge().after(at)
+    }
+
     /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if the peer has room for a segment of it, else the
     /// last segment again, or the first `mss` bytes of it.
     fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {

@@ -103,6 +103,11 @@ impl Records {
         }
     }
 
+    /// Whether the byte at `at` is lost.
+    pub fn is_lost_at(&self, at: SeqNum) -> bool {
+        self.list.get(self.find(at)).is_some_and(|record| record.fate == Fate::Lost)
+    }
+
     /// True if one segment is outstanding.
     pub fn is_single(&self) -> bool {
         self.counts.all() == 1
