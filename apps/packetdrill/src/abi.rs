@@ -20,6 +20,7 @@ use crate::marshal::{
 };
 use crate::socket::message::Received;
 use crate::socket::options::Setting;
+use crate::socket::transfer::Text;
 use crate::{sockaddr as address, sysctl, user};
 
 /// `struct packetdrill_interface`: an opaque pointer, and a function for each call.
@@ -326,7 +327,7 @@ unsafe extern "C" fn writev(ud: *mut c_void, fd: c_int, iovecs: *const c_void, c
     let adapter = unsafe { of(ud) };
     answer(count_of(count).and_then(|count| {
         let bytes = gather(&user::read_iovecs(iovecs, count)?)?;
-        adapter.send(fd, &bytes, 0, None)
+        adapter.send(fd, Text::from(&*bytes), 0, None)
     }))
 }
 
@@ -354,7 +355,7 @@ unsafe extern "C" fn sendto(
     let adapter = unsafe { of(ud) };
     answer(
         destination(addr, addr_len, flags)
-            .and_then(|to| adapter.send(fd, &user::read(from, len)?, flags, to)),
+            .and_then(|to| adapter.send(fd, Text::from(&*user::read(from, len)?), flags, to)),
     )
 }
 
@@ -363,8 +364,9 @@ unsafe extern "C" fn sendmsg(ud: *mut c_void, fd: c_int, message: *const msghdr,
     let adapter = unsafe { of(ud) };
     answer(header_at(message).and_then(|header| {
         let to = destination(header.msg_name.cast_const().cast(), header.msg_namelen, flags)?;
-        let bytes = gather(&user::read_iovecs(header.msg_iov.cast_const().cast(), header.msg_iovlen)?)?;
-        adapter.send(fd, &bytes, flags, to)
+        let pieces = user::read_iovecs(header.msg_iov.cast_const().cast(), header.msg_iovlen)?;
+        let (bytes, lens) = (gather(&pieces)?, pieces.iter().map(|(_, len)| *len).collect::<Vec<_>>());
+        adapter.send(fd, Text { bytes: &bytes, lens: &lens }, flags, to)
     }))
 }
 

@@ -10,6 +10,7 @@ use libc::{off_t, size_t, socklen_t, ssize_t};
 use crate::abi::{answer, current_of, done};
 use crate::error::{Call, Errno};
 use crate::marshal::put;
+use crate::socket::transfer::Text;
 use crate::user;
 
 /// Most bytes of a file that one `sendfile` reads.
@@ -36,7 +37,7 @@ pub fn getsockopt(
 pub fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> Option<ssize_t> {
     let adapter = current_of(to)?;
     let sent = file_bytes(from, offset, count).and_then(|(at, bytes)| {
-        let sent = adapter.send(to, &bytes, 0, None)?;
+        let sent = adapter.send(to, Text::from(&*bytes), 0, None)?;
         let end = at + off_t::try_from(sent).unwrap_or(0);
         if !offset.is_null() {
             user::write(offset.cast(), &end.to_ne_bytes())?;

@@ -70,9 +70,9 @@ impl Adapter {
         Ok(received)
     }
 
-    /// Sends `bytes`. With `to` and MSG_FASTOPEN it connects as well.
-    pub(crate) fn send(&self, fd: RawFd, bytes: &[u8], flags: i32, to: Option<SocketAddr>) -> Call<usize> {
-        let mut world = self.lock();
+    /// Sends `text`. With `to` and MSG_FASTOPEN it connects as well.
+    pub(crate) fn send(&self, fd: RawFd, text: Text<'_>, flags: i32, to: Option<SocketAddr>) -> Call<usize> {
+        let (mut world, bytes) = (self.lock(), text.bytes);
         let (mut nonblocking, timeout) = match world.file(fd)? {
             File::Socket(socket) => (socket.nonblocking, socket.snd_timeout),
             File::Pipe(pipe) => (pipe.nonblocking, None),
@@ -105,7 +105,7 @@ impl Adapter {
                 return None;
             }
             loop {
-                match send_now(world, fd, &bytes[taken..], flags, to) {
+                match send_now(world, fd, text.behind(taken), flags, to) {
                     Ok(more) => {
                         taken += more;
                         if taken == bytes.len() || more == 0 {
@@ -220,8 +220,46 @@ fn read(mut stream: &TcpStream, bytes: &mut [u8]) -> Call<usize> {
     Ok(stream.read(bytes)?)
 }
 
+/// Bytes of a send, and the lengths of the slices that they came in; none for one slice.
+#[derive(Clone, Copy)]
+pub(crate) struct Text<'a> {
+    pub bytes: &'a [u8],
+    pub lens: &'a [usize],
+}
+
+impl<'a> From<&'a [u8]> for Text<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, lens: &[] }
+    }
+}
+
+impl<'a> Text<'a> {
+    /// Without the first `taken` bytes. A slice of which some were taken is one with those behind it.
+    fn behind(self, mut taken: usize) -> Self {
+        let (bytes, mut lens) = (&self.bytes[taken..], self.lens);
+        while let Some((first, rest)) = lens.split_first().filter(|_| taken > 0) {
+            lens = if taken < *first { &[] } else { rest };
+            taken = taken.saturating_sub(*first);
+        }
+        Self { bytes, lens }
+    }
+
+    fn slices(self) -> Vec<io::IoSlice<'a>> {
+        let mut rest = self.bytes;
+        let slices = self.lens.iter().map(|len| {
+            let (slice, behind) = rest.split_at(*len);
+            rest = behind;
+            io::IoSlice::new(slice)
+        });
+        let mut slices: Vec<_> = slices.collect();
+        slices.push(io::IoSlice::new(rest));
+        slices
+    }
+}
+
 /// Takes as many bytes as there is room for now.
-fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32, to: Option<SocketAddr>) -> Call<usize> {
+fn send_now(world: &mut World, fd: RawFd, text: Text<'_>, flags: i32, to: Option<SocketAddr>) -> Call<usize> {
+    let bytes = text.bytes;
     let socket = match world.file(fd)? {
         File::Socket(socket) => socket,
         File::Pipe(pipe) => return pipe.put(bytes),
@@ -236,7 +274,7 @@ fn send_now(world: &mut World, fd: RawFd, bytes: &[u8], flags: i32, to: Option<S
     }
     match send_flags(flags) {
         SendFlags::NONE => Ok(stream.write(bytes)?),
-        flags => Ok(stream.send_with(&[io::IoSlice::new(bytes)], flags)?),
+        flags => Ok(stream.send_with(&text.slices(), flags)?),
     }
 }
 

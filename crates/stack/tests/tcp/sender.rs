@@ -4,7 +4,7 @@ use std::io::{IoSlice, Write};
 use std::time::Duration;
 
 use sockeye::netif::Medium;
-use sockeye::{Config, CongestionControl, SendFlags, TcpSocket, TcpStream};
+use sockeye::{Config, CongestionControl, MbufChain, SendFlags, TcpSocket, TcpStream};
 use sockeye_proto::ip;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumIn};
@@ -118,6 +118,17 @@ fn a_segment_that_is_sent_again_has_its_psh_again() {
 }
 
 #[test]
+fn a_packet_that_is_sent_again_whole_has_psh_at_its_end_and_a_part_of_one_segment_has_none() {
+    let mut sender = Sender::new(u16::MAX);
+    assert_eq!(sender.write(9 * MSS)[..8], [(MSS, false), (MSS, true)].repeat(4));
+    // The window is one segment then, and grows by each that is acknowledged.
+    assert_eq!(sender.pass(ms(400)), [(MSS, false)]);
+    assert_eq!(sender.ack(u16::MAX), [(MSS, false); 2]);
+    let rest = sender.ack(u16::MAX);
+    assert_eq!(rest[..3], [(MSS, false), (MSS, false), (MSS, true)], "the fifth and sixth: {rest:?}");
+}
+
+#[test]
 fn a_corked_connection_sends_full_segments_and_the_rest_when_it_is_uncorked_or_after_a_timeout() {
     let mut sender = Sender::with(u16::MAX, |_| {}, |socket| socket.set_nodelay(true));
     sender.stream.set_cork(true).unwrap();
@@ -164,6 +175,33 @@ fn no_segment_crosses_the_end_of_a_record() {
     assert_eq!(sender.ack(u16::MAX), [(400, true), (300, true)], "the last waits for company");
     let again = sender.pass(ms(2_000));
     assert!(again.contains(&(400, true)) && !again.contains(&(700, true)), "{again:?}");
+}
+
+#[test]
+fn a_packet_of_a_zero_copy_send_has_at_most_seventeen_parts() {
+    let mut sender = Sender::new(u16::MAX);
+    sender.stream.set_zerocopy(true).unwrap();
+    let slices = [IoSlice::new(&[7]); 40];
+    let zerocopy = SendFlags::ZEROCOPY;
+    assert_eq!(sender.stream.send_with(&slices, zerocopy).unwrap(), 40);
+    // The last waits for the others by Nagle's algorithm, as a record does not.
+    assert_eq!(sender.turn(), [(17, true), (17, true)]);
+    assert_eq!(sender.ack(u16::MAX), [(6, true)]);
+    sender.ack(u16::MAX);
+    let mut chain = MbufChain::new();
+    for _ in 0..18 {
+        chain.append(MbufChain::copied(&sender.host.stack, &[7; 10]).unwrap());
+    }
+    assert_eq!(sender.stream.send_mbufs_with(&mut chain, zerocopy).unwrap(), 180);
+    assert_eq!((sender.turn(), sender.ack(u16::MAX)), (vec![(170, true)], vec![(10, true)]));
+    sender.ack(u16::MAX);
+    // Without the flag or the option parts do not matter.
+    assert_eq!(sender.stream.send_with(&slices, SendFlags::NONE).unwrap(), 40);
+    assert_eq!(sender.turn(), [(40, true)]);
+    sender.ack(u16::MAX);
+    sender.stream.set_zerocopy(false).unwrap();
+    assert_eq!(sender.stream.send_with(&slices, zerocopy).unwrap(), 40);
+    assert_eq!(sender.turn(), [(40, true)]);
 }
 
 #[test]

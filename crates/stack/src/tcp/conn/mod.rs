@@ -19,6 +19,7 @@ mod fast_open;
 pub(crate) mod init;
 pub(crate) mod notsent;
 pub(crate) mod outbox;
+mod parted;
 pub(crate) mod rcvd;
 pub(crate) mod ready;
 pub(crate) mod reports;

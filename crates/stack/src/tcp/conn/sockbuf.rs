@@ -176,6 +176,13 @@ impl SendBuf {
         }
     }
 
+    /// Whether packets of a zero-copy send have a bounded number of parts: over an interface, with SO_ZEROCOPY.
+    pub fn counts_parts(&self) -> bool {
+        self.rare.as_deref().is_some_and(|rare| {
+            rare.pushes.is_some() && rare.reports.as_deref().is_some_and(|reports| reports.zerocopy)
+        })
+    }
+
     /// A record ends with the buffer (MSG_EOR).
     pub fn note_record_end(&mut self) {
         let len = self.len();

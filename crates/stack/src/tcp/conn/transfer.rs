@@ -9,13 +9,19 @@ use std::io::{IoSlice, IoSliceMut};
 
 use sockeye_mbuf::{Chain, Exhausted, Freed, Pool};
 
+use super::sockbuf::Socket;
+
 /// Bytes up to which a copy is made under the socket lock: shorter than taking it twice.
 const COPY_LOCKED_MAX: usize = 4096;
+/// Bytes of a page of memory, which is one part.
+const PAGE_LEN: usize = 4096;
 
 /// Bytes to be sent.
 pub(super) trait Source {
     /// Whether they are copied.
     const COPIES: bool = true;
+    /// Whether packets may end within it.
+    const IN_PACKETS: bool = false;
     /// As many are taken under the socket lock, at most.
     const LOCKED_MAX: usize;
     /// A place in it.
@@ -23,6 +29,18 @@ pub(super) trait Source {
 
     /// Bytes that are not taken yet.
     fn len(&self) -> usize;
+
+    /// Bytes of them that may be appended together to the buffer of `so`.
+    #[inline(always)]
+    fn most(&mut self, _so: &Socket) -> usize {
+        self.len()
+    }
+
+    /// Whether a packet ends with the bytes taken, and others follow.
+    #[inline(always)]
+    fn ends_packet(&self) -> bool {
+        false
+    }
 
     /// Moves the next `bytes` bytes, of which there are as many, to the end of `into`: fewer at the memory cap.
     ///
@@ -35,6 +53,12 @@ pub(super) trait Source {
 
     /// Goes back to `mark`. Only copied bytes are still here.
     fn reset(&mut self, mark: Self::Mark);
+}
+
+/// A source in parts, each of which a device gathers by itself.
+pub(super) trait Parts {
+    /// Bytes of the next `most` parts, or of all.
+    fn parts_len(&self, most: usize) -> usize;
 }
 
 /// The buffers of a vectored send, without the bytes taken.
@@ -95,6 +119,28 @@ impl Source for Slices<'_> {
 
     fn reset(&mut self, mark: Self) {
         *self = mark;
+    }
+}
+
+impl Parts for Slices<'_> {
+    fn parts_len(&self, mut most: usize) -> usize {
+        let (mut len, mut offset) = (0, self.offset);
+        for buf in self.bufs {
+            let buf = &buf[std::mem::take(&mut offset)..];
+            let into = buf.as_ptr().addr() % PAGE_LEN;
+            let pages = if buf.is_empty() { 0 } else { (into + buf.len()).div_ceil(PAGE_LEN) };
+            if pages > most {
+                return len + if most > 0 { most * PAGE_LEN - into } else { 0 };
+            }
+            (len, most) = (len + buf.len(), most - pages);
+        }
+        len
+    }
+}
+
+impl Parts for &mut Chain {
+    fn parts_len(&self, most: usize) -> usize {
+        self.iter().take(most).map(<[u8]>::len).sum()
     }
 }
 

@@ -14,6 +14,7 @@ use sockeye_sync::reserved::Reservation;
 use sockeye_sync::{Lent, Ticket};
 
 use super::outbox::Context;
+use super::parted::Parted;
 use super::sockbuf::{Buffers, Socket};
 #[cfg(feature = "tokio")]
 use super::transfer::Pieces;
@@ -64,8 +65,10 @@ pub(crate) fn send_chain(
     chain: &mut Chain,
     flags: SendFlags,
 ) -> io::Result<usize> {
-    let rest = Rest { flags, ..Rest::of(chain) };
-    send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
+    if flags.has(SendFlags::ZEROCOPY) {
+        return send_flagged(core, ends, Parted::new(chain), flags);
+    }
+    send_flagged(core, ends, chain, flags)
 }
 
 /// [`send`] with MSG_OOB: the bytes taken are urgent up to the last.
@@ -91,11 +94,19 @@ pub(crate) fn send_with(
     bufs: &[IoSlice<'_>],
     flags: SendFlags,
 ) -> io::Result<usize> {
-    let rest = Rest { flags, ..Rest::of(Slices::new(bufs)) };
-    if rest.source.len() == 0 {
+    let source = Slices::new(bufs);
+    if source.len() == 0 {
         start_deferred(core, ends.conn);
         return Ok(0);
     }
+    if flags.has(SendFlags::ZEROCOPY) {
+        return send_flagged(core, ends, Parted::new(source), flags);
+    }
+    send_flagged(core, ends, source, flags)
+}
+
+fn send_flagged<S: Source>(core: &Core, ends: &Ends<'_>, source: S, flags: SendFlags) -> io::Result<usize> {
+    let rest = Rest { flags, ..Rest::of(source) };
     send_or(core, ends, rest, |timeout| wait_for_memory(core, ends.conn, timeout))
 }
 
@@ -243,8 +254,8 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     if rest.flags.has(SendFlags::MORE) && buffered >= so.snd.due_at {
         so.snd.rare_mut().more = rest.source.len() == 0;
     }
-    // Nagle's algorithm does not hold back urgent data, so `due_at` does not decide.
-    if rest.is_urgent && so.snd.connected {
+    // Nagle's algorithm does not hold back urgent data, or a packet that others follow, so `due_at` does not decide.
+    if (rest.is_urgent || S::IN_PACKETS) && so.snd.connected {
         send_now(core, ends, so);
     } else if buffered < so.snd.due_at {
         serve::release(core, ends, so);
@@ -276,7 +287,7 @@ fn begin<S: Source>(
         return Err(Refusal::Failed(Errno::NOBUFS.into()));
     }
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
-    let want = rest.source.len().min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
+    let want = rest.source.most(so).min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // At most a chunk, so it fits.
     let mut room = so.snd.room(want as u32, blocks);
     if so.snd.defers_syn && !blocks {
@@ -324,7 +335,8 @@ fn note_appended<S: Source>(so: &mut Socket, rest: &mut Rest<S>, before: u32) {
         0 => Then::Ends,
         _ => Then::GoesOn,
     };
-    so.snd.note_written(len - before, then);
+    let ends_packet = rest.source.ends_packet();
+    so.snd.note_written(len - before, if ends_packet { Then::Ends } else { then });
     if let Some(reports) = so.snd.reports() {
         let zerocopy = rest.flags.has(SendFlags::ZEROCOPY);
         rest.report = reports.appended(rest.report, len, zerocopy, S::COPIES);
@@ -335,7 +347,7 @@ fn note_appended<S: Source>(so: &mut Socket, rest: &mut Rest<S>, before: u32) {
             reports.close(call);
         }
     }
-    if then != Then::GoesOn && rest.flags.has(SendFlags::EOR) {
+    if ends_packet || (then != Then::GoesOn && rest.flags.has(SendFlags::EOR)) {
         so.pcb.end_record(len);
         so.snd.note_record_end();
     }

@@ -31,6 +31,7 @@ impl SendFlags {
     /// `MSG_ZEROCOPY`: the program wants to hear when the stack needs the bytes no more, where SO_ZEROCOPY is on
     /// ([`TcpStream::set_zerocopy`]). Bytes in slices are copied all the same, and the report says so; those of
     /// [`TcpStream::send_mbufs_with`] are not.
+    /// Over an interface a packet has at most 17 parts, slices or pieces of a chain: one with less than 64 KiB in them ends there.
     pub const ZEROCOPY: Self = Self(1 << 2);
 
     /// Those of both.
