@@ -8,6 +8,7 @@
 //! held back by the window. `due.rs` says when there is nothing to call it for.
 //! Tests: `tests/output.rs`, `tests/properties.rs`.
 
+use core::hint::cold_path;
 use core::ops::ControlFlow;
 
 use crate::seq::SeqNum;
@@ -61,6 +62,7 @@ impl<P: Payload> Pcb<P> {
         if self.syn_unacked
             && let Some(syn_ack) = self.transmit_early_syn_ack(now)
         {
+            cold_path();
             *segment = Some(syn_ack);
             return;
         }
@@ -71,11 +73,16 @@ impl<P: Payload> Pcb<P> {
                     *segment = self.transmit_ack(rcv_space, now);
                 }
             }
-            State::SynSent => *segment = self.transmit_syn(now),
+            State::SynSent => {
+                cold_path();
+                *segment = self.transmit_syn(now);
+            }
             State::SynReceived => {
+                cold_path();
                 *segment = self.transmit_syn(now).or_else(|| self.transmit_ack(rcv_space, now));
             }
             State::FinWait2 | State::TimeWait => {
+                cold_path();
                 self.settle_waiting_ack(rcv_space);
                 *segment = self.transmit_ack(rcv_space, now);
             }
@@ -87,17 +94,20 @@ impl<P: Payload> Pcb<P> {
         if self.recovery.take_rexmt()
             && let Some(again) = self.transmit_again(rcv_space, now)
         {
+            cold_path();
             *segment = Some(again);
             return;
         }
         if core::mem::take(&mut self.probe_now)
             && let Some(probe) = self.transmit_probe(rcv_space, now)
         {
+            cold_path();
             *segment = Some(probe);
             return;
         }
         let mut most = u32::MAX;
         if self.loss.is_some() {
+            cold_path();
             most = match self.transmit_recorded(rcv_space, now) {
                 ControlFlow::Break(recorded) => {
                     *segment = recorded;
@@ -116,6 +126,7 @@ impl<P: Payload> Pcb<P> {
         let len = self.sendable(offset, unsent).min(most);
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
         if len == 0 && !fin {
+            cold_path();
             self.look_at_usage(now);
             self.wait_for_window(now);
             return;
@@ -252,6 +263,7 @@ impl<P: Payload> Pcb<P> {
             self.rtt_sent_us = low_micros(now);
         }
         if seq != self.snd_max && !self.keeps_records() {
+            cold_path();
             self.count_rexmt(Why::Timeout, len, now);
         }
         let mss = u32::from(self.send_mss());
@@ -263,6 +275,7 @@ impl<P: Payload> Pcb<P> {
         self.snd_max = self.snd_max.max(end);
         self.fin_sent |= fin;
         if self.persist {
+            cold_path();
             self.persist = false;
             self.rexmt_count = 0;
             self.rtt.end_probing();
@@ -274,6 +287,7 @@ impl<P: Payload> Pcb<P> {
         self.record_sent(seq, end, now);
         let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
         if self.ecn.on && len > 0 {
+            cold_path();
             segment.head.add(self.ecn.on_text(seq, end));
         }
         segment

@@ -4,6 +4,8 @@
 //! Called under the sender's lock: runs and wake-ups for it go into the outbox, in order. Does not depend on
 //! why the segment is sent. Tests: the socket layer's.
 
+use std::hint::cold_path;
+
 use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{Left, Turn};
@@ -60,6 +62,7 @@ pub(super) fn emit_bare(cx: &mut Context<'_>, conn: &Arc<Conn>, header: Header) 
 pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payload: &mut Data, mss: u16) {
     cx.core.count(counter::SEGMENTS_OUT);
     if head.flags().has(Flags::RST) {
+        cold_path();
         cx.core.count(counter::RESETS_OUT);
     }
     if !cx.core.loopback.encodes()

@@ -10,6 +10,7 @@
 //!
 //! Output runs once per run of items of one connection ([`finish`]), under the same hold of the lock as the items themselves.
 
+use std::hint::cold_path;
 use std::time::Duration;
 
 use sockeye_proto::tcp::closed;
@@ -63,15 +64,22 @@ pub(crate) fn step(
     cx.now = pcb.clock(cx.now);
     match work {
         Work::Segment(header, payload) => plain_input(cx, pcb, conn, so, &header, payload),
-        Work::Rare(header, payload) => input(cx, pcb, conn, so, &header, payload),
+        Work::Rare(header, payload) => {
+            cold_path();
+            input(cx, pcb, conn, so, &header, payload);
+        }
         Work::Undelivered(seq, error) => {
+            cold_path();
             failpoints::hit(Point::Undelivered, failpoints::of_conn(conn));
             let is_accepted = so.fast_open.as_ref().is_none_or(|place| !place.is_waiting(conn));
             let remote = conn.tuple.remote.addr;
             let events = super::undelivered::apply(cx.core, pcb, remote, (seq, error), is_accepted, cx.now);
             on_events(cx, pcb, conn, so, events);
         }
-        Work::Uncork(other) => cx.outbox.uncorked.push(other),
+        Work::Uncork(other) => {
+            cold_path();
+            cx.outbox.uncorked.push(other);
+        }
         Work::Notify => {
             // Re-armed before anything is looked at: anything posted from here on comes again.
             let reasons = conn.notify.take();
@@ -106,6 +114,7 @@ fn plain_input(
 ) {
     let len = u32::try_from(payload.len()).unwrap_or(u32::MAX);
     let Some(acked_len) = pcb.on_expected_plain(header, len, cx.now) else {
+        cold_path();
         return input(cx, pcb, conn, so, &(*header).into(), payload);
     };
     failpoints::hit(Point::Segment, failpoints::of_conn(conn));
@@ -131,6 +140,7 @@ fn text(
     if so.rcv.closed {
         // The last handle went while this was on its way, and the pcb has not been told yet. No reader is left
         // for it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
+        cold_path();
         cx.outbox.freed.push(payload.0);
         close(cx, pcb, conn, so, true);
         return false;
@@ -369,6 +379,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         let mss = pcb.send_mss();
         failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
         let mut payload = if segment.len == 0 {
+            cold_path();
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
             }
@@ -396,10 +407,12 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         transmit::flush(cx);
     }
     if pcb.is_metered() {
+        cold_path();
         pcb.meter_time(so.snd.is_writable(), cx.now);
     }
     so.rcv.settle(pcb);
     if holds_small {
+        cold_path();
         // Only by that writer's output: the next event lets it go if Nagle's algorithm does.
         pcb.hold_small(false);
     }
@@ -413,12 +426,14 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     };
     let (at, armed) = (deadline.as_micros(), conn.timer_at.load(Ordering::Relaxed));
     if armed == 0 || at < armed {
+        cold_path();
         conn.timer_at.store(at, Ordering::Relaxed);
         cx.due.timers.push((at, TimerKey::Conn { hash: conn.hash, serial: conn.serial as u32 }));
     }
 }
 
 /// The pcb learns up to where the written data is urgent, and whether a short segment waits for more. True if it does.
+#[inline(never)]
 fn tell_rare(pcb: &mut Pcb<Data>, snd: &mut SendBuf) -> bool {
     let Some(rare) = snd.rare.as_deref_mut() else { return false };
     let (urgent, more) = (std::mem::take(&mut rare.urgent), std::mem::take(&mut rare.more));

@@ -17,6 +17,7 @@
 //! missed. It does not depend on segments. Tests: below, and `tests/tcp/reports.rs`.
 
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::time::Duration;
 
 use sockeye_proto::seq::SeqNum;
@@ -398,6 +399,7 @@ pub(super) fn arrived(cx: &Context<'_>, so: &mut Buffers) {
 #[inline]
 pub(super) fn read(so: &mut Buffers) {
     if so.snd.rare.is_some() {
+        cold_path();
         let front = so.rcv.front();
         if let Some(reports) = so.snd.reports() {
             reports.read(front);

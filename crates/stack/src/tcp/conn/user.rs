@@ -4,6 +4,7 @@
 //! [`sockbuf`](super::sockbuf) say; before it lets go it runs the backlog. Blocking calls wait on the wait queue: a ticket is taken
 //! under the lock that found nothing to do, so an event in between ends the wait.
 
+use std::hint::cold_path;
 use std::io::{self, IoSlice, IoSliceMut};
 
 use rustix::io::Errno;
@@ -217,6 +218,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     let (take, reservation) = match begun {
         Ok(begun) => begun,
         Err(refusal) => {
+            cold_path();
             serve::release(core, ends, so);
             return Err(refusal);
         }
@@ -241,6 +243,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         });
     }
     if so.snd.defers_syn {
+        cold_path();
         // The SYN takes along the written bytes; from here on this is a connect like any other.
         so.snd.defers_syn = false;
         // It keeps its PSH if it is sent again behind the SYN, as on Linux.
@@ -252,6 +255,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     }
     let buffered = so.snd.len();
     if rest.flags.has(SendFlags::MORE) && buffered >= so.snd.due_at {
+        cold_path();
         so.snd.rare_mut().more = rest.source.len() == 0;
     }
     // Nagle's algorithm does not hold back urgent data, or a packet that others follow, so `due_at` does not decide.
@@ -437,6 +441,7 @@ pub(super) fn recv_into<S: Sink>(
         if take == 0 || (!takes_few && so.rcv.waits_for_more(wanted) && !conn.has_error()) {
             if so.has_backlog() {
                 // It may bring bytes.
+                cold_path();
                 serve::run_left(core, ends, so, None);
                 continue;
             }
@@ -460,6 +465,7 @@ pub(super) fn recv_into<S: Sink>(
             let unlinked = sink.unlink(&mut so.rcv.chain, take, &mut freed);
             failpoints::hit(Point::Read, failpoints::of_conn(conn));
             if so.rcv.urgent.is_some() {
+                cold_path();
                 so.rcv.pass_mark();
             }
             reports::read(so);
