@@ -1,12 +1,12 @@
 //! A child cargo: its surroundings, whether it can run at all, and how its failure is shown.
 //!
 //! Does not depend on the checks. Invariants: a child sees none of the variables by which the cargo that runs
-//! this test talks to its own children; children run one at a time, or by twos where each has one thread. Tests: at the end.
+//! this test talks to its own children; at most [`AT_ONCE_MAX`] checks have children at a time. Tests: at the end.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, PoisonError};
 
 /// A tool that a check needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +32,33 @@ pub struct Child {
     need: Option<Need>,
 }
 
-/// Children use all cores, and the build folders' locks would make them wait anyway.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Checks that have children at a time. A child alone leaves a core idle for a third of its time: while it compiles a crate that others wait for, and while its tests sleep.
+const AT_ONCE_MAX: usize = 2;
+/// How many have some now.
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
+
+/// The right to run children. It ends when this is dropped, also by a failed check's panic.
+struct Turn;
+
+impl Turn {
+    /// Blocks until fewer than [`AT_ONCE_MAX`] checks have one.
+    fn wait() -> Self {
+        let (taken, ended) = &TURNS;
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken =
+            ended.wait_while(taken, |taken| *taken == AT_ONCE_MAX).unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let (taken, ended) = &TURNS;
+        *taken.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        ended.notify_one();
+    }
+}
 /// Set to `off` to skip the checks.
 const SWITCH: &str = "SOCKEYE_CHECKS";
 /// Longest time that a child may take, seconds: several times that of the slowest on two busy cores.
@@ -85,7 +110,7 @@ impl Child {
     }
 
     fn at_once(lists: impl IntoIterator<Item = Vec<Self>>, folder: &str, check: fn(Option<Output>)) {
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = Turn::wait();
         std::thread::scope(|scope| {
             for list in lists {
                 scope.spawn(move || list.into_iter().for_each(|child| check(child.output_now(folder))));
@@ -95,7 +120,7 @@ impl Child {
 
     /// Runs it with a target folder of this name, and fails the test if it fails; its output, or `None` if it was skipped.
     pub fn output(self, folder: &str) -> Option<Output> {
-        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = Turn::wait();
         self.output_now(folder)
     }
 

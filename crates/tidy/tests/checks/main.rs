@@ -1,7 +1,7 @@
 //! The checks that need a tool or a build of their own: format, lints, models, sanitizer.
 //!
 //! Each runs cargo as a child with a target folder under `target/checks`, so that the builds do not
-//! evict each other from the cache; one at a time, as each uses all cores. If the tool is missing, a check
+//! evict each other from the cache; two at a time, as none keeps two cores busy. If the tool is missing, a check
 //! prints that and passes, except in continuous integration (`CI=true`), where it fails.
 //!
 //! | check | runs |
