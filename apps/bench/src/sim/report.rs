@@ -81,7 +81,11 @@ impl Report {
         let [cpu, wall] = [per_cpu, per_second].map(|rate| number(median(one, rate)));
         let [of_cpu, of_wall] = [compared.cpu, compared.wall].map(ratio_text);
         let goal = one.lane.goal.filter(|_| self.shows_goals).map_or_else(String::new, |goal| {
-            let found = if is_reached(one, goal, compared) { "reached" } else { "missed" };
+            let found = match is_reached(one, goal, compared) {
+                Some(true) => "reached",
+                Some(false) => "missed",
+                None => "nothing to compare with",
+            };
             format!("{}: {found}", goal_text(goal))
         });
         let line = format!("{:<8} {cpu:>16} {wall:>14}  {of_cpu:<22} {of_wall:<22} {goal}", one.lane.name);
@@ -107,7 +111,7 @@ impl Report {
             "cpu": ratio(compared.cpu),
             "wall": ratio(compared.wall),
             "goal": one.lane.goal.map(goal_text),
-            "reached": one.lane.goal.map(|goal| is_reached(one, goal, compared)),
+            "reached": one.lane.goal.and_then(|goal| is_reached(one, goal, compared)),
             "failure": one.failure,
             "load": self.machine.load,
         })
@@ -143,12 +147,13 @@ fn compare(measured: &[Measured<'_>], one: &Measured<'_>) -> Compared {
     Compared { cpu: ratio(per_cpu), wall: ratio(per_second) }
 }
 
-fn is_reached(one: &Measured<'_>, goal: Goal, compared: &Compared) -> bool {
-    let at_least = |ratio: Option<Ratio>, goal: f64| ratio.is_some_and(|ratio| ratio.ratio >= goal);
+/// `None` if the other side of a ratio failed.
+fn is_reached(one: &Measured<'_>, goal: Goal, compared: &Compared) -> Option<bool> {
+    let at_least = |ratio: Option<Ratio>, goal: f64| ratio.map(|ratio| ratio.ratio >= goal);
     match goal {
         Goal::Cpu(goal) => at_least(compared.cpu, goal),
         Goal::Wall(goal) => at_least(compared.wall, goal),
-        Goal::Seconds(goal) => median(one, seconds).is_some_and(|seconds| seconds <= goal),
+        Goal::Seconds(goal) => median(one, seconds).map(|seconds| seconds <= goal),
     }
 }
 

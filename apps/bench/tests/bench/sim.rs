@@ -107,6 +107,19 @@ fn a_lane_that_fails_fails_the_run_and_the_other_rows_go_on() {
 }
 
 #[test]
+fn without_the_first_lane_no_goal_of_a_ratio_is_called_missed() {
+    let folder = Folder::new(
+        "base-fails",
+        "case \"$*\" in *turmoil*) exit 1;; esac
+        echo '{\"work\":1,\"wall\":1,\"cpu\":1,\"simulated\":1}'",
+    );
+    let output = folder.bench("sim --rows two --samples 1 --calls 9 --goals");
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains(">= 1 by CPU: nothing to compare with") && !text.contains("missed"), "{text}");
+}
+
+#[test]
 fn flags_without_effect_are_refused() {
     for (line, part) in [
         ("rr --rows two", "sockeye bench sim --rows two,idle"),
