@@ -15,6 +15,7 @@
 use std::process::ExitCode;
 
 use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::limit;
 use sockeye_shared::progress::Progress;
 
 mod against;
@@ -52,7 +53,8 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
         return Err(CommandError::Usage(UsageError(message.to_owned())));
     }
     args.check_only_flags().map_err(CommandError::Usage)?;
-    providers::kernel::raise_descriptor_limit();
+    // A refusal leaves fewer pairs of connections, which `providers::kernel::pairs_max` reads.
+    limit::raise_descriptors();
     args.check_record().map_err(CommandError::Usage)?;
     record::to(args.pcap.as_deref());
     if let Some(other) = &args.against {

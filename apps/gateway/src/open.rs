@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use sockeye_shared::file;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -125,9 +126,7 @@ impl Caller {
         let take = |option, number: Option<i32>| number.map(|number| copy(option, number)).transpose();
         let (ready, exit) = (args.frames.ready_fd, args.frames.exit_fd);
         if let Some(path) = &args.frames.pid_file {
-            write_number(path).map_err(|error| {
-                io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
-            })?;
+            write_number(path).map_err(|error| file::at(path, error))?;
         }
         let behind = take("--behind", args.frames.behind)?.map(Behind::leave).transpose()?;
         Ok(Self { ready: take("--ready-fd", ready)?, exit: take("--exit-fd", exit)?, behind })

@@ -12,13 +12,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Pid, Signal, kill_process};
 use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::{file, limit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
 
@@ -100,14 +101,15 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
     let (published, auto) = publish(args)?;
     let log = args.log.as_ref().map(|path| {
         let file = OpenOptions::new().create(true).append(true).open(path);
-        file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| at(path, &error))
+        file.map(|file| Box::new(file) as Box<dyn Write + Send>).map_err(|error| file::at(path, error))
     });
     let log = log.transpose()?;
     let control = args.control.ctl.as_ref().map(|path| listen_at(path)).transpose()?;
     let api = args.frames.slirp_api.as_ref().map(|path| listen_at(path)).transpose()?;
     let upstream = args.upstream.clone().unwrap_or_default().resolve()?;
     let Opened { sources, served, file } = open(args, prefix, given)?;
-    raise_descriptor_limit();
+    // Each flow has one; where the limit stays there are fewer at a time. The command has been started, and has its own as it was.
+    limit::raise_descriptors();
     let pcaps = pcaps(args, sources.len())?;
     let (resolvers, router) = (resolvers(args), router(args));
     let auto = auto.map(|addr| Ok::<_, io::Error>((addr, tables(args, &served)?))).transpose()?;
@@ -208,20 +210,9 @@ fn pcaps(args: &GatewayArgs, queues: usize) -> io::Result<Vec<Option<File>>> {
             name.push(format!(".{index}"));
         }
         let path = PathBuf::from(name);
-        File::create(&path).map(Some).map_err(|error| at(&path, &error))
+        file::create(&path).map(Some)
     };
     (0..queues).map(named).collect()
-}
-
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
-}
-
-/// Each flow has a descriptor. The command has been started, and has its own limit as it was.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // Where it is refused there are fewer flows at a time.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// Gives up what is not needed any more.

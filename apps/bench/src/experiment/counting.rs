@@ -101,12 +101,13 @@ mod answers {
 
     use clap::Parser;
     use sockeye_shared::end::{CommandError, UsageError};
+    use sockeye_shared::limit;
 
     use super::{CountArgs, Counted};
     use crate::args::BenchArgs;
     use crate::experiment::model::{On, Row};
     use crate::experiment::plan::Plan;
-    use crate::providers::{handoffs, kernel};
+    use crate::providers::handoffs;
 
     /// The bench's command line.
     #[derive(Parser)]
@@ -120,7 +121,7 @@ mod answers {
         let words = [OsString::from("sockeye-bench")].into_iter().chain(args.line.iter().cloned());
         let line = Line::try_parse_from(words)
             .map_err(|error| CommandError::Usage(UsageError(error.to_string())))?;
-        kernel::raise_descriptor_limit();
+        limit::raise_descriptors();
         let unknown = |what: &str| CommandError::Usage(UsageError(format!("there is no {what}")));
         let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>().join("; ");
         let target = line.args.experiments().map_err(CommandError::Usage)?;

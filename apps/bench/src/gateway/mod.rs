@@ -23,10 +23,10 @@ use std::process::ExitCode;
 use clap::Args;
 use sockeye_drivers::testing::unavailable;
 use sockeye_shared::end::{CommandError, UsageError};
+use sockeye_shared::limit;
 use sockeye_shared::progress::Progress;
 
 use crate::machine::Machine;
-use crate::providers::kernel::raise_descriptor_limit;
 use peers::Gateway;
 pub use peers::Kind;
 use place::Place;
@@ -96,7 +96,7 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     if let Some(why) = unavailable() {
         return Err(CommandError::Usage(UsageError(format!("gateway: {why}: start it with sudo"))));
     }
-    raise_descriptor_limit();
+    limit::raise_descriptors();
     let works: Vec<Work> = if args.work.is_empty() { Work::ALL.to_vec() } else { args.work.clone() };
     let place = Place::new(&works)?;
     let mut gateways = Vec::new();

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sockeye_drivers::{Layer, Namespace, Tun, TunConfig};
+use sockeye_shared::limit;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::work::Work;
-use crate::providers::kernel::raise_descriptor_limit;
 
 /// Where the servers are.
 pub const HTTP_PORT: u16 = 8090;
@@ -121,7 +121,7 @@ pub const HOLD_SUBCOMMAND: &str = "__gateway-hold";
 /// # Errors
 /// The system's.
 pub fn hold_connections() -> io::Result<()> {
-    raise_descriptor_limit();
+    limit::raise_descriptors();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", HOLD_PORT)).await?;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use rustix::event::{Timespec, epoll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::provider::{BACKLOG_MAX, Counters, EVENTS_MAX, Poller, Provider};
@@ -162,13 +162,6 @@ pub fn congestion() -> &'static Congestion {
         }
         Congestion::Default { name: default_congestion(), refusal }
     })
-}
-
-/// Raises the soft limit of descriptors to the hard one; without the right to, it stays.
-pub fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the limit as it is, and `pairs_max` reads it.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn descriptors_max() -> usize {

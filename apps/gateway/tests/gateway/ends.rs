@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sockeye_shared::limit::raise_descriptors;
 
 use crate::common::{Gateway, HOST, unavailable};
 
@@ -18,11 +18,6 @@ const CONNECTIONS: usize = 10_000;
 const NEW: usize = 20;
 /// For anything to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-}
 
 /// Packets to the gateway for which its device had no room.
 fn lost() -> Option<u64> {
@@ -34,7 +29,7 @@ fn lost() -> Option<u64> {
 
 /// Makes the connections, ends them, and makes new ones. Inside.
 pub fn run(to: &str) {
-    raise_descriptor_limit();
+    raise_descriptors();
     let connect = || {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -80,7 +75,7 @@ fn new_connections_are_made_behind_ten_thousand_that_end_at_once() {
     if unavailable() {
         return;
     }
-    raise_descriptor_limit();
+    raise_descriptors();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || serve(&listener));
