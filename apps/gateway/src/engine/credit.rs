@@ -10,7 +10,8 @@
 //! having more than [`BURST`] beginnings under way. Where the credit is used up, a beginning waits, and what comes behind it is dropped where its queue is full,
 //! before it has cost much. What a rule refuses costs no socket, and takes none.
 //!
-//! The flows that are there come first: before each beginning all tasks that can go on have their turn.
+//! The flows that are there come first: of what one turn of the driver brings, the first beginning goes at once, and before each further one all tasks that can go on
+//! have their turn.
 //!
 //! Does not depend on what a flow is. Of one thread. Tests: below; `tests/gateway/floods.rs`.
 
@@ -33,6 +34,8 @@ pub struct Credit {
     left: Cell<u32>,
     /// Up to when what time gives back has been counted.
     counted: Cell<Instant>,
+    /// A flow has begun in this turn of the driver.
+    has_begun: Cell<bool>,
 }
 
 /// A beginning, which has taken one.
@@ -41,12 +44,20 @@ pub struct Begun(Cell<Option<Rc<Credit>>>);
 impl Credit {
     /// One that nothing has been taken of.
     pub fn new(now: Instant) -> Rc<Self> {
-        Rc::new(Self { left: Cell::new(BURST), counted: Cell::new(now) })
+        Rc::new(Self { left: Cell::new(BURST), counted: Cell::new(now), has_begun: Cell::new(false) })
     }
 
-    /// Takes one for a beginning, once the other tasks had their turn and there is one.
+    /// The driver has a turn.
+    pub fn turn(&self) {
+        self.has_begun.set(false);
+    }
+
+    /// Takes one for a beginning, once there is one, and if it is not the first of this turn, once the other tasks had theirs.
     pub async fn begin(self: &Rc<Self>) -> Begun {
-        yield_now().await;
+        if self.has_begun.get() {
+            yield_now().await;
+        }
+        self.has_begun.set(true);
         while !self.takes(Instant::now()) {
             sleep(PAUSE).await;
         }

@@ -33,9 +33,12 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let bell = Arc::clone(&wanted);
     cx.stack.set_driver_wake(Some(move || bell.notify_one()));
     let timer = sleep_until(start);
-    tokio::pin!(timer);
+    // One wait for the stack's wake goes on until that comes.
+    let woken = wanted.notified();
+    tokio::pin!(timer, woken);
     loop {
         let now = start.elapsed();
+        cx.credits.turn();
         let next = cx.stack.poll(now);
         if port.is_down() {
             return cx.shared.device_gone.notify_one();
@@ -48,7 +51,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
         timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
         tokio::select! {
             biased;
-            () = wanted.notified() => {}
+            () = &mut woken => woken.set(wanted.notified()),
             ready = port.ready(&cx.shared) => if ready.is_err() {
                 // The runtime ends.
                 return;

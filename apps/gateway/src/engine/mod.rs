@@ -112,6 +112,13 @@ struct Credits {
     queries: Rc<Credit>,
 }
 
+impl Credits {
+    /// The driver has a turn.
+    fn turn(&self) {
+        [&self.connections, &self.datagrams, &self.queries].into_iter().for_each(|credit| credit.turn());
+    }
+}
+
 impl Cx {
     fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
@@ -152,9 +159,12 @@ impl Running {
                     Ok((cx, port)) => {
                         let _ = ready.send(Ok(()));
                         task(serve_opened(Rc::clone(&cx), open));
+                        // A task of its own, which is not looked at with each frame.
+                        let ended = task(end(stopped));
                         tokio::select! {
+                            biased;
                             () = drive(&cx, port) => {}
-                            () = end(stopped) => {}
+                            _ = ended => {}
                         }
                         cx.stack.set_driver_wake(None::<fn()>);
                     }

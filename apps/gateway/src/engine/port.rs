@@ -5,6 +5,7 @@
 //! Tests: `tests/`.
 
 use std::fs::File;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
@@ -138,7 +139,7 @@ impl Port {
     pub async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
         match self {
             Self::Tun(tun, queue) => {
-                queue.readable().await?.clear_ready();
+                poll_fn(|task| queue.poll_read_ready(task)).await?.clear_ready();
                 tun.announce();
                 Ok(())
             }
