@@ -26,8 +26,8 @@ impl<P: Payload> Pcb<P> {
     /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
     ///
     /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
-    /// both, with two harmless exceptions: more bytes than fit into a window that is itself too small to
-    /// be worth a segment, and the first byte that has to wait where records are kept. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
+    /// both, with harmless exceptions: more bytes than fit into a window that is itself too small to
+    /// be worth a segment, the first byte that has to wait where records are kept, and what is written while text waits and nothing is in flight. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
     /// appended, something else has to happen first.
     pub fn snd_due_at(&self) -> u32 {
         if !self.state.can_send() {
@@ -47,7 +47,7 @@ impl<P: Payload> Pcb<P> {
         let usable = self.usable(offset);
         let has_whole = || usable >= u32::from(self.send_mss());
         if usable == 0 {
-            if is_told() { u32::MAX } else { next_byte }
+            if is_told() { self.held_due_at() } else { next_byte }
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
         } else if !self.small_may_go() {
@@ -57,9 +57,15 @@ impl<P: Payload> Pcb<P> {
             && usable < self.max_snd_wnd / 2
         {
             // Too small to be worth a segment alone.
-            u32::MAX
+            self.held_due_at()
         } else {
             next_byte
         }
+    }
+
+    /// The same where the windows have no room: a further write may end a pause, if nothing is in flight.
+    #[cold]
+    fn held_due_at(&self) -> u32 {
+        if self.snd_una == self.snd_max { self.snd_len.saturating_add(1) } else { u32::MAX }
     }
 }

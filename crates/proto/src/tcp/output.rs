@@ -54,8 +54,9 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) {
         let now = self.clock(now);
-        if self.snd_len == 0 && snd_len > 0 {
-            self.restart_after_idle(now);
+        // Where text waits, writes are told one by one only once the persist timer runs (`held_due_at`).
+        if snd_len > self.snd_len && (self.snd_len == 0 || self.persist) {
+            self.restart_after_idle(snd_len, now);
         }
         self.snd_len = snd_len.min(SND_LEN_MAX);
         *segment = None;

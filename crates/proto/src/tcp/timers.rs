@@ -221,30 +221,48 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application writes after a pause, or the window changes: RFC 5681 section 4.1, as Linux does it (`tcp_slow_start_after_idle`).
+    /// The application writes after a pause, `snd_len` bytes with what waits, or the window changes: RFC 5681 section 4.1, as Linux does it
+    /// (`tcp_slow_start_after_idle_check`).
     #[inline]
-    pub(super) fn restart_after_idle(&mut self, now: Instant) {
+    pub(super) fn restart_after_idle(&mut self, snd_len: u32, now: Instant) {
         let idle_us = since_us(now, self.last_snd_at);
         // No timeout is shorter than its floor.
         if idle_us > u64::from(self.tuning.rto_min_us) {
-            self.restart_after(idle_us, now);
+            self.restart_after(idle_us, snd_len, now);
         }
     }
 
     #[inline(never)]
-    fn restart_after(&mut self, idle_us: u64, now: Instant) {
+    fn restart_after(&mut self, idle_us: u64, snd_len: u32, now: Instant) {
         if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
             return;
         }
         // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         if idle_us > rto_us {
+            let times = self.packets_begun(snd_len);
+            if times == 0 {
+                return;
+            }
             let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
-            self.cc.on_idle(rtos, u32::from(self.mss));
+            self.cc.on_idle(rtos.saturating_mul(times), u32::from(self.mss));
             if let Some(loss) = self.loss.as_deref_mut() {
                 loss.restart_usage(now);
             }
         }
+    }
+
+    /// Packets that a write begins by which `so_snd` has `snd_len` bytes, while nothing is in flight: each ends the pause, those that leave
+    /// but for the first excepted (`tcp_skb_entail`). One if nothing was written.
+    fn packets_begun(&self, snd_len: u32) -> u32 {
+        let is_first = self.snd_len == 0 && self.snd_wnd >= u32::from(self.mss);
+        if snd_len <= self.snd_len || is_first {
+            return 1;
+        }
+        // As they were cut, without regard to blocks beside the text.
+        let mss = u32::from(self.mss_in_window()).max(1);
+        let full = (self.tuning.tso_max / mss).max(1) * mss;
+        snd_len.div_ceil(full) - self.snd_len.div_ceil(full)
     }
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.

@@ -57,7 +57,7 @@ impl<P: Payload> Pcb<P> {
             self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {
                 // Another window ends a pause as a write does (`tcp_ack_update_window`).
-                self.restart_after_idle(now);
+                self.restart_after_idle(self.snd_len, now);
             }
             if self.persist && !is_only_text && self.rexmt_at != NEVER {
                 // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`).
