@@ -3,13 +3,13 @@
 //! Purpose: how fast a program in a namespace talks to a server outside through each of them, what idle flows cost, and how long one takes to start. The programs that
 //! measure (`iperf3`, `ab`) and the server of HTTP (`nginx`) are the same for all, and so is the place: a network namespace of this process stands for the host,
 //! with the servers on its loopback, and each gateway serves a namespace of its own, which reaches that loopback as 10.0.2.2. All run all the time and rounds are
-//! interleaved: one sample of each in turn, every second round in the reverse order.
+//! interleaved: one sample of each, in the order of the experiments' rounds, so that none always follows the same other one.
 //!
 //! Does not depend on how a gateway works. What is not installed is left out, and said.
 //!
 //! Invariants: no packet leaves this machine; every process that is started here ends with the run.
 //!
-//! Tests: below, `work.rs`, `table.rs`; `tests/bench/gateway.rs` for the command.
+//! Tests: `work.rs`, `table.rs`; `tests/bench/gateway.rs` for the command.
 
 mod peers;
 mod place;
@@ -26,6 +26,7 @@ use sockeye_shared::end::{CommandError, UsageError};
 use sockeye_shared::limit;
 use sockeye_shared::progress::Progress;
 
+use crate::experiment::run::order;
 use crate::machine::Machine;
 use peers::Gateway;
 pub use peers::Kind;
@@ -128,12 +129,6 @@ pub fn run(args: &GatewayBenchArgs) -> Result<ExitCode, CommandError> {
     Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Which of `count` gateways has this place in a round. Every second round goes backwards, so that none always comes behind the same other one, whose work the scheduler
-/// still knows.
-fn in_round(round: u32, place: usize, count: usize) -> usize {
-    if round.is_multiple_of(2) { place } else { count - 1 - place }
-}
-
 /// The rounds of a kind of work. A gateway through which it fails has no further rounds.
 fn measure(
     work: Work,
@@ -145,8 +140,7 @@ fn measure(
     // Once is enough for what does not depend on the time.
     let rounds = if work.is_steady() { 1 } else { args.rounds() };
     for round in 0..rounds {
-        for place_in_order in 0..gateways.len() {
-            let index = in_round(round, place_in_order, gateways.len());
+        for index in order(round as usize, gateways.len()) {
             let (gateway, samples) = (&gateways[index], &mut samples[index]);
             if let Ok(values) = samples
                 && work.applies_to(gateway.kind)
@@ -168,15 +162,4 @@ fn measure(
         }
     }
     row
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_round;
-
-    #[test]
-    fn every_second_round_goes_backwards_and_each_has_all() {
-        let order = |round| (0..4).map(|place| in_round(round, place, 4)).collect::<Vec<_>>();
-        assert_eq!((order(0), order(1), order(2)), (vec![0, 1, 2, 3], vec![3, 2, 1, 0], vec![0, 1, 2, 3]));
-    }
 }
