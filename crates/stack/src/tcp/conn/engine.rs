@@ -379,7 +379,6 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         let mss = pcb.send_mss();
         failpoints::hit(Point::Transmit, failpoints::of_conn(conn));
         let mut payload = if segment.len == 0 {
-            cold_path();
             if segment.is_window_update {
                 cx.core.count(counter::WINDOW_UPDATES);
             }

@@ -259,7 +259,8 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         so.snd.rare_mut().more = rest.source.len() == 0;
     }
     // Nagle's algorithm does not hold back urgent data, or a packet that others follow, so `due_at` does not decide.
-    if (rest.is_urgent || S::IN_PACKETS) && so.snd.connected {
+    let may_follow_packet = S::IN_PACKETS && so.snd.counts_parts();
+    if (rest.is_urgent || may_follow_packet) && so.snd.connected {
         send_now(core, ends, so);
     } else if buffered < so.snd.due_at {
         serve::release(core, ends, so);
