@@ -51,6 +51,7 @@ pub use rt::failpoints;
 pub use rt::{fork, poll};
 pub use tcp::handshake::fastopen;
 
+pub use base::report::{Report, Timestamping};
 pub use config::{Config, SetError, SynCookies, TcpConfig};
 pub use icmp::{EchoError, EchoReply, IcmpSocket};
 pub use inet::ip::hook::{IpHook, IpPacket, IpSend};
@@ -66,7 +67,6 @@ pub use sockeye_proto::tcp::meter::Limit;
 pub use sockeye_proto::tcp::settings::MtuProbing;
 pub use sockeye_proto::tcp::settings::PacingMode;
 pub use stack::snapshot::{SocketInfo, SocketKind};
-pub use tcp::conn::reports::{Report, Timestamping};
 pub use tcp::handshake::admission::{Syn, SynHook};
 pub use tcp::socket::{
     Bottleneck, Incoming, MbufChain, SendFlags, TcpKeepalive, TcpListener, TcpSocket, TcpStream,

@@ -7,3 +7,4 @@ pub(crate) mod entropy;
 pub(crate) mod errno;
 pub(crate) mod names;
 pub(crate) mod payload;
+pub(crate) mod report;

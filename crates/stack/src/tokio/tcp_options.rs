@@ -9,7 +9,7 @@ use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 
 use super::methods::passed_methods;
 use super::{TcpSocket, TcpStream};
-use crate::tcp::conn::reports::{Report, Timestamping};
+use crate::base::report::{Report, Timestamping};
 use crate::tcp::handshake::fastopen::Keys;
 use crate::tcp::socket::TcpKeepalive;
 

@@ -12,11 +12,12 @@ use sockeye_proto::tcp::push::Pushes;
 use sockeye_proto::tcp::settings::Settings;
 use sockeye_sync::facade::{Arc, Ordering};
 
-use super::reports::{Reports, Timestamping};
+use super::reports::Reports;
 use super::sockbuf::{RecvBuf, SendBuf};
 use super::{Conn, ConnInit, SocketOptions};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
+use crate::base::report::Timestamping;
 use crate::inet::netif::table::Via;
 use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};

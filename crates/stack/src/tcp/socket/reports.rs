@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use sockeye_sync::facade::Ordering;
 
 use super::{TcpListener, TcpSocket, TcpStream};
+use crate::base::report::{Report, Timestamping};
 use crate::rt::handle::Stack;
 use crate::tcp::Core;
 use crate::tcp::conn::contain;
-use crate::tcp::conn::reports::{Report, Timestamping};
 use crate::tcp::conn::sockbuf::SendBuf;
 
 impl Stack {
