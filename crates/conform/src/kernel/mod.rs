@@ -12,7 +12,7 @@
 //! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
 
 mod run;
-mod sys;
+pub mod sys;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};

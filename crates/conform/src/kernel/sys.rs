@@ -1,4 +1,4 @@
-//! The calls that have no safe wrapper: socket options by number, TCP_INFO, a TUN device's name, a thread's priority.
+//! The calls that have no safe wrapper: socket options by number, TCP_INFO, control messages, a TUN device's name, a thread's priority.
 //!
 //! The invariant: the kernel reads or writes no more behind a pointer than lies there. Tests: every scenario.
 
@@ -41,6 +41,72 @@ pub fn tcp_info(fd: impl AsFd) -> io::Result<[u8; INFO_LEN]> {
         )
     };
     checked(result).map(|()| bytes)
+}
+
+/// A control message: level, type, and its bytes.
+pub type Control = (c_int, c_int, Vec<u8>);
+
+/// recvmsg(2): the bytes that came, of which those behind the first `room` are lost, and its control messages.
+pub fn recv_message(fd: impl AsFd, room: usize, flags: c_int) -> io::Result<(Vec<u8>, Vec<Control>)> {
+    let mut bytes = vec![0_u8; room];
+    let mut control = [0_u64; 64];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() };
+    let mut message = message(&mut part, &mut control);
+    // SAFETY: `message` names `part`, which names `bytes`, and `control`, with their lengths; all of them outlive the call.
+    let received = unsafe { libc::recvmsg(fd.as_fd().as_raw_fd(), &raw mut message, flags) };
+    let len = usize::try_from(received).map_err(|_negative| io::Error::last_os_error())?;
+    bytes.truncate(len);
+    let control: Vec<u8> = control.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    Ok((bytes, controls(&control[..message.msg_controllen])))
+}
+
+/// sendmsg(2) of `bytes` with a control message that is an `u32`. Returns how many bytes were sent.
+pub fn send_message(
+    fd: impl AsFd,
+    bytes: &[u8],
+    (level, kind, value): (c_int, c_int, u32),
+) -> io::Result<usize> {
+    let mut bytes = bytes.to_vec();
+    let pair = |first: c_int, second: c_int| {
+        let [a, b, c, d] = first.to_ne_bytes();
+        let [e, f, g, h] = second.to_ne_bytes();
+        u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    };
+    let mut control = [CONTROL_HEAD as u64 + 4, pair(level, kind), pair(value.cast_signed(), 0)];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast::<c_void>(), iov_len: bytes.len() };
+    let message = message(&mut part, &mut control);
+    // SAFETY: as in `recv_message`; the kernel only reads.
+    let sent = unsafe { libc::sendmsg(fd.as_fd().as_raw_fd(), &raw const message, 0) };
+    usize::try_from(sent).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// Bytes of a `cmsghdr`: a length that counts them too, level and type. The next one begins at a multiple of 8.
+const CONTROL_HEAD: usize = 16;
+
+fn message(part: &mut libc::iovec, control: &mut [u64]) -> libc::msghdr {
+    libc::msghdr {
+        msg_name: std::ptr::null_mut(),
+        msg_namelen: 0,
+        msg_iov: std::ptr::from_mut(part),
+        msg_iovlen: 1,
+        msg_control: control.as_mut_ptr().cast::<c_void>(),
+        msg_controllen: size_of_val(control),
+        msg_flags: 0,
+    }
+}
+
+fn controls(mut bytes: &[u8]) -> Vec<Control> {
+    let mut found = Vec::new();
+    while let Some((head, rest)) = bytes.split_at_checked(CONTROL_HEAD) {
+        let int = |at: usize| c_int::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let Some(len) = usize::try_from(int(0)).ok().and_then(|len| len.checked_sub(CONTROL_HEAD)) else {
+            break;
+        };
+        let Some(value) = rest.get(..len) else { break };
+        found.push((int(8), int(12), value.to_vec()));
+        bytes = rest.get(len.next_multiple_of(8)..).unwrap_or_default();
+    }
+    found
 }
 
 /// Makes the file of `/dev/net/tun` the device `name`, with IP packets and no header before them.

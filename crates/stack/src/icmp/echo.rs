@@ -133,7 +133,7 @@ pub(crate) fn on_reply(cx: &mut Context<'_>, id: u16, received: Received) {
     loads.push(Load { payload: received.payload, segment_size: 0 });
     let table = &crate::udp::shared(cx.core).echo.table;
     let is_single = received.cast == Cast::Unicast;
-    let dropped = is_single.then(|| to_one(table, cx.cpu, &flow, &mut loads, &mut cx.due.wakes));
+    let dropped = is_single.then(|| to_one(cx.core, table, cx.cpu, &flow, &mut loads, &mut cx.due.wakes));
     if dropped.flatten() != Some(0) {
         cx.core.ip.count(count::ICMP_IN_ECHO_DROPS);
     }

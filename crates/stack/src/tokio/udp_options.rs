@@ -12,6 +12,7 @@ use ::tokio::io::ReadBuf;
 use super::UdpSocket;
 use super::methods::passed_methods;
 use super::wait::{op, poll_op};
+use crate::base::report::{Report, Timestamping};
 use crate::rt::tasks::Want;
 
 impl UdpSocket {
@@ -181,6 +182,25 @@ impl UdpSocket {
 }
 
 passed_methods!(UdpSocket {
+    /// SO_TIMESTAMPING: see [`crate::UdpSocket::set_timestamping`].
+    ///
+    /// # Errors
+    /// None today.
+    set_timestamping(wanted: Timestamping) -> ();
+
+    /// The SO_TIMESTAMPING setting.
+    ///
+    /// # Errors
+    /// None today.
+    timestamping() -> Timestamping;
+
+    /// The first report on a datagram that was sent: see [`crate::UdpSocket::recv_report`]. While there is one, the socket is
+    /// [ready](Self::ready) with `Interest::ERROR`.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    recv_report() -> Report;
+
     /// IPV6_UNICAST_HOPS: see [`crate::UdpSocket::set_unicast_hops_v6`].
     ///
     /// # Errors

@@ -11,12 +11,14 @@ use std::num::NonZeroU16;
 
 use smallvec::SmallVec;
 use sockeye_mbuf::Chain;
+use sockeye_proto::time::Instant;
 use sockeye_proto::udp::Segments;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::flows::{self, Begun};
 use super::groups::Membership;
 use super::pcb::{Datagram, Pcb, Role, So};
+use super::stamps::Arrivals;
 use super::table::Table;
 use super::{Shared, count};
 use crate::base::addr::FourTuple;
@@ -91,7 +93,7 @@ impl Shared {
                 // What makes names is not for a thread that holds the table.
                 Role::Listener(_) => return Some(None),
             }
-            Some(Some(append(pcb, flow, loads, wakes)))
+            Some(Some(append(core, pcb, flow, loads, wakes)))
         });
         let (dropped, fate) = match found {
             None => return Fate::Nobody,
@@ -112,7 +114,7 @@ impl Shared {
     /// Delivers a run to all sockets that receive datagrams to its destination, a group or a broadcast address. Datagrams of a
     /// host without an address are for sockets that may send broadcasts, as a DHCP server has to: an answer to 0.0.0.0 would go
     /// to the loopback, in the name of the one that answers.
-    pub fn to_all(&self, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
+    pub fn to_all(&self, core: &Core, cpu: u32, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) {
         let group = flow.tuple.local.addr;
         let is_nameless = flow.tuple.remote.addr.is_unspecified();
         let membership = Membership { group, interface: flow.interface };
@@ -130,7 +132,7 @@ impl Shared {
                 }
                 receivers += 1;
                 let mut copies: Loads = loads.iter().map(Load::duplicate).collect();
-                let dropped = append(pcb, flow, &mut copies, wakes);
+                let dropped = append(core, pcb, flow, &mut copies, wakes);
                 self.count(count::RCVBUF_ERRORS, dropped);
                 self.count(count::IN_ERRORS, dropped);
             });
@@ -145,13 +147,15 @@ impl Shared {
 /// Delivers a run to the one socket of a table that it is for; says how much of it was too much. `None` if there is no
 /// such socket; the run is then untouched.
 pub(crate) fn to_one(
+    core: &Core,
     table: &Table,
     cpu: u32,
     flow: &Flow,
     loads: &mut Loads,
     wakes: &mut Vec<Wake>,
 ) -> Option<u64> {
-    let dropped = table.with(cpu, |copy| Some(append(table.find(copy, &flow.tuple)?, flow, loads, wakes)))?;
+    let dropped =
+        table.with(cpu, |copy| Some(append(core, table.find(copy, &flow.tuple)?, flow, loads, wakes)))?;
     // Drops the excess outside of the receiver's mutex and the table.
     loads.clear();
     Some(dropped)
@@ -170,8 +174,16 @@ fn wants(pcb: &Pcb, membership: &Membership) -> bool {
 }
 
 /// Appends as much of a run as the queue takes, and leaves the rest in `loads`. Returns how many datagrams that is.
-pub(super) fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut Vec<Wake>) -> u64 {
-    let takes_joined = pcb.options.gro.load(Ordering::Relaxed);
+pub(super) fn append(
+    core: &Core,
+    pcb: &Arc<Pcb>,
+    flow: &Flow,
+    loads: &mut Loads,
+    wakes: &mut Vec<Wake>,
+) -> u64 {
+    let arrivals = pcb.options.arrivals.load();
+    let takes_joined = arrivals & Arrivals::JOINED != 0;
+    let at = if arrivals & Arrivals::STAMPED == 0 { Instant::ZERO } else { stamp(core) };
     let mut so = pcb.receive.so.lock();
     let (mut appended, mut dropped) = (0, 0);
     let queued = panics::catch(PanicSource::Protocol, "datagrams for a socket", || {
@@ -179,7 +191,7 @@ pub(super) fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut
             match segments(load).filter(|_| !takes_joined) {
                 None if so.has_room_for(&load.payload) => {
                     let payload = std::mem::take(&mut load.payload);
-                    let datagram = datagram(flow, payload, load.segment_size);
+                    let datagram = datagram(flow, at, payload, load.segment_size);
                     if flow.may_join && takes_joined {
                         so.join(datagram)
                     } else {
@@ -190,7 +202,7 @@ pub(super) fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut
                 }
                 None => dropped += 1,
                 Some(segments) => {
-                    let left = cut(&mut so, flow, &load.payload, segments, &mut appended);
+                    let left = cut(&mut so, (flow, at), &load.payload, segments, &mut appended);
                     dropped += left;
                 }
             }
@@ -208,8 +220,20 @@ pub(super) fn append(pcb: &Arc<Pcb>, flow: &Flow, loads: &mut Loads, wakes: &mut
     dropped
 }
 
+/// The time of datagrams that come now.
+#[cold]
+fn stamp(core: &Core) -> Instant {
+    core.clock.now()
+}
+
 /// Appends the datagrams of a joined buffer one by one. Returns how many there was no room for.
-fn cut(so: &mut So, flow: &Flow, joined: &Chain, mut segments: Segments, appended: &mut u64) -> u64 {
+fn cut(
+    so: &mut So,
+    (flow, at): (&Flow, Instant),
+    joined: &Chain,
+    mut segments: Segments,
+    appended: &mut u64,
+) -> u64 {
     while so.has_room()
         && let Some(range) = segments.next()
     {
@@ -217,7 +241,7 @@ fn cut(so: &mut So, flow: &Flow, joined: &Chain, mut segments: Segments, appende
         if !so.has_room_for(&one) {
             return 1 + segments.count_left() as u64;
         }
-        so.push(datagram(flow, one, 0));
+        so.push(datagram(flow, at, one, 0));
         *appended += 1;
     }
     segments.count_left() as u64
@@ -227,7 +251,7 @@ fn segments(load: &Load) -> Option<Segments> {
     Segments::new(load.payload.len(), NonZeroU16::new(load.segment_size)?)
 }
 
-fn datagram(flow: &Flow, payload: Chain, segment_size: u16) -> Datagram {
+fn datagram(flow: &Flow, at: Instant, payload: Chain, segment_size: u16) -> Datagram {
     Datagram {
         from: flow.tuple.remote,
         to: flow.tuple.local,
@@ -236,6 +260,7 @@ fn datagram(flow: &Flow, payload: Chain, segment_size: u16) -> Datagram {
         traffic_class: flow.traffic_class,
         hop_limit: flow.hop_limit,
         drops: 0,
+        at,
         payload,
     }
 }

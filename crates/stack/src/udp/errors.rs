@@ -15,6 +15,7 @@ use sockeye_mbuf::Chain;
 use sockeye_sync::facade::{Arc, Ordering};
 
 use super::pcb::{ERRORS_MAX, Pcb};
+use super::stamps::Notable;
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::base::errno;
 pub use crate::inet::ip::report::Unsent;
@@ -87,6 +88,6 @@ pub(crate) fn report(
         so.errors.push_back(Queued { what, errno, offender, dst: tuple.remote, payload });
     }
     so.error = Some(errno);
-    pcb.has_error.store(true, Ordering::Relaxed);
+    pcb.notable.set(Notable::ERROR, true);
     Pcb::announce(pcb, &mut so, Ready::ERROR, wakes);
 }

@@ -269,7 +269,10 @@ pub(crate) fn begin(core: &Core, cpu: u32, flow: &Flow, loads: &mut Loads, wakes
     };
     let Role::Listener(flows) = &found.role else {
         drop(ports);
-        return Begun::Delivered { dropped: deliver::append(&found, flow, loads, wakes), is_armed: false };
+        return Begun::Delivered {
+            dropped: deliver::append(core, &found, flow, loads, wakes),
+            is_armed: false,
+        };
     };
     if found.receive.so.lock().flows.len() >= flows.config.backlog {
         let dropped = loads.iter().map(deliver::Load::count).sum();
@@ -279,7 +282,7 @@ pub(crate) fn begin(core: &Core, cpu: u32, flow: &Flow, loads: &mut Loads, wakes
     let reserved = flows.reserve(udp, wakes);
     let pcb = of_flow(core, &found, flows, flow, reserved.index());
     // Before it can be found: the first datagrams are the first in its queue.
-    let dropped = deliver::append(&pcb, flow, loads, wakes);
+    let dropped = deliver::append(core, &pcb, flow, loads, wakes);
     let name = Name { local: flow.tuple.local, remote: Some(flow.tuple.remote) };
     let named = panics::catch(PanicSource::Protocol, "the table of UDP", || {
         udp.table.rename(&pcb, None, Some(&name));

@@ -75,7 +75,7 @@ pub(crate) fn input(cx: &mut Context<'_>, mut received: Received) {
                 );
             }
         }
-        Cast::Multicast | Cast::Broadcast => shared.to_all(cx.cpu, &flow, &mut loads, wakes),
+        Cast::Multicast | Cast::Broadcast => shared.to_all(cx.core, cx.cpu, &flow, &mut loads, wakes),
     }
 }
 

@@ -1,8 +1,11 @@
 //! Ancillary data of a datagram, in both directions: the typed form of `cmsg`s.
 //!
-//! Receiving returns all of it at no cost, so there is nothing to be switched on first. Tests: `tests/udp/`.
+//! Receiving returns all of it at no cost, so there is nothing to be switched on first, but for the time of arrival. Tests: `tests/udp/`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::base::report::Timestamping;
 
 /// The two low bits of a traffic class: explicit congestion notification (RFC 3168 section 5).
 const ECN_MASK: u8 = 0b11;
@@ -28,6 +31,9 @@ pub struct SendMeta {
     /// Cuts the buffer into datagrams of so many bytes, of which the last may be shorter (UDP_SEGMENT). `Some(0)`: it
     /// is one datagram, whatever the option says.
     pub segment_size: Option<u16>,
+    /// Which times of this send are reported, in place of those that the socket has asked for (SO_TIMESTAMPING): [`Timestamping::SCHEDULED`],
+    /// [`Timestamping::SENT`]. Looked at only while [`UdpSocket::set_timestamping`](crate::UdpSocket::set_timestamping) has set something.
+    pub timestamping: Option<Timestamping>,
 }
 
 impl SendMeta {
@@ -63,6 +69,9 @@ pub struct RecvMeta {
     /// Datagrams that this socket had dropped, for want of room in its buffer, when this one came: modulo 2^32
     /// (SO_RXQ_OVFL).
     pub drops: u32,
+    /// When it came, or the last of joined ones, as the time since the stack was made ([`Stack::now`](crate::Stack::now)); `None` if the socket had
+    /// not asked for that ([`Timestamping::RECEIVED`]). (SCM_TIMESTAMP, SCM_TIMESTAMPNS, SCM_TIMESTAMPING)
+    pub received_at: Option<Duration>,
 }
 
 impl RecvMeta {
@@ -78,6 +87,7 @@ impl RecvMeta {
         traffic_class: 0,
         hop_limit: 0,
         drops: 0,
+        received_at: None,
     };
 
     /// Whether bytes were cut off (MSG_TRUNC).

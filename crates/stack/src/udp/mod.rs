@@ -32,6 +32,7 @@ pub(crate) mod recv;
 pub(crate) mod route;
 mod send;
 mod settings;
+pub(crate) mod stamps;
 pub(crate) mod table;
 
 pub use builder::UdpBuilder;

@@ -2,6 +2,7 @@
 //!
 //! Each stands for itself and orders nothing, so all accesses are relaxed. Their public faces are in `settings.rs`.
 
+use super::stamps::Bits;
 use sockeye_sync::facade::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// See the module's head.
@@ -9,8 +10,8 @@ pub(crate) struct Options {
     pub nonblocking: AtomicBool,
     /// SO_BROADCAST.
     pub broadcast: AtomicBool,
-    /// UDP_GRO: joined datagrams are received as they are.
-    pub gro: AtomicBool,
+    /// What deliverers read, by the bits of [`Arrivals`](super::stamps::Arrivals).
+    pub arrivals: Bits,
     /// IP_RECVERR.
     pub recv_err: AtomicBool,
     /// IP_MULTICAST_ALL.
@@ -57,7 +58,7 @@ impl Default for Options {
         Self {
             nonblocking: AtomicBool::new(false),
             broadcast: AtomicBool::new(false),
-            gro: AtomicBool::new(false),
+            arrivals: Bits::default(),
             recv_err: AtomicBool::new(false),
             multicast_all: AtomicBool::new(true),
             multicast_loop_v4: AtomicBool::new(true),

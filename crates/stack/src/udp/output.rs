@@ -30,8 +30,8 @@ const CHECKSUM_AT: usize = 6;
 /// Sends a run out of an interface.
 ///
 /// # Errors
-/// That of the last one that could not be sent: EMSGSIZE, ENETUNREACH, ENOBUFS.
-pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[Load]) -> Result<(), Errno> {
+/// That of the last one, if it could not be sent: EMSGSIZE, ENETUNREACH; ENOBUFS, which is the caller's to pass on or not ([`tells`]).
+pub(super) fn send(core: &Core, netif: NetifId, flow: &Flow, run: &[Load]) -> Result<(), Errno> {
     let hash = flow.tuple.hash(&core.key);
     Context::run(core, |cx| {
         let mut done = Ok(());
@@ -40,11 +40,11 @@ pub(super) fn send(core: &Core, pcb: &Pcb, netif: NetifId, flow: &Flow, run: &[L
                 super::shared(core).count(count::OUT_JOINED, load.count());
                 let whole = load.payload.clone();
                 done = one(cx, netif, flow, (hash, load.segment_size), whole)
-                    .or_else(|error| refusal(core, pcb, error));
+                    .map_err(|error| refusal(core, error));
                 continue;
             }
             for payload in cut(load) {
-                done = one(cx, netif, flow, (hash, 0), payload).or_else(|error| refusal(core, pcb, error));
+                done = one(cx, netif, flow, (hash, 0), payload).map_err(|error| refusal(core, error));
             }
         }
         done
@@ -107,15 +107,20 @@ fn outgoing<'h>(netif: NetifId, flow: &Flow, header: &'h [u8], (hash, gso_size):
     }
 }
 
-/// Result of a send.
-fn refusal(core: &Core, pcb: &Pcb, error: SendError) -> Result<(), Errno> {
+/// Whether a socket's caller is told of the error.
+pub(super) fn tells(pcb: &Pcb, error: Errno) -> bool {
+    error != Errno::NOBUFS || pcb.options.recv_err.load(Ordering::Relaxed)
+}
+
+/// The errno of a refusal, which is counted.
+fn refusal(core: &Core, error: SendError) -> Errno {
     match error {
-        SendError::NoWay(why) => Err(why.errno()),
-        SendError::NoSource => Err(Errno::ADDRNOTAVAIL),
-        SendError::TooLong(_) => Err(Errno::MSGSIZE),
+        SendError::NoWay(why) => why.errno(),
+        SendError::NoSource => Errno::ADDRNOTAVAIL,
+        SendError::TooLong(_) => Errno::MSGSIZE,
         SendError::QueueFull => {
             super::shared(core).count(count::SNDBUF_ERRORS, 1);
-            if pcb.options.recv_err.load(Ordering::Relaxed) { Err(Errno::NOBUFS) } else { Ok(()) }
+            Errno::NOBUFS
         }
     }
 }

@@ -3,8 +3,8 @@
 //! # Owners of the fields
 //! * (c) `is_v6`, `is_mapped`, `v6_only`, `reuse_*`, `transparent`, `any_port`, `role`: chosen before the socket is bound.
 //! * (n) changes of `name`: under `naming`, which calls that name the socket hold; it is read without a lock.
-//! * (a) `options`, `has_error`: words of their own that order nothing. `has_error` is set under `so` and shows a sender,
-//!   which otherwise does not look there, that an error is pending.
+//! * (a) `options`, `notable`: words of their own that order nothing. `notable` is changed under `so` and shows a sender,
+//!   which otherwise does not look there, that an error is pending or that sends are told of.
 //! * (b) everything in [`So`]: under `so`, the mutex of the receive queue.
 //!
 //! Fields that senders read and fields that receivers write lie on lines apart: a thread that sends on a socket is not
@@ -26,8 +26,9 @@ use std::num::NonZeroU32;
 
 use rustix::io::Errno;
 use sockeye_mbuf::Chain;
+use sockeye_proto::time::Instant;
 use sockeye_proto::udp::Joiner;
-use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{BriefMutex, Mutex, Notified, WaitQueue, cpu};
 
 use super::builder::{Place, Reuse};
@@ -36,6 +37,7 @@ use super::flows::{Flows, Part, Share};
 use super::groups::Memberships;
 use super::name::{Name, NameCell};
 use super::options::Options;
+use super::stamps::{Bits, Notable, Stamps};
 use crate::base::addr::Endpoint;
 use crate::inet::Core;
 use crate::rt::poll::{self, Queue, Ready, Registration, Target, Waiters, registration};
@@ -66,8 +68,8 @@ pub(crate) struct Pcb {
     pub name: NameCell,
     /// (a)
     pub options: Options,
-    /// (a) An error is pending in `so`.
-    pub has_error: AtomicBool,
+    /// (a) What a sender has to look at in `so`, by the bits of [`Notable`].
+    pub notable: Bits,
     pub naming: Mutex<Naming>,
     pub receive: Receive,
 }
@@ -149,6 +151,8 @@ pub(crate) struct Datagram {
     pub hop_limit: u8,
     /// Datagrams that the queue had dropped before this one was appended.
     pub drops: u32,
+    /// When it came, if the socket asked for that; else zero.
+    pub at: Instant,
     pub payload: Chain,
 }
 
@@ -195,6 +199,8 @@ pub(crate) struct So {
     pub error: Option<Errno>,
     /// IP_RECVERR's queue.
     pub errors: VecDeque<Queued>,
+    /// Time stamps, if any were ever asked for.
+    pub stamps: Option<Box<Stamps>>,
     pub groups: Memberships,
     /// Where the last deliverer ran, as a hint for a receiver that waits.
     pub data_cpu: u32,
@@ -224,7 +230,7 @@ impl Pcb {
             role,
             name: NameCell::new(&Name::unbound(is_v6)),
             options: Options::default(),
-            has_error: AtomicBool::new(false),
+            notable: Bits::default(),
             naming: Mutex::new(Naming::default()),
             receive: Receive {
                 so: BriefMutex::new(So {
@@ -234,6 +240,7 @@ impl Pcb {
                     drops: 0,
                     error: None,
                     errors: VecDeque::new(),
+                    stamps: None,
                     groups: Memberships::default(),
                     data_cpu: 0,
                     waiters: Waiters::default(),
@@ -267,8 +274,13 @@ impl Pcb {
 
     /// Takes the pending error.
     pub fn take_error(&self) -> Option<Errno> {
-        // Relaxed: an error that is being set just now is found by the next call.
-        if !self.has_error.load(Ordering::Relaxed) {
+        self.take_noted_error(self.notable.load())
+    }
+
+    /// The same by what was just read of `notable`. An error that is being set just now is found by the next call.
+    #[inline]
+    pub fn take_noted_error(&self, notable: u8) -> Option<Errno> {
+        if notable & Notable::ERROR == 0 {
             return None;
         }
         self.take_error_in(&mut self.receive.so.lock())
@@ -277,14 +289,16 @@ impl Pcb {
     /// The same under `so`.
     pub fn take_error_in(&self, so: &mut So) -> Option<Errno> {
         let error = so.error.take()?;
-        self.has_error.store(false, Ordering::Relaxed);
+        self.notable.set(Notable::ERROR, false);
         Some(error)
     }
 
     /// Readiness now. A datagram can always be sent: one that the interface has no room for is dropped.
     pub fn readiness(&self) -> Ready {
         let so = self.receive.so.lock();
-        let has_error = so.error.is_some() || !so.errors.is_empty();
+        let has_error = so.error.is_some()
+            || !so.errors.is_empty()
+            || so.stamps.as_ref().is_some_and(|stamps| stamps.has_any());
         Ready::WRITABLE.with(Ready::READABLE.when(so.is_readable())).with(Ready::ERROR.when(has_error))
     }
 
@@ -295,7 +309,12 @@ impl Pcb {
         let mut so = self.receive.so.lock();
         so.closed = true;
         so.charge = 0;
-        let left = (std::mem::take(&mut so.queue), std::mem::take(&mut so.errors), so.share.take());
+        let left = (
+            std::mem::take(&mut so.queue),
+            std::mem::take(&mut so.errors),
+            so.stamps.take(),
+            so.share.take(),
+        );
         let flows = std::mem::take(&mut so.flows);
         let registrations = registration::clear(&mut so.waiters, &mut wakes);
         drop(so);
@@ -378,6 +397,7 @@ impl So {
         }
         let before = last.charge();
         last.payload.append(datagram.payload);
+        last.at = datagram.at;
         last.segment_size = joiner.size();
         self.charge += last.charge() - before;
     }

@@ -15,6 +15,7 @@ use super::errors::{Queued, RecvError};
 use super::message::RecvMeta;
 use super::naming::Handle;
 use super::pcb::{Datagram, Pcb, Protocol, So};
+use super::stamps::{self, Notable};
 use crate::base::addr::Endpoint;
 use crate::inet::input::busy;
 use crate::inet::netif::scope;
@@ -109,7 +110,7 @@ pub(crate) fn recv_err(handle: &Handle, buf: &mut [u8]) -> Option<RecvError> {
     let Queued { what, errno, offender, dst, payload } = so.errors.pop_front()?;
     // As on Linux, the pending error is then the next one's.
     so.error = so.errors.front().map(|next| next.errno);
-    pcb.has_error.store(so.error.is_some(), Ordering::Relaxed);
+    pcb.notable.set(Notable::ERROR, so.error.is_some());
     drop(so);
     let len = payload.copy_to(0, buf);
     Some(RecvError {
@@ -200,5 +201,6 @@ fn meta(pcb: &Pcb, datagram: &Datagram, len: usize) -> RecvMeta {
         traffic_class: datagram.traffic_class,
         hop_limit: datagram.hop_limit,
         drops: datagram.drops,
+        received_at: stamps::received_at(datagram.at),
     }
 }

@@ -4,6 +4,8 @@
 //! copy of the table (for reading) and the receiver's mutex, or the interface's queue. Datagrams of a batch that go the
 //! same way are delivered as a run (`deliver.rs`); a receiver that waits for them is woken once, at the end of the call.
 //!
+//! A send that asks for its time (`stamps.rs`) takes the mutex of its own socket as well, and goes alone.
+//!
 //! There is no send buffer. A datagram to an own address is in its receiver's queue, or dropped because that is full,
 //! when the call returns; one that leaves is its interface's, or dropped because that has no room. Only the cap of
 //! packet memory holds a sender back: there a blocking call waits.
@@ -29,6 +31,7 @@ use super::options::{HOPS_DEFAULT, Options};
 use super::output;
 use super::pcb::Pcb;
 use super::route::{self, Way};
+use super::stamps::{self, Notable, Stamp};
 use crate::base::addr::{Endpoint, FourTuple, connect_target, unmapped};
 use crate::base::errno;
 use crate::inet::Core;
@@ -92,16 +95,35 @@ impl<'h> Sending<'h> {
         let remote = to.or(self.name.remote).ok_or(Errno::DESTADDRREQ)?;
         let plan = plan(self.handle.core(), pcb, &self.name, remote, meta)?;
         let segment_size = segment_size(pcb, remote.addr, len, meta)?;
-        if let Some(error) = pcb.take_error().or_else(|| flows::sending_ended(pcb)) {
+        let notable = pcb.notable.load();
+        if let Some(error) = pcb.take_noted_error(notable).or_else(|| flows::sending_ended(pcb)) {
             return Err(error);
         }
         let load = Load { payload: self.copy(bufs, len)?, segment_size };
+        if notable & Notable::STAMPS != 0
+            && let Some(stamp) = stamps::begin(pcb, meta.timestamping)?
+        {
+            self.send_stamped(plan, load, &stamp)?;
+            return Ok(len);
+        }
         if self.plan != Some(plan) || self.run.len() == RUN_MAX {
             self.finish()?;
             self.plan = Some(plan);
         }
         self.run.push(load);
         Ok(len)
+    }
+
+    /// Hands over a datagram that its sender is told of, alone, so that what is told is true of it.
+    #[cold]
+    fn send_stamped(&mut self, plan: Plan, load: Load, stamp: &Stamp) -> Result<(), Errno> {
+        self.finish().inspect_err(|_| stamps::withdraw(&self.handle.pcb, stamp))?;
+        self.plan = Some(plan);
+        self.run.push(load);
+        let at = self.handle.core().clock.now();
+        self.flush();
+        stamps::end(&self.handle.pcb, stamp, at, self.failed, &mut self.wakes);
+        self.finish()
     }
 
     /// Copies into packet memory, waiting for it if need be.
@@ -139,15 +161,15 @@ impl<'h> Sending<'h> {
             Way::All(interface) => {
                 let is_out = interface != LOOPBACK;
                 if let Some(netif) = NetifId::of_interface(core, interface) {
-                    self.failed = output::send(core, &self.handle.pcb, netif, &plan.flow, &self.run).err();
+                    self.failed = output::send(core, netif, &plan.flow, &self.run).err();
                 }
                 // Datagrams by the loopback are received there whatever the option says, as on Linux.
                 if !is_out || output::comes_back(&self.handle.pcb, &plan.flow) {
-                    udp.to_all(self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
+                    udp.to_all(core, self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
                 }
             }
             Way::Out(via) => {
-                self.failed = output::send(core, &self.handle.pcb, via.netif(), &plan.flow, &self.run).err();
+                self.failed = output::send(core, via.netif(), &plan.flow, &self.run).err();
             }
         }
         self.run.clear();
@@ -160,7 +182,7 @@ impl<'h> Sending<'h> {
     pub fn finish(&mut self) -> Result<(), Errno> {
         panics::call_or_errno(self.handle.core(), "send", || {
             self.flush();
-            self.failed.take().map_or(Ok(()), Err)
+            self.failed.take().filter(|error| output::tells(&self.handle.pcb, *error)).map_or(Ok(()), Err)
         })
     }
 

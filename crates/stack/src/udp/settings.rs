@@ -15,7 +15,9 @@ use sockeye_sync::facade::Ordering;
 use super::groups::Membership;
 use super::route;
 use super::socket::UdpSocket;
+use super::stamps::{self, Arrivals};
 use crate::base::errno;
+use crate::base::report::{Report, Timestamping};
 use crate::config::{BUFFER_MAX, BUFFER_MIN};
 use crate::inet;
 use crate::inet::Core;
@@ -47,6 +49,55 @@ macro_rules! option {
 }
 
 impl UdpSocket {
+    /// UDP_GRO: datagrams that arrive joined are received joined, see
+    /// [`RecvMeta::segment_size`](crate::RecvMeta::segment_size). Off.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn set_gro(&self, value: bool) -> io::Result<()> {
+        self.options()?.arrivals.set(Arrivals::JOINED, value);
+        Ok(())
+    }
+
+    /// The value set.
+    ///
+    /// # Errors
+    /// None; the signature is that of `std`.
+    pub fn gro(&self) -> io::Result<bool> {
+        Ok(self.options()?.arrivals.load() & Arrivals::JOINED != 0)
+    }
+
+    /// SO_TIMESTAMPING, in software: which time stamps are taken from now on. Those of sends come by [`recv_report`](Self::recv_report), those of
+    /// received datagrams in [`RecvMeta::received_at`](crate::RecvMeta::received_at). SO_TIMESTAMP and SO_TIMESTAMPNS are
+    /// [`Timestamping::RECEIVED`]. UDP has no acknowledgments, so [`Timestamping::ACKED`] brings nothing. Nothing at first. Does not block.
+    ///
+    /// With [`Timestamping::NUMBERED`], reports have the number of their send among those that asked for a time: from 0 on since it was set.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_timestamping(&self, wanted: Timestamping) -> io::Result<()> {
+        stamps::set(&self.handle.open()?.pcb, wanted);
+        Ok(())
+    }
+
+    /// The SO_TIMESTAMPING setting. Does not block.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn timestamping(&self) -> io::Result<Timestamping> {
+        Ok(stamps::get(&self.handle.open()?.pcb))
+    }
+
+    /// Takes the first report on a datagram that was sent (recvmsg(2) with MSG_ERRQUEUE and SOF_TIMESTAMPING_OPT_TSONLY). While there is one, the
+    /// socket is ready with an error ([`Event::is_error`](crate::poll::Event::is_error)), which ends no call. At most 1,024 wait; later ones are
+    /// lost. Does not block.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn recv_report(&self) -> io::Result<Report> {
+        Ok(stamps::take(&self.handle.open()?.pcb).ok_or(Errno::AGAIN)?)
+    }
+
     option!(
         /// SO_BROADCAST: sends to broadcast addresses are allowed. Off.
         set_broadcast,
@@ -74,14 +125,6 @@ impl UdpSocket {
         set_multicast_all,
         multicast_all,
         multicast_all,
-        bool
-    );
-    option!(
-        /// UDP_GRO: datagrams that arrive joined are received joined, see
-        /// [`RecvMeta::segment_size`](crate::RecvMeta::segment_size). Off.
-        set_gro,
-        gro,
-        gro,
         bool
     );
     option!(

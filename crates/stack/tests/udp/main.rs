@@ -21,6 +21,7 @@ mod flows;
 mod joined;
 mod multicast;
 mod provider;
+mod stamps;
 mod story;
 mod stress;
 mod tokio;
