@@ -13,6 +13,7 @@ use std::sync::{Arc, Weak};
 use sockeye::{Config, Resolve, Resolving, Stack};
 
 use crate::rng::Rng;
+use crate::signal::HostSignals;
 use crate::world::World;
 
 /// Hosts that an error names.
@@ -74,5 +75,6 @@ pub(crate) fn outside(world: &Arc<World>) -> Stack {
     let config = Config { workers: 0, ..Config::default() };
     let stack = Stack::seeded(config, seed).expect("the default settings are valid");
     HostNames::serve(world, &stack);
+    HostSignals::serve(world, None, &stack);
     stack
 }

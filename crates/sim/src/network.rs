@@ -23,7 +23,7 @@ use crate::names::HostNames;
 use crate::packet::Packet;
 use crate::port::Port;
 use crate::rng::Rng;
-use crate::signal::Signals;
+use crate::signal::{HostSignals, Signals};
 use crate::trace::What;
 use crate::watch::{Retransmission, Traffic};
 use crate::world::{HostState, Setup, World};
@@ -333,6 +333,7 @@ impl Host {
         secret.fill(&mut seed);
         let stack = Stack::seeded(setup.config, seed)?;
         HostNames::serve(world, &stack);
+        HostSignals::serve(world, Some(self.index), &stack);
         stack.set_driver_wake(Some(World::waker_of(world, self.index, life)));
         let port = Port::new(world, self.index, life, setup.mtu, setup.offload);
         let prefix = |addr: IpAddr, len| Prefix::new(addr, len).map_err(io::Error::other);

@@ -471,7 +471,7 @@ fn hint(message: &str) -> Option<&'static str> {
         (
             "IO is disabled",
             "tokio's own sockets and signals do not work in a simulation: take sockeye_sim::net (or sockeye::tokio) in place of \
-             tokio::net, and sockeye_sim::signal in place of tokio::signal",
+             tokio::net, and sockeye::tokio::signal in place of tokio::signal",
         ),
         (
             "there is no reactor running",

@@ -1,7 +1,8 @@
-//! Signals, in the shape of `tokio::signal`: a program is asked to end, or ends.
+//! Signals of hosts: a program is asked to end, or ends.
 //!
 //! As in a process on Unix: [`Host::ctrl_c`] sends `SIGINT`. A program that has asked for the signal gets it, from then on until the process ends; one that has not ends, as by [`Host::kill`].
-//! Signals that come faster than they are taken become one. tokio's own `signal` says in a run that "IO is disabled".
+//! Signals that come faster than they are taken become one. Programs ask by `sockeye::tokio::signal`, which is here, too, and outside of a simulation has the process's; tokio's own `signal` says in a run that
+//! "IO is disabled".
 //!
 //! ```
 //! # sockeye_sim::run(1, |net| async move {
@@ -10,7 +11,7 @@
 //!     let requests = std::future::pending::<()>(); // serves until it is told to end
 //!     tokio::select! {
 //!         biased;
-//!         _ = sockeye_sim::signal::ctrl_c() => "ended in order",
+//!         _ = sockeye::tokio::signal::ctrl_c() => "ended in order",
 //!         () = requests => unreachable!(),
 //!     }
 //! });
@@ -20,88 +21,40 @@
 //! # });
 //! ```
 //!
-//! Tests: `tests/hosts/signals.rs`.
+//! A host's stack asks its [`HostSignals`], as it asks for names. Tests: `tests/hosts/signals.rs`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::future::poll_fn;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use crate::executor::Ambient;
+use sockeye::Stack;
+pub use sockeye::tokio::signal::{ctrl_c, unix};
+
 use crate::network::Host;
 use crate::world::{State, World};
+use unix::SignalKind;
 
-/// Signals of Unix, in the shape of `tokio::signal::unix`.
-pub mod unix {
-    pub use super::{Signal, SignalKind, signal};
-}
-
-/// A kind of signal that ends a process which has not asked for it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SignalKind(Name);
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Name {
-    Sighup,
-    Sigint,
-    Sigquit,
-    Sigusr1,
-    Sigusr2,
-    Sigterm,
-}
-
-impl SignalKind {
-    /// `SIGINT`: Ctrl-C.
-    pub const fn interrupt() -> Self {
-        Self(Name::Sigint)
-    }
-
-    /// `SIGTERM`: what service managers send.
-    pub const fn terminate() -> Self {
-        Self(Name::Sigterm)
-    }
-
-    /// `SIGHUP`.
-    pub const fn hangup() -> Self {
-        Self(Name::Sighup)
-    }
-
-    /// `SIGQUIT`.
-    pub const fn quit() -> Self {
-        Self(Name::Sigquit)
-    }
-
-    /// `SIGUSR1`.
-    pub const fn user_defined1() -> Self {
-        Self(Name::Sigusr1)
-    }
-
-    /// `SIGUSR2`.
-    pub const fn user_defined2() -> Self {
-        Self(Name::Sigusr2)
-    }
-}
-
-impl fmt::Display for SignalKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Name::Sighup => "SIGHUP",
-            Name::Sigint => "SIGINT",
-            Name::Sigquit => "SIGQUIT",
-            Name::Sigusr1 => "SIGUSR1",
-            Name::Sigusr2 => "SIGUSR2",
-            Name::Sigterm => "SIGTERM",
-        })
-    }
-}
+/// Signals by the names that a run's events have, and whether one that a program has not asked for is without effect. Programs in Rust ignore `SIGPIPE`.
+const NAMES: [(SignalKind, &str, bool); 11] = [
+    (SignalKind::hangup(), "SIGHUP", false),
+    (SignalKind::interrupt(), "SIGINT", false),
+    (SignalKind::quit(), "SIGQUIT", false),
+    (SignalKind::user_defined1(), "SIGUSR1", false),
+    (SignalKind::user_defined2(), "SIGUSR2", false),
+    (SignalKind::pipe(), "SIGPIPE", true),
+    (SignalKind::alarm(), "SIGALRM", false),
+    (SignalKind::terminate(), "SIGTERM", false),
+    (SignalKind::child(), "SIGCHLD", true),
+    (SignalKind::window_change(), "SIGWINCH", true),
+    (SignalKind::io(), "SIGIO", false),
+];
 
 /// What the process of a host does with signals.
 #[derive(Default)]
 pub(crate) struct Signals {
-    /// The kinds that it has asked for.
-    caught: BTreeMap<SignalKind, Caught>,
+    /// The kinds that it has asked for, by their numbers.
+    caught: BTreeMap<i32, Caught>,
     next: u64,
     /// It ends when it is resumed.
     pub is_doomed: bool,
@@ -111,64 +64,62 @@ pub(crate) struct Signals {
 struct Caught {
     /// How often it came.
     count: u64,
-    /// Those that wait, each for one [`Signal`].
+    /// Those that wait, each for one [`HostSignal`].
     wakers: BTreeMap<u64, Waker>,
 }
 
-/// Waits for Ctrl-C.
-///
-/// # Errors
-/// `Unsupported` in the main program, which is no process of a host.
-///
-/// # Panics
-/// Outside of a simulation.
-pub async fn ctrl_c() -> io::Result<()> {
-    signal(SignalKind::interrupt())?.recv().await;
-    Ok(())
+/// See the module's head. `None` is the main program, which is on no host. It keeps the world weakly, because the world keeps the stacks.
+pub(crate) struct HostSignals {
+    world: Weak<World>,
+    host: Option<usize>,
 }
 
-/// Asks for a signal, which does not end the process from now on.
-///
-/// # Errors
-/// `Unsupported` in the main program, which is no process of a host.
-///
-/// # Panics
-/// Outside of a simulation.
-pub fn signal(kind: SignalKind) -> io::Result<Signal> {
-    let Ambient { world, host, .. } = Ambient::current();
-    let none = "the main program is on no host and gets no signals: wait for them in a host's program";
-    let host = host.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))?;
-    let mut state = world.lock();
-    let process = state.process_of(host);
-    let signals = &mut state.hosts[host].signals;
-    let number = signals.next;
-    signals.next += 1;
-    let seen = signals.caught.entry(kind).or_default().count;
-    drop(state);
-    Ok(Signal { world, host, process, kind, number, seen })
+impl HostSignals {
+    /// Has the programs on `stack` get the signals of `host`.
+    pub fn serve(world: &Arc<World>, host: Option<usize>, stack: &Stack) {
+        stack.set_signals(Some(Box::new(Self { world: Arc::downgrade(world), host })));
+    }
 }
 
-/// Gets the signals of one kind.
-pub struct Signal {
-    world: Arc<World>,
+impl sockeye::Signals for HostSignals {
+    fn catch(&self, _: &Stack, kind: i32) -> io::Result<Box<dyn sockeye::Caught>> {
+        let none = "the main program is on no host and gets no signals: wait for them in a host's program";
+        let host = self.host.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))?;
+        let over = || io::Error::other("the simulation is over");
+        let world = self.world.upgrade().ok_or_else(over)?;
+        let mut state = world.lock();
+        let process = state.process_of(host);
+        let signals = &mut state.hosts[host].signals;
+        let number = signals.next;
+        signals.next += 1;
+        let seen = signals.caught.entry(kind).or_default().count;
+        drop(state);
+        Ok(Box::new(HostSignal { world: Arc::downgrade(&world), host, process, kind, number, seen }))
+    }
+}
+
+/// The signals of one kind for one program.
+struct HostSignal {
+    world: Weak<World>,
     host: usize,
     process: u64,
-    kind: SignalKind,
+    kind: i32,
     /// Which of the process's it is.
     number: u64,
     seen: u64,
 }
 
-impl Signal {
-    /// Waits for the next one. `None` if the process that asked for it is gone.
-    pub async fn recv(&mut self) -> Option<()> {
-        poll_fn(|cx| self.poll_recv(cx)).await
+impl HostSignal {
+    fn caught<'a>(&self, state: &'a mut State) -> Option<&'a mut Caught> {
+        let is_there = state.process_of(self.host) == self.process;
+        is_there.then(|| state.hosts[self.host].signals.caught.get_mut(&self.kind))?
     }
+}
 
-    /// As [`recv`](Self::recv), for one task.
-    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
+impl sockeye::Caught for HostSignal {
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         let waker = cx.waker().clone();
-        let world = Arc::clone(&self.world);
+        let Some(world) = self.world.upgrade() else { return Poll::Ready(None) };
         let mut state = world.lock();
         let Some(caught) = self.caught(&mut state) else { return Poll::Ready(None) };
         if caught.count > self.seen {
@@ -180,26 +131,15 @@ impl Signal {
         drop(old);
         Poll::Pending
     }
-
-    fn caught<'a>(&self, state: &'a mut State) -> Option<&'a mut Caught> {
-        let is_there = state.process_of(self.host) == self.process;
-        is_there.then(|| state.hosts[self.host].signals.caught.get_mut(&self.kind))?
-    }
 }
 
-impl Drop for Signal {
+impl Drop for HostSignal {
     fn drop(&mut self) {
-        let world = Arc::clone(&self.world);
+        let Some(world) = self.world.upgrade() else { return };
         let mut state = world.lock();
         let old = self.caught(&mut state).and_then(|caught| caught.wakers.remove(&self.number));
         drop(state);
         drop(old);
-    }
-}
-
-impl fmt::Debug for Signal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signal").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
@@ -209,8 +149,8 @@ impl Host {
         self.signal(SignalKind::interrupt());
     }
 
-    /// Sends a signal to its programs, which are one process. If none of them has asked for it, they end, as by [`kill`](Self::kill); while they are paused, once they are resumed. Nothing if the host is
-    /// down or its programs were killed.
+    /// Sends a signal to its programs, which are one process. If none of them has asked for it, they end, as by [`kill`](Self::kill); while they are paused, once they are resumed. But for `SIGCHLD`,
+    /// `SIGWINCH` and `SIGPIPE`, which have no effect then. Nothing if the host is down or its programs were killed. Nothing stops at a signal: see [`pause`](Self::pause).
     pub fn signal(&self, kind: SignalKind) {
         let mut state = self.net.world.lock();
         let host = &mut state.hosts[self.index];
@@ -218,16 +158,20 @@ impl Host {
             return;
         }
         let (is_paused, signals) = (host.is_paused, &mut host.signals);
-        let wakers = signals.caught.get_mut(&kind).map(|caught| {
+        let number = kind.as_raw_value();
+        let named = NAMES.iter().find(|(named, ..)| *named == kind);
+        let wakers = signals.caught.get_mut(&number).map(|caught| {
             caught.count += 1;
             std::mem::take(&mut caught.wakers)
         });
-        signals.is_doomed |= is_paused && wakers.is_none();
-        state.fault(Some(self.index), format!("got {kind}"));
+        let is_ignored = wakers.is_none() && named.is_some_and(|(.., is_ignored)| *is_ignored);
+        signals.is_doomed |= is_paused && wakers.is_none() && !is_ignored;
+        let name = named.map_or_else(|| format!("signal {number}"), |(_, name, _)| (*name).to_owned());
+        state.fault(Some(self.index), format!("got {name}"));
         drop(state);
         match wakers {
             Some(wakers) => wakers.into_values().for_each(Waker::wake),
-            None if is_paused => {}
+            None if is_paused || is_ignored => {}
             None => self.kill(),
         }
     }

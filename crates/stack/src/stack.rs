@@ -38,6 +38,8 @@ use crate::rt::fork;
 use crate::rt::handle::{Layer, Stack};
 use crate::rt::panics::{self, PanicReport, PanicSource};
 use crate::rt::resolve::Resolve;
+#[cfg(all(feature = "tokio", unix))]
+use crate::rt::signals::Signals;
 use crate::tcp;
 use crate::udp;
 #[cfg(unix)]
@@ -122,6 +124,12 @@ impl Stack {
         })
     }
 
+    /// [`global`](Self::global), if it has been used.
+    #[cfg(all(feature = "tokio", unix))]
+    pub(crate) fn global_if_used() -> Option<&'static Self> {
+        DEFAULT.get()
+    }
+
     /// Does the due work, for a stack with `workers = 0`: `now` is the time since the stack was made, as its
     /// driver counts it, and never goes back. Returns the time at which to call again, `None` if only a call
     /// of the application or another `poll` can bring work. Never blocks.
@@ -187,6 +195,16 @@ impl Stack {
         match self.core::<Core>() {
             Ok(core) => core.resolver.set(resolver),
             Err(_lost) => panics::discard(resolver),
+        }
+    }
+
+    /// Has programs on this stack get signals from `signals`, when they ask for one by [`sockeye::tokio::signal`](crate::tokio::signal), or with `None` from
+    /// the process, as at first: see [`Signals`]. Signals that were asked for before stay where they are.
+    #[cfg(all(feature = "tokio", unix))]
+    pub fn set_signals(&self, signals: Option<Box<dyn Signals>>) {
+        match self.core::<Core>() {
+            Ok(core) => core.signals.set(signals),
+            Err(_lost) => panics::discard(signals),
         }
     }
 

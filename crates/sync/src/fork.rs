@@ -209,6 +209,11 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
         self.made().value.get_or_init(make)
     }
 
+    /// This process's value, if it has been made.
+    pub fn get(&self) -> Option<&'static T> {
+        self.made().value.get()
+    }
+
     fn made(&self) -> &'static Made<T> {
         let generation = generation();
         let mut newest = self.newest.load(Ordering::Acquire);

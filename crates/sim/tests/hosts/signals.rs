@@ -29,6 +29,79 @@ fn a_program_that_waits_for_ctrl_c_gets_it_and_lives() {
     });
 }
 
+/// As a server has it that says `sockeye::tokio` for `tokio::net` and for `tokio::signal`.
+#[test]
+fn a_server_that_swaps_its_modules_stops_in_order() {
+    use sockeye::tokio::{TcpListener, TcpStream, signal};
+    use tokio::io::AsyncReadExt;
+
+    async fn serve(listener: TcpListener) -> usize {
+        let mut stop = signal::unix::signal(signal::unix::SignalKind::terminate()).unwrap();
+        let mut accepted = Vec::new();
+        loop {
+            tokio::select! {
+                biased;
+                connection = listener.accept() => accepted.push(connection.unwrap()),
+                _ = stop.recv() => return accepted.len(),
+            }
+        }
+    }
+
+    Sim::new(1).tokio().run(|net| async move {
+        let (client, servers) = (net.host("client"), ["left", "right"].map(|name| net.host(name)));
+        let served = servers.each_ref().map(|host| {
+            let addr = host.at(80);
+            host.spawn(async move {
+                let listener = TcpListener::bind(addr).await.unwrap();
+                tokio::spawn(serve(listener)).await.unwrap()
+            })
+        });
+        let ended = client.spawn(async {
+            let mut streams = Vec::new();
+            for server in ["left:80", "right:80", "right:80"] {
+                streams.push(TcpStream::connect(server).await.unwrap());
+            }
+            let mut ends = Vec::new();
+            for mut stream in streams {
+                stream.read_to_end(&mut Vec::new()).await.unwrap();
+                ends.push(tokio::time::Instant::now());
+            }
+            ends
+        });
+        time::sleep(SECOND).await;
+        servers[1].signal(SignalKind::terminate());
+        time::sleep(SECOND).await;
+        servers[0].signal(SignalKind::terminate());
+        let [left, right] = served;
+        assert_eq!((left.await, right.await), (Ok(1), Ok(2)), "each host has signals of its own");
+        assert_eq!(ended.await.unwrap().len(), 3);
+    });
+}
+
+#[test]
+fn signals_that_do_nothing_by_themselves_end_nobody() {
+    Sim::new(1).run(|net| async move {
+        let host = net.host("h");
+        let end = host.spawn(time::sleep(SECOND));
+        for kind in [SignalKind::child(), SignalKind::window_change(), SignalKind::pipe()] {
+            host.signal(kind);
+        }
+        host.pause();
+        host.signal(SignalKind::child());
+        host.resume();
+        assert_eq!(end.await, Ok(()));
+        let caught = host.spawn(async { signal(SignalKind::child()).unwrap().recv().await });
+        time::sleep(SECOND).await;
+        host.signal(SignalKind::child());
+        assert_eq!(caught.await, Ok(Some(())));
+        let refused = host.spawn(async { signal(SignalKind::from_raw(9)).unwrap_err().to_string() });
+        assert_eq!(refused.await, Ok("signal 9 cannot be caught".to_owned()));
+        let end = host.spawn(time::sleep(SECOND));
+        host.signal(SignalKind::from_raw(9));
+        assert_eq!(end.await, Err(Aborted));
+    });
+}
+
 #[test]
 fn a_program_that_does_not_is_killed_until_it_is_started_again() {
     Sim::new(1).run(|net| async move {

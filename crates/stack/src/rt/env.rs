@@ -21,6 +21,8 @@ use crate::rt::fork::Home;
 use crate::rt::memory::{MemoryWaiters, Pruner};
 use crate::rt::panics::Panics;
 use crate::rt::resolve::Resolver;
+#[cfg(all(feature = "tokio", unix))]
+use crate::rt::signals::Source;
 use crate::rt::workers::Workers;
 
 /// See the module's head.
@@ -43,6 +45,9 @@ pub(crate) struct Env {
     pub panics: Panics,
     /// The resolver of names.
     pub resolver: Resolver,
+    /// The application's source of signals.
+    #[cfg(all(feature = "tokio", unix))]
+    pub signals: Source,
     counters: Counters<{ counter::COUNT }>,
     /// The CPU to take every thread for, where the run may not depend on that.
     pinned: Option<u32>,
@@ -84,6 +89,8 @@ impl Env {
             workers: Workers::new(config.workers, clock.now()),
             panics: Panics::default(),
             resolver: Resolver::default(),
+            #[cfg(all(feature = "tokio", unix))]
+            signals: Source::default(),
             counters: Counters::new(),
             pinned: is_pinned.then_some(0),
             above: OnceLock::new(),

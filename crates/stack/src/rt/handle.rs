@@ -119,6 +119,8 @@ impl Drop for End {
         env.workers.set_driver(env, None);
         env.panics.set_hook(None);
         env.resolver.set(None);
+        #[cfg(all(feature = "tokio", unix))]
+        env.signals.set(None);
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`discipline`] | the parts that settings measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
 //! | [`resolve`] | the resolver of names |
+//! | `signals` | the source of signals, for tasks |
 //! | [`fork`] | the state of a child of fork(2) |
 //! | [`failpoints`] | panics on purpose, for tests |
 
@@ -32,6 +33,8 @@ pub(crate) mod memory;
 pub(crate) mod panics;
 pub mod poll;
 pub(crate) mod resolve;
+#[cfg(all(feature = "tokio", unix))]
+pub(crate) mod signals;
 #[cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "tasks wait through the tokio face"))]
 pub(crate) mod tasks;
 pub(crate) mod threads;

@@ -27,9 +27,18 @@ impl Stack {
     /// The stack that a call without one uses: that of the innermost [`scope`](Self::scope) on this thread, else
     /// [`global`](Self::global).
     pub fn current() -> Self {
-        // A thread that ends, and has no thread-local values any more, is in no scope.
-        let ambient = AMBIENT.try_with(|ambient| ambient.borrow().clone()).ok().flatten();
-        ambient.unwrap_or_else(|| Self::global().clone())
+        Self::of_scope().unwrap_or_else(|| Self::global().clone())
+    }
+
+    /// The [`current`](Self::current) stack, unless that is a default stack which nothing has used yet.
+    #[cfg(all(feature = "tokio", unix))]
+    pub(crate) fn current_if_used() -> Option<Self> {
+        Self::of_scope().or_else(|| Self::global_if_used().cloned())
+    }
+
+    /// The stack of the innermost scope. A thread that ends, and has no thread-local values any more, is in none.
+    fn of_scope() -> Option<Self> {
+        AMBIENT.try_with(|ambient| ambient.borrow().clone()).ok().flatten()
     }
 
     /// Calls `f`, within which sockets of every kind that are made without naming a stack are this stack's:

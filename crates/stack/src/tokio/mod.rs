@@ -19,6 +19,7 @@ mod icmp;
 mod listener;
 mod methods;
 mod ready;
+pub mod signal;
 mod socket;
 mod split;
 mod stream;

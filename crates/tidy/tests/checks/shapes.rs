@@ -98,6 +98,11 @@ fn our_sockets_have_the_methods_of_std_and_tokio() {
     let mut missing = Vec::new();
     let mut wanted = of_tokio(&tokio.join("src/net"), &rows);
     assert!(wanted.len() > METHODS_MIN, "only {} methods found in {}", wanted.len(), tokio.display());
+    let signals = std::fs::read_to_string(tokio.join("src/signal/unix.rs")).expect("tokio's signals");
+    let of_signal = methods(&signals).into_iter().filter(|(r#type, _)| r#type == "Signal");
+    wanted.extend(
+        of_signal.map(|(r#type, name)| (format!("tokio::signal::unix::{type}", type = r#type), name)),
+    );
     wanted.extend(STD.iter().flat_map(|(path, names)| {
         names.split_whitespace().map(|name| (path.to_string(), name.to_owned())).collect::<Vec<_>>()
     }));
@@ -108,7 +113,13 @@ fn our_sockets_have_the_methods_of_std_and_tokio() {
             missing.push(format!("{full}: {}", if is_here { "is here and has a row" } else { "is missing" }));
         }
     }
-    for item in ["fn.lookup_host.html", "trait.ToSocketAddrs.html"] {
+    let items = [
+        "fn.lookup_host.html",
+        "trait.ToSocketAddrs.html",
+        "signal/fn.ctrl_c.html",
+        "signal/unix/fn.signal.html",
+    ];
+    for item in items {
         assert!(pages.join("tokio").join(item).exists(), "{item} is missing");
     }
     rows.retain(|row| !row.ends_with("::pipe") && !row.ends_with("::windows"));

@@ -1,0 +1,135 @@
+//! Where programs get signals from: the source of a stack.
+//!
+//! A stack asks the application's [`Signals`] if it has one, else signals are the process's (`tokio/signal.rs`). Only tasks ask.
+//!
+//! The source is foreign code: it is called, polled and dropped with no lock held, and a panic in it is caught, reported and the end of what was
+//! asked for. Does not depend on sockets. Tests: `tests/tokio/signals.rs`.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use sockeye_sync::Mutex;
+use sockeye_sync::facade::Arc;
+
+use crate::rt::env::Env;
+use crate::rt::handle::Stack;
+use crate::rt::panics::{self, PanicSource};
+
+/// A source of signals for the programs on a stack, in place of the process's: [`Stack::set_signals`].
+///
+/// It is asked when a program on its stack calls [`sockeye::tokio::signal`](crate::tokio::signal). With one, a program that runs several times
+/// in a process, each on a stack of its own, can be told to end by itself; the simulator's hosts have one.
+///
+/// ```
+/// use std::io;
+/// use std::task::{Context, Poll};
+/// use sockeye::{Caught, Config, Signals, Stack};
+///
+/// /// Sends each signal once, at once.
+/// struct Once;
+///
+/// struct Sent(bool);
+///
+/// impl Signals for Once {
+///     fn catch(&self, _: &Stack, _kind: i32) -> io::Result<Box<dyn Caught>> {
+///         Ok(Box::new(Sent(false)))
+///     }
+/// }
+///
+/// impl Caught for Sent {
+///     fn poll_recv(&mut self, _: &mut Context<'_>) -> Poll<Option<()>> {
+///         if std::mem::replace(&mut self.0, true) { Poll::Ready(None) } else { Poll::Ready(Some(())) }
+///     }
+/// }
+///
+/// let stack = Stack::new(Config::default())?;
+/// stack.set_signals(Some(Box::new(Once)));
+/// stack.scope(|| pollster::block_on(sockeye::tokio::signal::ctrl_c()))?;
+/// # io::Result::Ok(())
+/// ```
+pub trait Signals: Send + Sync {
+    /// A program asks for the signals of one kind from now on. `kind` is the number that the operating system gives it. Those that cannot be
+    /// caught, such as `SIGKILL`, are refused before this is asked.
+    ///
+    /// # Errors
+    /// The source's own: they are passed on. After a panic, which is caught and reported ([`Stack::set_panic_hook`]), `Other`.
+    fn catch(&self, stack: &Stack, kind: i32) -> io::Result<Box<dyn Caught>>;
+}
+
+/// The signals of one kind for one [`Signal`](crate::tokio::signal::unix::Signal), with which it is dropped.
+pub trait Caught: Send + Sync {
+    /// Whether one has come since the last; several become one. `Pending` wakes the task of the last call when one comes. `None` if none will come any more.
+    ///
+    /// It must not block. A panic is caught and reported, and is the end: nothing is polled after it.
+    fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>>;
+}
+
+/// The source that the application has set. The mutex is a leaf; the source is called and dropped outside of it.
+#[derive(Default)]
+pub(crate) struct Source {
+    set: Mutex<Option<Asked>>,
+}
+
+/// A source that is kept while it is asked.
+#[derive(Clone)]
+pub(crate) struct Asked(Option<Arc<Box<dyn Signals>>>);
+
+impl Source {
+    /// Sets it, or takes it away.
+    pub fn set(&self, signals: Option<Box<dyn Signals>>) {
+        let signals = signals.map(|signals| Asked(Some(Arc::new(signals))));
+        let before = std::mem::replace(&mut *self.set.lock(), signals);
+        drop(before);
+    }
+}
+
+impl Asked {
+    /// The source of a stack; `None` if it is the process.
+    ///
+    /// # Errors
+    /// That of a stack which this process may not use.
+    pub fn of(stack: &Stack) -> io::Result<Option<Self>> {
+        Ok(stack.core::<Env>()?.signals.set.lock().clone())
+    }
+
+    /// Asks for the signals of one kind.
+    pub fn catch(self, stack: &Stack, kind: i32) -> io::Result<Contained> {
+        let env: &Env = stack.core()?;
+        let asked = self.0.as_ref().and_then(|signals| {
+            panics::contain(env, PanicSource::Hook, "Signals::catch", || signals.catch(stack, kind))
+        });
+        let caught = asked.unwrap_or_else(|| Err(io::Error::other("the source of signals panicked")))?;
+        Ok(Contained { stack: stack.clone(), caught: Some(caught) })
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        panics::discard(self.0.take());
+    }
+}
+
+/// Signals of the application's source whose panics are caught; none if it has panicked.
+pub(crate) struct Contained {
+    stack: Stack,
+    caught: Option<Box<dyn Caught>>,
+}
+
+impl Contained {
+    /// See [`Caught::poll_recv`].
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        let Ok(env) = self.stack.core::<Env>() else { return Poll::Ready(None) };
+        let Some(caught) = &mut self.caught else { return Poll::Ready(None) };
+        let poll = || caught.poll_recv(cx);
+        panics::contain(env, PanicSource::Hook, "Caught::poll_recv", poll).unwrap_or_else(|| {
+            panics::release(env, PanicSource::Hook, "the drop of Caught", self.caught.take());
+            Poll::Ready(None)
+        })
+    }
+}
+
+impl Drop for Contained {
+    fn drop(&mut self) {
+        panics::discard(self.caught.take());
+    }
+}
