@@ -17,6 +17,7 @@
 //!
 //! Tests: `tests/tokio/signals.rs`, the simulator's `tests/hosts/signals.rs`.
 
+#[cfg(unix)]
 use std::io;
 
 #[cfg(not(unix))]
