@@ -329,25 +329,23 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
         };
         kernel_step(&mut kernel_peer);
         // On a busy machine the kernel may find room in a buffer after it was full, or take longer than the step to make some.
-        for _ in 0..KERNEL_TRIES {
-            if writable_after(*now).is_none_or(|wanted| is_writable(&kernel) == wanted) {
-                break;
-            }
-            kernel_step(&mut kernel_peer);
-        }
+        until_wanted(*now, || is_writable(&kernel), || kernel_step(&mut kernel_peer));
         let own_step = |peer: &mut Option<TcpStream>| {
             let reset = |s: TcpStream| s.set_linger(Some(Duration::ZERO)).unwrap();
             step(*now, &own, peer, |s| drop(s.shutdown(Shutdown::Write)), reset);
         };
         own_step(&mut peer);
-        let mut from_kernel = kernels(&set);
-        // It may have found that room while our side took its step.
-        for _ in 0..if trigger == Trigger::Level { KERNEL_TRIES } else { 0 } {
-            if writable_after(*now).is_none_or(|wanted| from_kernel.contains('w') == wanted) {
-                break;
-            }
-            kernel_step(&mut kernel_peer);
+        let mut from_kernel = String::new();
+        let mut ask = || {
             from_kernel = kernels(&set);
+            from_kernel.contains('w')
+        };
+        match trigger {
+            // It may have found that room while our side took its step.
+            Trigger::Level => until_wanted(*now, ask, || kernel_step(&mut kernel_peer)),
+            Trigger::Edge => {
+                ask();
+            }
         }
         let mut reported = ours(&poll);
         // Where workers do it all, and the machine is busy, it takes as long as it takes.
@@ -377,6 +375,17 @@ fn agrees(trigger: Trigger, now: Step, own: &str, kernels: &str) -> bool {
     match trigger {
         Trigger::Level => own == kernels,
         Trigger::Edge => now_ready(now).chars().filter(|l| kernels.contains(*l)).all(|l| own.contains(l)),
+    }
+}
+
+/// Repeats a step for the kernel's sake until its socket is writable, or not, as the step is to make it. Asks at least once.
+fn until_wanted(now: Step, mut is_writable: impl FnMut() -> bool, mut again: impl FnMut()) {
+    for _ in 0..KERNEL_TRIES {
+        let is_so = is_writable();
+        if writable_after(now).is_none_or(|wanted| is_so == wanted) {
+            break;
+        }
+        again();
     }
 }
 
