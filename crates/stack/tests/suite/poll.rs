@@ -296,6 +296,17 @@ where
     std::thread::sleep(common::settling_time());
 }
 
+/// A set of epoll with the kernel's socket in it.
+fn kernel_set(kernel: &std::net::TcpStream, trigger: Trigger) -> std::os::fd::OwnedFd {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    let mut flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
+    if trigger == Trigger::Edge {
+        flags |= epoll::EventFlags::ET;
+    }
+    epoll::add(&set, kernel, epoll::EventData::new_u64(0), flags).unwrap();
+    set
+}
+
 /// Runs the steps on both sides; both must say the same after each.
 fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -311,12 +322,7 @@ fn beside_epoll(stack: &Stack, steps: &[Step], trigger: Trigger) {
         stream.set_nonblocking(true).unwrap();
         stream.set_nodelay(true).unwrap();
     }
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-    let mut flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP;
-    if trigger == Trigger::Edge {
-        flags |= epoll::EventFlags::ET;
-    }
-    epoll::add(&set, &kernel, epoll::EventData::new_u64(0), flags).unwrap();
+    let set = kernel_set(&kernel, trigger);
     let poll = Poll::new(SPIN);
     poll.register(&own, Token(0), BOTH, trigger).unwrap();
     assert_eq!(ours(&poll), kernels(&set), "at the start");
