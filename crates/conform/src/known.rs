@@ -5,13 +5,12 @@
 //!
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
 /// How the comparison goes on behind a known difference.
@@ -153,12 +152,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
     Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
-    Known {
-        name: "short segments in the window",
-        scenario: "short-segments-no-sack",
-        is: short_segments_in_the_window,
-    },
-    Known { name: "text cut anew", scenario: "text-cut-anew", is: text_cut_anew },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {
         name: "order of checks in SYN-RECEIVED",
@@ -438,60 +431,6 @@ fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_reset = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state != "CLOSED";
     (is_reset && before(pair).is_some_and(is_its)).then_some(Then::Stop)
-}
-
-/// Towards a peer without SACK the congestion window counts bytes, the kernel's counts packets: a short segment lets the kernel's grow by a whole one, and takes a whole one's room.
-/// So the kernel's may be larger by as many segments as short ones were sent; and one of the two may be full while the other has room.
-fn short_segments_in_the_window(pair: &Pair<'_>) -> Option<Then> {
-    let has_sack = |action: &Action| {
-        let Action::Segment(syn) = action else { return false };
-        syn.flags.has(Flags::SYN) && syn.options.contains(&Opt::SackOk)
-    };
-    if pair.scenario.any(has_sack) {
-        return None;
-    }
-    // A FIN alone is one.
-    let texts: Vec<&Segment> = pair
-        .earlier
-        .iter()
-        .filter_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
-            _ => None,
-        })
-        .collect();
-    let top = texts.iter().map(|text| text.end()).max()?;
-    let is_new = |text: &Segment| text.len > 0 && text.seq >= top;
-    let short = |mss| texts.iter().filter(|text| u64::from(text.len) < mss).count() as u64;
-    match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, State { info: Some(a), .. }), What::State(_, State { info: Some(b), .. })) => {
-            let more = a.get("snd_cwnd")?.checked_sub(b.get("snd_cwnd")?)?;
-            (pair.why.starts_with("snd_cwnd:") && more <= short(a.get("snd_mss")?)).then_some(Then::GoOn)
-        }
-        (What::State(_, State { info: Some(info), .. }), What::Sent(Packet::Tcp(text))) if is_new(text) => {
-            // Segments that are out, each once.
-            let is_out = |text: &&&Segment| u64::from(text.end()) > info.get("bytes_acked").unwrap_or(0) + 1;
-            let out: BTreeSet<u32> = texts.iter().filter(is_out).map(|text| text.seq).collect();
-            let is_full = out.len() as u64 >= info.get("snd_cwnd")?;
-            (short(info.get("snd_mss")?) > 0 && is_full).then_some(Then::Stop)
-        }
-        (What::Sent(Packet::Tcp(text)), What::State(_, State { info: Some(info), .. })) if is_new(text) => {
-            let (mss, acked) = (info.get("snd_mss")?, info.get("bytes_acked")?);
-            let out = u64::from(top).saturating_sub(acked + 1);
-            let is_full = out + mss > info.get("snd_cwnd")? * mss && info.get("notsent_bytes")? > 0;
-            (short(mss) > 0 && is_full).then_some(Then::Stop)
-        }
-        _ => None,
-    }
-}
-
-/// Text that is sent again is cut into full segments; the kernel sends the packets that there were, and joins only whole ones.
-fn text_cut_anew(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let is_again =
-        |segment: &Segment| pair.texts().any(|text| text.seq < segment.end() && segment.seq < text.end());
-    let is_whole = pair.texts().any(|text| text.seq == kernel.seq && text.len == kernel.len);
-    let is_cut = kernel.seq == stack.seq && stack.len > kernel.len && is_whole;
-    (is_cut && is_again(stack) && !pair.why.starts_with("time:")).then_some(Then::Stop)
 }
 
 /// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,

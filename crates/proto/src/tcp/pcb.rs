@@ -362,8 +362,8 @@ impl<P: Payload> Pcb<P> {
             Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr if self.tuning.lossless => {
                 Algorithm::NewReno
             }
-            // Without records there are no samples for BBR.
-            Algorithm::Bbr if !self.keeps_records() => Algorithm::Cubic,
+            // Without SACK a duplicate does not say what has arrived, and is no sample for BBR.
+            Algorithm::Bbr if !self.sack_ok => Algorithm::Cubic,
             Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr => wanted,
         }
     }

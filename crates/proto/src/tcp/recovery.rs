@@ -2,8 +2,8 @@
 //! recovery (RFC 5681 section 3.2, NewReno's answer to partial acknowledgments, RFC 6582).
 //!
 //! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; congestion
-//! control decides about the window itself, and output sends. Where both ends use SACK, losses are found in
-//! `loss/` instead, and only the phase and the window are kept here. It does not depend on buffers, timers or
+//! control decides about the window itself, and output sends. Where a path may lose segments, losses are found in
+//! `loss/` instead, and only the phase and the window are kept here: the rest is for paths inside one process. It does not depend on buffers, timers or
 //! the peer's window. Tests stand at the end and, with segments really lost, in `tests/loss.rs`.
 //!
 //! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard` (all

@@ -31,7 +31,7 @@ pub struct Settings {
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323 section 2).
     pub window_scaling: bool,
-    /// Offer SACK (RFC 2018). Where both ends do, losses are found and repaired by RACK-TLP (RFC 8985).
+    /// Offer SACK (RFC 2018). Where both ends do, losses are found by RACK-TLP (RFC 8985), else by duplicate acknowledgments.
     pub sack: bool,
     /// The path does not lose, reorder or duplicate segments, as inside one process: no records of
     /// transmissions are kept. A loss that happens all the same is found by duplicate acknowledgments and the
@@ -91,7 +91,7 @@ pub struct Settings {
     /// one (RFC 2861, `tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
     /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
-    /// lost (`lossless`) or the peer has no SACK.
+    /// lost (`lossless`).
     pub pacing: PacingMode,
 }
 

@@ -14,7 +14,7 @@
 //! | ProbeRtt | 1, 0.5 | the pipe was nearly empty for 200 ms; every 5 s, unless the least round trip was seen anyway |
 //!
 //! States are moved in `cycle.rs` only, by acknowledgments; `path.rs` has the filters, `bounds.rs` the bounds by losses
-//! and marks. It needs the delivery-rate samples that transmission records give, so a peer without SACK gets another
+//! and marks. It needs samples of the delivery rate, and a peer without SACK does not say what has arrived, so it gets another
 //! algorithm (`Pcb::start_sending`). Lost bytes are answered by the bounds and not by a reduction, so there is no
 //! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It does not depend on sequence numbers.
 //!

@@ -45,14 +45,14 @@ pub(super) enum Phase {
     Loss,
 }
 
-/// Content of an acknowledgment. Without transmission records (a peer without SACK, or a path that loses
+/// Content of an acknowledgment. Without transmission records (on a path that loses
 /// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is the outstanding data.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub now: Instant,
     /// Bytes by which SND.UNA moved.
     pub acked: u32,
-    /// Bytes that reached the peer, by this acknowledgment's word: cumulative or selective, each once.
+    /// Bytes that reached the peer, by this acknowledgment's word: cumulative, selective, or as a duplicate, each once.
     pub delivered: u32,
     /// Bytes that were found lost because of it.
     pub lost: u32,

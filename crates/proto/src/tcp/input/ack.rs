@@ -4,6 +4,8 @@
 //! FIN is acknowledged. It does not depend on text or the receive window. Tests: `tests/attacks.rs`,
 //! `tests/loss.rs`, `tests/transitions.rs`.
 
+use core::hint::cold_path;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -119,6 +121,11 @@ impl<P: Payload> Pcb<P> {
         self.fast_open_answered(text);
         (self.snd_una, self.snd_nxt, self.snd_max, self.snd_sml) = (ack, ack, ack, ack);
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
+        if syn_losses > 0 && !self.sack_ok && self.keeps_records() {
+            cold_path();
+            // The repair of the SYN holds until text is acknowledged.
+            self.recovery.on_timeout(ack);
+        }
         self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         if unanswered > 0 && self.keeps_records() {

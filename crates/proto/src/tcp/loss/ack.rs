@@ -6,6 +6,8 @@
 //! (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`,
 //! `tests/hostile.rs`.
 
+use core::hint::cold_path;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -59,6 +61,11 @@ pub(in crate::tcp) struct Report {
 }
 
 impl Report {
+    /// True if SND.UNA moved.
+    pub(super) fn moves(&self) -> bool {
+        self.acked > 0
+    }
+
     fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
         self.delivered += record.len();
         self.count += record.count;
@@ -75,9 +82,9 @@ impl Report {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// True if sent data is recorded: there may be losses, and the peer will report them.
+    /// True if sent data is recorded: there may be losses.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
-        self.sack_ok && !self.tuning.lossless
+        !self.tuning.lossless
     }
 
     /// Output is over: looks whether the window is used (`tcp_cwnd_validate`). One that was not for as long as a timeout is made smaller, half
@@ -137,7 +144,7 @@ impl<P: Payload> Pcb<P> {
         let offset = self.ts_offset;
         let loss = self.loss.as_deref_mut()?;
         let recover = loss.frto.map(|frto| frto.recover);
-        let has_blocks = !sack.is_empty();
+        let has_blocks = self.sack_ok && !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
         let (mut is_ambiguous, mut twice_count) = (false, loss.twice_count);
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
@@ -180,6 +187,14 @@ impl<P: Payload> Pcb<P> {
         }
         loss.twice_count = twice_count;
         (report.ack_rtt_us, report.is_ambiguous) = (ack_rtt_us, is_ambiguous);
+        if !self.sack_ok {
+            cold_path();
+            if report.count > 0 {
+                report.count = loss.fill_hole(report.count);
+            }
+            // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
+            report.original &= !is_ambiguous;
+        }
         loss.rack.on_ack(una, loss.records.counts().sacked);
         loss.rate.on_delivered(report.delivered, now);
         Some(report)
@@ -210,11 +225,17 @@ impl<P: Payload> Pcb<P> {
         }
         self.take_dsack(&mut loss, report);
         let echo = ts.filter(|_| self.ts_on).map(|ts| ts.ecr);
-        if self.is_spurious(&mut loss, report, echo) {
-            self.undo(&mut loss);
+        if let Some(sign) = self.is_spurious(&mut loss, report, echo) {
+            self.undo(&mut loss, sign);
         }
         self.pass_recovery_point(&mut loss);
-        let (lost, last_lost) = self.find_losses(&mut loss, now);
+        let (lost, told, last_lost) = if self.sack_ok {
+            let (lost, last_lost) = self.find_losses(&mut loss, now);
+            (lost, 0, last_lost)
+        } else {
+            let (lost, told) = self.judge_duplicates(&mut loss, report);
+            (lost, told, None)
+        };
         let mut news = self.news(&mut loss, report, lost, now);
         if self.cc.wants_rate_samples() {
             news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
@@ -227,7 +248,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.enter_recovery(&mut loss, now);
         if !report.is_old {
-            let delivered = report.count.saturating_mul(self.mss.into());
+            let delivered = (report.count + told).saturating_mul(self.mss.into());
             self.reduce_window(&mut loss, delivered, lost > 0, report.acked > 0);
         }
         self.allow(&loss);
@@ -235,7 +256,7 @@ impl<P: Payload> Pcb<P> {
         let is_sign = report.is_duplicate || report.sacked > 0 || report.dsack.is_some();
         loss.is_disordered = (is_sign || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
-            && (loss.records.sacked() > 0 || loss.has_repeats(self.snd_una));
+            && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
     }
@@ -333,9 +354,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// True if the repair that is going on, or was the last, was not needed.
-    fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> bool {
-        let Some(undo) = loss.undo.as_mut() else { return false };
+    /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
+    fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
+        let undo = loss.undo.as_mut()?;
         let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
         let by_original = match loss.frto.as_mut() {
             Some(_) if report.original => true,
@@ -354,11 +375,18 @@ impl<P: Payload> Pcb<P> {
             }
             None => false,
         };
-        by_timestamp || by_original || undo.is_all_reported()
+        match () {
+            () if by_timestamp || undo.is_all_reported() => Some(Sign::Repetitions),
+            () if by_original => Some(Sign::Original),
+            () => None,
+        }
     }
 
-    fn undo(&mut self, loss: &mut Loss) {
+    fn undo(&mut self, loss: &mut Loss, sign: Sign) {
         let Some(undo) = loss.undo.take() else { return };
+        // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
+        let is_held = self.holds_repair()
+            || (!self.sack_ok && sign == Sign::Repetitions && self.recovery.phase() == Phase::Loss);
         match self.recovery.phase() {
             // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
             // under way, but says no more than is known now.
@@ -375,7 +403,7 @@ impl<P: Payload> Pcb<P> {
         loss.frto = None;
         loss.records.unlose();
         count(&mut loss.stats.undo_count);
-        if self.recovery.phase() != Phase::Open {
+        if self.recovery.phase() != Phase::Open && !is_held {
             self.recovery.finish();
         }
     }
@@ -383,6 +411,13 @@ impl<P: Payload> Pcb<P> {
     /// Ends the phase once everything is acknowledged that was out when it began.
     fn pass_recovery_point(&mut self, loss: &mut Loss) {
         let passed = self.snd_una.at_or_after(self.recovery.recover());
+        if passed && self.recovery.phase() != Phase::Open && self.holds_repair() {
+            cold_path();
+            if self.recovery.phase() == Phase::Recovery {
+                loss.stood_for = 0;
+            }
+            return;
+        }
         match self.recovery.phase() {
             Phase::Open => {
                 if loss.undo.as_ref().is_some_and(|undo| undo.is_over(self.snd_una)) {
@@ -485,6 +520,15 @@ impl<P: Payload> Pcb<P> {
             self.arm_probe(loss, due, now);
         }
     }
+}
+
+/// What has shown that a repair was not needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sign {
+    /// Repetitions: an echo from before them, or reports of duplicates.
+    Repetitions,
+    /// An original that has arrived after a timeout (F-RTO).
+    Original,
 }
 
 /// The blocks that count, in order of their numbers, and the report of a duplicate if there is one (RFC 2883

@@ -1,10 +1,11 @@
-//! Loss recovery for connections on which both ends use SACK: RACK-TLP (RFC 8985) over a scoreboard (RFC
-//! 6675), proportional rate reduction, and undoing needless repairs.
+//! Loss recovery for connections whose path may lose segments: RACK-TLP (RFC 8985) over a scoreboard (RFC
+//! 6675), NewReno where the peer has no SACK, proportional rate reduction, and undoing needless repairs.
 //!
 //! | file | content |
 //! |---|---|
 //! | `records.rs` | the time of each transmission, and the peer's reports on it; in segments, `records/segments.rs` |
 //! | `rack.rs` | how long a segment may be overtaken |
+//! | `reno.rs` | what duplicate acknowledgments say where the peer has no SACK |
 //! | `prr.rs` | how much may leave during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
 //! | `rate.rs` | delivery rate samples |
@@ -15,14 +16,14 @@
 //!
 //! All of it stands in one box that is made when data is first sent, or repeated, and given back when nothing
 //! has been in flight for [`TRIM_AFTER`], unless it has learnt or counted something worth keeping;
-//! then only its queues are. A connection whose path loses nothing (`Settings::lossless`), or whose peer has
-//! no SACK, keeps no records: `recovery.rs` alone sees to its losses, and the box, if there is one, only
+//! then only its queues are. A connection whose path loses nothing (`Settings::lossless`)
+//! keeps no records: `recovery.rs` alone sees to its losses, and the box, if there is one, only
 //! counts.
 //!
 //! Phases are those of `recovery.rs`: Open; Recovery, from the first loss found until all is acknowledged
 //! that was out then; Loss, the same from an expiry of the retransmission timer. While records are kept
 //! SND.NXT stays where it is in all of them, and the ranges marked Lost are sent again. Tests:
-//! `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
+//! `tests/sack.rs`, `tests/reno.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
 
 mod ack;
 mod pacing;
@@ -31,6 +32,7 @@ mod prr;
 mod rack;
 mod rate;
 mod records;
+mod reno;
 mod send;
 pub mod stats;
 mod timers;
@@ -87,6 +89,8 @@ pub(super) struct Loss {
     repeated_until: SeqNum,
     /// Segments that were sent again needlessly, and of which neither is known to have arrived.
     twice_count: u32,
+    /// Segments that duplicate acknowledgments stand for, where the peer has no SACK.
+    stood_for: u32,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
     /// State of path MTU discovery, if the MTU is in question.
@@ -128,6 +132,7 @@ impl Loss {
             has_expired: false,
             repeated_until: una,
             twice_count: 0,
+            stood_for: 0,
             for_mtu: false,
             path_mtu: None,
             stats: LossStats::default(),
@@ -211,7 +216,8 @@ impl Loss {
 
     /// The same as the congestion window counts it: whole segments of `mss` bytes, short ones too, and those twice that are out twice.
     pub(super) fn window_pipe(&self, mss: u32) -> u32 {
-        self.records.counts().flying.saturating_add(self.twice_count).saturating_mul(mss)
+        let out = self.records.counts().flying.saturating_sub(self.stood_for);
+        out.saturating_add(self.twice_count).saturating_mul(mss)
     }
 
     /// True if it would be worth keeping beyond the flight.

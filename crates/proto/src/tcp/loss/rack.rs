@@ -174,7 +174,7 @@ impl Rack {
 /// Segments behind a hole that are enough, while the path was not seen to reorder.
 const DUP_THRESH: u16 = 3;
 /// The degree of reordering grows no further (`tcp_max_reordering`), segments.
-const REORDERING_MAX: u32 = 300;
+pub(super) const REORDERING_MAX: u32 = 300;
 /// Repairs for which a grown window is kept.
 const REO_WND_PERSIST: u8 = 16;
 /// A least round trip is forgotten after this: the path may have changed.

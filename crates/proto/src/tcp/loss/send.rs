@@ -372,7 +372,7 @@ impl<P: Payload> Pcb<P> {
     /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back. It takes the
     /// place of the timer of reordering.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
-        if (loss.probe_unmeasured && loss.probe.is_none()) || loss.is_disordered {
+        if (loss.probe_unmeasured && loss.probe.is_none()) || loss.is_disordered || !self.sack_ok {
             return;
         }
         let at = after_us(now, self.probe_wait_us(loss));

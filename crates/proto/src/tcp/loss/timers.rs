@@ -90,10 +90,12 @@ impl<P: Payload> Pcb<P> {
         if reneged {
             loss.records.lose_all();
         } else {
-            loss.records.lose_overdue(mss, loss.rack.patience_of_timeout(), now);
+            // RACK does not look at the acknowledgments of a peer without SACK, so nothing is known of the round trip.
+            let wait_us = if self.sack_ok { loss.rack.patience_of_timeout() } else { 0 };
+            loss.records.lose_overdue(mss, wait_us, now);
         }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
-        loss.twice_count = 0;
+        (loss.twice_count, loss.stood_for) = (0, 0);
         true
     }
 

@@ -98,9 +98,11 @@ fn text_that_the_syn_ack_covers_is_not_sent_again() {
 }
 
 #[test]
-fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_is_no_retransmission() {
+fn data_that_the_syn_ack_does_not_cover_is_sent_at_once_and_on_a_path_that_loses_nothing_is_no_retransmission()
+ {
     for (taken, outcome) in [(0, SynText::Refused), (100, SynText::Part)] {
-        let mut t = client(Some(cookie()));
+        let fast_open = Some(FastOpenSyn { cookie: Some(cookie()), mss: 500 });
+        let mut t = Script::connect(&Settings { fast_open, lossless: true, ..plain() });
         t.snd = 300;
         t.output();
         let input = t.input(syn_ack(&t, ISS + 1 + taken), &[]);

@@ -33,17 +33,6 @@ fn two_duplicates_send_new_data_and_the_third_repeats_the_lost_segment() {
 }
 
 #[test]
-fn a_partial_acknowledgment_repeats_the_next_hole_at_once() {
-    let mut t = in_flight();
-    for _ in 0..3 {
-        duplicate(&mut t);
-    }
-    let _ = t.input(t.ack_of(4 * MSS, WND), &[]);
-    let sent: Vec<u32> = t.output().iter().map(|s| s.header().seq.raw()).collect();
-    assert_eq!(sent.first(), Some(&(FIRST + 4 * MSS)));
-}
-
-#[test]
 fn full_acknowledgment_ends_recovery_at_the_threshold() {
     let mut t = in_flight();
     for _ in 0..3 {

@@ -22,6 +22,7 @@ mod path_mtu;
 mod properties;
 mod quick_ack;
 mod rack;
+mod reno;
 mod sack;
 mod script;
 mod settings;

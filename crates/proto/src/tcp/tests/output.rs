@@ -16,7 +16,7 @@ fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
 
 #[test]
 fn a_segment_that_takes_everything_along_is_known_to_be_the_last() {
-    let mut t = Script::established(&plain());
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
     assert!(!t.pcb.has_sent_all(0), "nothing was sent");
     t.write(10);
     assert!(t.pcb.has_sent_all(10));
@@ -76,7 +76,7 @@ fn the_congestion_window_bounds_the_first_flight_to_ten_segments() {
 
 #[test]
 fn snd_due_at_is_the_length_that_makes_a_segment_due() {
-    let mut t = Script::established(&plain());
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
     assert_eq!(t.pcb.snd_due_at(), 1);
     t.write(10);
     assert_eq!(t.pcb.snd_due_at(), 10 + MSS, "Nagle");

@@ -1,0 +1,130 @@
+//! Peers without SACK: what duplicate acknowledgments say, how a recovery holds, and timeouts that were not needed.
+//!
+//! `crates/conform/scenarios/no-sack-*.txt` have the same beside the kernel.
+
+use super::super::settings::Settings;
+use super::script::{MSS, Script, WND, ms, plain};
+
+/// Ten segments in flight, more to send.
+fn in_flight() -> Script {
+    let mut t = Script::established(&Settings { sack: false, ..plain() });
+    assert_eq!(t.write(40 * MSS), [MSS; 10]);
+    t.now = t.now + ms(10);
+    t
+}
+
+/// An acknowledgment up to segment `to`, and the segments that leave for it.
+fn acks(t: &mut Script, to: u32) -> Vec<u32> {
+    t.report(to, &[]);
+    t.places()
+}
+
+fn time_out(t: &mut Script) -> Vec<u32> {
+    let at = t.pcb.next_deadline().expect("a timer");
+    let before = t.pcb.loss_stats().rto_count;
+    let _ = t.wait(at.since(t.now));
+    assert_eq!(t.pcb.loss_stats().rto_count, before + 1);
+    vec![]
+}
+
+#[test]
+fn the_third_duplicate_repeats_the_first_segment_and_the_window_is_halved() {
+    let mut t = in_flight();
+    assert_eq!([acks(&mut t, 0), acks(&mut t, 0), acks(&mut t, 0)], [vec![10], vec![11], vec![0]]);
+    assert_eq!(t.pcb.ssthresh(), 5 * MSS);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.recovery_count, stats.rexmt_fast, stats.probe_count), (1, 1, 0));
+}
+
+#[test]
+fn a_partial_acknowledgment_says_that_the_next_hole_is_lost() {
+    let mut t = in_flight();
+    for _ in 0..3 {
+        let _ = acks(&mut t, 0);
+    }
+    // Two holes. The second is repeated as soon as proportional rate reduction lets a segment out.
+    let mut repeated = acks(&mut t, 4);
+    for _ in 0..3 {
+        repeated.extend(acks(&mut t, 4));
+    }
+    assert_eq!(repeated.first(), Some(&4));
+    assert_eq!(t.pcb.loss_stats().recovery_count, 1);
+}
+
+#[test]
+fn duplicates_of_repetitions_begin_no_second_recovery() {
+    let mut t = in_flight();
+    for _ in 0..3 {
+        let _ = acks(&mut t, 0);
+    }
+    // All that was out when the loss was found, and no more.
+    let _ = acks(&mut t, 12);
+    for _ in 0..5 {
+        assert!(acks(&mut t, 12).iter().all(|&place| place > 11), "nothing is sent again");
+    }
+    let _ = acks(&mut t, 13);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.recovery_count, stats.rexmt_fast), (1, 1));
+    assert_eq!(t.pcb.cwnd(), 5 * MSS);
+}
+
+#[test]
+fn invented_duplicates_stand_for_no_more_than_is_in_flight() {
+    let mut t = Script::established(&Settings { sack: false, ..plain() });
+    t.write(10 * MSS);
+    let sent: Vec<u32> = (0..1000).flat_map(|_| acks(&mut t, 0)).collect();
+    assert_eq!(sent, [0], "the first is repeated, once");
+    // Nine of ten have arrived, so half of a window has room for four beside the repetition.
+    t.snd += 20 * MSS;
+    assert!(t.places().len() <= 5);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.recovery_count, stats.reordering), (1, 10), "the path reorders, it seems");
+}
+
+#[test]
+fn no_probe_is_sent_for_a_tail() {
+    let mut t = Script::established(&Settings { sack: false, ..plain() });
+    t.write(MSS);
+    time_out(&mut t);
+    assert_eq!(t.pcb.loss_stats().probe_count, 0);
+}
+
+#[test]
+fn a_timeout_is_spurious_if_an_original_is_acknowledged_behind_new_text() {
+    let mut t = in_flight();
+    time_out(&mut t);
+    assert_eq!((t.pcb.cwnd(), t.pcb.loss_stats().rexmt_rto), (MSS, 1));
+    assert_eq!(acks(&mut t, 1), [10, 11], "new text is sent to find out");
+    let _ = acks(&mut t, 3);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+    assert!(t.pcb.cwnd() >= 10 * MSS);
+    let _ = acks(&mut t, 12);
+    assert_eq!(t.pcb.loss_stats().rexmt_rto, 1);
+}
+
+#[test]
+fn an_acknowledgment_of_the_repetition_and_more_proves_nothing() {
+    let mut t = in_flight();
+    time_out(&mut t);
+    let new = acks(&mut t, 7);
+    assert!(new.first() == Some(&10) && t.pcb.loss_stats().undo_count == 0);
+}
+
+#[test]
+fn a_duplicate_behind_new_text_says_that_the_rest_is_lost() {
+    let mut t = in_flight();
+    time_out(&mut t);
+    assert_eq!(acks(&mut t, 1), [10, 11]);
+    assert_eq!(acks(&mut t, 1), [1]);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.undo_count, stats.rexmt_rto), (0, 2));
+}
+
+#[test]
+fn blocks_of_a_peer_that_did_not_offer_them_count_for_nothing() {
+    let mut t = in_flight();
+    t.report(0, &[(3, 9)]);
+    assert_eq!(t.pcb.loss_stats().sacked_bytes, 0);
+    assert_eq!(t.places(), [10], "it is a duplicate");
+    let _ = t.input(t.ack_of(0, WND), &[]);
+}
