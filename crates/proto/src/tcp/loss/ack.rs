@@ -210,6 +210,10 @@ impl<P: Payload> Pcb<P> {
         self.take_sample(rtt_us);
         if let Some(loss) = self.loss.as_deref_mut() {
             loss.note_round_trip();
+            if by_time.is_none() {
+                cold_path();
+                loss.rack.on_echo(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
+            }
         }
     }
 
@@ -236,7 +240,7 @@ impl<P: Payload> Pcb<P> {
             let (lost, told) = self.judge_duplicates(&mut loss, report);
             (lost, told, None)
         };
-        let mut news = self.news(&mut loss, report, lost, now);
+        let mut news = self.news(&mut loss, report, lost, (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
@@ -450,7 +454,13 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The report to congestion control.
-    fn news(&mut self, loss: &mut Loss, report: &Report, lost: u32, now: Instant) -> Ack {
+    fn news(
+        &mut self,
+        loss: &mut Loss,
+        report: &Report,
+        lost: u32,
+        (ts, now): (Option<Timestamps>, Instant),
+    ) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =
             if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
@@ -471,8 +481,11 @@ impl<P: Payload> Pcb<P> {
             used: loss.usage.get(),
             mss: u32::from(self.mss),
             phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
-            // Not where what is acknowledged was sent again, which may be what the acknowledgment has waited for.
-            rtt_us: report.rtt_us.filter(|_| !report.is_ambiguous || report.sack_rtt_us.is_some()),
+            rtt_us: match report.is_ambiguous && report.sack_rtt_us.is_none() {
+                false => report.rtt_us,
+                // What is acknowledged was sent again, and the acknowledgment may have waited for that: the echo tells.
+                true => self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
+            },
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),
             rate,

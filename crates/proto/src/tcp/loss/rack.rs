@@ -91,6 +91,13 @@ impl Rack {
         }
     }
 
+    /// A round trip that the peer's echo of a timestamp tells, where what was acknowledged had been sent again.
+    pub fn on_echo(&mut self, rtt_us: u32, now: Instant) {
+        if rtt_us.max(1) < self.min_rtt_us {
+            (self.min_rtt_us, self.min_rtt_at) = (rtt_us.max(1), now);
+        }
+    }
+
     /// All arrivals of one kind, acknowledged or reported by blocks, are noted: measures the reordering among them
     /// (`tcp_check_sack_reordering`).
     pub fn measure_reordering(&mut self, mss: u32) {
