@@ -35,7 +35,7 @@ pub(in crate::tcp) struct Report {
     /// Bytes not known before to have arrived.
     delivered: u32,
     /// The segments of these bytes.
-    count: u32,
+    pub(super) count: u32,
     /// Of these, bytes reported by a block.
     sacked: u32,
     /// The latest transmission among them, and its snapshot.
@@ -45,11 +45,11 @@ pub(in crate::tcp) struct Report {
     /// Round trip of the first that the acknowledgment itself covers and that was sent once, if all of these were.
     ack_rtt_us: Option<u32>,
     /// Something that it covers was sent more than once.
-    is_ambiguous: bool,
+    pub(super) is_ambiguous: bool,
     /// Round trip of the first of those that a block reports.
     sack_rtt_us: Option<u32>,
     /// Something sent once, before the timeout, is among them (F-RTO).
-    original: bool,
+    pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     dsack: Option<SackBlock>,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
@@ -188,12 +188,7 @@ impl<P: Payload> Pcb<P> {
         loss.twice_count = twice_count;
         (report.ack_rtt_us, report.is_ambiguous) = (ack_rtt_us, is_ambiguous);
         if !self.sack_ok {
-            cold_path();
-            if report.count > 0 {
-                report.count = loss.fill_hole(report.count);
-            }
-            // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
-            report.original &= !is_ambiguous;
+            loss.fill_hole(&mut report);
         }
         loss.rack.on_ack(una, loss.records.counts().sacked);
         loss.rate.on_delivered(report.delivered, now);
@@ -414,27 +409,26 @@ impl<P: Payload> Pcb<P> {
 
     /// Ends the phase once everything is acknowledged that was out when it began.
     fn pass_recovery_point(&mut self, loss: &mut Loss) {
-        let passed = self.snd_una.at_or_after(self.recovery.recover());
-        if passed && self.recovery.phase() != Phase::Open && self.holds_repair() {
-            cold_path();
-            if self.recovery.phase() == Phase::Recovery {
-                loss.stood_for = 0;
+        let phase = self.recovery.phase();
+        if phase == Phase::Open {
+            if loss.undo.as_ref().is_some_and(|undo| undo.is_over(self.snd_una)) {
+                loss.undo = None;
             }
             return;
         }
-        match self.recovery.phase() {
-            Phase::Open => {
-                if loss.undo.as_ref().is_some_and(|undo| undo.is_over(self.snd_una)) {
-                    loss.undo = None;
-                }
-                return;
-            }
-            Phase::Recovery if passed => {
+        if self.snd_una.before(self.recovery.recover()) {
+            return;
+        }
+        if self.holds_repair() {
+            return loss.hold(phase);
+        }
+        match phase {
+            Phase::Recovery => {
                 let paces = self.tuning.pacing != PacingMode::Off;
                 self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
             }
-            Phase::Loss if passed => loss.frto = None,
-            Phase::Recovery | Phase::Loss => return,
+            Phase::Loss => loss.frto = None,
+            Phase::Open => {}
         }
         self.recovery.finish();
         loss.for_mtu = false;
@@ -483,14 +477,19 @@ impl<P: Payload> Pcb<P> {
             phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
             rtt_us: match report.is_ambiguous && report.sack_rtt_us.is_none() {
                 false => report.rtt_us,
-                // What is acknowledged was sent again, and the acknowledgment may have waited for that: the echo tells.
-                true => self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX)),
+                true => self.rtt_by_echo(ts, now),
             },
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),
             rate,
             loss: None,
         }
+    }
+
+    /// The round trip of what was sent again, whose acknowledgment may have waited for that: the echo tells, microseconds.
+    #[cold]
+    fn rtt_by_echo(&self, ts: Option<Timestamps>, now: Instant) -> Option<u32> {
+        self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX))
     }
 
     /// The retransmission timer gives way to another one of loss recovery that expires at `at` (on Linux they are one).

@@ -299,20 +299,6 @@ impl Records {
         }
     }
 
-    /// The first `segment` bytes are lost, unless they are known to be or were sent again. Returns how many bytes that is.
-    pub fn lose_first(&mut self, segment: u32) -> u32 {
-        let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) else {
-            return 0;
-        };
-        if first.repeated {
-            return 0;
-        }
-        if first.count > 1 && first.len() > segment {
-            self.split(first.start + segment);
-        }
-        self.lose(0)
-    }
-
     /// Everything that the peer does not hold is lost.
     pub fn lose_all(&mut self) {
         for at in 0..self.list.len() {

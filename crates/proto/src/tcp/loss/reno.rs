@@ -16,12 +16,25 @@ use super::ack::Report;
 use super::rack::REORDERING_MAX;
 
 impl Loss {
-    /// SND.UNA has moved over `count` segments. Returns how many have arrived that were not known to.
-    pub(super) fn fill_hole(&mut self, count: u32) -> u32 {
-        let fresh = count.saturating_sub(self.stood_for).max(1);
-        self.stood_for = self.stood_for.saturating_sub(count - 1);
-        self.bound_stood_for(count);
-        fresh
+    /// SND.UNA has moved over the segments of a report. Those that are left there are the ones that were not known to have arrived.
+    #[cold]
+    pub(super) fn fill_hole(&mut self, report: &mut Report) {
+        if report.count > 0 {
+            let count = report.count;
+            report.count = count.saturating_sub(self.stood_for).max(1);
+            self.stood_for = self.stood_for.saturating_sub(count - 1);
+            self.bound_stood_for(count);
+        }
+        // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
+        report.original &= !report.is_ambiguous;
+    }
+
+    /// The repair goes on although everything that was out at its beginning is acknowledged.
+    #[cold]
+    pub(super) fn hold(&mut self, phase: Phase) {
+        if phase == Phase::Recovery {
+            self.stood_for = 0;
+        }
     }
 
     /// A duplicate has come. Returns how many segments it stands for: none if all but the hole have arrived.

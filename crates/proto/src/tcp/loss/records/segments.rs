@@ -41,6 +41,20 @@ impl Records {
         self.counts
     }
 
+    /// The first `segment` bytes are lost, unless they are known to be or were sent again. Returns how many bytes that is.
+    pub fn lose_first(&mut self, segment: u32) -> u32 {
+        let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) else {
+            return 0;
+        };
+        if first.repeated {
+            return 0;
+        }
+        if first.count > 1 && first.len() > segment {
+            self.split(first.start + segment);
+        }
+        self.lose(0)
+    }
+
     /// Segments that were sent again and about which nothing is known, up to `until`. Looks at every record.
     pub fn repeated_count(&self, until: SeqNum) -> u32 {
         let flying =
