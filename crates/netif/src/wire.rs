@@ -12,7 +12,7 @@
 //! (`Sleeper::prepare_sleep`), then looks at `arrived`, then sleeps. Whichever is second sees the other
 //! (`sockeye_sync::Sleeper`). `interrupt` sets its flag and rings, the receiver looks at the flag in the same
 //! place; it stays set. Several senders may append between one sender's append and its ring: each rings for
-//! itself.
+//! itself. A sender that finds the receiver asleep has its stack take the frames, and does not ring then (`wire/inline.rs`).
 //!
 //! # The end
 //! An end that is dropped closes its incoming lanes: frames in them are dropped, with the references to the
@@ -21,16 +21,18 @@
 //!
 //! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire/transfers.rs`.
 
+mod inline;
+
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, OnceLock, Ordering};
 use sockeye_sync::fork::Origin;
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use crate::shape::Shape;
-use crate::{Netif, RxFrame, Sent, TxFrame};
+use crate::{Netif, RxFrame, Sent, Taking, TxFrame};
 
 /// Settings of a wire. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
@@ -89,6 +91,8 @@ pub struct WireEnd {
 #[derive(Debug)]
 struct Side {
     lanes: Box<[Lane]>,
+    /// Has the stack at that end take them.
+    taking: OnceLock<Taking>,
 }
 
 /// See the module's head. Lanes lie on cache lines of their own: they are different threads'.
@@ -106,6 +110,7 @@ struct Lane {
 struct Arrived {
     frames: VecDeque<TxFrame>,
     closed: bool,
+    pace: inline::Pace,
 }
 
 impl Side {
@@ -116,7 +121,7 @@ impl Side {
             sleeper: Sleeper::new(),
             interrupted: AtomicBool::new(false),
         };
-        Arc::new(Self { lanes: (0..queues).map(lane).collect() })
+        Arc::new(Self { lanes: (0..queues).map(lane).collect(), taking: OnceLock::new() })
     }
 }
 
@@ -161,10 +166,12 @@ impl Netif for WireEnd {
         Sent { queue, dropped_count }
     }
 
+    fn takes_by(&self, taking: &Taking) {
+        let _ = self.from.taking.set(taking.clone());
+    }
+
     fn ring(&self, queue: usize) {
-        if let Some(lane) = self.to.lanes.get(queue) {
-            lane.sleeper.wake_if_sleeping();
-        }
+        inline::ring((&self.from, &self.to), queue);
     }
 
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
