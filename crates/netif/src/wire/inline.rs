@@ -66,15 +66,17 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// A ring for so many bytes. Whether it is one of a stream's.
-    fn note(&mut self, now: Instant, bytes: usize) -> bool {
-        let is_soon = is_within(PACE, self.last.replace(now), now);
-        self.in_a_row = if is_soon { self.in_a_row.saturating_add(1) } else { 0 };
+    /// A ring for so many bytes, or one inside another. Whether it is one of a stream's.
+    fn note(&mut self, now: Instant, bytes: usize, is_nested: bool) -> bool {
+        if !is_nested {
+            let is_soon = is_within(PACE, self.last.replace(now), now);
+            self.in_a_row = if is_soon { self.in_a_row.saturating_add(1) } else { 0 };
+        }
         if !is_within(STREAM_TIME, self.bytes.0, now) {
             self.bytes = (Some(now), 0);
         }
         self.bytes.1 = self.bytes.1.saturating_add(bytes);
-        self.in_a_row >= IN_A_ROW_MAX || self.bytes.1 > BYTES_MAX
+        (!is_nested && self.in_a_row >= IN_A_ROW_MAX) || self.bytes.1 > BYTES_MAX
     }
 }
 
@@ -87,7 +89,8 @@ fn are_left(back: &Side, lane: &Lane, queue: usize) -> bool {
     let now = Instant::now();
     let mut arrived = lane.arrived.lock();
     let bytes = arrived.frames.iter().map(TxFrame::len).sum();
-    let is_stream = arrived.pace.note(now, bytes);
+    let is_nested = WORK.try_with(|work| work.is_at_work.get()).unwrap_or(true);
+    let is_stream = arrived.pace.note(now, bytes, is_nested);
     if !is_stream {
         return is_within(LEFT_FOR, arrived.pace.left, now);
     }
@@ -127,14 +130,14 @@ enum Role {
 pub(super) fn ring((back, to): (&Side, &Arc<Side>), queue: usize) {
     let Some(lane) = to.lanes.get(queue) else { return };
     let may_be_ours = lane.sleeper.is_sleeping() && to.taking.get().is_some();
-    match if may_be_ours { role(to, queue) } else { Role::None } {
+    if !may_be_ours || are_left(back, lane, queue) {
+        return wake(to, queue);
+    }
+    match role(to, queue) {
         Role::Noted => {}
         Role::None => wake(to, queue),
         Role::Outermost => {
             let end = End;
-            if are_left(back, lane, queue) {
-                return wake(to, queue);
-            }
             take(to, queue);
             for _ in 1..ROUNDS_MAX {
                 let Some((side, queue)) = next() else { break };
@@ -336,7 +339,7 @@ mod tests {
         let seen = |rings: &[(u64, usize)]| -> Vec<bool> {
             let mut pace = Pace::default();
             let at = |micros| start + Duration::from_micros(micros);
-            rings.iter().map(|(micros, bytes)| pace.note(at(*micros), *bytes)).collect()
+            rings.iter().map(|(micros, bytes)| pace.note(at(*micros), *bytes, false)).collect()
         };
         // A pause ends it.
         let close = [0, 4, 8, 12, 16, 20, 40, 44, 48].map(|micros| (micros, 1));
