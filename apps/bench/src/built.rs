@@ -50,7 +50,8 @@ impl Built {
     /// Builds the program of a checkout in a target folder; cargo shows how far it is.
     pub fn build(&self, cargo: &OsString, manifest: &Path, target: &Path, lock: Lock) -> io::Result<()> {
         let mut command = Command::new(cargo);
-        command.args(["build", "--release", "--manifest-path"]).arg(manifest).envs(PROFILE);
+        command.args(["build", "--release", "--manifest-path"]).arg(manifest);
+        set_profile(&mut command);
         match lock {
             Lock::Kept => drop(command.arg("--locked")),
             Lock::Adapted => {}
@@ -89,10 +90,23 @@ impl Built {
     }
 }
 
-/// The `release` profile of this checkout as cargo takes it from the environment: for a checkout that has another, so that
-/// two builds differ by their source only (ADR 72).
-pub const PROFILE: [(&str, &str); 2] =
-    [("CARGO_PROFILE_RELEASE_LTO", "false"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
+/// The `release` profile of this checkout: for a checkout that has another, so that two builds differ by their source only (ADR 191).
+const PROFILE: [&str; 7] = [
+    "lto = \"off\"",
+    "codegen-units = 16",
+    "package.sockeye = { codegen-units = 1 }",
+    "package.sockeye-proto = { codegen-units = 1 }",
+    "package.sockeye-sync = { codegen-units = 1 }",
+    "package.sockeye-mbuf = { codegen-units = 1 }",
+    "package.sockeye-netif = { codegen-units = 1 }",
+];
+
+/// Has cargo build with the settings of [`PROFILE`].
+pub fn set_profile(cargo: &mut Command) {
+    for setting in PROFILE {
+        cargo.args(["--config", &format!("profile.release.{setting}")]);
+    }
+}
 
 /// Where this package was built from.
 pub const SOURCES: &str = env!("CARGO_MANIFEST_DIR");
@@ -118,12 +132,14 @@ mod tests {
         let workspaces = ["../..", "../glue", "../bench-counted"].map(|folder| bench.join(folder));
         for manifest in workspaces.map(|folder| folder.join("Cargo.toml")) {
             let text = std::fs::read_to_string(&manifest).unwrap();
-            let (_, release) = text.split_once("[profile.release]\n").unwrap();
-            let release = release.split("\n[").next().unwrap();
-            for (name, value) in PROFILE {
-                let key = name.trim_start_matches("CARGO_PROFILE_RELEASE_").to_lowercase().replace('_', "-");
-                let line = format!("{key} = {value}");
-                assert!(release.lines().any(|found| found == line), "{line}: {}", manifest.display());
+            for setting in PROFILE {
+                let (table, line) = match setting.strip_prefix("package.") {
+                    Some(line) => ("[profile.release.package]\n", line),
+                    None => ("[profile.release]\n", setting),
+                };
+                let (_, settings) = text.split_once(table).unwrap();
+                let settings = settings.split("\n[").next().unwrap();
+                assert!(settings.lines().any(|found| found == line), "{setting}: {}", manifest.display());
             }
         }
     }

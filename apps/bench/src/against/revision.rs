@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 use sockeye_shared::progress::Activity;
 
 use super::cannot;
-use crate::built::{Lock, PROFILE};
+use crate::built::{Lock, set_profile};
 use crate::workloads::http;
 
 /// The programs built.
@@ -136,7 +136,7 @@ impl<'a> Worktree<'a> {
             "never",
         ]);
         // As this build was optimised, whatever profile the revision has.
-        cargo.envs(PROFILE);
+        set_profile(&mut cargo);
         cargo.arg("--target-dir").arg(target).current_dir(self.path);
         run(cargo, name)?;
         fs::copy(target.join("release").join(program), new.join(program))?;
