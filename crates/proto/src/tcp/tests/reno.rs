@@ -128,3 +128,14 @@ fn blocks_of_a_peer_that_did_not_offer_them_count_for_nothing() {
     assert_eq!(t.places(), [10], "it is a duplicate");
     let _ = t.input(t.ack_of(0, WND), &[]);
 }
+
+#[test]
+fn a_bound_on_the_rate_spreads_text_without_sack_too() {
+    let mut t = Script::established(&Settings { sack: false, ..plain() });
+    t.pcb.set_max_pacing_rate(Some(u64::from(MSS) * 100));
+    let at_once = t.write(10 * MSS).len();
+    assert!((1..10).contains(&at_once), "{at_once} of ten segments");
+    let due = t.pcb.next_deadline().expect("the pace's timer").since(t.now);
+    assert!(due <= ms(100), "{due:?}");
+    assert!(!t.wait(due).is_empty());
+}

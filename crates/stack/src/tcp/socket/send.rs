@@ -130,7 +130,7 @@ impl TcpStream {
     }
 
     /// SO_MAX_PACING_RATE: bytes a second at which text leaves at most; it is then spread over the round trip. `None` for no bound, which is the
-    /// default. Does not count on loopback, nor with a peer without SACK. Does not block.
+    /// default. Does not count on loopback. Does not block.
     ///
     /// # Errors
     /// `InvalidInput` for `Some(0)`; `ConnectionAborted` if protocol code panicked.
