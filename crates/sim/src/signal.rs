@@ -82,7 +82,7 @@ impl HostSignals {
 }
 
 impl sockeye::Signals for HostSignals {
-    fn catch(&self, _: &Stack, kind: i32) -> io::Result<Box<dyn sockeye::Caught>> {
+    fn catch(&self, _: &Stack, kind: i32) -> io::Result<Box<dyn sockeye::SignalStream>> {
         let none = "the main program is on no host and gets no signals: wait for them in a host's program";
         let host = self.host.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, none))?;
         let over = || io::Error::other("the simulation is over");
@@ -116,7 +116,7 @@ impl HostSignal {
     }
 }
 
-impl sockeye::Caught for HostSignal {
+impl sockeye::SignalStream for HostSignal {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         let waker = cx.waker().clone();
         let Some(world) = self.world.upgrade() else { return Poll::Ready(None) };

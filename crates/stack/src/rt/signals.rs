@@ -23,7 +23,7 @@ use crate::rt::panics::{self, PanicSource};
 /// ```
 /// use std::io;
 /// use std::task::{Context, Poll};
-/// use sockeye::{Caught, Config, Signals, Stack};
+/// use sockeye::{SignalStream, Config, Signals, Stack};
 ///
 /// /// Sends each signal once, at once.
 /// struct Once;
@@ -31,12 +31,12 @@ use crate::rt::panics::{self, PanicSource};
 /// struct Sent(bool);
 ///
 /// impl Signals for Once {
-///     fn catch(&self, _: &Stack, _kind: i32) -> io::Result<Box<dyn Caught>> {
+///     fn catch(&self, _: &Stack, _kind: i32) -> io::Result<Box<dyn SignalStream>> {
 ///         Ok(Box::new(Sent(false)))
 ///     }
 /// }
 ///
-/// impl Caught for Sent {
+/// impl SignalStream for Sent {
 ///     fn poll_recv(&mut self, _: &mut Context<'_>) -> Poll<Option<()>> {
 ///         if std::mem::replace(&mut self.0, true) { Poll::Ready(None) } else { Poll::Ready(Some(())) }
 ///     }
@@ -53,11 +53,11 @@ pub trait Signals: Send + Sync {
     ///
     /// # Errors
     /// The source's own: they are passed on. After a panic, which is caught and reported ([`Stack::set_panic_hook`]), `Other`.
-    fn catch(&self, stack: &Stack, kind: i32) -> io::Result<Box<dyn Caught>>;
+    fn catch(&self, stack: &Stack, kind: i32) -> io::Result<Box<dyn SignalStream>>;
 }
 
 /// The signals of one kind for one [`Signal`](crate::tokio::signal::unix::Signal), with which it is dropped.
-pub trait Caught: Send + Sync {
+pub trait SignalStream: Send + Sync {
     /// Whether one has come since the last; several become one. `Pending` wakes the task of the last call when one comes. `None` if none will come any more.
     ///
     /// It must not block. A panic is caught and reported, and is the end: nothing is polled after it.
@@ -112,17 +112,17 @@ impl Drop for Asked {
 /// Signals of the application's source whose panics are caught; none if it has panicked.
 pub(crate) struct Contained {
     stack: Stack,
-    caught: Option<Box<dyn Caught>>,
+    caught: Option<Box<dyn SignalStream>>,
 }
 
 impl Contained {
-    /// See [`Caught::poll_recv`].
+    /// See [`SignalStream::poll_recv`].
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         let Ok(env) = self.stack.core::<Env>() else { return Poll::Ready(None) };
         let Some(caught) = &mut self.caught else { return Poll::Ready(None) };
         let poll = || caught.poll_recv(cx);
-        panics::contain(env, PanicSource::Hook, "Caught::poll_recv", poll).unwrap_or_else(|| {
-            panics::release(env, PanicSource::Hook, "the drop of Caught", self.caught.take());
+        panics::contain(env, PanicSource::Hook, "SignalStream::poll_recv", poll).unwrap_or_else(|| {
+            panics::release(env, PanicSource::Hook, "the drop of SignalStream", self.caught.take());
             Poll::Ready(None)
         })
     }

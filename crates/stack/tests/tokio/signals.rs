@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::common::watchdog;
 use sockeye::tokio::signal::unix::{SignalKind, signal};
 use sockeye::tokio::signal::{ctrl_c, unix};
-use sockeye::{Caught, PanicReport, PanicSource, Signals, Stack};
+use sockeye::{PanicReport, PanicSource, SignalStream, Signals, Stack};
 
 const COMING: Duration = Duration::from_secs(60);
 const NOT_COMING: Duration = Duration::from_millis(50);
@@ -38,7 +38,7 @@ impl Told {
 }
 
 impl Signals for Told {
-    fn catch(&self, _: &Stack, kind: i32) -> io::Result<Box<dyn Caught>> {
+    fn catch(&self, _: &Stack, kind: i32) -> io::Result<Box<dyn SignalStream>> {
         let mut state = self.0.lock().unwrap();
         if kind == SignalKind::hangup().as_raw_value() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "no hangups here"));
@@ -50,7 +50,7 @@ impl Signals for Told {
 
 struct Receiver(Told);
 
-impl Caught for Receiver {
+impl SignalStream for Receiver {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>> {
         let mut state = self.0.0.lock().unwrap();
         if state.sent > 0 {
@@ -169,13 +169,13 @@ impl Panics {
 }
 
 impl Signals for Panics {
-    fn catch(&self, _: &Stack, _: i32) -> io::Result<Box<dyn Caught>> {
+    fn catch(&self, _: &Stack, _: i32) -> io::Result<Box<dyn SignalStream>> {
         self.call();
         Ok(Box::new(Self { at: self.at, calls: Arc::clone(&self.calls) }))
     }
 }
 
-impl Caught for Panics {
+impl SignalStream for Panics {
     fn poll_recv(&mut self, _: &mut Context<'_>) -> Poll<Option<()>> {
         self.call();
         Poll::Ready(Some(()))
@@ -218,5 +218,5 @@ fn panics_of_a_source_are_caught_and_end_what_was_asked_for() {
     drop(signals);
     dropped.set_signals(None);
     drop(dropped);
-    assert_eq!(*reports.lock().unwrap(), ["Signals::catch", "Caught::poll_recv"]);
+    assert_eq!(*reports.lock().unwrap(), ["Signals::catch", "SignalStream::poll_recv"]);
 }
