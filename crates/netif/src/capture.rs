@@ -25,7 +25,7 @@ use sockeye_sync::fork::Origin;
 use sockeye_sync::{Local, Mutex, Spin, WaitQueue};
 
 use crate::pcapng::{self, Direction, LinkType, Packet};
-use crate::{Medium, Netif, RxFrame, Sent, Taking, TxFrame, Waited, Waking};
+use crate::{Medium, Netif, RxFrame, Sent, TxFrame, Waited, Waking};
 
 /// How an interface is recorded. Start from [`CaptureConfig::to`].
 #[derive(Clone, Debug)]
@@ -384,10 +384,6 @@ impl<N: Netif> Netif for Captured<N> {
 
     fn wakes_by(&self, waking: &Waking) {
         self.netif.wakes_by(waking);
-    }
-
-    fn takes_by(&self, taking: &Taking) {
-        self.netif.takes_by(taking);
     }
 
     fn is_down(&self) -> bool {

@@ -14,8 +14,8 @@
 //! queue by one thread at a time, so that frames of a flow leave in the order in which they were made (`departures.rs` of the stack).
 //! It should not block: if it does, the frames of other threads are queued for that thread up to a bound, and then dropped. It wakes
 //! no thread: [`Netif::ring`] does that, once for many frames. Each receive queue has one thread of the stack, its *input thread*,
-//! which alone calls [`Netif::wait`] for it. [`Netif::receive`] is called by it, by a thread that waits for a connection of this
-//! queue, or by one that has put frames there ([`Taking`]), by one at a time (`inet/input` of the stack); with `workers = 0` the caller of `Stack::poll` takes its place and no thread
+//! which alone calls [`Netif::wait`] for it. [`Netif::receive`] is called by it, or by a thread that waits for a connection of this
+//! queue, by one at a time (`inet/input` of the stack); with `workers = 0` the caller of `Stack::poll` takes its place and no thread
 //! waits.
 //!
 //! # Panics
@@ -37,7 +37,6 @@ mod frame;
 pub mod pcapng;
 mod prefix;
 mod shape;
-mod taking;
 mod waking;
 mod wire;
 
@@ -49,7 +48,6 @@ pub use capture::{CaptureConfig, CaptureCounts, CaptureHandle, Captured, capture
 pub use channel::{Channel, ChannelConfig, ChannelPort, FrameBytes, SendError, channel};
 pub use frame::{Checksum, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, RxFrame, TxFrame};
 pub use prefix::{NotAPrefix, Prefix};
-pub use taking::{Taken, Taking};
 pub use waking::Waking;
 pub use wire::{WireConfig, WireEnd, wire};
 
@@ -105,13 +103,6 @@ pub trait Netif: Send + Sync + 'static {
     /// Default: nothing.
     fn wakes_by(&self, waking: &Waking) {
         let _ = waking;
-    }
-
-    /// Called once, when the interface is attached to a stack that has threads, with the object by which the interface may have the stack take frames
-    /// on the thread that has put them into a queue, in place of waking the input thread. It does so in [`ring`](Self::ring) of the other end
-    /// and not in [`transmit`](Self::transmit). An interface around another one hands it on. Default: nothing.
-    fn takes_by(&self, taking: &Taking) {
-        let _ = taking;
     }
 
     /// Whether the device is gone for good: nothing arrives any more, and transmitted frames are dropped. Waits then

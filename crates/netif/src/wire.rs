@@ -12,7 +12,7 @@
 //! (`Sleeper::prepare_sleep`), then looks at `arrived`, then sleeps. Whichever is second sees the other
 //! (`sockeye_sync::Sleeper`). `interrupt` sets its flag and rings, the receiver looks at the flag in the same
 //! place; it stays set. Several senders may append between one sender's append and its ring: each rings for
-//! itself. A sender that finds the receiver asleep has its stack take the frames, and does not ring then (`wire/inline.rs`).
+//! itself.
 //!
 //! # The end
 //! An end that is dropped closes its incoming lanes: frames in them are dropped, with the references to the
@@ -21,18 +21,16 @@
 //!
 //! Rank: both mutexes are leaves, but that packet memory is allocated under `taken`'s. Tests: below, `crates/stack/tests/wire/transfers.rs`.
 
-mod inline;
-
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use sockeye_sync::facade::{Arc, AtomicBool, OnceLock, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
 use sockeye_sync::fork::Origin;
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use crate::shape::Shape;
-use crate::{Netif, RxFrame, Sent, Taking, TxFrame};
+use crate::{Netif, RxFrame, Sent, TxFrame};
 
 /// Settings of a wire. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
@@ -91,8 +89,6 @@ pub struct WireEnd {
 #[derive(Debug)]
 struct Side {
     lanes: Box<[Lane]>,
-    /// Has the stack at that end take them.
-    taking: OnceLock<Taking>,
 }
 
 /// See the module's head. Lanes lie on cache lines of their own: they are different threads'.
@@ -110,7 +106,6 @@ struct Lane {
 struct Arrived {
     frames: VecDeque<TxFrame>,
     closed: bool,
-    pace: inline::Pace,
 }
 
 impl Side {
@@ -121,7 +116,7 @@ impl Side {
             sleeper: Sleeper::new(),
             interrupted: AtomicBool::new(false),
         };
-        Arc::new(Self { lanes: (0..queues).map(lane).collect(), taking: OnceLock::new() })
+        Arc::new(Self { lanes: (0..queues).map(lane).collect() })
     }
 }
 
@@ -166,12 +161,10 @@ impl Netif for WireEnd {
         Sent { queue, dropped_count }
     }
 
-    fn takes_by(&self, taking: &Taking) {
-        let _ = self.from.taking.set(taking.clone());
-    }
-
     fn ring(&self, queue: usize) {
-        inline::ring((&self.from, &self.to), queue);
+        if let Some(lane) = self.to.lanes.get(queue) {
+            lane.sleeper.wake_if_sleeping();
+        }
     }
 
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {

@@ -29,10 +29,9 @@ use crate::base::entropy::Entropy;
 use crate::config::Config;
 use crate::config::fastopen::Keys;
 use crate::inet;
-use crate::inet::input::{self, Place};
 use crate::inet::link::{self, LinkOptions};
 use crate::inet::netif::device::Device;
-use crate::inet::netif::{Netif, NetifId, Prefix, RpFilter, Taken, Taking};
+use crate::inet::netif::{Netif, NetifId, Prefix, RpFilter};
 use crate::rt::discipline::{Chosen, Discipline};
 use crate::rt::env::Env;
 use crate::rt::fork;
@@ -262,25 +261,9 @@ impl Stack {
             let life = move || core.input.run::<tcp::Core>(&core, id, queue);
             self.spawn(name, Some(id.index() as u16), life)?;
         }
-        if core.config.workers > 0
-            && let Some(netif) = core.netifs.netif(id)
-        {
-            netif.takes_by(core, &self.taking(&shared, id));
-        }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);
         Ok(id)
-    }
-
-    /// By which threads that put frames into the interface's queues have them taken at once.
-    fn taking(&self, shared: &Arc<Core>, netif: NetifId) -> Taking {
-        let (visits, core) = (self.visits(), Arc::downgrade(shared));
-        Taking::by(move |queue| {
-            let Some(_visit) = visits.begin() else { return Taken::Left };
-            let Some(core) = core.upgrade() else { return Taken::Left };
-            let take = || input::take_own::<tcp::Core>(&core, Place { netif, queue });
-            panics::contain(&core, PanicSource::Protocol, "input of a sender", take).unwrap_or(Taken::Left)
-        })
     }
 
     /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: a proxy or gateway behind a

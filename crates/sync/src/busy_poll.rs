@@ -14,20 +14,7 @@
 //! | the input thread | at work → deferring | itself: it found the queue preferred by callers, or owned |
 //! | the input thread | deferring → at work | its deadline; `leave` |
 //!
-//! Threads that put frames into the queue themselves are *senders*, one of which works at a time. One word says so:
-//!
-//! | from → to | by |
-//! |---|---|
-//! | none → at work | a sender, after it has put its frames there: [`send`](BusyPoll::send). It takes frames until there are none |
-//! | at work → missed | another sender, which has put frames there and leaves them to the first |
-//! | missed → at work | the sender at work, when it is about to end: it looks again |
-//! | at work → none | the sender at work; also missed → none, if it cannot go on, and then it answers that frames are left |
-//!
 //! # Why nothing is stranded
-//!
-//! *Frames of a sender.* It has put them there before it reads the word. If it finds a sender at work, it writes *missed* with a read-modify-write, and that sender cannot end
-//! without reading this (its end is a read-modify-write of the same word, too) and sees the frames then. If it becomes the one at work and finds the queue owned, by a caller or the
-//! input thread, it answers that frames are left, and whoever called it wakes the input thread; so does the sender of a turn that panics.
 //!
 //! *The input thread* sleeps with a deadline when it defers, and takes a turn after a sleep during which no caller has polled. It goes back to
 //! waiting at its device, which reports frames by level, after a turn only. So a frame waits for it no longer than that deadline, whatever the
@@ -45,7 +32,7 @@
 
 use std::time::Instant;
 
-use crate::facade::{AtomicBool, AtomicU32, Ordering, TryMutex, TryMutexGuard};
+use crate::facade::{AtomicBool, Ordering, TryMutex, TryMutexGuard};
 use crate::sleeper::Sleeper;
 use crate::spin::Spin;
 
@@ -55,8 +42,6 @@ pub struct BusyPoll<B> {
     batch: TryMutex<B>,
     /// (a) Callers poll, and take frames. A hint.
     preferred: AtomicBool,
-    /// (a) Whether a sender is at work: `NONE`, `AT_WORK` or `MISSED`.
-    sender: AtomicU32,
 }
 
 /// Result for the input thread.
@@ -71,22 +56,10 @@ pub enum Turn<'a, B> {
     },
 }
 
-/// What became of frames that a sender has put into a queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use = "the input thread has to be woken for what is left"]
-pub enum Taken {
-    /// They were taken, and handled.
-    All,
-    /// Another sender takes them, which is at work just now.
-    ByAnother,
-    /// Some may be left, this sender's or others': for the input thread.
-    Left,
-}
-
 impl<B> BusyPoll<B> {
     /// A queue that no thread owns.
     pub fn new(batch: B) -> Self {
-        Self { batch: TryMutex::new(batch), preferred: AtomicBool::new(false), sender: AtomicU32::new(NONE) }
+        Self { batch: TryMutex::new(batch), preferred: AtomicBool::new(false) }
     }
 
     /// The input thread's next step. `has_leader`: a caller sleeps at the device, so it has to defer anyway.
@@ -127,34 +100,6 @@ impl<B> BusyPoll<B> {
         count
     }
 
-    /// A sender, which has put frames into the queue, takes from it, for `turns_max` turns at most: `turn` takes some, and says whether it has found none. Other senders
-    /// leave theirs to it meanwhile. It gives up if another thread owns the queue. Never blocks.
-    pub fn send(&self, turns_max: usize, mut turn: impl FnMut(&mut B) -> bool) -> Taken {
-        if !self.begin_to_send() {
-            return Taken::ByAnother;
-        }
-        let mut sending = Sending(&self.sender);
-        for _ in 0..turns_max {
-            let Some(mut batch) = self.try_take() else { break };
-            let is_empty = turn(&mut batch);
-            drop(batch);
-            if is_empty {
-                match sending.end() {
-                    Ok(()) => return Taken::All,
-                    Err(again) => sending = again,
-                }
-            }
-        }
-        Taken::Left
-    }
-
-    /// Becomes the sender at work, or leaves to it what is in the queue: false.
-    fn begin_to_send(&self) -> bool {
-        // Acquire: what the last one has done. Release: the frames, to the one at work.
-        let swap = |seen| Some(if seen == NONE { AT_WORK } else { MISSED });
-        self.sender.fetch_update(Ordering::AcqRel, Ordering::Relaxed, swap) == Ok(NONE)
-    }
-
     /// A caller takes the next frames, or is about to: the input thread is to defer.
     #[inline]
     pub fn prefer(&self) {
@@ -177,34 +122,6 @@ impl<B> BusyPoll<B> {
         sleeper.wake_if_sleeping();
     }
 }
-
-/// The sender at work. Dropping it ends that, and then frames may be left.
-struct Sending<'a>(&'a AtomicU32);
-
-impl Sending<'_> {
-    /// Ends it after the queue was found empty, unless others have left frames since.
-    fn end(self) -> Result<(), Self> {
-        // Release: what was done, to the next one at work.
-        if self.0.compare_exchange(AT_WORK, NONE, Ordering::Release, Ordering::Relaxed).is_ok() {
-            std::mem::forget(self);
-            return Ok(());
-        }
-        // Acquire: the frames. A swap and not a store, so that it reads the last of those that have written `MISSED`.
-        self.0.swap(AT_WORK, Ordering::Acquire);
-        Err(self)
-    }
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        // Acquire and release: as in `end`. The caller has the input thread woken, for the frames of all.
-        self.0.swap(NONE, Ordering::AcqRel);
-    }
-}
-
-const NONE: u32 = 0;
-const AT_WORK: u32 = 1;
-const MISSED: u32 = 2;
 
 impl<B: Default> Default for BusyPoll<B> {
     fn default() -> Self {

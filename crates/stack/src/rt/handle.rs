@@ -19,8 +19,7 @@
 //! stack joins no other: wakers and hooks run there and may hold a last handle, and if the workers of two stacks did so for
 //! each other, each would wait for the other to end. So if the last handle is dropped on such a thread, the threads end
 //! soon afterwards by themselves. Either way the last one of the threads and the `Handle` to let go of [`End`] does the
-//! work handed to workers that are gone. A thread of another stack that takes frames here for a moment ([`Visits`]) counts as one of
-//! the threads, but is not joined.
+//! work handed to workers that are gone.
 //!
 //! # The parts of a stack
 //! The layers of a stack lie in one value, a [`Whole`]. Nothing here depends on the parts: a lane has a pointer to each of its parts
@@ -45,8 +44,7 @@ use crate::rt::threads;
 ///
 /// Dropping the last one **blocks** until the stack's threads have ended: its interfaces are closed then. Dropped on a thread
 /// of this or another stack, by a waker, a hook or an interface, it does not wait, and they end soon afterwards. Nor does it wait
-/// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked, or for one that is sending over a wire from another stack
-/// just then: that one closes the interfaces when its call is over.
+/// for the threads of an interface whose [`Netif::interrupt`](crate::netif::Netif::interrupt) has panicked.
 ///
 /// In a child of fork(2), a stack with threads answers every call with an error of the kind `StaleNetworkFileHandle`, or with
 /// nothing, and its drop does nothing; see [`fork`].
@@ -55,14 +53,6 @@ pub struct Stack(Arc<Lane>);
 /// A handle that does not keep its stack.
 #[derive(Clone)]
 pub(crate) struct WeakStack(Weak<Handle>);
-
-/// By which other threads become the stack's own for a while.
-pub(crate) struct Visits(Weak<End>);
-
-/// A thread is the stack's own.
-pub(crate) struct Visit {
-    _end: Arc<End>,
-}
 
 /// A reference to the stack, of several; see the module's head. Alignment keeps the counts of two apart.
 #[repr(align(128))]
@@ -203,11 +193,6 @@ impl Stack {
         Ok(())
     }
 
-    /// For a thread of another stack, to be one of this stack's for a while: see the module's head.
-    pub(crate) fn visits(&self) -> Visits {
-        Visits(Arc::downgrade(&self.0.handle.end))
-    }
-
     /// A handle that does not keep it.
     pub(crate) fn downgrade(&self) -> WeakStack {
         WeakStack(Arc::downgrade(&self.0.handle))
@@ -226,18 +211,6 @@ impl Drop for Stack {
             // The stack does not end in a child: there is no thread to join, and no lock that may be taken.
             std::mem::forget(Arc::clone(&self.0));
         }
-    }
-}
-
-impl Visits {
-    /// `None` if the stack has ended, or this process may not use it. To be dropped after everything else of the stack's.
-    pub fn begin(&self) -> Option<Visit> {
-        let end = self.0.upgrade()?;
-        if fork::is_lost(end.whole.env()) {
-            std::mem::forget(end);
-            return None;
-        }
-        Some(Visit { _end: end })
     }
 }
 

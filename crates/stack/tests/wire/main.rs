@@ -16,6 +16,5 @@ mod channel;
 mod faults;
 mod large_frames;
 mod leader;
-mod senders;
 mod transfers;
 mod vm_frames;

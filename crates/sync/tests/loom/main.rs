@@ -26,7 +26,6 @@ mod poll_queue;
 mod precheck;
 mod readiness;
 mod reply;
-mod senders;
 mod seq_cell;
 mod sleeper;
 mod socket_lock;

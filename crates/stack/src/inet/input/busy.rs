@@ -9,9 +9,6 @@
 //! The thread that has the batch of the queue ([`BusyPoll`]) owns the queue and takes frames. A caller and the input thread both only try to get it: if
 //! they fail, another thread is at work there. It comes before all locks; a thread that tries it holds none.
 //!
-//! A *sender* is a thread that has put frames there itself, over a wire from another stack of this process, while the input thread slept. It takes them (`take_own`), and if it cannot, the wire wakes the input thread.
-//! One sender at a time works there, and others leave their frames to it (`sync/src/busy_poll.rs`).
-//!
 //! # Deferring to callers
 //! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
 //! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]), and when
@@ -31,7 +28,7 @@
 
 use std::time::{Duration, Instant};
 
-use sockeye_sync::busy_poll::{BusyPoll, Taken, Turn};
+use sockeye_sync::busy_poll::{BusyPoll, Turn};
 use sockeye_sync::facade::{AtomicBool, AtomicU16, OnceLock, Ordering};
 use sockeye_sync::{LeaderSlot, Seen, Spin};
 
@@ -59,9 +56,6 @@ const CALLER_BYTES_MAX: usize = 128 << 10;
 const DRIVER_FRAMES_MAX: usize = 256;
 /// Frames that it takes in any case: [`BATCH_BYTES_MAX`] bytes of a device's largest.
 const DRIVER_FRAMES_MIN: usize = 16;
-
-/// Turns after which a thread leaves the rest of what it has sent to the input thread of the receiver.
-const SENDER_TURNS_MAX: usize = 8;
 
 /// A queue of an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -301,19 +295,6 @@ pub(crate) fn until<T: Transport>(core: &T, at: Place, spin: Spin, done: impl Fn
             core.input.count(count::BY_CALLERS, 1);
         }
         done()
-    })
-}
-
-/// A thread that has put frames into the queue takes them here, in place of waking the input thread for them. Some are left where callers may not take frames, where another
-/// thread has the queue, if there are very many, and when the stack is ending. Called without locks, but perhaps with a batch of another queue.
-pub(crate) fn take_own<T: Transport>(core: &T, at: Place) -> Taken {
-    let queue = polled_queue(core, at).filter(|_| !core.input.is_stopped());
-    queue.map_or(Taken::Left, |queue| {
-        queue.poll.send(SENDER_TURNS_MAX, |batch| {
-            let frames = turn(core, at, BATCH_BYTES_MAX, batch);
-            core.input.count(count::BY_SENDERS, u64::from(frames > 0));
-            frames == 0
-        })
     })
 }
 

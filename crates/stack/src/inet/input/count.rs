@@ -95,10 +95,8 @@ pub(crate) const MARTIAN_DST: usize = 46;
 pub(crate) const RP_FILTER: usize = 47;
 /// Frames whose interface panicked when it was given them.
 pub(crate) const NETIF_PANICKED: usize = 48;
-/// Times that a thread had its frames taken by itself at the other end.
-pub(crate) const BY_SENDERS: usize = 49;
 /// How many there are.
-pub(crate) const COUNT: usize = 50;
+pub(crate) const COUNT: usize = 49;
 
 /// Their names.
 pub(crate) const NAMES: [&str; COUNT] = [
@@ -151,7 +149,6 @@ pub(crate) const NAMES: [&str; COUNT] = [
     "frames_martian_dst",
     "frames_rp_filter",
     "frames_netif_panicked",
-    "input_by_senders",
 ];
 
 /// Their names in the kernel's MIB, where it has the same.

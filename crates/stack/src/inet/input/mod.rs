@@ -10,7 +10,7 @@
 //! but those of the connections. Loopback is not concerned: the sender's own thread hands its segments to the receiver (`conn/emit.rs`).
 //!
 //! A thread that waits for a connection takes frames from its queue too, for as long as it is busy; `busy.rs` says how the
-//! two get on. So does a thread that has put frames there, over a wire from another stack ([`take_own`]). That thread then calls wakers and listeners' hooks for the frames.
+//! two get on. That thread then calls wakers and listeners' hooks for the frames.
 //!
 //! An input thread is the stack's own and enters like a worker: it runs the queue that it finds.
 //!
@@ -52,7 +52,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, Caught, PanicSource};
 use crate::rt::threads::{self, Role};
 
-pub(crate) use busy::{Place, take_own};
+pub(crate) use busy::Place;
 use parse::Parsed;
 pub(crate) use parse::{Packet, is_for_all, problem};
 pub(crate) use transport::Transport;
@@ -102,11 +102,6 @@ impl Input {
         deaf
     }
 
-    /// Whether the stack is ending.
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
     /// Makes room for the queues of an interface. Before its input threads are started.
     pub fn add(&self, netif: NetifId, queues: usize) {
         self.queues.add(netif, queues);
@@ -118,7 +113,7 @@ impl Input {
         let at = Place { netif, queue };
         let (mut bytes_max, mut follower) = (BATCH_BYTES_MIN, busy::Follower::default());
         let mut faults = Faults::default();
-        while !self.is_stopped() {
+        while !self.stop.load(Ordering::Acquire) {
             let step = || {
                 if faults.are_too_many(core, at) && down::is_gone(core, netif) {
                     return ControlFlow::Break(());

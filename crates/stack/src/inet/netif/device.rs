@@ -22,7 +22,7 @@ use super::detached::Detached;
 use super::{Medium, Netif, RxFrame, Sent, TxFrame, Waited};
 use crate::inet::Core;
 use crate::rt::panics::{self, Caught, PanicSource};
-use sockeye_netif::{QUEUES_MAX, Taking, Waking};
+use sockeye_netif::{QUEUES_MAX, Waking};
 
 /// See the module's head.
 pub(crate) struct Device {
@@ -172,11 +172,6 @@ impl Device {
     /// [`Netif::transmit`]; `None` if it has panicked, and `frames` are lost.
     pub fn transmit(&self, core: &Core, flow: u64, frames: &mut Vec<TxFrame>) -> Option<Sent> {
         panics::contain(core, PanicSource::Netif, "Netif::transmit", || self.netif().transmit(flow, frames))
-    }
-
-    /// [`Netif::takes_by`]
-    pub fn takes_by(&self, core: &Core, taking: &Taking) {
-        panics::contain(core, PanicSource::Netif, "Netif::takes_by", || self.netif().takes_by(taking));
     }
 
     /// [`Netif::ring`]

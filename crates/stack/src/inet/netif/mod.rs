@@ -52,7 +52,6 @@ pub use route::{Address, AddressState, Route, RouteKind};
 pub use sockeye_netif::{
     CaptureConfig, CaptureCounts, CaptureHandle, Captured, Channel, ChannelConfig, ChannelPort, Checksum,
     FrameBytes, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, Netif, NotAPrefix, Prefix, RxFrame, SendError,
-    Sent, Taken, Taking, TxFrame, Waited, Waking, WireConfig, WireEnd, capture, capture_into, channel,
-    pcapng, wire,
+    Sent, TxFrame, Waited, Waking, WireConfig, WireEnd, capture, capture_into, channel, pcapng, wire,
 };
 pub use table::NetifId;
