@@ -94,11 +94,11 @@ impl Built {
 const PROFILE: [&str; 7] = [
     "lto = \"off\"",
     "codegen-units = 16",
-    "package.sockeye = { codegen-units = 1 }",
-    "package.sockeye-proto = { codegen-units = 1 }",
-    "package.sockeye-sync = { codegen-units = 1 }",
-    "package.sockeye-mbuf = { codegen-units = 1 }",
-    "package.sockeye-netif = { codegen-units = 1 }",
+    "package.sockeye.codegen-units = 1",
+    "package.sockeye-proto.codegen-units = 1",
+    "package.sockeye-sync.codegen-units = 1",
+    "package.sockeye-mbuf.codegen-units = 1",
+    "package.sockeye-netif.codegen-units = 1",
 ];
 
 /// Has cargo build with the settings of [`PROFILE`].
