@@ -21,7 +21,7 @@
 //! # });
 //! ```
 //!
-//! A host's stack asks its [`HostSignals`], as it asks for names. Tests: `tests/hosts/signals.rs`.
+//! A host's stack asks its `HostSignals`, as it asks for names. Tests: `tests/hosts/signals.rs`.
 
 use std::collections::BTreeMap;
 use std::io;
