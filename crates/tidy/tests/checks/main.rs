@@ -79,8 +79,6 @@ fn the_models_of_the_locks_of_the_queues_and_of_packet_memory_hold() {
             .args(args.iter().copied())
             .args(["--release", "--features", features, "--", "--test-threads=1"])
             .env("RUSTFLAGS", "--cfg loom")
-            // Less time to build than it saves in the models.
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
     };
     let memory = ["", "experiments"].map(|features| models(&["-p", "sockeye-mbuf", "--lib"], features));
     let locks = models(&["-p", "sockeye-sync", "--test", "loom"], "");
