@@ -11,11 +11,13 @@
 //! | [`memory`] | threads and tasks that wait for packet memory |
 //! | [`discipline`] | the parts that settings measured against each other change here; the older ones are in `experiments/` |
 //! | [`panics`] | panics of foreign code and of protocol code, caught and reported |
+//! | [`asked`] | values of the application that calls ask |
 //! | [`resolve`] | the resolver of names |
 //! | `signals` | the source of signals, for tasks |
 //! | [`fork`] | the state of a child of fork(2) |
 //! | [`failpoints`] | panics on purpose, for tests |
 
+pub(crate) mod asked;
 pub(crate) mod blocking;
 #[cfg_attr(not(feature = "experiments"), allow(dead_code, reason = "some count what only older settings do"))]
 pub(crate) mod counter;

@@ -12,10 +12,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use sockeye_sync::Mutex;
-use sockeye_sync::facade::Arc;
-
 use crate::base::names::{self, Addrs, Internal, Places, ToPlaces};
+use crate::rt::asked::{self, Slot};
 use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
@@ -92,24 +90,11 @@ pub trait ToSocketAddrs: ToPlaces {
 
 impl<T: ToPlaces + ?Sized> ToSocketAddrs for T {}
 
-/// The resolver that the application has set. The mutex is a leaf; the resolver is called and dropped outside of it.
-#[derive(Default)]
-pub(crate) struct Resolver {
-    set: Mutex<Option<Asked>>,
-}
+/// The resolver that the application has set.
+pub(crate) type Resolver = Slot<dyn Resolve>;
 
 /// A resolver that is kept while it is asked.
-#[derive(Clone)]
-pub(crate) struct Asked(Option<Arc<Box<dyn Resolve>>>);
-
-impl Resolver {
-    /// Sets it, or takes it away. Calls that are asking the one before go on with it.
-    pub fn set(&self, resolver: Option<Box<dyn Resolve>>) {
-        let resolver = resolver.map(|resolver| Asked(Some(Arc::new(resolver))));
-        let before = std::mem::replace(&mut *self.set.lock(), resolver);
-        drop(before);
-    }
-}
+pub(crate) type Asked = asked::Asked<dyn Resolve>;
 
 impl Asked {
     /// The resolver of a stack; `None` if it is the machine's.
@@ -117,24 +102,18 @@ impl Asked {
     /// # Errors
     /// That of a stack which this process may not use.
     pub fn of(stack: &Stack) -> io::Result<Option<Self>> {
-        Ok(stack.core::<Env>()?.resolver.set.lock().clone())
+        Ok(stack.core::<Env>()?.resolver.get())
     }
 
     /// The addresses of a name.
     pub async fn ask(self, stack: &Stack, host: &str, port: u16) -> io::Result<Addrs> {
         let env: &Env = stack.core()?;
-        let Some(resolver) = &self.0 else { return Err(panicked()) };
+        let Some(resolver) = self.value() else { return Err(panicked()) };
         let begin = || resolver.resolve(stack, host, port);
         let begun = panics::contain(env, PanicSource::Hook, "Resolve::resolve", begin);
         let mut addrs = Contained { env, future: begun }.await?;
         addrs.truncate(ADDRS_MAX);
         Ok(addrs.into())
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        panics::discard(self.0.take());
     }
 }
 

@@ -8,9 +8,7 @@
 use std::io;
 use std::task::{Context, Poll};
 
-use sockeye_sync::Mutex;
-use sockeye_sync::facade::Arc;
-
+use crate::rt::asked::{self, Slot};
 use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
@@ -64,24 +62,11 @@ pub trait SignalStream: Send + Sync {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>>;
 }
 
-/// The source that the application has set. The mutex is a leaf; the source is called and dropped outside of it.
-#[derive(Default)]
-pub(crate) struct Source {
-    set: Mutex<Option<Asked>>,
-}
+/// The source that the application has set.
+pub(crate) type Source = Slot<dyn Signals>;
 
 /// A source that is kept while it is asked.
-#[derive(Clone)]
-pub(crate) struct Asked(Option<Arc<Box<dyn Signals>>>);
-
-impl Source {
-    /// Sets it, or takes it away.
-    pub fn set(&self, signals: Option<Box<dyn Signals>>) {
-        let signals = signals.map(|signals| Asked(Some(Arc::new(signals))));
-        let before = std::mem::replace(&mut *self.set.lock(), signals);
-        drop(before);
-    }
-}
+pub(crate) type Asked = asked::Asked<dyn Signals>;
 
 impl Asked {
     /// The source of a stack; `None` if it is the process.
@@ -89,23 +74,17 @@ impl Asked {
     /// # Errors
     /// That of a stack which this process may not use.
     pub fn of(stack: &Stack) -> io::Result<Option<Self>> {
-        Ok(stack.core::<Env>()?.signals.set.lock().clone())
+        Ok(stack.core::<Env>()?.signals.get())
     }
 
     /// Asks for the signals of one kind.
     pub fn catch(self, stack: &Stack, kind: i32) -> io::Result<Contained> {
         let env: &Env = stack.core()?;
-        let asked = self.0.as_ref().and_then(|signals| {
+        let asked = self.value().and_then(|signals| {
             panics::contain(env, PanicSource::Hook, "Signals::catch", || signals.catch(stack, kind))
         });
         let caught = asked.unwrap_or_else(|| Err(io::Error::other("the source of signals panicked")))?;
         Ok(Contained { stack: stack.clone(), caught: Some(caught) })
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        panics::discard(self.0.take());
     }
 }
 
