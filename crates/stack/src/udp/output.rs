@@ -27,28 +27,56 @@ use crate::inet::netif::NetifId;
 /// Where in a header the checksum stands.
 const CHECKSUM_AT: usize = 6;
 
-/// Sends a run out of an interface.
+/// What went wrong with a run.
+pub(super) struct Refused {
+    /// EMSGSIZE, ENETUNREACH; ENOBUFS, which is the caller's to pass on or not ([`tells`]).
+    pub error: Errno,
+    /// The load that the error is about, if the socket's caller is told of it: this one and those behind it were not sent. `None` if all were
+    /// tried.
+    pub ends_at: Option<usize>,
+}
+
+/// Sends a run out of an interface, up to the first error that the socket's caller is told of.
 ///
 /// # Errors
-/// That of the last one, if it could not be sent: EMSGSIZE, ENETUNREACH; ENOBUFS, which is the caller's to pass on or not ([`tells`]).
-pub(super) fn send(core: &Core, netif: NetifId, flow: &Flow, run: &[Load]) -> Result<(), Errno> {
+/// That error; without one, the last that the caller is not told of.
+pub(super) fn send(pcb: &Pcb, core: &Core, netif: NetifId, flow: &Flow, run: &[Load]) -> Result<(), Refused> {
     let hash = flow.tuple.hash(&core.key);
     Context::run(core, |cx| {
-        let mut done = Ok(());
-        for load in run {
-            if is_cut_by_device(cx, netif, flow, load) {
-                super::shared(core).count(count::OUT_JOINED, load.count());
-                let whole = load.payload.clone();
-                done = one(cx, netif, flow, (hash, load.segment_size), whole)
-                    .map_err(|error| refusal(core, error));
-                continue;
-            }
-            for payload in cut(load) {
-                done = one(cx, netif, flow, (hash, 0), payload).map_err(|error| refusal(core, error));
+        let mut untold = Ok(());
+        for (at, load) in run.iter().enumerate() {
+            if let Err(error) = send_load(cx, netif, flow, hash, load) {
+                let error = refusal(core, error);
+                if tells(pcb, error) {
+                    return Err(Refused { error, ends_at: Some(at) });
+                }
+                untold = Err(Refused { error, ends_at: None });
             }
         }
-        done
+        untold
     })
+}
+
+/// Sends what one buffer holds, up to the first datagram that is refused.
+fn send_load(
+    cx: &mut Context<'_>,
+    netif: NetifId,
+    flow: &Flow,
+    hash: u64,
+    load: &Load,
+) -> Result<(), SendError> {
+    let udp = super::shared(cx.core);
+    if is_cut_by_device(cx, netif, flow, load) {
+        udp.count(count::OUT_JOINED, load.count());
+        one(cx, netif, flow, (hash, load.segment_size), load.payload.clone())?;
+        udp.count(count::OUT_DATAGRAMS, load.count());
+        return Ok(());
+    }
+    for payload in cut(load) {
+        one(cx, netif, flow, (hash, 0), payload)?;
+        udp.count(count::OUT_DATAGRAMS, 1);
+    }
+    Ok(())
 }
 
 /// Whether datagrams to a group come back to members here.

@@ -61,8 +61,10 @@ pub(crate) struct Sending<'h> {
     run: Loads,
     plan: Option<Plan>,
     wakes: Vec<Wake>,
-    /// Result of the last hand-over.
+    /// What went wrong in the last hand-over. Nothing is pushed after an error that the caller is told of, so no later success hides it.
     failed: Option<Errno>,
+    /// Datagrams that were handed over, before the first error that the caller is told of.
+    handed_count: usize,
     /// The timer wheel was asked for a call.
     is_armed: bool,
 }
@@ -79,6 +81,7 @@ impl<'h> Sending<'h> {
             plan: None,
             wakes: Vec::new(),
             failed: None,
+            handed_count: 0,
             is_armed: false,
         })
     }
@@ -135,6 +138,7 @@ impl<'h> Sending<'h> {
                 Err(Exhausted) => {
                     core.count(counter::MEMORY_WAITS);
                     self.flush();
+                    self.result()?;
                     if self.handle.pcb.options.nonblocking.load(Ordering::Relaxed) {
                         super::shared(core).count(count::MEM_ERRORS, 1);
                         return Err(errno::NOMEM);
@@ -147,30 +151,32 @@ impl<'h> Sending<'h> {
         }
     }
 
-    /// Hands over the collected datagrams.
+    /// Hands over the collected datagrams, up to the first whose error the caller is told of.
     fn flush(&mut self) {
         let Some(plan) = self.plan.take() else { return };
         let (core, udp) = (self.handle.core(), super::shared(self.handle.core()));
-        udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum());
+        self.handed_count += self.run.len();
         match plan.way {
-            Way::Own => match udp.to_host(core, self.cpu, &plan.flow, &mut self.run, &mut self.wakes) {
-                Fate::Delivered => {}
-                Fate::Armed => self.is_armed = true,
-                Fate::Nobody => self.refused(&plan.flow),
-            },
+            Way::Own => {
+                udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum());
+                match udp.to_host(core, self.cpu, &plan.flow, &mut self.run, &mut self.wakes) {
+                    Fate::Delivered => {}
+                    Fate::Armed => self.is_armed = true,
+                    Fate::Nobody => self.refused(&plan.flow),
+                }
+            }
             Way::All(interface) => {
                 let is_out = interface != LOOPBACK;
-                if let Some(netif) = NetifId::of_interface(core, interface) {
-                    self.failed = output::send(core, netif, &plan.flow, &self.run).err();
+                match NetifId::of_interface(core, interface) {
+                    Some(netif) => self.send_out(netif, &plan.flow),
+                    None => udp.count(count::OUT_DATAGRAMS, self.run.iter().map(Load::count).sum()),
                 }
                 // Datagrams by the loopback are received there whatever the option says, as on Linux.
                 if !is_out || output::comes_back(&self.handle.pcb, &plan.flow) {
                     udp.to_all(core, self.cpu, &plan.flow, &mut self.run, &mut self.wakes);
                 }
             }
-            Way::Out(via) => {
-                self.failed = output::send(core, via.netif(), &plan.flow, &self.run).err();
-            }
+            Way::Out(via) => self.send_out(via.netif(), &plan.flow),
         }
         self.run.clear();
         if let Some(part) = self.handle.pcb.role.flow() {
@@ -178,12 +184,38 @@ impl<'h> Sending<'h> {
         }
     }
 
+    /// Hands the run to an interface. At an error that the caller is told of, those behind it are not sent, as by
+    /// sendmmsg(2).
+    fn send_out(&mut self, netif: NetifId, flow: &Flow) {
+        let Err(refused) = output::send(&self.handle.pcb, self.handle.core(), netif, flow, &self.run) else {
+            return;
+        };
+        self.failed = Some(refused.error);
+        if let Some(at) = refused.ends_at {
+            self.handed_count -= self.run.len() - at;
+            // Members on this host have got the copy before the interface refuses.
+            self.run.truncate(at + 1);
+        }
+    }
+
+    /// The error of the last hand-over, if the caller is told of it.
+    fn result(&mut self) -> Result<(), Errno> {
+        self.failed.take().filter(|error| output::tells(&self.handle.pcb, *error)).map_or(Ok(()), Err)
+    }
+
     /// Hands everything over, and returns the result.
     pub fn finish(&mut self) -> Result<(), Errno> {
         panics::call_or_errno(self.handle.core(), "send", || {
             self.flush();
-            self.failed.take().filter(|error| output::tells(&self.handle.pcb, *error)).map_or(Ok(()), Err)
+            self.result()
         })
+    }
+
+    /// The end of a batch whose pushes ended so: how many datagrams were handed over before the first error, or that error if it
+    /// is the first datagram's.
+    pub fn finish_batch(&mut self, pushed: Result<(), Errno>) -> Result<usize, Errno> {
+        let ended = self.finish().and(pushed);
+        if self.handed_count == 0 { ended.map(|()| 0) } else { Ok(self.handed_count) }
     }
 
     /// No socket is bound there: the ICMP error that a host would send comes back at once, as over Linux's loopback.

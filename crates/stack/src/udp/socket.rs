@@ -109,25 +109,17 @@ impl UdpSocket {
         Ok(len)
     }
 
-    /// sendmmsg(2): sends all of `datagrams`, or as many as go before an error. Returns how many. Those in a row that
+    /// sendmmsg(2): sends all of `datagrams`, or as many as go before an error, and nothing behind it. Returns how many. Those in a row that
     /// have one receiver are appended to its queue at once, and it is woken once.
     ///
     /// # Errors
     /// That of the first, if it could not be sent; as for [`send_msg`](Self::send_msg).
     pub fn send_batch(&self, datagrams: &[Outgoing<'_>]) -> io::Result<usize> {
         let mut sending = Sending::new(self.handle.open()?)?;
-        for (sent, datagram) in datagrams.iter().enumerate() {
-            match sending.push(&[IoSlice::new(datagram.bytes)], &datagram.meta) {
-                Ok(_) => {}
-                Err(_) if sent > 0 => return Ok(sent),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        match sending.finish() {
-            // As sendmmsg(2): the datagrams before an error were sent.
-            Err(error) if datagrams.len() < 2 => Err(error.into()),
-            Ok(()) | Err(_) => Ok(datagrams.len()),
-        }
+        let pushed = datagrams
+            .iter()
+            .try_for_each(|datagram| sending.push(&[IoSlice::new(datagram.bytes)], &datagram.meta).map(drop));
+        Ok(sending.finish_batch(pushed)?)
     }
 
     /// Receives a datagram; a longer one than `buf` is cut off. Blocks until there is one.

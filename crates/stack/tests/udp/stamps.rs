@@ -192,6 +192,13 @@ fn a_datagram_that_a_full_interface_dropped_was_not_sent() {
             told.iter().map(|(what, key, _)| (*what, *key)).collect::<Vec<_>>(),
             [(Timestamping::SCHEDULED, count)]
         );
+        a.set_timestamping(Timestamping::NONE).unwrap();
+        let batch = [to, "10.9.0.2:10"]
+            .map(|to| sockeye::Outgoing { bytes: b"x", meta: sockeye::SendMeta::to(to.parse().unwrap()) });
+        assert_eq!(a.send_batch(&batch).unwrap(), 2, "nobody asked");
+        a.set_recv_err(true).unwrap();
+        assert_eq!(a.send_batch(&batch).unwrap_err().raw_os_error(), Some(105), "ENOBUFS");
+        assert_eq!(a.send_to(b"x", to).unwrap_err().raw_os_error(), Some(105));
         drop(let_go);
     });
 }

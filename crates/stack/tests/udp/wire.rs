@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::{counter, watchdog};
 use crate::lab::{Lab, Tap};
+use rustix::io::Errno;
 use sockeye::netif::{RxFrame, WireConfig, wire};
 use sockeye::{MtuDiscover, Outgoing, RecvMeta, SendMeta, UdpSocket, Unsent};
 
@@ -185,6 +186,46 @@ fn a_buffer_of_many_datagrams_is_one_frame_if_the_interface_segments() {
     }
     assert_eq!(cut(&cuts, false, 1000, Dont), (5, 0, 5), "which routers may cut");
     assert_eq!(cut(&cuts, true, 1000, Dont), (1, 5, 5), "which they never do with IPv6");
+}
+
+#[test]
+fn a_batch_ends_at_the_first_error() {
+    let _guard = watchdog("a_batch_ends_at_the_first_error");
+    let lab = Lab::new(&WireConfig::default(), |config| config.workers = 0);
+    let (a, b, c) =
+        (socket(&lab, 0, "10.9.0.1:0"), socket(&lab, 1, "10.9.0.2:0"), socket(&lab, 1, "10.9.0.2:0"));
+    a.set_mtu_discover(MtuDiscover::Do).unwrap();
+    let (b_at, c_at) = (b.local_addr().unwrap(), c.local_addr().unwrap());
+    let nowhere = "192.0.2.1:9".parse().unwrap();
+    let (short, long) = (&[7; 9][..], &[7; 1473][..]);
+    let received = || {
+        lab.drive(Duration::from_millis(1));
+        [&b, &c].map(|socket| {
+            socket.set_nonblocking(true).unwrap();
+            std::iter::from_fn(|| socket.recv(&mut [0; 16]).ok()).count()
+        })
+    };
+    let check = |batch: &[(&[u8], SocketAddr)], result: Result<usize, Errno>, reached: [usize; 2]| {
+        let out = counter(&lab.stacks[0], "udp_out_datagrams");
+        let batch: Vec<_> =
+            batch.iter().map(|(bytes, to)| Outgoing { bytes, meta: SendMeta::to(*to) }).collect();
+        let got = a.send_batch(&batch).map_err(|error| Errno::from_io_error(&error).unwrap());
+        assert_eq!((got, received()), (result, reached));
+        let sent = counter(&lab.stacks[0], "udp_out_datagrams") - out;
+        assert_eq!(sent, reached.iter().sum::<usize>() as u64);
+    };
+    check(&[(short, b_at), (short, c_at), (short, b_at)], Ok(3), [2, 1]);
+    check(&[(long, b_at), (short, b_at)], Err(Errno::MSGSIZE), [0, 0]);
+    check(&[(long, b_at), (short, c_at)], Err(Errno::MSGSIZE), [0, 0]);
+    check(&[(long, b_at), (short, nowhere)], Err(Errno::MSGSIZE), [0, 0]);
+    check(&[(short, nowhere), (short, b_at)], Err(Errno::NETUNREACH), [0, 0]);
+    check(&[(short, b_at), (long, b_at), (short, b_at)], Ok(1), [1, 0]);
+    check(&[(short, b_at), (short, b_at), (long, c_at), (short, b_at)], Ok(2), [2, 0]);
+    check(&[(short, b_at), (short, nowhere), (short, c_at)], Ok(1), [1, 0]);
+    // More than are handed over at once.
+    let mut many = vec![(short, b_at); 40];
+    many[20].0 = long;
+    check(&many, Ok(20), [20, 0]);
 }
 
 #[test]
