@@ -15,7 +15,7 @@ use core::hash::Hasher;
 use siphasher::sip::SipHasher13;
 
 /// Counters in the table; each steers its share of all destinations. RFC 6056 suggests 10 and more;
-/// with thousands, two destinations seldom share one. 8 KiB per shard.
+/// with thousands, two destinations seldom share one. 8 KiB.
 const TABLE_LEN: usize = 4096;
 /// The random gap before a connection is below this many ports.
 const GAP_MAX: u64 = 8;
@@ -59,16 +59,15 @@ impl Default for PortRange {
 pub struct PortChoice {
     range: PortRange,
     secret: [u8; 16],
-    /// How far each group of destinations has moved on, in ports.
-    moved: Box<[u16]>,
+    /// How far each group of destinations has moved on, in ports. Made by the first choice: a stack that only listens makes none.
+    moved: Vec<u16>,
     gap: Gap,
 }
 
 impl PortChoice {
     /// A chooser over `range`; `secret` is random and not that of sequence numbers.
     pub fn new(range: PortRange, secret: [u8; 16]) -> Self {
-        let moved = vec![0; TABLE_LEN].into_boxed_slice();
-        Self { range, secret, moved, gap: Gap::default() }
+        Self { range, secret, moved: Vec::new(), gap: Gap::default() }
     }
 
     /// The range given at creation.
@@ -87,6 +86,8 @@ impl PortChoice {
         // Disjoint bits of one hash serve as the two hashes F and G of RFC 6056.
         let start = scale(hash >> 32, count);
         let index = usize::try_from(hash % TABLE_LEN as u64).unwrap_or(0);
+        // Zeros only the first time.
+        self.moved.resize(TABLE_LEN, 0);
         let moved = &mut self.moved[index];
         *moved = advance(*moved, self.gap.next(&self.secret), count);
         Candidates { range: self.range, start, moved, left: count }

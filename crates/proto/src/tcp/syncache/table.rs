@@ -46,9 +46,10 @@ struct Queue {
 #[derive(Debug)]
 pub(super) struct Table<K, L> {
     hasher: SipHasher13,
-    /// First slot of each chain. A power of two many, at least as many as slots.
-    buckets: Box<[u32]>,
-    /// Grows up to its capacity, which is taken at creation.
+    /// First slot of each chain: `mask` and one more, at least as many as slots. Made by the first entry, as few stacks have any.
+    buckets: Vec<u32>,
+    mask: usize,
+    /// Up to the capacity, which the first entry takes.
     slots: Vec<Option<Slot<K, L>>>,
     free: Vec<u32>,
     capacity: usize,
@@ -59,9 +60,10 @@ impl<K: Hash + Eq, L> Table<K, L> {
     pub fn new(capacity: usize, hash_key: [u8; 16]) -> Self {
         Self {
             hasher: SipHasher13::new_with_key(&hash_key),
-            buckets: vec![NIL; capacity.next_power_of_two()].into_boxed_slice(),
-            slots: Vec::with_capacity(capacity),
-            free: Vec::with_capacity(capacity),
+            buckets: Vec::new(),
+            mask: capacity.next_power_of_two() - 1,
+            slots: Vec::new(),
+            free: Vec::new(),
             capacity,
             queues: [Queue { head: NIL, tail: NIL }; QUEUE_COUNT],
         }
@@ -82,7 +84,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     /// The bucket of `key`, and the slot that holds it or [`NIL`].
     pub fn find(&self, key: &K) -> (usize, u32) {
         let bucket = self.bucket_of(key);
-        let mut at = self.buckets[bucket];
+        let mut at = self.buckets.get(bucket).copied().unwrap_or(NIL);
         while at != NIL {
             let slot = self.slot(at);
             if slot.key == *key {
@@ -97,7 +99,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         let mut hasher = self.hasher;
         key.hash(&mut hasher);
         // The mask leaves an index below the number of buckets, which is a usize.
-        (hasher.finish() & (self.buckets.len() as u64 - 1)) as usize
+        (hasher.finish() & self.mask as u64) as usize
     }
 
     fn slot(&self, index: u32) -> &Slot<K, L> {
@@ -114,6 +116,9 @@ impl<K: Hash + Eq, L> Table<K, L> {
     /// If the table is full, which its owner has to prevent.
     pub fn insert(&mut self, bucket: usize, key: K, listener: L, half_open: HalfOpen, now: Instant) {
         assert!(!self.is_full(), "insert into a full syncache");
+        if self.buckets.is_empty() {
+            self.take_memory();
+        }
         let chain = self.buckets[bucket];
         let slot = Slot { key, listener, half_open, sent_at: now, chain, prev: NIL, next: NIL };
         let index = if let Some(index) = self.free.pop() {
@@ -126,6 +131,14 @@ impl<K: Hash + Eq, L> Table<K, L> {
         };
         self.buckets[bucket] = index;
         self.append(index);
+    }
+
+    /// Once, before the first entry: no later one allocates.
+    #[cold]
+    fn take_memory(&mut self) {
+        self.buckets = vec![NIL; self.mask + 1];
+        self.slots.reserve_exact(self.capacity);
+        self.free.reserve_exact(self.capacity);
     }
 
     /// Takes out the entry at `index`, whose key belongs into `bucket`.
@@ -265,6 +278,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         let used = self.slots.iter().flatten().count();
         assert_eq!((chained, queued, used), (self.len(), self.len(), self.len()));
         assert!(self.free.iter().all(|index| self.slots[*index as usize].is_none()));
-        assert!(self.slots.len() <= self.capacity && self.slots.capacity() == self.capacity);
+        let room = if self.buckets.is_empty() { 0 } else { self.capacity };
+        assert!(self.slots.len() <= room && self.slots.capacity() == room);
     }
 }
