@@ -5,7 +5,7 @@
 //! So a thread that will be answered soon does well to spin, and any other does not: it burns the
 //! core that its peer may need. Hence three things:
 //!
-//! * A spin begins with pauses and goes on with `sched_yield`: if another thread wants this core,
+//! * A spin begins with pauses, of some 10 µs in all however long a look takes, and goes on with `sched_yield`: if another thread wants this core,
 //!   it gets it, and spinning turns into waiting in the run queue, which is cheaper than a sleep and
 //!   needs no wake. If the thread that will answer ran last on our core, the pauses are left out.
 //! * The bound is a time. It has to cover the sleep and wake of *the other side*: two threads that
@@ -14,6 +14,8 @@
 //! * Not more threads than twice the cores yield at a time: beyond that they would only take turns in
 //!   finding that there is nothing to do. They are counted, on a line of their own, which only waits
 //!   that outlast the pauses touch.
+//! * Where a thread of other work computes on the same CPU, a yield lasts as long as that thread's time slice. After such a one nothing
+//!   yields on that CPU for a while (`spin/kept.rs`): a sleep is cheaper there.
 //! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
 //!   spinning restores the full time.
@@ -30,6 +32,10 @@ use crossbeam_utils::CachePadded;
 use crate::cpu;
 use crate::facade::unmodelled::{AtomicU32, Ordering};
 use crate::facade::{spin_loop, thread, thread_local};
+
+mod kept;
+
+use kept::{Kept, LOST_MIN};
 
 /// The caller's permissions and hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,8 +76,12 @@ impl Spin {
         let is_waker_here = self.waker_cpu.is_some_and(|waker| waker == cpu::current());
         let spun = if pause(is_waker_here, &mut done) {
             Spun::InTime
+        } else if KEPT.is_held(cpu::current(), cpu::monotonic_micros) {
+            return false;
         } else {
-            yield_among_others(budget, self.is_for_one && is_waker_here, &mut done)
+            // A yield that took long is looked at more closely the next time.
+            let untimed = self.is_for_one && is_waker_here && HISTORY.with(Cell::get) == History::START;
+            yield_among_others(budget, untimed, &mut done)
         };
         HISTORY.with(|history| {
             history.set(match spun {
@@ -110,10 +120,20 @@ fn pause(is_waker_here: bool, done: &mut impl FnMut() -> bool) -> bool {
     if yielding_count() > 0 {
         return false;
     }
-    (0..PAUSES).any(|_| {
+    let mut end = None;
+    for look in 1..=PAUSES {
         spin_loop();
-        done()
-    })
+        if done() {
+            return true;
+        }
+        if look % LOOKS_UNTIMED == 0 {
+            let now = cpu::monotonic_micros();
+            if now >= *end.get_or_insert(now + PAUSE_MAX_MICROS) {
+                break;
+            }
+        }
+    }
+    false
 }
 
 /// The second part of a spin, if there is room among the threads that do the same.
@@ -160,9 +180,16 @@ fn yield_untimed(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
 /// time, it is one look.
 fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
     let start = Instant::now();
+    let mut before = start;
     loop {
+        let cpu = cpu::current();
         thread::yield_now();
-        let is_late = cfg!(loom) || start.elapsed() >= budget;
+        let after = Instant::now();
+        let (lost, is_late) = (after - before, cfg!(loom) || after - start >= budget);
+        before = after;
+        if lost >= LOST_MIN {
+            KEPT.note(cpu, lost, cpu::monotonic_micros());
+        }
         match (done(), is_late) {
             (true, false) => return Spun::InTime,
             (true, true) => return Spun::Late,
@@ -188,9 +215,17 @@ enum Spun {
 pub const SPIN_MAX_DEFAULT: Duration = Duration::from_micros(100);
 /// Pauses before the first yield, of 15 to 70 ns each: some answers of a busy peer.
 const PAUSES: u32 = if cfg!(loom) { 1 } else { 200 };
+/// The time for them, microseconds, from the end of the first [`LOOKS_UNTIMED`] looks on. A look may be a system call, and 200 of them took as long as
+/// three sleeps.
+const PAUSE_MAX_MICROS: u64 = 8;
+/// Looks between two at the clock: a quick answer does not wait for it.
+const LOOKS_UNTIMED: u32 = 8;
 
 /// Yields before the first look at the clock; of half a microsecond each, if no other thread wants the core.
 const UNTIMED_YIELDS: u32 = if cfg!(loom) { 0 } else { 4 };
+
+/// The CPUs on which nothing yields.
+static KEPT: Kept = Kept::new();
 
 /// How this thread's last spins ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -264,14 +299,16 @@ mod tests {
 
     #[test]
     fn an_answer_restores_the_full_spin() {
-        HISTORY.with(|history| history.set(History { halvings: 2, skipped: 0 }));
-        let mut looks_count = 0;
-        // Long enough for a yield to a machine full of other work.
-        assert!(Spin::up_to(Duration::from_secs(60)).until(|| {
-            looks_count += 1;
-            looks_count > 2
+        assert!(in_the_end(|| {
+            HISTORY.with(|history| history.set(History { halvings: 2, skipped: 0 }));
+            let mut looks_count = 0;
+            // Long enough for a yield to a machine full of other work.
+            let was_done = Spin::up_to(Duration::from_secs(60)).until(|| {
+                looks_count += 1;
+                looks_count > 2
+            });
+            was_done && HISTORY.with(Cell::get) == History::START
         }));
-        assert_eq!(HISTORY.with(Cell::get), History::START);
     }
 
     #[test]
@@ -282,8 +319,8 @@ mod tests {
 
     #[test]
     fn a_waker_on_the_same_cpu_causes_a_yield_instead_of_a_pause() {
-        // The thread may be moved between the two looks at the CPU, so a few tries are allowed.
-        let did_not_pause = (0..100).any(|_| {
+        // The thread may be moved between the two looks at the CPU, too.
+        assert!(in_the_end(|| {
             HISTORY.with(|history| history.set(History::START));
             let mut looks_count = 0;
             let spin = Spin::up_to(Duration::from_nanos(1)).woken_from(Some(cpu::current()));
@@ -292,18 +329,29 @@ mod tests {
                 false
             }));
             looks_count == 2
-        });
-        assert!(did_not_pause);
+        }));
     }
 
     #[test]
     fn a_spin_ends() {
-        HISTORY.with(|history| history.set(History::START));
-        let mut looks_count = 0u32;
-        assert!(!Spin::up_to(Duration::from_micros(1)).until(|| {
-            looks_count += 1;
-            false
+        assert!(in_the_end(|| {
+            HISTORY.with(|history| history.set(History::START));
+            let mut looks_count = 0u32;
+            assert!(!Spin::up_to(Duration::from_micros(1)).until(|| {
+                looks_count += 1;
+                false
+            }));
+            looks_count >= 2
         }));
-        assert!(looks_count >= 2);
+    }
+
+    /// Whether `holds` is true once: nothing yields for up to a second where other work keeps the CPU.
+    fn in_the_end(mut holds: impl FnMut() -> bool) -> bool {
+        (0..300).any(|_| {
+            holds() || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        })
     }
 }

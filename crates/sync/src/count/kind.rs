@@ -87,7 +87,7 @@ const FILES: [(&str, Kind); 14] = [
     ("sync/src/wait.rs", Kind::Queue),
     ("sync/src/sleeper.rs", Kind::Queue),
     ("sync/src/counters.rs", Kind::Counter),
-    ("sync/src/spin.rs", Kind::Counter),
+    ("sync/src/spin", Kind::Counter),
     ("mbuf/src/stats.rs", Kind::Counter),
     ("mbuf/src/quota.rs", Kind::Counter),
     ("mbuf/src/", Kind::Buffer),
