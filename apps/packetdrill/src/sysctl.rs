@@ -92,7 +92,9 @@ fn translate(name: &str, value: &str) -> (String, String) {
         index.and_then(|index| names.get(index)).map_or_else(|| is(value), |name| is(name))
     };
     match name {
-        "tcp_ecn" => (is("ecn"), one_of(&["off", "on", "accept"])),
+        "tcp_ecn" => {
+            (is("ecn"), one_of(&["off", "on", "accept", "accurate", "accept-accurate-on", "accept-accurate"]))
+        }
         "tcp_mtu_probing" => (is("mtu_probing"), one_of(&["off", "blackhole", "always"])),
         "tcp_syncookies" => (is("syn_cookies"), one_of(&["off", "pressure", "always"])),
         "tcp_congestion_control" if value == "reno" => (is("congestion_control"), is("newreno")),

@@ -115,9 +115,19 @@ fn traffic(layout: &mut Layout, info: &TcpInfo) {
     layout.u64(&times);
     // The handshake counts as one: the SYN, or the SYN-ACK, was delivered.
     let handshake = u32::from(!matches!(info.state, "SYN-SENT" | "SYN-RECEIVED" | "CLOSED"));
-    layout.u32(&[segments(info.delivered_bytes) + handshake, info.mark_count]);
+    let accurate = info.accurate_ecn;
+    let marked = accurate.map_or(info.mark_count, |ecn| ecn.delivered_ce);
+    layout.u32(&[segments(info.delivered_bytes) + handshake, marked]);
     layout.u64(&[of(|c| c.bytes_sent), info.rexmt_bytes]);
     layout.u32(&[info.dsack_count, info.reordered_count, 0, info.snd_wnd, info.rcv_wnd]);
+    // `tcpi_rehash`, and three about timeouts.
+    layout.u32(&[0; 3]);
+    if let Some(ecn) = accurate {
+        let (delivered, received) = (ecn.delivered, ecn.received);
+        layout.u32(&[ecn.received_ce, delivered.ect_1, delivered.ect_0, delivered.ce]);
+        layout.u32(&[received.ect_1, received.ect_0, received.ce]);
+        layout.u32(&[u32::from(ecn.fail.bits()) | (ecn.option_seen as u32) << 16]);
+    }
 }
 
 /// The number of a state in `tcp_states.h`, from its name in RFC 9293.

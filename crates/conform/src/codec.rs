@@ -66,7 +66,8 @@ impl Names {
         let ack =
             if segment.flags.has(Flags::ACK) { self.isn.unwrap_or(0).wrapping_add(segment.ack) } else { 0 };
         tcp.extend(ack.to_be_bytes());
-        tcp.extend([((20 + options.len()) as u8 / 4) << 4, segment.flags.0]);
+        let [high, low] = segment.flags.0.to_be_bytes();
+        tcp.extend([((20 + options.len()) as u8 / 4) << 4 | high, low]);
         tcp.extend(segment.win.to_be_bytes());
         tcp.extend([0, 0]);
         tcp.extend(segment.urg.to_be_bytes());
@@ -184,7 +185,7 @@ impl Names {
     }
 
     fn segment(&mut self, ecn: u8, body: &[u8]) -> Result<Segment, &'static str> {
-        let flags = Flags(*body.get(13).ok_or("a short TCP header")?);
+        let flags = Flags(u16_at(body, 12)? & 0x1ff);
         let header_len = usize::from(body[12] >> 4) * 4;
         let options = body.get(20..header_len).ok_or("options that are not there")?;
         let (seq, ack) = (u32_at(body, 4)?, u32_at(body, 8)?);

@@ -3,13 +3,13 @@
 //! Sequence numbers are relative to the first SYN of their sender, so 1 is the first byte of text; timestamps to the sender's first.
 //! `codec.rs` makes bytes of it, `text.rs` a line. It does not depend on who sends. Tests: `text.rs`, `codec.rs`.
 
-/// A segment's flags, as in the header: FIN is 1.
+/// A segment's flags, as in the header: FIN is 1, AE (accurate ECN) 256.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Flags(pub u8);
+pub struct Flags(pub u16);
 
 impl Flags {
     /// The letters of the flags, from the lowest bit on.
-    pub const LETTERS: [char; 8] = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C'];
+    pub const LETTERS: [char; 9] = ['F', 'S', 'R', 'P', 'A', 'U', 'E', 'C', 'N'];
     /// No more text.
     pub const FIN: Self = Self(1);
     /// Begins a connection.

@@ -226,7 +226,8 @@ impl Display for Action {
 impl Display for Segment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let set = |bit: usize| self.flags.0 >> bit & 1 == 1;
-        let letters: String = (0..8).rev().filter(|bit| set(*bit)).map(|bit| Flags::LETTERS[bit]).collect();
+        let letters: String =
+            (0..Flags::LETTERS.len()).rev().filter(|bit| set(*bit)).map(|bit| Flags::LETTERS[bit]).collect();
         write!(f, "{} {}", if letters.is_empty() { "." } else { &letters }, self.seq)?;
         if self.len > 0 {
             write!(f, ":{}", self.seq.wrapping_add(self.len))?;

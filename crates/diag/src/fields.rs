@@ -19,6 +19,7 @@ pub fn tcp(info: &TcpInfo) -> Map<String, Value> {
         "timestamps": info.timestamps,
         "sack": info.sack,
         "ecn": info.ecn,
+        "accurate_ecn": info.accurate_ecn.is_some(),
         "snd_wscale": info.wscale.map(|(snd, _)| snd),
         "rcv_wscale": info.wscale.map(|(_, rcv)| rcv),
         "rto_us": micros(info.rto),

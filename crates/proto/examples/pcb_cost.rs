@@ -45,6 +45,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         timestamps: Some(TimestampState { ts_recent: 1, ts_recent_at: now, ts_offset: 0 }),
         sack_permitted: settings.sack,
         ecn: false,
+        accurate_ecn: None,
         rtt: Some(Duration::from_micros(50)),
     };
     Pcb::accept(settings, &accepted, now)

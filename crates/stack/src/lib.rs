@@ -61,6 +61,9 @@ pub use rt::panics::{PanicReport, PanicSource};
 pub use rt::resolve::{Resolve, Resolving, ToSocketAddrs};
 #[cfg(all(feature = "tokio", unix))]
 pub use rt::signals::{SignalStream, Signals};
+pub use sockeye_proto::tcp::accecn::{
+    AccEcnInfo, EcnBytes, Fail as AccEcnFail, OptionSeen as AccEcnOptionSeen,
+};
 pub use sockeye_proto::tcp::cc::Algorithm as CongestionControl;
 pub use sockeye_proto::tcp::ecn::EcnMode;
 pub use sockeye_proto::tcp::fast_open::FastOpenFail;

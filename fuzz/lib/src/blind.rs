@@ -12,6 +12,7 @@ use core::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::accecn::SynEcn;
 use sockeye_proto::tcp::accepted::{Accepted, TimestampState};
 use sockeye_proto::tcp::events::{Events, Input, Transmit};
 use sockeye_proto::tcp::pcb::Pcb;
@@ -107,6 +108,7 @@ impl Bed {
             }),
             sack_permitted: settings.sack,
             ecn: u.arbitrary()?,
+            accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
         };
         let first = SeqNum::new(IRS) + 1;

@@ -8,8 +8,10 @@ use core::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::accecn::SynEcn;
 use sockeye_proto::tcp::accepted::{Accepted, TimestampState, WindowScale};
 use sockeye_proto::tcp::cc::Algorithm;
+use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
@@ -78,7 +80,8 @@ impl Bed {
         let now = Instant::from_micros(1_000_000);
         let (iss, irs) = (SeqNum::new(ISS), SeqNum::new(IRS));
         let pcb = if u.ratio(1, 6)? {
-            Pcb::connect(&settings, iss, BUFFER, now)
+            let ecn = *u.choose(EcnMode::ALL)?;
+            Pcb::connect(&Settings { ecn, ..settings }, iss, BUFFER, now)
         } else {
             let ts = TimestampState { ts_recent: 100, ts_recent_at: now, ts_offset: 0 };
             let accepted = Accepted {
@@ -91,6 +94,7 @@ impl Bed {
                 timestamps: settings.timestamps.then_some(ts),
                 sack_permitted: settings.sack,
                 ecn: u.ratio(1, 3)?,
+                accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
                 rtt: Some(Duration::from_millis(u.int_in_range(0..=300)?)),
             };
             Pcb::accept(&settings, &accepted, now)

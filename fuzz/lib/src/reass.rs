@@ -66,6 +66,7 @@ impl End {
             timestamps: None,
             sack_permitted: sack,
             ecn: false,
+            accurate_ecn: None,
             rtt: None,
         };
         let now = Instant::from_micros(1);

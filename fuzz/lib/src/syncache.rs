@@ -25,6 +25,7 @@ const PARAMS: ListenParams = ListenParams {
     timestamps: true,
     sack: true,
     ecn: true,
+    accurate_ecn: true,
 };
 const NUMBERS: InitialNumbers = InitialNumbers { iss: SeqNum::new(u32::MAX - 10), ts_offset: 5 };
 const IRS: u32 = 77;

@@ -12,9 +12,9 @@ pub const ECT_0: u8 = 0b10;
 /// Congestion experienced.
 const CE: u8 = 0b11;
 
-/// True if a router has marked the packet with this traffic class.
-pub const fn is_marked(traffic_class: u8) -> bool {
-    traffic_class & MASK == CE
+/// True if the sender of a packet with this traffic class is ECN-capable, or a router has marked it.
+pub const fn is_capable(traffic_class: u8) -> bool {
+    traffic_class & MASK != 0
 }
 
 /// Does as a congested router to a packet that it forwards: marks it, if its sender is ECN-capable. `packet` begins with
@@ -77,7 +77,7 @@ mod tests {
                 assert_eq!(mark(&mut bytes), marked);
                 let (header, range) = parse(&bytes, HeaderChecksum::Verify).unwrap();
                 assert_eq!(header.traffic_class, if marked { 0xbb } else { class });
-                assert_eq!(is_marked(header.traffic_class), marked);
+                assert_eq!(header.traffic_class & MASK == CE, marked);
                 assert_eq!((header.hop_limit, range.len()), (64, 8));
             }
         }

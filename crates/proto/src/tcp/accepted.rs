@@ -10,6 +10,8 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::accecn::SynEcn;
+
 /// Timestamps of a connection on which both sides agreed to send them (RFC 7323 section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimestampState {
@@ -46,6 +48,8 @@ pub struct Accepted {
     pub sack_permitted: bool,
     /// True if both sides agreed to ECN (RFC 3168).
     pub ecn: bool,
+    /// Both sides agreed to accurate ECN (RFC 9768), to which the peer's SYN came so; `ecn` is false then.
+    pub accurate_ecn: Option<SynEcn>,
     /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
     /// repeated and so says nothing (Karn's rule, RFC 6298 section 3).
     pub rtt: Option<Duration>,

@@ -11,16 +11,22 @@
 //! travel as bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
 //! ECN-capable: no SYN, repetition, pure acknowledgment or window probe.
 //!
-//! Invariant: while ECN is off nothing here is touched by a segment but two loads. Tests: `tests/ecn.rs`.
+//! With accurate ECN (RFC 9768) `accecn.rs` counts instead of echoing, CWR is not sent, and an acknowledgment that reports a mark is
+//! answered in the same way, once a round trip.
+//!
+//! Invariant: while ECN is off nothing here is touched by a segment but two loads. Tests: `tests/ecn.rs`, `tests/accecn.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::accecn::{self, AccEcn, AccEcnInfo, Acked, Answer};
 use super::cc::{Cause, Congestion, CongestionControl, Phase};
 use super::delack::QUICK_ACKS_FEW;
 use super::pcb::Pcb;
-use super::segment::{Flags, Payload};
+use super::segment::{Flags, Header, Payload};
 use super::state::State;
+use super::timestamp;
+use super::wire;
 
 /// Whether connections use ECN (`tcp_ecn` of Linux).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,13 +38,46 @@ pub enum EcnMode {
     Accept,
     /// Offered by connects too.
     On,
+    /// Accurate ECN (RFC 9768), agreed to and offered; that of RFC 3168 where the peer has no other.
+    Accurate,
+    /// Accurate ECN is agreed to, that of RFC 3168 is offered.
+    AcceptAccurateOn,
+    /// Accurate ECN is agreed to, and none offered.
+    AcceptAccurate,
 }
 
 impl EcnMode {
     /// All of them.
-    pub const ALL: &'static [Self] = &[Self::Off, Self::Accept, Self::On];
+    pub const ALL: &'static [Self] =
+        &[Self::Off, Self::Accept, Self::On, Self::Accurate, Self::AcceptAccurateOn, Self::AcceptAccurate];
     /// Their names as text, in the same order.
-    pub const NAMES: &'static [&'static str] = &["off", "accept", "on"];
+    pub const NAMES: &'static [&'static str] =
+        &["off", "accept", "on", "accurate", "accept-accurate-on", "accept-accurate"];
+
+    /// Whether a peer that asks for accurate ECN gets it.
+    pub const fn accepts_accurate(self) -> bool {
+        matches!(self, Self::Accurate | Self::AcceptAccurateOn | Self::AcceptAccurate)
+    }
+
+    /// What a connect offers.
+    const fn offered(self) -> Mode {
+        match self {
+            Self::Off | Self::Accept | Self::AcceptAccurate => Mode::Off,
+            Self::On | Self::AcceptAccurateOn => Mode::Classic,
+            Self::Accurate => Mode::Accurate,
+        }
+    }
+}
+
+/// What both ends agreed to; in SYN-SENT: what is offered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mode {
+    /// Nothing.
+    Off,
+    /// RFC 3168.
+    Classic,
+    /// RFC 9768.
+    Accurate,
 }
 
 /// A connection's part in it.
@@ -48,10 +87,9 @@ pub(super) struct Ecn {
     recover: SeqNum,
     /// The end of the text that was sent as ECN-capable: text below is sent again.
     text_end: SeqNum,
-    /// A mark is echoed: every segment has ECE.
-    echoes: bool,
-    /// Both ends agreed; in SYN-SENT: it is offered.
-    pub on: bool,
+    /// The flags of every segment, as [`Flags::echo`] has them: ECE while a mark is echoed; with accurate ECN the counter, and ECT.
+    echo: u8,
+    mode: Mode,
     /// The next new text carries CWR.
     cwr_owed: bool,
     /// Why the window was reduced, while the answer is not acknowledged.
@@ -68,45 +106,76 @@ enum Answered {
 
 impl Ecn {
     /// `iss` is the number of our SYN.
-    pub fn new(on: bool, iss: SeqNum) -> Self {
-        Self {
-            recover: iss,
-            text_end: iss + 1,
-            echoes: false,
-            on,
-            cwr_owed: false,
-            answered: Answered::Nothing,
-        }
+    pub fn new(mode: Mode, iss: SeqNum) -> Self {
+        Self { recover: iss, text_end: iss + 1, echo: 0, mode, cwr_owed: false, answered: Answered::Nothing }
     }
 
-    /// The control bits of the `first` SYN that offers it, or of one that is repeated: without, for the first may have
-    /// been dropped for them (RFC 3168 section 6.1.1.1), and then it stays off.
-    pub fn offer(&mut self, first: bool) -> Flags {
-        self.on &= first;
-        if self.on { Flags::ECE.with(Flags::CWR) } else { Flags::NONE }
+    /// Of a connect.
+    pub fn offering(wanted: EcnMode, lossless: bool, iss: SeqNum) -> Self {
+        Self::new(if lossless { Mode::Off } else { wanted.offered() }, iss)
+    }
+
+    /// It is agreed to.
+    pub fn is_on(&self) -> bool {
+        self.mode != Mode::Off
+    }
+
+    /// Accurate ECN is agreed to.
+    #[inline]
+    pub fn is_accurate(&self) -> bool {
+        self.mode == Mode::Accurate
+    }
+
+    /// It is not agreed to after all.
+    pub fn give_up(&mut self) {
+        (self.mode, self.echo) = (Mode::Off, 0);
+    }
+
+    /// The control bits of a SYN that offers it, `count` having left before. One that is repeated is without, for the first may have
+    /// been dropped for them (RFC 3168 section 6.1.1.1), and then it stays off. Accurate ECN is offered twice, and the server's to decide, which
+    /// says by its flags whether it has seen one of them (RFC 9768 section 3.1.4.1).
+    pub fn offer(&mut self, count: u8) -> Flags {
+        match self.mode {
+            Mode::Classic if count == 0 => Flags::ECE.with(Flags::CWR),
+            Mode::Accurate if count < 2 => Flags::ACE,
+            Mode::Off | Mode::Accurate => Flags::NONE,
+            Mode::Classic => {
+                self.mode = Mode::Off;
+                Flags::NONE
+            }
+        }
     }
 
     /// The flags of every segment.
     #[inline]
     pub fn echo(&self) -> Flags {
-        if self.echoes { Flags::ECE } else { Flags::NONE }
+        Flags::from_echo(self.echo)
     }
 
     /// The peer's SYN has come. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open neither end does.
     pub fn on_syn(&mut self, flags: Flags) {
-        self.on &= flags.has(Flags::ACK) && flags.has(Flags::ECE) && !flags.has(Flags::CWR);
+        let is_agreed = flags.has(Flags::ACK) && flags.has(Flags::ECE) && !flags.has(Flags::CWR);
+        self.mode = match self.mode {
+            Mode::Classic if is_agreed => Mode::Classic,
+            Mode::Accurate if flags.has(Flags::ACK) => match accecn::answer(flags) {
+                Answer::None => Mode::Off,
+                Answer::Classic => Mode::Classic,
+                Answer::Accurate => Mode::Accurate,
+            },
+            Mode::Off | Mode::Classic | Mode::Accurate => Mode::Off,
+        };
     }
 
     /// The window was reduced, for whatever reason, `snd_max` being the end of the sent data.
     pub fn on_reduced(&mut self, snd_max: SeqNum) {
-        if self.on {
-            (self.recover, self.cwr_owed, self.answered) = (snd_max, true, Answered::Loss);
+        if self.is_on() {
+            (self.recover, self.cwr_owed, self.answered) = (snd_max, !self.is_accurate(), Answered::Loss);
         }
     }
 
     /// The reduction was a mistake and is undone: the peer need not hear of it.
     pub fn withdraw(&mut self) {
-        if core::mem::take(&mut self.cwr_owed) {
+        if core::mem::take(&mut self.cwr_owed) || self.is_accurate() {
             self.answered = Answered::Nothing;
         }
     }
@@ -125,13 +194,17 @@ impl Ecn {
 
     /// The marks of text that is sent from `seq` to `end`: none if it is sent again.
     pub fn on_text(&mut self, seq: SeqNum, end: SeqNum) -> Flags {
-        if seq.before(self.text_end) {
+        if seq.before(self.text_end) || self.is_accurate() {
             return Flags::NONE;
         }
         self.text_end = end;
         if core::mem::take(&mut self.cwr_owed) { Flags::ECT.with(Flags::CWR) } else { Flags::ECT }
     }
 }
+
+/// Bytes of the option of accurate ECN.
+const ACCECN_LEN: u16 = 12;
+const _: () = assert!(ACCECN_LEN as usize == accecn::AccEcnOption::LEN_MAX);
 
 /// True if a SYN offers ECN (RFC 3168 section 6.1.1).
 pub(super) fn is_offered(syn: Flags) -> bool {
@@ -141,31 +214,151 @@ pub(super) fn is_offered(syn: Flags) -> bool {
 impl<P: Payload> Pcb<P> {
     /// True if both ends agreed to ECN.
     pub fn ecn(&self) -> bool {
-        self.ecn.on && !matches!(self.state, State::SynSent | State::SynReceived)
+        self.ecn.is_on() && !matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
+    /// Its accurate ECN, if both ends agreed to that.
+    pub fn accurate_ecn(&self) -> Option<AccEcnInfo> {
+        self.rare.accecn().map(AccEcn::info)
+    }
+
+    /// The peer's SYN-ACK has come.
+    pub(super) fn agree_to_ecn(&mut self, syn_ack: &Header) {
+        self.ecn.on_syn(syn_ack.flags);
+        if self.ecn.is_accurate() {
+            self.begin_accurate_ecn(AccEcn::client(syn_ack.flags, syn_ack.options.accecn.as_ref()));
+        }
+    }
+
+    /// Both ends agreed to accurate ECN.
+    #[cold]
+    pub(super) fn begin_accurate_ecn(&mut self, state: AccEcn) {
+        self.ecn.mode = Mode::Accurate;
+        self.takes_all_steps = true;
+        self.ecn.echo = state.flags().echo();
+        self.rare.set_accecn(Some(state));
+    }
+
+    /// Room for the option in every segment, if it has it, bytes.
+    pub(super) fn accecn_len(&self) -> u16 {
+        let sends = self.ecn.is_accurate() && self.rare.accecn().is_some_and(AccEcn::sends_option);
+        if sends { ACCECN_LEN } else { 0 }
+    }
+
+    /// The flags of a SYN-ACK that the connection itself sends.
+    pub(super) fn mark_syn_ack(&mut self, header: &mut Header) {
+        let flags = header.flags.without(Flags::ACE).without(Flags::ECT);
+        header.flags = match (self.ecn.mode, self.rare.accecn()) {
+            (Mode::Classic, _) => flags.with(Flags::ECE),
+            (Mode::Accurate, Some(state)) => {
+                header.options.accecn = (self.rexmt_count == 0).then(accecn::AccEcnOption::first);
+                flags.with(accecn::reflected(state.syn_came_with()))
+            }
+            (Mode::Off | Mode::Accurate, _) => flags,
+        };
+    }
+
+    /// The counters of accurate ECN, and the flags of the first segment behind the handshake. Blocks of SACK have the room first; one of
+    /// them goes for counters that have news.
+    #[cold]
+    pub(super) fn attach_accecn(&mut self, header: &mut Header, text_len: u32) {
+        let is_bare = text_len == 0 && header.options.sack.is_empty() && !header.flags.has(Flags::FIN);
+        let Some(state) = self.rare.accecn_mut() else { return };
+        if let Some(flags) = state.reflect(is_bare) {
+            header.flags = header.flags.without(Flags::ACE).with(flags);
+        }
+        if let Some(block) =
+            header.options.sack.as_slice().first().filter(|block| block.start.before(header.ack))
+        {
+            state.on_duplicate(block.start);
+        }
+        let mut option = state.option(wire::options_room(header));
+        if option.is_none() && state.needed() > 0 && text_len == 0 && header.options.sack.len() > 2 {
+            let mut fewer = *header;
+            let blocks = header.options.sack.as_slice();
+            fewer.options.sack = blocks.iter().take(blocks.len() - 1).copied().collect();
+            option = state.option(wire::options_room(&fewer));
+            if option.is_some() {
+                *header = fewer;
+            }
+        }
+        state.on_sent(option.is_some());
+        header.options.accecn = option;
+    }
+
+    /// A segment of a connection with accurate ECN was taken, whole.
+    #[cold]
+    pub(super) fn count_marks(&mut self, header: &Header, text_len: u32) {
+        let Some(state) = self.rare.accecn_mut() else { return };
+        let packets = match u32::from(header.gso_size) {
+            0 => 1,
+            each => text_len.div_ceil(each).max(1),
+        };
+        self.ack_now |= state.count(header.flags, text_len, packets);
+        self.ecn.echo = state.flags().echo();
+    }
+
+    /// An acceptable acknowledgment of a connection with accurate ECN has come, with text or `is_bare`. Nothing of it was taken in yet.
+    #[cold]
+    pub(super) fn take_accurate_ack(&mut self, header: &Header, is_bare: bool, now: Instant) {
+        let (ack, options) = (header.ack, &header.options);
+        let acked = if ack.after(self.snd_una) { ack.since(self.snd_una) } else { 0 };
+        let stats = self.loss_stats();
+        let is_later =
+            options.timestamps.is_some_and(|ts| self.ts_on && timestamp::older(self.ts_recent, ts.val));
+        let is_news = acked > 0 || (ack == self.snd_una && (!options.sack.is_empty() || is_later));
+        let (had_option, mss) = (self.accecn_len(), u32::from(self.mss));
+        let sent = self.snd_max.since(self.iss);
+        let Some(state) = self.rare.accecn_mut() else { return };
+        let is_bare = is_bare && options.sack.is_empty();
+        let is_first = state.take_first(header.flags, is_bare, options.accecn.as_ref());
+        let mut marked = 0;
+        if is_news && !is_first {
+            // What blocks have reported before is not reported again.
+            let bytes = if acked == 0 { mss } else { acked.saturating_sub(stats.sacked_bytes).max(1) };
+            let packets = bytes.div_ceil(mss.max(1));
+            let (flags, option) = (header.flags, options.accecn.as_ref());
+            marked = state.take_ack(&Acked { flags, option, bytes: bytes.min(acked), packets, sent, mss });
+        }
+        self.ecn.echo = state.flags().echo();
+        if had_option == 0 {
+            // From now on segments have the option.
+            self.mss = self.mss.saturating_sub(self.accecn_len()).max(1);
+        }
+        if marked > 0 {
+            self.answer_mark(ack, now);
+        }
     }
 
     /// A segment of the peer's has come, with text inside the window or without: its marks.
     pub(super) fn note_marks(&mut self, flags: Flags, has_text: bool) {
-        if !self.ecn.on || !has_text {
+        if self.ecn.mode != Mode::Classic || !has_text {
             return;
         }
         if flags.has(Flags::CWR) {
-            self.ecn.echoes = false;
+            self.ecn.echo = 0;
             // The sender's window may be down to a segment.
             self.ack_now = true;
         }
         if flags.has(Flags::CE) {
             // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.
-            if !self.ecn.echoes && self.ato_us > 0 {
+            if self.ecn.echo == 0 && self.ato_us > 0 {
                 self.enter_quick_acks(QUICK_ACKS_FEW);
             }
-            self.ecn.echoes = true;
+            self.ecn.echo = Flags::ECE.echo();
         }
     }
 
     /// An acceptable acknowledgment has come; if it echoes a mark that was not answered yet, the window is reduced.
     pub(super) fn take_echo(&mut self, flags: Flags, ack: SeqNum, now: Instant) {
-        if !self.ecn.on || !flags.has(Flags::ECE) || self.snd_una == self.snd_max {
+        if self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) {
+            self.answer_mark(ack, now);
+        }
+    }
+
+    /// `ack` reports a mark: the window is reduced, if that was not done in this round trip.
+    fn answer_mark(&mut self, ack: SeqNum, now: Instant) {
+        if self.snd_una == self.snd_max {
             return;
         }
         self.ecn.pass(ack);

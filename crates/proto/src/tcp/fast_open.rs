@@ -191,7 +191,7 @@ impl<P: Payload> Pcb<P> {
         // The window is counted from behind the text, as on Linux, as far as the buffer has room for both.
         let room = pcb.rcv_hiwat.saturating_sub(len);
         pcb.rcv_adv = pcb.rcv_nxt + a.rcv_wnd.min(room).min(RCV_WND_MAX);
-        pcb.syn_unacked = true;
+        (pcb.syn_unacked, pcb.takes_all_steps) = (true, true);
         let text = if len > 0 { SynText::Taken } else { SynText::None };
         let state = FastOpen { option: cookie, taken_len: len, text, syn_ack_owed: true, ..FastOpen::NONE };
         pcb.rare.set_fast_open(Some(state));
@@ -318,10 +318,12 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         // One that had to be repeated may have been dropped for its marks.
-        self.ecn.on &= self.rexmt_count == 0;
-        let marks = if self.ecn.on { Flags::ECE } else { Flags::NONE };
-        let mut header = self.syn_header(Flags::SYN.with(Flags::ACK).with(marks), now);
+        if self.rexmt_count > 0 && !self.ecn.is_accurate() {
+            self.ecn.give_up();
+        }
+        let mut header = self.syn_header(Flags::SYN.with(Flags::ACK), now);
         header.options.fast_open = cookie;
+        self.mark_syn_ack(&mut header);
         let head = header.into();
         Some(Transmit { head, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
     }
@@ -351,7 +353,7 @@ impl<P: Payload> Pcb<P> {
         if !(ack.at_or_after(self.iss + 1) && ack.at_or_before(self.snd_max)) {
             return false;
         }
-        self.syn_unacked = false;
+        (self.syn_unacked, self.takes_all_steps) = (false, self.ecn.is_accurate());
         self.measure_handshake(ack, header.options.timestamps, now);
         self.rexmt_count = 0;
         if !self.persist {

@@ -8,6 +8,7 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
+use super::accecn::AccEcnInfo;
 use super::cc::{Algorithm, CongestionControl, Phase};
 use super::fast_open::{FastOpenFail, SynText};
 use super::loss::Loss;
@@ -66,6 +67,8 @@ pub struct TcpInfo {
     pub congestion_control: Algorithm,
     /// Both ends agreed to ECN (`TCPI_OPT_ECN`).
     pub ecn: bool,
+    /// Accurate ECN; `None` if that was not agreed to.
+    pub accurate_ecn: Option<AccEcnInfo>,
     /// Marks of the network that the peer echoed and for which the window was reduced.
     pub mark_count: u32,
     /// Duplicates that the peer reported (`tcpi_dsack_dups`).
@@ -232,6 +235,7 @@ impl<P: Payload> Pcb<P> {
             undo_count: loss.undo_count,
             congestion_control: self.congestion_control(),
             ecn: self.ecn(),
+            accurate_ecn: self.accurate_ecn(),
             mark_count: loss.mark_count,
             dsack_count: loss.dsack_count,
             rexmt_mtu: loss.rexmt_mtu,

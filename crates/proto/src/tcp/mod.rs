@@ -1,5 +1,6 @@
 //! TCP (RFC 9293), as a state machine that sees neither an IP header nor a route nor a socket.
 
+pub mod accecn;
 pub mod accepted;
 pub mod cc;
 pub mod closed;

@@ -287,7 +287,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.record_sent(seq, end, now);
         let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
-        if self.ecn.on && len > 0 {
+        if self.ecn.is_on() && len > 0 {
             cold_path();
             segment.head.add(self.ecn.on_text(seq, end));
         }
@@ -405,6 +405,9 @@ impl<P: Payload> Pcb<P> {
         if self.rare.urgent().is_some() {
             self.attach_urgent(&mut header);
         }
+        if self.ecn.is_accurate() {
+            self.attach_accecn(&mut header, text_len);
+        }
         header.into()
     }
 
@@ -423,9 +426,11 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let first = self.snd_max == self.iss;
+        // Of a SYN that is repeated for another reason than time it is as of one that was lost.
+        let repeated = if first { 0 } else { self.rexmt_count.max(1) };
         let is_active = self.state == State::SynSent;
         let flags =
-            if is_active { Flags::SYN.with(self.ecn.offer(first)) } else { Flags::SYN.with(Flags::ACK) };
+            if is_active { Flags::SYN.with(self.ecn.offer(repeated)) } else { Flags::SYN.with(Flags::ACK) };
         let mut header = self.syn_header(flags, now);
         let len = if first && is_active { self.fast_open_syn(&mut header) } else { 0 };
         self.snd_nxt = self.iss + 1 + len;

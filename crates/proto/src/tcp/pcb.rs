@@ -21,10 +21,11 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::accecn::AccEcn;
 use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Algorithm, Cc, CongestionControl};
 use super::delack::{Acks, low_micros};
-use super::ecn::Ecn;
+use super::ecn::{Ecn, Mode};
 use super::fast_open::FastOpen;
 use super::loss::Loss;
 use super::loss::stats::LossStats;
@@ -105,6 +106,8 @@ pub struct Pcb<P: Payload> {
     pub(super) scaling: bool,
     /// Made at a SYN by Fast Open, and our SYN is not acknowledged yet (see `fast_open.rs`).
     pub(super) syn_unacked: bool,
+    /// No segment takes the short path: `syn_unacked`, or flags that count marks.
+    pub(super) takes_all_steps: bool,
     /// It began with a connect.
     pub(super) is_active: bool,
     /// How far the measuring of a round trip is.
@@ -188,7 +191,7 @@ impl<P: Payload> Pcb<P> {
         pcb.scaling = s.window_scaling;
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
-        pcb.ecn = Ecn::new(s.offers_ecn(), iss);
+        pcb.ecn = Ecn::offering(s.ecn, s.lossless, iss);
         // The assumed MSS of the peer, until its SYN says more.
         pcb.mss = s.peer_mss_default;
         pcb.rare.set_fast_open(s.fast_open.map(FastOpen::client));
@@ -219,7 +222,10 @@ impl<P: Payload> Pcb<P> {
         pcb.snd_scale = scale.snd.min(window::WINDOW_SCALE_MAX);
         pcb.rcv_scale = scale.rcv.min(window::WINDOW_SCALE_MAX);
         pcb.sack_ok = a.sack_permitted;
-        pcb.ecn = Ecn::new(a.ecn, a.iss);
+        pcb.ecn = Ecn::new(if a.ecn { Mode::Classic } else { Mode::Off }, a.iss);
+        if let Some(syn_came_with) = a.accurate_ecn {
+            pcb.begin_accurate_ecn(AccEcn::server(syn_came_with));
+        }
         pcb.ts_on = a.timestamps.is_some();
         if let Some(ts) = a.timestamps {
             pcb.ts_recent = ts.ts_recent;
@@ -252,7 +258,10 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn new(s: &Settings, iss: SeqNum, state: State, now: Instant) -> Self {
-        let mss = s.mss.max(MSS_MIN);
+        Self::with_mss(s, s.mss.max(MSS_MIN), iss, state, now)
+    }
+
+    fn with_mss(s: &Settings, mss: u16, iss: SeqNum, state: State, now: Instant) -> Self {
         Self {
             snd_una: iss,
             snd_nxt: iss,
@@ -285,6 +294,7 @@ impl<P: Payload> Pcb<P> {
             sack_ok: false,
             scaling: false,
             syn_unacked: false,
+            takes_all_steps: false,
             is_active: state == State::SynSent,
             timing: Timing::Idle,
             rexmt_count: 0,
@@ -306,7 +316,7 @@ impl<P: Payload> Pcb<P> {
             recovery: Recovery::new(),
             loss: None,
             reass: None,
-            ecn: Ecn::new(false, iss),
+            ecn: Ecn::new(Mode::Off, iss),
             ts_recent_at: now,
             two_msl_at: NEVER,
             keep_at: NEVER,
@@ -338,7 +348,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Takes in the MSS that the peer announced, after it is known whether timestamps are on.
     pub(super) fn set_peer_mss(&mut self, announced: u16) {
-        let options = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
+        let options = self.options_len();
         // The MSS counts fixed headers only, the sender deducts the options (RFC 6691).
         self.mss = announced.min(self.rcv_mss).max(MSS_MIN) - options;
         self.guess_rcv_mss();

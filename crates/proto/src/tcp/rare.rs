@@ -8,6 +8,7 @@
 
 use core::num::NonZeroU64;
 
+use super::accecn::AccEcn;
 use super::eor::RecordEnds;
 use super::fast_open::FastOpen;
 use super::settings::BASE_MSS;
@@ -27,6 +28,7 @@ struct States {
     max_pacing: Option<NonZeroU64>,
     rcv_limits: Option<RcvLimits>,
     base_mss: Option<u16>,
+    accecn: Option<AccEcn>,
 }
 
 /// Bounds of the receiving side that a program has set.
@@ -74,6 +76,7 @@ impl Rare {
     state!(urgent, urgent_mut, set_urgent: Urgent);
     state!(rcv_limits, rcv_limits_mut, set_rcv_limits: RcvLimits);
     state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
+    state!(accecn, accecn_mut, set_accecn: AccEcn);
     state!(records, records_mut, set_records: RecordEnds);
 
     /// The setting `base_mss`.
@@ -99,13 +102,16 @@ impl Rare {
     /// True if a segment may have anything to report.
     #[inline]
     pub fn is_in_headers(&self) -> bool {
-        self.0.as_deref().is_some_and(|states| states.user_timeout.is_some() || states.urgent.is_some())
+        self.0.as_deref().is_some_and(|states| {
+            states.user_timeout.is_some() || states.urgent.is_some() || states.accecn.is_some()
+        })
     }
 }
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss } = self;
+        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss, accecn } =
+            self;
         fast_open.is_none()
             && user_timeout.is_none()
             && urgent.is_none()
@@ -113,6 +119,7 @@ impl States {
             && max_pacing.is_none()
             && rcv_limits.is_none()
             && base_mss.is_none()
+            && accecn.is_none()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::seq::SeqNum;
 
+use super::accecn::AccEcnOption;
 use super::fast_open::Cookie;
 use super::sack::SackBlocks;
 use super::user_timeout::UserTimeout;
@@ -42,7 +43,7 @@ impl Payload for Vec<u8> {
 }
 
 /// The control bits of a header (RFC 9293 section 3.1), and beside them the IP header's ECN bits (RFC 3168 section 5):
-/// [`Flags::CE`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without anything odd about it
+/// [`Flags::CE`], [`Flags::ECT`] or [`Flags::ECT_1`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without anything odd about it
 /// is known by one look.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(u16);
@@ -66,16 +67,55 @@ impl Flags {
     pub const ECE: Self = Self(0x40);
     /// Congestion window reduced (RFC 3168).
     pub const CWR: Self = Self(0x80);
-    /// Not of the TCP header: a router has marked the packet (congestion experienced).
-    pub const CE: Self = Self(0x100);
-    /// Not of the TCP header: routers may mark the packet instead of dropping it (ECN-capable transport).
+    /// Accurate ECN (RFC 9768), the lowest of the bits that were reserved.
+    pub const AE: Self = Self(0x100);
+    /// Not of the TCP header: routers may mark the packet instead of dropping it (ECN-capable transport, ECT(0)).
     pub const ECT: Self = Self(0x200);
     /// Not of the TCP header: its options end in one of a length that cannot be, and were read up to there.
     pub const BAD_OPTION: Self = Self(0x400);
+    /// Not of the TCP header: a router has marked the packet (congestion experienced).
+    pub const CE: Self = Self(0x800);
+    /// Not of the TCP header: as [`ECT`](Self::ECT), for experiments (ECT(1)). Never sent.
+    pub const ECT_1: Self = Self(0x1000);
+    /// The three flags that accurate ECN counts with.
+    pub const ACE: Self = Self::AE.with(Self::CWR).with(Self::ECE);
 
     /// From the octet on the wire.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits as u16)
+    }
+    /// From the two octets on the wire, the first of which has the data offset too.
+    pub const fn from_octets(first: u8, second: u8) -> Self {
+        Self(u16::from_be_bytes([first & 1, second]))
+    }
+    /// The flags of the first of these octets.
+    pub const fn high_bits(self) -> u8 {
+        self.0.to_le_bytes()[1] & 1
+    }
+    /// What the ECN field of a packet says that came, by the IP header's traffic class.
+    pub const fn of_ip(traffic_class: u8) -> Self {
+        match traffic_class & 3 {
+            0 => Self::NONE,
+            1 => Self::ECT_1,
+            2 => Self::ECT,
+            _ => Self::CE,
+        }
+    }
+    /// AE, CWR and ECE as a number (RFC 9768 section 3.2).
+    pub const fn ace(self) -> u8 {
+        (self.0 >> ACE_SHIFT & 7) as u8
+    }
+    /// Of such a number, of which the low three bits count.
+    pub const fn from_ace(ace: u8) -> Self {
+        Self((ace as u16 & 7) << ACE_SHIFT)
+    }
+    /// AE, CWR, ECE and ECT as the low four bits of a byte.
+    pub(super) const fn from_echo(echo: u8) -> Self {
+        Self((echo as u16) << ACE_SHIFT)
+    }
+    /// The same back.
+    pub(super) const fn echo(self) -> u8 {
+        (self.0 >> ACE_SHIFT & 0xf) as u8
     }
     /// The octet on the wire.
     pub const fn bits(self) -> u8 {
@@ -110,8 +150,10 @@ impl core::fmt::Debug for Flags {
             (Self::URG, 'U'),
             (Self::ECE, 'E'),
             (Self::CWR, 'W'),
+            (Self::AE, 'N'),
             (Self::CE, 'C'),
             (Self::ECT, 'T'),
+            (Self::ECT_1, '1'),
             (Self::BAD_OPTION, '?'),
         ];
         for (flag, name) in names {
@@ -122,6 +164,9 @@ impl core::fmt::Debug for Flags {
         Ok(())
     }
 }
+
+/// Where ECE stands; CWR, AE and ECT follow.
+const ACE_SHIFT: u32 = 6;
 
 /// The timestamps option (RFC 7323 section 3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -152,6 +197,8 @@ pub struct Options {
     pub fast_open: Option<Cookie>,
     /// User timeout (RFC 5482).
     pub user_timeout: Option<UserTimeout>,
+    /// Accurate ECN (RFC 9768).
+    pub accecn: Option<AccEcnOption>,
 }
 
 /// A TCP header, ports left to the demultiplexer and checksum to the codec.
@@ -265,8 +312,16 @@ impl Header {
     /// True if [`PlainHeader`] holds all of it.
     #[inline]
     fn is_plain(&self) -> bool {
-        let Options { mss, window_scale, sack_permitted, timestamps: _, sack, fast_open, user_timeout } =
-            &self.options;
+        let Options {
+            mss,
+            window_scale,
+            sack_permitted,
+            timestamps: _,
+            sack,
+            fast_open,
+            user_timeout,
+            accecn,
+        } = &self.options;
         self.urgent == 0
             && mss.is_none()
             && window_scale.is_none()
@@ -274,6 +329,7 @@ impl Header {
             && sack.is_empty()
             && fast_open.is_none()
             && user_timeout.is_none()
+            && accecn.is_none()
     }
 
     /// SEG.LEN: the payload's bytes and one each for SYN and FIN.

@@ -198,11 +198,6 @@ impl Settings {
     pub(super) fn algorithm(&self) -> Algorithm {
         if self.lossless { Algorithm::NewReno } else { self.congestion_control }
     }
-
-    /// Whether a SYN offers ECN.
-    pub(super) fn offers_ecn(&self) -> bool {
-        self.ecn == EcnMode::On && !self.lossless
-    }
 }
 
 /// `base_mss` of nearly all connections: of others it is among what is rare.

@@ -80,6 +80,8 @@ pub struct ListenParams {
     pub sack: bool,
     /// Agree to ECN (RFC 3168).
     pub ecn: bool,
+    /// Agree to accurate ECN (RFC 9768).
+    pub accurate_ecn: bool,
 }
 
 /// For how long a listener waits for its peers.

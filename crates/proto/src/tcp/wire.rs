@@ -15,6 +15,7 @@ use core::ops::Range;
 
 use crate::ip::Sum;
 use crate::seq::SeqNum;
+use crate::tcp::accecn::AccEcnOption;
 use crate::tcp::fast_open::Cookie;
 use crate::tcp::sack::{SackBlock, SackBlocks};
 use crate::tcp::segment::{Flags, Header, Options, SACK_BLOCKS_MAX, Timestamps};
@@ -142,7 +143,7 @@ impl core::error::Error for BufferTooShort {}
 
 /// Reads a segment: its ports, its header, and where in `segment` its payload lies.
 ///
-/// `segment` is exactly the IP payload. The four reserved bits are ignored; options that belong to a SYN only
+/// `segment` is exactly the IP payload. The three reserved bits are ignored; options that belong to a SYN only
 /// are ignored on other segments; options behind one of a length that cannot be are not read, which
 /// [`Flags::BAD_OPTION`] says (RFC 9293 MUST-7); an MSS of zero counts as absent; a window scale above
 /// [`WINDOW_SCALE_MAX`] is brought down to it (RFC 7323 section 2.3).
@@ -169,7 +170,7 @@ pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Ran
         ChecksumIn::Trusted => {}
     }
     let ports = Ports { src: u16::from_be_bytes([p0, p1]), dst: u16::from_be_bytes([p2, p3]) };
-    let mut flags = Flags::from_bits(bits);
+    let mut flags = Flags::from_octets(off, bits);
     let options = parse_options(option_bytes, &mut flags);
     let header = Header {
         seq: SeqNum::new(u32::from_be_bytes([s0, s1, s2, s3])),
@@ -225,6 +226,9 @@ fn parse_options(bytes: &[u8], flags: &mut Flags) -> Options {
             (KIND_USER_TIMEOUT, &[a, b]) => {
                 options.user_timeout = UserTimeout::from_bits(u16::from_be_bytes([a, b]));
             }
+            (AccEcnOption::KIND_0 | AccEcnOption::KIND_1, data) => {
+                options.accecn = Some(AccEcnOption::parse(kind, data));
+            }
             (KIND_TIMESTAMPS, data) => {
                 if let Ok(data) = <[u8; 8]>::try_from(data) {
                     options.timestamps = Some(timestamps(data));
@@ -268,6 +272,20 @@ pub const fn sack_len(count: usize) -> usize {
 
 /// Bytes that [`emit`] writes for `header`: from [`HEADER_LEN_MIN`] to [`HEADER_LEN_EMITTED_MAX`].
 pub fn header_len(header: &Header) -> usize {
+    let len = len_without_accecn(header);
+    match header.options.accecn {
+        None => len,
+        Some(option) => len + within_header(option, len).map_or(0, |option| option.padded_len()),
+    }
+}
+
+/// As many counters of accurate ECN as fit beside `len` bytes of all else.
+#[cold]
+fn within_header(option: AccEcnOption, len: usize) -> Option<AccEcnOption> {
+    option.within(HEADER_LEN_EMITTED_MAX.saturating_sub(len))
+}
+
+fn len_without_accecn(header: &Header) -> usize {
     let options = &header.options;
     let mut len = HEADER_LEN_MIN;
     if options.timestamps.is_some() {
@@ -288,6 +306,11 @@ pub fn header_len(header: &Header) -> usize {
         len += USER_TIMEOUT_LEN;
     }
     len
+}
+
+/// Bytes of options that `header` has room for yet.
+pub(super) fn options_room(header: &Header) -> usize {
+    HEADER_LEN_EMITTED_MAX.saturating_sub(header_len(header))
 }
 
 /// Bytes of the Fast Open option, padding included.
@@ -328,7 +351,7 @@ pub fn emit(
     writer.put(header.ack.raw().to_be_bytes());
     // At most fifteen words of header: the shift by four keeps every bit.
     let words = u8::try_from(need / 4).unwrap_or(u8::MAX);
-    writer.put([words << 4, header.flags.bits()]);
+    writer.put([words << 4 | header.flags.high_bits(), header.flags.bits()]);
     writer.put(header.window.to_be_bytes());
     writer.put([0; 2]);
     writer.put(header.urgent.to_be_bytes());
@@ -360,7 +383,13 @@ fn put_options(writer: &mut Writer, header: &Header) {
         writer.put([KIND_TIMESTAMPS, 10]);
         writer.put(timestamps.val.to_be_bytes());
         writer.put(timestamps.ecr.to_be_bytes());
-    } else if sack_permitted {
+    }
+    if let Some(option) = options.accecn
+        && let Some(option) = within_header(option, len_without_accecn(header))
+    {
+        put_accecn(writer, &option);
+    }
+    if sack_permitted && options.timestamps.is_none() {
         writer.put([KIND_NOP, KIND_NOP]);
         writer.put(word);
     }
@@ -381,6 +410,14 @@ fn put_options(writer: &mut Writer, header: &Header) {
         let [a, b] = timeout.bits().to_be_bytes();
         writer.put([KIND_USER_TIMEOUT, 4, a, b]);
     }
+}
+
+fn put_accecn(writer: &mut Writer, option: &AccEcnOption) {
+    let len = 2 + 3 * option.fields().len();
+    // At most eleven bytes.
+    writer.put([option.kind(), u8::try_from(len).unwrap_or(u8::MAX)]);
+    option.fields().iter().for_each(|field| writer.put(*field));
+    (len..option.padded_len()).for_each(|_| writer.put([KIND_NOP]));
 }
 
 /// The padding stands behind, as on Linux: some middleboxes look for the option where a word begins.

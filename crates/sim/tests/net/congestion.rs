@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use sockeye::{Config, CongestionControl, EcnMode, TcpConfig, TcpInfo, TcpSocket};
+use sockeye::{
+    AccEcnFail, AccEcnOptionSeen, Config, CongestionControl, EcnMode, TcpConfig, TcpInfo, TcpSocket,
+};
 use sockeye_sim::net::{TcpListener, TcpStream};
 use sockeye_sim::{Host, HostConfig, LinkConfig, LinkStats, Sim, time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -90,6 +92,61 @@ fn a_queue_that_marks_loses_nothing_is_short_and_is_no_slower() {
         // A flow that has not agreed to ECN is not marked, and fills the queue.
         let (_, info, link) = alone(host(cc, EcnMode::Accept), marking, 20);
         assert!(!info.ecn && link.marked == 0 && link.queue_full > 0, "{info:?} {link:?}");
+    }
+}
+
+#[test]
+fn accurate_ecn_counts_each_mark_of_a_queue() {
+    let marking = LinkConfig { mark: Some(60_000), ..path() };
+    for cc in [CongestionControl::Cubic, CongestionControl::Bbr] {
+        let (share, info, link) = alone(host(cc, EcnMode::Accurate), marking.clone(), 20);
+        let ecn = info.accurate_ecn.expect("both asked for it");
+        assert!(
+            info.ecn && ecn.fail == AccEcnFail::default() && ecn.option_seen == AccEcnOptionSeen::Counters,
+            "{ecn:?}"
+        );
+        // The link has marked more since the last write, which this is the state at.
+        let untold = link.marked - u64::from(ecn.delivered_ce);
+        assert!(ecn.delivered_ce > 50 && untold * 10 < link.marked, "{ecn:?} {link:?}");
+        // All of it was text, in whole segments but for the ends of writes.
+        let bytes = u64::from(ecn.delivered.ce);
+        assert!(
+            bytes <= link.marked * u64::from(info.snd_mss)
+                && bytes * 10 >= u64::from(ecn.delivered_ce) * u64::from(info.snd_mss) * 9,
+            "{ecn:?}"
+        );
+        assert!(ecn.delivered.ect_0 > ecn.delivered.ce && ecn.delivered.ect_1 == 0, "{ecn:?}");
+        assert!(info.mark_count > 5 && info.mark_count < ecn.delivered_ce, "once a round trip: {info:?}");
+        assert_eq!((info.rexmt_bytes, link.dropped()), (0, 0), "{info:?} {link:?}");
+        assert!(share >= 75, "{cc:?}: {share} %");
+    }
+}
+
+#[test]
+fn each_end_gets_the_ecn_that_both_know() {
+    use EcnMode::{Accept, AcceptAccurate, AcceptAccurateOn, Accurate, Off, On};
+    for (client, server, ecn, is_accurate) in [
+        (Accurate, Accurate, true, true),
+        (Accurate, AcceptAccurate, true, true),
+        (Accurate, AcceptAccurateOn, true, true),
+        (Accurate, Accept, true, false),
+        (Accurate, On, true, false),
+        (Accurate, Off, false, false),
+        (On, Accurate, true, false),
+        (AcceptAccurateOn, Accurate, true, false),
+        (AcceptAccurate, Accurate, false, false),
+        (Accept, Accurate, false, false),
+    ] {
+        let info = Sim::new(3).time_max(Duration::from_secs(10)).run(|net| async move {
+            let cubic = CongestionControl::Cubic;
+            let from = net.host_with("client", host(cubic, client)).unwrap();
+            let to = net.host_with("server", host(cubic, server)).unwrap();
+            net.link(&from, &to, path());
+            let (_, info) = begin(&from, &to, 80);
+            time::sleep(Duration::from_millis(500)).await;
+            info.take().unwrap()
+        });
+        assert_eq!((info.ecn, info.accurate_ecn.is_some()), (ecn, is_accurate), "{client:?} {server:?}");
     }
 }
 

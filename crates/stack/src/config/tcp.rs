@@ -36,7 +36,7 @@ pub struct TcpConfig {
     /// nothing, it is always NewReno. Default `cubic`.
     pub congestion_control: Algorithm,
     /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
-    /// offers it, or offered too. Default `accept`, as on Linux.
+    /// offers it, or offered too; with `accurate` in the name also accurate ECN (RFC 9768). Default `accept`, as on Linux.
     pub ecn: EcnMode,
     /// Whether a congestion window that was not used for longer than a retransmission timeout is halved for each of them, down to
     /// the initial one (RFC 2861, `tcp_slow_start_after_idle`). Default on.

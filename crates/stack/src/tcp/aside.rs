@@ -4,7 +4,6 @@
 //! Handled when a call is settled, with no socket lock held. Tests: `tests/ip`.
 
 use sockeye_proto::icmp::Error;
-use sockeye_proto::ip;
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::segment::Flags;
 use sockeye_proto::tcp::wire;
@@ -62,8 +61,8 @@ fn segment(cx: &mut Context<'_>, mut received: Received) {
         header.flags = header.flags.without(Flags::BAD_OPTION);
         input.count(frames::BAD_TCP_OPTIONS, 1);
     }
-    if ip::ecn::is_marked(received.header.traffic_class) {
-        header.flags = header.flags.with(Flags::CE);
+    header.flags = header.flags.with(Flags::of_ip(received.header.traffic_class));
+    if header.flags.has(Flags::CE) {
         input.count(frames::MARKED, 1);
     }
     received.payload.trim_front(in_head.start);

@@ -230,6 +230,7 @@ impl Core {
             timestamps: config.timestamps,
             sack: true,
             ecn: config.ecn != EcnMode::Off && self.netifs.out(via).is_some(),
+            accurate_ecn: config.ecn.accepts_accurate() && self.netifs.out(via).is_some(),
         }
     }
 }

@@ -40,6 +40,11 @@ impl<P: Payload> Pcb<P> {
         }
         self.check_ack_range(seg.header.ack, now)?;
         let is_only_text = self.persist && self.is_only_text(seg);
+        if self.ecn.is_accurate() {
+            cold_path();
+            let is_bare = seg.payload.is_empty() && !seg.flags.any(Flags::SYN.with(Flags::FIN));
+            self.take_accurate_ack(&seg.header, is_bare, now);
+        }
         self.take_proven(seg, now);
         if self.persist && !is_only_text {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).

@@ -64,6 +64,9 @@ impl<P: Payload> Pcb<P> {
             self.note_timestamp(seg.seq, seg.header.options.timestamps, now);
         }
         self.take_user_timeout(&seg.header);
+        if self.ecn.is_accurate() {
+            self.count_marks(&seg.header, seg.payload_len());
+        }
         self.trim_to_window(seg);
         self.note_marks(seg.flags, !seg.payload.is_empty());
     }
@@ -135,7 +138,11 @@ impl<P: Payload> Pcb<P> {
         if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
             // The acknowledgment was lost or is late. Only of the last text it counts as one of those that go at once.
             self.enter_quick_acks(QUICK_ACKS_MAX);
-            self.acks.scheduled |= (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
+            let is_latest = (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
+            self.acks.scheduled |= is_latest;
+            if is_latest && self.ecn.is_accurate() {
+                self.count_marks(&seg.header, seg.payload_len());
+            }
         }
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait

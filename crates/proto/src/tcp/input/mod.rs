@@ -116,7 +116,7 @@ impl<P: Payload> Pcb<P> {
         };
         let news = header.ack.raw().wrapping_sub(self.snd_una.raw());
         self.state == State::Established
-            && !self.syn_unacked
+            && !self.takes_all_steps
             && header.flags.has(Flags::ACK)
             && !header.flags.any(ODD)
             && header.seq == self.rcv_nxt

@@ -96,7 +96,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.take_user_timeout(syn);
         self.sack_ok &= syn.options.sack_permitted;
-        self.ecn.on_syn(syn.flags);
+        self.agree_to_ecn(syn);
         self.set_peer_mss(syn.options.mss.unwrap_or(self.mss));
     }
 }

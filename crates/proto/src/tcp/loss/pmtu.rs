@@ -169,8 +169,9 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Options of every segment, bytes.
-    fn options_len(&self) -> u16 {
-        if self.ts_on { TIMESTAMPS_LEN } else { 0 }
+    pub(in crate::tcp) fn options_len(&self) -> u16 {
+        let timestamps = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
+        timestamps + self.accecn_len()
     }
 
     /// Payload of a packet of `mtu` bytes, or of the least MTU if that is more.

@@ -76,7 +76,7 @@ pub fn syn_ack(
     let half_open =
         HalfOpen::new(&Header { options, flags, ..*syn }, params, InitialNumbers { iss, ts_offset });
     let mut header = half_open.syn_ack(now);
-    let ecn = header.flags.has(Flags::ECE);
+    let ecn = header.flags.any(Flags::ACE);
     if let Some(ts) = &mut header.options.timestamps {
         ts.val = pack(&options, ecn, now).wrapping_add(ts_offset);
     }
@@ -104,6 +104,10 @@ pub fn check(
         && let Some(ts) = hdr.options.timestamps
     {
         flags = flags.with(unpack(&mut options, ts, ts_offset));
+        // Which ECN it was the flags of the acknowledgment say (RFC 9768 section 5.1).
+        if flags.any(Flags::ACE) && params.accurate_ecn && hdr.flags.ace() > 1 {
+            flags = flags.with(Flags::ACE);
+        }
     }
     let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let mut half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });

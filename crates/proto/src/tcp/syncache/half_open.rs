@@ -8,6 +8,7 @@ use core::ops::BitAnd;
 
 use super::{InitialNumbers, ListenParams, Patience};
 use crate::seq::SeqNum;
+use crate::tcp::accecn::{self, AccEcnOption, IpEcn, SynEcn};
 use crate::tcp::accepted::{Accepted, TimestampState, WindowScale};
 use crate::tcp::ecn;
 use crate::tcp::segment::{Flags, Header, Options, Timestamps};
@@ -47,20 +48,24 @@ impl Agreed {
     const ALWAYS: NonZeroU8 = NonZeroU8::MIN;
     const TIMESTAMPS: u8 = 2;
     const SACK: u8 = 4;
-    const ECN: u8 = 8;
+    /// What was agreed on about ECN, [as a number](Ecn::number) of three bits, the lowest here and the others in [`ECN_HIGH`](Self::ECN_HIGH).
+    const ECN_LOW: u8 = 8;
+    const ECN_HIGH: u8 = 64 | 128;
     /// Not agreed on, but a bit as well: the peer has acknowledged our SYN, and the listener waits for its text.
     const ACKED: u8 = 16;
     /// Nor is this: the SYN came again, and was answered again.
     const REPEATED: u8 = 32;
 
-    fn new(timestamps: bool, sack: bool, ecn: bool) -> Self {
+    fn new(timestamps: bool, sack: bool, ecn: Ecn) -> Self {
         let bit = |wanted: bool, bit: u8| u8::from(wanted) * bit;
-        let bits = [bit(timestamps, Self::TIMESTAMPS), bit(sack, Self::SACK), bit(ecn, Self::ECN)];
-        Self(bits.into_iter().fold(Self::ALWAYS, |all, bit| all | bit))
+        let bits = [bit(timestamps, Self::TIMESTAMPS), bit(sack, Self::SACK)];
+        Self(bits.into_iter().fold(Self::ALWAYS, |all, bit| all | bit)).with_ecn(ecn)
     }
 
-    fn without_ecn(self) -> Self {
-        Self(self.0.get().bitand(!Self::ECN).try_into().unwrap_or(Self::ALWAYS))
+    fn with_ecn(self, ecn: Ecn) -> Self {
+        let others = self.0.get().bitand(!(Self::ECN_LOW | Self::ECN_HIGH));
+        let ecn = (ecn.number() & 1) << 3 | (ecn.number() & 6) << 5;
+        Self((others | ecn).try_into().unwrap_or(Self::ALWAYS))
     }
 
     const fn has(self, bit: u8) -> bool {
@@ -75,8 +80,51 @@ impl Agreed {
         self.has(Self::SACK)
     }
 
-    const fn ecn(self) -> bool {
-        self.has(Self::ECN)
+    fn ecn(self) -> Ecn {
+        let bits = self.0.get();
+        Ecn::of_number((bits & Self::ECN_LOW) >> 3 | (bits & Self::ECN_HIGH) >> 5)
+    }
+}
+
+/// What was agreed on about ECN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ecn {
+    Off,
+    Classic,
+    /// Accurate; the peer's SYN came with this field.
+    Accurate(IpEcn),
+    /// Accurate; the SYN came again without asking.
+    Withdrawn,
+}
+
+impl Ecn {
+    fn of(syn: &Header, params: &ListenParams) -> Self {
+        match () {
+            () if params.accurate_ecn && accecn::is_asked_for(syn.flags) => {
+                Self::Accurate(IpEcn::of(syn.flags))
+            }
+            () if params.ecn && ecn::is_offered(syn.flags) => Self::Classic,
+            () => Self::Off,
+        }
+    }
+
+    /// From 0 to 6.
+    fn number(self) -> u8 {
+        match self {
+            Self::Off => 0,
+            Self::Classic => 1,
+            Self::Accurate(came_with) => 2 + came_with.bits(),
+            Self::Withdrawn => 6,
+        }
+    }
+
+    fn of_number(number: u8) -> Self {
+        match number {
+            0 => Self::Off,
+            1 => Self::Classic,
+            6.. => Self::Withdrawn,
+            number => Self::Accurate(IpEcn::from_bits(number - 2)),
+        }
     }
 }
 
@@ -125,7 +173,7 @@ impl HalfOpen {
             agreed: Agreed::new(
                 timestamps.is_some(),
                 params.sack && theirs.sack_permitted,
-                params.ecn && ecn::is_offered(syn.flags),
+                Ecn::of(syn, params),
             ),
         }
     }
@@ -145,7 +193,14 @@ impl HalfOpen {
         Header {
             seq: self.iss,
             ack: self.rcv_nxt(),
-            flags: if self.ecn() { SYN_ACK.with(Flags::ECE) } else { SYN_ACK },
+            flags: match self.agreed.ecn() {
+                Ecn::Off => SYN_ACK,
+                Ecn::Classic => SYN_ACK.with(Flags::ECE),
+                // Twice; then the flags may be why none arrives (RFC 9768 section 3.1.4.2).
+                Ecn::Accurate(_) | Ecn::Withdrawn if self.retries > 1 => SYN_ACK,
+                Ecn::Accurate(came_with) => SYN_ACK.with(accecn::reflected(came_with)),
+                Ecn::Withdrawn => SYN_ACK.with(accecn::reflected(IpEcn::NotEct)),
+            },
             window: self.window,
             urgent: 0,
             gso_size: 0,
@@ -154,9 +209,16 @@ impl HalfOpen {
                 window_scale: self.scale.unpack().map(|scale| scale.rcv),
                 sack_permitted: self.agreed.sack(),
                 timestamps: self.timestamps(now),
+                accecn: self.accecn(),
                 ..Options::default()
             },
         }
+    }
+
+    /// The option of accurate ECN: not on a SYN-ACK that comes again, for the first may have been dropped for it.
+    fn accecn(&self) -> Option<AccEcnOption> {
+        let is_again = self.retries > 0 || self.agreed.has(Agreed::REPEATED);
+        (matches!(self.agreed.ecn(), Ecn::Accurate(_)) && !is_again).then(AccEcnOption::first)
     }
 
     /// An ACK of where the handshake stands. Unlike the SYN-ACK's, its window is scaled.
@@ -171,12 +233,6 @@ impl HalfOpen {
             gso_size: 0,
             options: Options { timestamps: self.timestamps(now), ..Options::default() },
         }
-    }
-
-    /// A SYN-ACK that has to be repeated does without ECN, for that may be why it was lost, and an end that has once sent
-    /// one without stays without (RFC 3168 section 6.1.1.1).
-    fn ecn(&self) -> bool {
-        self.agreed.ecn()
     }
 
     fn timestamps(&self, now: Instant) -> Option<Timestamps> {
@@ -203,7 +259,12 @@ impl HalfOpen {
                 ts_offset: self.ts_offset,
             }),
             sack_permitted: self.agreed.sack(),
-            ecn: self.ecn(),
+            ecn: self.agreed.ecn() == Ecn::Classic,
+            accurate_ecn: match self.agreed.ecn() {
+                Ecn::Accurate(came_with) => Some(SynEcn { came_with, is_withdrawn: false }),
+                Ecn::Withdrawn => Some(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true }),
+                Ecn::Off | Ecn::Classic => None,
+            },
             rtt: rtt_is_known.then(|| now.since(sent_at)),
         }
     }
@@ -236,9 +297,13 @@ impl HalfOpen {
     /// ECN. No round trip can be measured any more.
     pub fn note_repeated(&mut self, hdr: &Header) {
         self.note_ambiguous();
-        if !ecn::is_offered(hdr.flags) {
-            self.agreed = self.agreed.without_ecn();
-        }
+        self.agreed = match self.agreed.ecn() {
+            // What was agreed to stays, and its flags keep their meaning (RFC 9768 section 3.1.5).
+            Ecn::Accurate(_) if !accecn::is_asked_for(hdr.flags) => self.agreed.with_ecn(Ecn::Withdrawn),
+            Ecn::Accurate(_) => self.agreed.with_ecn(Ecn::Accurate(IpEcn::of(hdr.flags))),
+            Ecn::Classic if !ecn::is_offered(hdr.flags) => self.agreed.with_ecn(Ecn::Off),
+            Ecn::Off | Ecn::Classic | Ecn::Withdrawn => self.agreed,
+        };
         if let Some(ts) = hdr.options.timestamps
             && self.agreed.timestamps()
             && timestamp::older(self.ts_recent, ts.val)

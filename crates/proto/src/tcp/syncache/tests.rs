@@ -2,6 +2,7 @@
 //! `tests/model.rs`.
 
 use super::*;
+use crate::tcp::accecn::{AccEcnOption, IpEcn, SynEcn};
 use crate::tcp::accepted::{TimestampState, WindowScale};
 use crate::tcp::segment::{Options, Timestamps};
 
@@ -24,6 +25,7 @@ const PARAMS: ListenParams = ListenParams {
     timestamps: true,
     sack: true,
     ecn: true,
+    accurate_ecn: false,
 };
 
 fn key(number: u32) -> Key {
@@ -130,6 +132,7 @@ fn a_handshake_agrees_on_every_option() {
         timestamps: Some(TimestampState { ts_recent: 90, ts_recent_at: at(10), ts_offset: 300 }),
         sack_permitted: true,
         ecn: false,
+        accurate_ecn: None,
         rtt: Some(Duration::from_millis(25)),
     };
     assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35), patient)), Some(expected));
@@ -471,4 +474,57 @@ fn capacities_are_brought_into_bounds() {
     cache.on_syn(key(2), LISTENER, &syn(), &PARAMS, NUMBERS, at(0));
     assert_eq!(cache.len(), 1);
     assert_eq!(SynCache::<u8, u8>::new(usize::MAX, HASH_KEY).capacity(), CAPACITY_MAX);
+}
+
+/// A cache whose listener knows accurate ECN, and its SYN-ACK to a SYN with these flags.
+fn accurate(flags: Flags) -> (Cache, Header) {
+    let params = ListenParams { accurate_ecn: true, ..PARAMS };
+    let mut cache = Cache::new(4, HASH_KEY);
+    let header = Header { flags: Flags::SYN.with(flags), ..syn() };
+    let syn_ack = cache.on_syn(key(1), LISTENER, &header, &params, NUMBERS, at(10)).unwrap();
+    (cache, syn_ack)
+}
+
+#[test]
+fn accurate_ecn_is_agreed_to_and_the_field_of_the_syn_told() {
+    for (bits, ace) in [(0, 0b010), (1, 0b011), (2, 0b100), (3, 0b110)] {
+        let (mut cache, syn_ack) = accurate(Flags::ACE.with(Flags::of_ip(bits)));
+        assert_eq!(syn_ack.flags, Flags::SYN.with(Flags::ACK).with(Flags::from_ace(ace)));
+        assert_eq!(syn_ack.options.accecn, Some(AccEcnOption::first()));
+        let made = accepted(cache.on_ack(&key(1), &third(), 0, at(35), patient)).unwrap();
+        let syn = SynEcn { came_with: IpEcn::from_bits(bits), is_withdrawn: false };
+        assert_eq!((made.ecn, made.accurate_ecn), (false, Some(syn)));
+    }
+    for ace in 0..8 {
+        let (_, syn_ack) = accurate(Flags::from_ace(ace));
+        let expected = [0, 0b010, 0b010, 0b001, 0b010, 0b010, 0b010, 0b010][usize::from(ace)];
+        assert_eq!(syn_ack.flags.ace(), expected, "{ace:03b}");
+    }
+}
+
+#[test]
+fn a_syn_ack_with_accurate_ecn_is_repeated_once_with_its_flags_and_never_with_the_option() {
+    let (mut cache, _) = accurate(Flags::ACE);
+    let mut flags = Vec::new();
+    for seconds in [1, 3, 7] {
+        for (_, header) in tick(&mut cache, at(10 + 1000 * seconds)) {
+            flags.push(header.flags.ace());
+            assert_eq!(header.options.accecn, None);
+        }
+    }
+    assert_eq!(flags, [0b010, 0, 0]);
+    assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(9000), patient)).unwrap().accurate_ecn.is_some());
+}
+
+#[test]
+fn a_syn_that_comes_again_without_flags_leaves_accurate_ecn_and_says_that_it_does_not_get_through() {
+    let (mut cache, _) = accurate(Flags::ACE.with(Flags::ECT));
+    let params = ListenParams { accurate_ecn: true, ..PARAMS };
+    for flags in [Flags::NONE, Flags::ACE] {
+        let again = Header { flags: Flags::SYN.with(flags), ..syn() };
+        let syn_ack = cache.on_syn(key(1), LISTENER, &again, &params, NUMBERS, at(500)).unwrap();
+        assert_eq!((syn_ack.flags.ace(), syn_ack.options.accecn), (0b010, None));
+    }
+    let made = accepted(cache.on_ack(&key(1), &third(), 0, at(600), patient)).unwrap();
+    assert_eq!(made.accurate_ecn, Some(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true }));
 }

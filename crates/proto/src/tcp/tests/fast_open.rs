@@ -37,6 +37,7 @@ fn accepted() -> Accepted {
         timestamps: None,
         sack_permitted: false,
         ecn: false,
+        accurate_ecn: None,
         rtt: None,
     }
 }

@@ -3,6 +3,7 @@
 //! `world`: two ends on a link with delay, loss, reordering and duplication, under a jumping clock.
 //! `script`: one pcb against hand-made segments. The other files are named after what they test.
 
+mod accecn;
 mod attacks;
 mod blind;
 mod close;

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use super::super::accecn::SynEcn;
 use super::super::accepted::{Accepted, TimestampState, WindowScale};
 use super::super::cc::Algorithm;
 use super::super::ecn::EcnMode;
@@ -65,6 +66,23 @@ impl Script {
 
     /// Established as a listener's child.
     pub fn established(s: &Settings) -> Self {
+        let (accepted, now) = Self::accepted(s);
+        let pcb = Pcb::accept(s, &accepted, now);
+        let peer_ts = s.timestamps.then_some(Timestamps { val: 100, ecr: 0 });
+        let mut script = Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE };
+        let _ = script.input(script.seg(ACK), &[]);
+        script
+    }
+
+    /// A listener's child by Fast Open, from the text of a SYN that came so.
+    pub fn fast_open(s: &Settings, syn: SynEcn) -> Self {
+        let (accepted, now) = Self::accepted(s);
+        let accepted = Accepted { accurate_ecn: Some(syn), ..accepted };
+        let pcb = Pcb::accept_fast_open(s, &accepted, 10, None, now);
+        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
+    }
+
+    fn accepted(s: &Settings) -> (Accepted, Instant) {
         let now = Instant::from_micros(1_000_000);
         let accepted = Accepted {
             iss: SeqNum::new(ISS),
@@ -82,13 +100,10 @@ impl Script {
             }),
             sack_permitted: s.sack,
             ecn: s.ecn == EcnMode::On,
+            accurate_ecn: s.ecn.accepts_accurate().then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
         };
-        let pcb = Pcb::accept(s, &accepted, now);
-        let peer_ts = s.timestamps.then_some(Timestamps { val: 100, ecr: 0 });
-        let mut script = Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE };
-        let _ = script.input(script.seg(ACK), &[]);
-        script
+        (accepted, now)
     }
 
     /// A pcb that has reached `state` by segments and calls alone. `closed` decides whether the

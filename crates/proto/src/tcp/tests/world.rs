@@ -515,6 +515,7 @@ impl World {
             }),
             sack_permitted: s.sack && syn.options.sack_permitted,
             ecn: s.ecn != EcnMode::Off && offers(&syn),
+            accurate_ecn: None,
             rtt: Some(Duration::from_millis(10)),
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));

@@ -117,8 +117,12 @@ fn malformed_headers_are_refused_by_name() {
 #[test]
 fn reserved_bits_are_ignored() {
     let mut bytes = segment(&Header::default(), ChecksumOut::Omit, b"");
-    bytes[12] |= 0x0f;
+    bytes[12] |= 0x0e;
     assert_eq!(parse(&bytes, ChecksumIn::Trusted), Ok((PORTS, Header::default(), 20..20)));
+    // The fourth is a flag by now.
+    bytes[12] |= 1;
+    let header = Header { flags: Flags::AE, ..Header::default() };
+    assert_eq!(parse(&bytes, ChecksumIn::Trusted), Ok((PORTS, header, 20..20)));
 }
 
 #[test]

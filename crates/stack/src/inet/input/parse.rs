@@ -93,9 +93,11 @@ pub(super) fn packet(core: &Core, from: Origin<'_>, frame: RxFrame<'_>) -> Resul
         header.flags = header.flags.without(Flags::BAD_OPTION);
         core.input.count(count::BAD_TCP_OPTIONS, 1);
     }
-    if ip::ecn::is_marked(ip_header.traffic_class) {
-        header.flags = header.flags.with(Flags::CE);
-        core.input.count(count::MARKED, 1);
+    if ip::ecn::is_capable(ip_header.traffic_class) {
+        header.flags = header.flags.with(Flags::of_ip(ip_header.traffic_class));
+        if header.flags.has(Flags::CE) {
+            core.input.count(count::MARKED, 1);
+        }
     }
     header.gso_size = frame.gso_size;
     let payload = Data(segment.payload(core, &frame, in_head)?);

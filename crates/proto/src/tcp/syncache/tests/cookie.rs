@@ -52,6 +52,7 @@ fn every_agreement_is_restored_with_timestamps() {
                 }),
                 sack_permitted: sack,
                 ecn,
+                accurate_ecn: None,
                 rtt: None,
             };
             assert_eq!(got, expected, "{millis} {scale:?} {sack}");
@@ -165,4 +166,22 @@ fn challenges_to_other_syns_are_limited_per_entry() {
     assert_eq!(answers, usize::from(ANSWERS_MAX));
     let same = cache.on_syn(key(1), LISTENER, &syn(), &PARAMS, NUMBERS, at(2));
     assert!(same.is_some_and(|answer| answer.flags.has(Flags::SYN)), "the client's own is always answered");
+}
+
+#[test]
+fn which_ecn_was_agreed_to_the_flags_of_the_acknowledgment_say() {
+    let params = ListenParams { accurate_ecn: true, ..PARAMS };
+    for (asked, told, ecn, is_accurate) in [
+        (Flags::ACE, 0b010, false, true),
+        (Flags::ACE, 5, false, true),
+        (Flags::ACE, 0, true, false),
+        (Flags::ECE.with(Flags::CWR), 0, true, false),
+        (Flags::NONE, 0b010, false, false),
+    ] {
+        let syn = Header { flags: Flags::SYN.with(asked), ..syn() };
+        let answer = syn_ack(&SECRET, ENDS, &syn, &params, TS_OFFSET, at(5000));
+        let ack = Header { flags: Flags::ACK.with(Flags::from_ace(told)), ..third_of(&syn, &answer) };
+        let made = check(&SECRET, ENDS, &ack, &params, TS_OFFSET, at(5080)).unwrap();
+        assert_eq!((made.ecn, made.accurate_ecn.is_some()), (ecn, is_accurate), "{asked:?} {told:03b}");
+    }
 }
