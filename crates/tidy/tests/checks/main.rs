@@ -7,8 +7,8 @@
 //! | check | runs |
 //! |---|---|
 //! | format | `cargo fmt --all --check` |
-//! | lints | `cargo clippy --workspace --all-targets --features sockeye/tokio -- -D warnings`; the same for `sockeye` and `sockeye-mbuf` without `experiments` |
-//! | documentation | `cargo doc --workspace --all-features --no-deps`, warnings refused |
+//! | lints | `cargo clippy --workspace --all-targets -- -D warnings` with all features but `count`; `sockeye` and `sockeye-mbuf` without `experiments` |
+//! | documentation | `cargo doc --workspace --no-deps`, with the same features, warnings refused |
 //! | shapes | the pages of that documentation have each method of tokio's sources, and of a list of `std`'s: `shapes.rs` |
 //! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
 //! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
@@ -39,8 +39,11 @@ use sockeye_tidy::metadata::{self, Card};
 
 /// The packages that run under the sanitizer: the crates with unsafe code and the one that exercises them most.
 const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
-/// All features but `count`: with that the crates are their instrumented twins, which are in the workspace too.
 const FEATURES: &str = "sockeye/tokio";
+/// All features but `count`: with that the crates are their instrumented twins. Lints and documentation have the same, so that
+/// what both need of the dependencies is checked once.
+const ALL_FEATURES: &str = "sockeye/axum,sockeye/hyper-util,sockeye/tonic,sockeye/hickory,sockeye/experiments,\
+    sockeye/failpoints,sockeye-drivers/vhost-user,sockeye-sim/tokio,sockeye-sim/tracing";
 /// The share of cases that the random tests of `sockeye` run under the sanitizer, percent.
 const SANITIZED_SCALE: &str = "10";
 
@@ -52,7 +55,7 @@ fn the_source_is_formatted() {
 #[test]
 fn clippy_has_no_warnings() {
     Child::cargo("clippy")
-        .args(["--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"])
+        .args(["--workspace", "--all-targets", "--features", ALL_FEATURES, "--", "-D", "warnings"])
         .needs(Need::Component("clippy"))
         .run("lints");
     Child::cargo("clippy")
@@ -65,9 +68,8 @@ fn clippy_has_no_warnings() {
 #[test]
 fn the_documentation_builds_without_warnings() {
     Child::cargo("doc")
-        .args(["--workspace", "--all-features", "--no-deps", "--document-private-items"])
+        .args(["--workspace", "--features", ALL_FEATURES, "--no-deps", "--document-private-items"])
         .env("RUSTDOCFLAGS", "-D warnings")
-        // What both need of the dependencies is the same.
         .run("lints");
 }
 

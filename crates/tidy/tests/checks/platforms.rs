@@ -9,16 +9,12 @@
 //! An ordinary run has the tests on ARM that depend on the machine, and the lints of the systems that people ask for. The rest would make it some
 //! minutes longer: `cargo test -p sockeye-tidy --test checks platforms -- --ignored --nocapture` runs that.
 //!
-//! Does not depend on the content of the tests. All builds are in one folder without debug information and without incremental
-//! compilation, as a target has some gigabytes with both.
+//! Does not depend on the content of the tests. All builds are in one folder without incremental compilation, as a target has some gigabytes with it.
 
 use crate::child::{Child, Need, tests_left_out, tests_passed};
 
 /// The target folder of these builds.
 const FOLDER: &str = "platforms";
-/// Settings of all these builds.
-const SMALL: [(&str, &str); 3] =
-    [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];
 
 /// 64-bit ARM, whose tests run here.
 const ARM: &str = "aarch64-unknown-linux-gnu";
@@ -151,7 +147,7 @@ fn lint(features: &str, targets: &'static [&'static str]) {
 
 /// A cargo whose build is small.
 fn small(subcommand: &str) -> Child {
-    SMALL.iter().fold(Child::cargo(subcommand), |child, (name, value)| child.env(name, *value))
+    Child::cargo(subcommand).env("CARGO_INCREMENTAL", "0")
 }
 
 /// The flag before each name.
