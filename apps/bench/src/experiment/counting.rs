@@ -2,7 +2,7 @@
 //!
 //! Purpose: a build with the library's feature `count` reports every access to a shared word, a cost that no timed build may
 //! have. It is `sockeye-bench-counted`, from a workspace of its own, since cargo unites the features of one. [`Counting`] runs
-//! that program for a lane of a row; [`answer`] is its work: the same plan from the same command line, opened and sampled as
+//! that program for a lane of a row; `answer` (with the feature `count`) is its work: the same plan from the same command line, opened and sampled as
 //! here.
 //!
 //! Does not depend on the counters.

@@ -2,9 +2,9 @@
 //!
 //! | step | by |
 //! |---|---|
-//! | SYN | AE, CWR and ECE together ask for it ([`is_asked_for`]) |
-//! | SYN-ACK, and the client's first acknowledgment if it is bare | the three flags say which ECN field the other's SYN had ([`reflected`]) |
-//! | afterwards | the three flags are the counter of marked packets, less a multiple of eight, from 5 on ([`AccEcn::ace`]); the option has bytes by ECN field |
+//! | SYN | AE, CWR and ECE together ask for it (`is_asked_for`) |
+//! | SYN-ACK, and the client's first acknowledgment if it is bare | the three flags say which ECN field the other's SYN had (`reflected`) |
+//! | afterwards | the three flags are the counter of marked packets, less a multiple of eight, from 5 on (`AccEcn::flags`); the option has bytes by ECN field |
 //!
 //! The state exists only where both ends agreed, behind the pointer of `rare.rs`; each segment of such a connection goes the full way of the
 //! input, since its flags mean something. Every segment but the SYNs is ECN-capable (as on Linux), unless what came back shows that a
