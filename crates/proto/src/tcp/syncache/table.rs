@@ -18,6 +18,8 @@ use crate::time::Instant;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
+/// Slots that the first entry makes.
+const SLOTS_FIRST: usize = 4;
 /// One queue for each number of retries, none among them.
 const QUEUE_COUNT: usize = SYNACK_RETRIES_MAX as usize + 1;
 
@@ -49,7 +51,7 @@ pub(super) struct Table<K, L> {
     /// First slot of each chain: `mask` and one more, at least as many as slots. Made by the first entry, as few stacks have any.
     buckets: Vec<u32>,
     mask: usize,
-    /// Up to the capacity, which the first entry takes.
+    /// Grows up to the capacity, by as many again.
     slots: Vec<Option<Slot<K, L>>>,
     free: Vec<u32>,
     capacity: usize,
@@ -116,8 +118,8 @@ impl<K: Hash + Eq, L> Table<K, L> {
     /// If the table is full, which its owner has to prevent.
     pub fn insert(&mut self, bucket: usize, key: K, listener: L, half_open: HalfOpen, now: Instant) {
         assert!(!self.is_full(), "insert into a full syncache");
-        if self.buckets.is_empty() {
-            self.take_memory();
+        if self.slots.len() == self.slots.capacity() && self.free.is_empty() {
+            self.grow();
         }
         let chain = self.buckets[bucket];
         let slot = Slot { key, listener, half_open, sent_at: now, chain, prev: NIL, next: NIL };
@@ -133,12 +135,13 @@ impl<K: Hash + Eq, L> Table<K, L> {
         self.append(index);
     }
 
-    /// Once, before the first entry: no later one allocates.
+    /// Makes room for an entry more, and for all slots among the free ones. The first time it makes the buckets.
     #[cold]
-    fn take_memory(&mut self) {
-        self.buckets = vec![NIL; self.mask + 1];
-        self.slots.reserve_exact(self.capacity);
-        self.free.reserve_exact(self.capacity);
+    fn grow(&mut self) {
+        self.buckets.resize(self.mask + 1, NIL);
+        let count = self.slots.len();
+        self.slots.reserve_exact(count.max(SLOTS_FIRST).min(self.capacity - count));
+        self.free.reserve_exact(self.slots.capacity());
     }
 
     /// Takes out the entry at `index`, whose key belongs into `bucket`.
@@ -278,7 +281,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         let used = self.slots.iter().flatten().count();
         assert_eq!((chained, queued, used), (self.len(), self.len(), self.len()));
         assert!(self.free.iter().all(|index| self.slots[*index as usize].is_none()));
-        let room = if self.buckets.is_empty() { 0 } else { self.capacity };
-        assert!(self.slots.len() <= room && self.slots.capacity() == room);
+        assert!(self.slots.capacity() <= self.capacity && self.free.capacity() >= self.slots.capacity());
+        assert!(self.slots.is_empty() || self.buckets.len() > self.mask);
     }
 }
