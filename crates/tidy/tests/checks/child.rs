@@ -59,6 +59,7 @@ impl Drop for Turn {
         ended.notify_one();
     }
 }
+
 /// Debug information costs a child a tenth of its build, and a panic tells its place without it.
 const NO_DEBUG: [&str; 3] =
     ["CARGO_PROFILE_DEV_DEBUG", "CARGO_PROFILE_TEST_DEBUG", "CARGO_PROFILE_RELEASE_DEBUG"];

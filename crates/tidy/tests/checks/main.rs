@@ -39,6 +39,7 @@ use sockeye_tidy::metadata::{self, Card};
 
 /// The packages that run under the sanitizer: the crates with unsafe code and the one that exercises them most.
 const SANITIZED: [&str; 3] = ["sockeye-mbuf", "sockeye-sync", "sockeye"];
+/// For checks of the library alone.
 const FEATURES: &str = "sockeye/tokio";
 /// All features but `count`: with that the crates are their instrumented twins. Lints and documentation have the same, so that
 /// what both need of the dependencies is checked once.
