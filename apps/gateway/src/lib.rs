@@ -17,12 +17,12 @@
 //! |---|---|
 //! | `args.rs`, `frames.rs`, `open.rs`, `run.rs` | the command line, and what it opens, starts and ends |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
-//! | `sockets.rs` | UNIX sockets by a path |
+//! | `sockets.rs`, `readiness.rs` | UNIX sockets by a path; descriptors that a loop waits at |
 //! | `plan.rs` | the addresses inside |
 //! | `inside/` | what happens in the namespace: it is entered or made, the device, `/etc/resolv.conf`, the command |
 //! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
 //! | `policy/` | where a destination leads, and whether it may be |
-//! | `upstream/` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT |
+//! | `upstream/`, `host.rs` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT; the host's side of a connection |
 //! | `flows.rs`, `rates.rs` | what flows there are, their bounds, and their log |
 //! | `control/` | changes and questions while it runs |
 //! | `compat/`, `behind.rs` | the command lines of slirp4netns, pasta and passt; going on behind the caller |
@@ -38,12 +38,14 @@ mod control;
 mod engine;
 mod flows;
 mod frames;
+mod host;
 mod inside;
 mod lan;
 mod open;
 mod plan;
 mod policy;
 mod rates;
+mod readiness;
 mod run;
 mod sandbox;
 mod sockets;

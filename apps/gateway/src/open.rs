@@ -13,12 +13,12 @@ use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 use sockeye_shared::file;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use crate::args::GatewayArgs;
 use crate::behind::Behind;
 use crate::engine::port::{Source, Turns};
 use crate::inside::Inside;
+use crate::readiness::register;
 use crate::sockets::{SocketFile, connect_to, listen_at};
 
 /// Who uses the device.
@@ -150,9 +150,7 @@ impl Caller {
     /// The system's, if it cannot be waited for.
     pub async fn exit(&mut self) -> io::Result<()> {
         let Some(exit) = self.exit.take() else { return std::future::pending().await };
-        // As in `engine/port.rs`.
-        #[allow(deprecated)]
-        let exit = AsyncFd::with_interest(exit, Interest::READABLE)?;
+        let exit = register(exit, Interest::READABLE)?;
         loop {
             let mut ready = exit.readable().await?;
             if ready.ready().is_read_closed() {

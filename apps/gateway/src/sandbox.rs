@@ -120,8 +120,14 @@ fn sockets(rules: &mut Rules) -> Result<(), seccompiler::BackendError> {
     rules.insert(libc::SYS_socket, made);
     rules.insert(libc::SYS_socketpair, vec![only(&[(0, Op::Eq, libc::AF_UNIX as u64)])?]);
     // Of a TUN device that is adopted, and of sockets.
-    let requests =
-        [libc::TUNGETIFF, libc::TUNSETVNETHDRSZ, libc::TUNSETOFFLOAD, libc::FIONBIO, libc::FIONREAD];
+    let requests = [
+        libc::TUNGETIFF,
+        libc::TUNSETVNETHDRSZ,
+        libc::TUNSETOFFLOAD,
+        libc::FIONBIO,
+        libc::FIONREAD,
+        sockeye_drivers::SIOCATMARK,
+    ];
     // Their 32 bits: C libraries give them types of different length and sign.
     let requests = requests.iter().map(|request| only(&[(1, Op::Eq, u64::from(*request as u32))]));
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);

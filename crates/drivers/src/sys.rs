@@ -1,4 +1,4 @@
-//! `ioctl`, for interfaces and for TUN devices.
+//! `ioctl`, for interfaces, for TUN devices and for the mark of a socket.
 //!
 //! The invariant: a request reads or writes no more behind the pointer than lies there. A request is only a number to the
 //! compiler, so those whose argument is an `ifreq` or a number are listed here, by a type for each of the two, and a request
@@ -118,6 +118,27 @@ pub(crate) fn with_number(fd: impl AsFd, request: NumberRequest, argument: u32) 
     // SAFETY: requests of this type take their argument as a value, so no memory is concerned.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request.0, c_ulong::from(argument)) };
     checked(result)
+}
+
+/// The number of the request that [`sockatmark`] makes, for filters of system calls. `libc` has it for BSD only.
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "x86",
+    target_arch = "aarch64",
+    target_arch = "arm",
+    target_arch = "riscv64"
+))]
+pub const SIOCATMARK: Ioctl = 0x8905;
+
+/// Whether the next byte that a TCP socket of the kernel has to read is the last of its peer's urgent data (sockatmark(3), which `std` and `rustix` do not have). Does not block.
+///
+/// # Errors
+/// The system's: `EBADF`, and `ENOTTY` for what is no such socket.
+pub fn sockatmark(socket: impl AsFd) -> io::Result<bool> {
+    let mut is_at_mark: c_int = 0;
+    // SAFETY: of a socket the request writes one `int`, and drivers of other files do not have it.
+    unsafe { with_struct(socket, SIOCATMARK, &mut is_at_mark) }?;
+    Ok(is_at_mark != 0)
 }
 
 fn checked(result: c_int) -> io::Result<()> {

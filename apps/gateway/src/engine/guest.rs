@@ -11,7 +11,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::Shared;
-use super::port::{Turns, watch};
+use super::port::Turns;
+use crate::readiness::register;
 
 /// A card, or the place for one.
 pub struct Guest {
@@ -31,7 +32,7 @@ impl Guest {
     pub fn of_listener(card: VhostUser, listener: UnixListener, turns: Turns) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let events = watch(card.descriptor()?, Interest::READABLE)?;
+        let events = register(card.descriptor()?, Interest::READABLE)?;
         Ok(Self { card, events, is_served: false, listener: Some((listener, turns)) })
     }
 
@@ -40,7 +41,7 @@ impl Guest {
     /// # Errors
     /// The system's.
     pub fn of_socket(card: VhostUser, socket: UnixStream) -> io::Result<Self> {
-        let events = watch(card.descriptor()?, Interest::READABLE)?;
+        let events = register(card.descriptor()?, Interest::READABLE)?;
         card.connect(socket)?;
         Ok(Self { card, events, is_served: true, listener: None })
     }

@@ -10,23 +10,28 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::SockRef;
 use sockeye::UdpBuilder;
 use sockeye::tokio::{TcpSocket, UdpSocket};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
 use super::{Cx, relay, task};
 use crate::args::UDP_IDLE;
 use crate::flows::Flow;
+use crate::host::HostStream;
 use crate::plan::Plan;
 use crate::policy::{Protocol, reach};
 use crate::rates::Way;
+use crate::readiness::register;
 use crate::upstream::Connected;
 
 /// For the inside to answer a SYN.
@@ -81,7 +86,7 @@ pub struct Listening {
 }
 
 enum Socket {
-    Tcp(std::net::TcpListener),
+    Tcp(TcpListener),
     Udp(std::net::UdpSocket),
 }
 
@@ -184,7 +189,7 @@ impl Publish {
                 };
                 let socket = match self.protocol {
                     Protocol::Udp => std::net::UdpSocket::bind(&*addrs).map(Socket::Udp),
-                    _ => std::net::TcpListener::bind(&*addrs).map(Socket::Tcp),
+                    _ => TcpListener::bind(&*addrs).map(Socket::Tcp),
                 };
                 let socket = socket.map_err(|error| {
                     io::Error::new(
@@ -204,7 +209,7 @@ pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<AbortHandle> {
     let task = match listening.socket {
         Socket::Tcp(listener) => {
             listener.set_nonblocking(true)?;
-            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let listener = register(listener, Interest::READABLE)?;
             task(accept(Rc::clone(cx), listener, inside))
         }
         Socket::Udp(socket) => {
@@ -216,19 +221,27 @@ pub fn serve(cx: &Rc<Cx>, listening: Listening) -> io::Result<AbortHandle> {
     Ok(task.abort_handle())
 }
 
-async fn accept(cx: Rc<Cx>, listener: tokio::net::TcpListener, port: u16) {
+async fn accept(cx: Rc<Cx>, listener: AsyncFd<TcpListener>, port: u16) {
     loop {
-        match listener.accept().await {
+        match listener.async_io(Interest::READABLE, accept_now).await {
             Ok((outer, from)) => drop(task(connect(Rc::clone(&cx), outer, from, port))),
             Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }
 
-async fn connect(cx: Rc<Cx>, outer: tokio::net::TcpStream, from: SocketAddr, port: u16) {
+/// A connection that waits, not blocking.
+fn accept_now(listener: &TcpListener) -> io::Result<(HostStream, SocketAddr)> {
+    let (socket, from) = acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let from = from.and_then(|from| SocketAddr::try_from(from).ok());
+    let from = from.ok_or_else(|| io::Error::other("a connection without an address"))?;
+    Ok((HostStream::new(socket.into())?, from))
+}
+
+async fn connect(cx: Rc<Cx>, outer: HostStream, from: SocketAddr, port: u16) {
     let (source, inside) = ends(&cx.shared.plan, from, port);
-    let refused = |outer: &tokio::net::TcpStream| drop(SockRef::from(outer).set_linger(Some(Duration::ZERO)));
-    let to = outer.local_addr().unwrap_or(inside);
+    let refused = |outer: &HostStream| drop(SockRef::from(outer).set_linger(Some(Duration::ZERO)));
+    let to = outer.get_ref().local_addr().unwrap_or(inside);
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (plain(from), plain(to)), inside) else {
         return refused(&outer);
     };

@@ -22,6 +22,7 @@ use tokio::time::interval;
 use super::guest::Guest;
 use super::{Shared, task};
 use crate::lan::{ADVERTISE_EVERY, Facts, LINK_LOCAL, Lan};
+use crate::readiness::register;
 
 /// Bits of the network of link-local addresses.
 const LINK_LOCAL_LEN: u8 = 64;
@@ -118,7 +119,7 @@ impl Port {
         let Some(queue) = tun.descriptors().next() else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        let waited = watch(queue.try_clone_to_owned()?, Interest::READABLE)?;
+        let waited = register(queue.try_clone_to_owned()?, Interest::READABLE)?;
         join(stack, shared, tun.clone(), pcap)?;
         Ok(Self::Tun(tun, waited))
     }
@@ -164,7 +165,7 @@ impl Machine {
         self.stream.connect(socket)?;
         let socket = self.stream.descriptor()?;
         self.socket =
-            socket.map(|socket| watch(socket, Interest::READABLE | Interest::WRITABLE)).transpose()?;
+            socket.map(|socket| register(socket, Interest::READABLE | Interest::WRITABLE)).transpose()?;
         Ok(())
     }
 
@@ -249,11 +250,4 @@ fn everything(stack: &Stack, netif: NetifId) -> io::Result<()> {
         stack.add_route(Prefix::new(everywhere, 0).map_err(io::Error::other)?, netif)?;
     }
     Ok(())
-}
-
-/// A descriptor that the runtime waits at.
-pub(super) fn watch(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    // Newer versions of tokio want a promise that the descriptor stays the device's, which an `OwnedFd` is; older ones have only this.
-    #[allow(deprecated)]
-    AsyncFd::with_interest(fd, interest)
 }

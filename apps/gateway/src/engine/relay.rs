@@ -3,7 +3,7 @@
 //! Outward, the host's kernel copies straight from packet memory. Inward, it copies straight into that while much comes; else into a buffer of the thread, and the stack
 //! copies that into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
 //!
-//! The mark of urgent data goes outward with its byte. From outside it does not go on, since to look for it would be a system call for each read; its byte stays where it is.
+//! The mark of urgent data goes on with its byte, both ways.
 //!
 //! The end of one direction is passed on and leaves the other alone; what came together with its end goes on together with it. An error ends both by a reset on each side, as it would have been
 //! without a gateway, and what had come from outside before a reset goes in before it.
@@ -12,7 +12,6 @@ use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::Shutdown;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -20,11 +19,11 @@ use socket2::SockRef;
 use sockeye::tokio::TcpStream;
 use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use sockeye::{MbufChain, SendFlags};
-use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
-use tokio::net::{TcpStream as Onward, tcp};
+use tokio::io::AsyncWriteExt;
 
 use super::{CHUNK, scratch};
 use crate::flows::Flow;
+use crate::host::{HostStream, Readable};
 use crate::rates::Way;
 use crate::upstream::Connected;
 
@@ -35,7 +34,7 @@ const PIECES: usize = 64;
 
 /// Relays until both directions have ended, or one has failed.
 pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
-    let Connected { stream: mut outer, was_reset } = onward;
+    let Connected { stream: outer, was_reset } = onward;
     let socket = SockRef::from(&outer);
     // What fails here makes a connection slower, lets a dead one stay, or takes an urgent byte out of the stream.
     let _ = (socket.set_tcp_nodelay(true), socket.set_keepalive(true), socket.set_out_of_band_inline(true));
@@ -43,11 +42,10 @@ pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
         Err(ErrorKind::ConnectionReset.into())
     } else {
         let (from_inside, mut to_inside) = inner.split();
-        let (mut from_outside, to_outside) = outer.split();
         let inward_is_over = Cell::new(false);
-        let outward = outward(&from_inside, &to_outside, &flow, &inward_is_over);
+        let outward = outward(&from_inside, &outer, &flow, &inward_is_over);
         let inward = async {
-            inward(&mut from_outside, &mut to_inside, &flow).await?;
+            inward(&outer, &mut to_inside, &flow).await?;
             inward_is_over.set(true);
             Ok(())
         };
@@ -62,7 +60,7 @@ pub async fn run(mut inner: TcpStream, onward: Connected, mut flow: Flow) {
 
 async fn outward(
     inner: &ReadHalf<'_>,
-    outer: &tcp::WriteHalf<'_>,
+    outer: &HostStream,
     flow: &Flow,
     inward_is_over: &Cell<bool>,
 ) -> io::Result<()> {
@@ -73,7 +71,7 @@ async fn outward(
                 // The socket is closed at once, which says it too.
                 return Ok(());
             }
-            return ended(SockRef::from(outer.as_ref()).shutdown(Shutdown::Write));
+            return ended(outer.get_ref().shutdown(Shutdown::Write));
         }
         let len = chain.len();
         flow.note_sent(len);
@@ -98,7 +96,7 @@ fn take(inner: &ReadHalf<'_>, task: &mut Context<'_>) -> Poll<io::Result<(MbufCh
 
 /// Writes all of it to the host's socket.
 fn give(
-    outer: &tcp::WriteHalf<'_>,
+    outer: &HostStream,
     (chain, is_urgent): (&mut MbufChain, bool),
     task: &mut Context<'_>,
 ) -> Poll<io::Result<()>> {
@@ -106,33 +104,39 @@ fn give(
         let mut pieces = [IoSlice::new(&[]); PIECES];
         let count = chain.fill_io_slices(&mut pieces);
         let written = match is_urgent {
-            false => outer.try_write_vectored(&pieces[..count]),
-            true => outer
-                .as_ref()
-                .try_io(Interest::WRITABLE, || SockRef::from(outer.as_ref()).send_out_of_band(&pieces[0])),
+            false => outer.try_write(&pieces[..count]),
+            true => outer.try_write_urgent(&pieces[0]),
         };
         match written {
             Ok(written) => chain.advance(written),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                ready!(outer.as_ref().poll_write_ready(task))?
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => ready!(outer.poll_writable(task))?,
             Err(error) => return Poll::Ready(Err(error)),
         }
     }
     Poll::Ready(Ok(()))
 }
 
-async fn inward(outer: &mut tcp::ReadHalf<'_>, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
+async fn inward(outer: &HostStream, inner: &mut WriteHalf<'_>, flow: &Flow) -> io::Result<()> {
     let mut are_many = false;
     loop {
-        if are_many {
-            are_many = inward_in_place(outer, inner, flow).await?;
+        let mut readable = outer.readable().await?;
+        let is_urgent = readable.is_at_mark()?;
+        if are_many && !is_urgent {
+            are_many = inward_in_place(readable, inner, flow).await?;
             continue;
         }
-        let passed = poll_fn(|task| scratch::with(|buffer| pass_in(outer, inner, flow, (buffer, task))));
-        let Passed { len, left, end } = passed.await?;
-        if !left.is_empty() {
-            inner.write_all(&left).await?;
+        let passed = match is_urgent {
+            true => take_urgent(&mut readable, flow),
+            false => scratch::with(|buffer| pass_in(&mut readable, inner, (flow, buffer))),
+        };
+        let Passed { len, left, end } = match passed {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            passed => passed?,
+        };
+        match is_urgent {
+            _ if left.is_empty() => {}
+            true => send_urgent(inner, &left).await?,
+            false => inner.write_all(&left).await?,
         }
         if end? {
             return ended(inner.shutdown().await);
@@ -151,41 +155,56 @@ struct Passed {
     end: io::Result<bool>,
 }
 
-/// Reads, and sends that. A read that does not fill the buffer has taken all there is: the runtime makes a second one only if the end is there, which then goes on with the bytes.
-fn pass_in(
-    outer: &mut tcp::ReadHalf<'_>,
-    inner: &WriteHalf<'_>,
-    flow: &Flow,
-    (buffer, task): (&mut [u8], &mut Context<'_>),
-) -> Poll<io::Result<Passed>> {
-    let mut read = ReadBuf::new(buffer);
-    ready!(Pin::new(&mut *outer).poll_read(task, &mut read))?;
-    let len = read.filled().len();
-    if len == 0 {
-        return Poll::Ready(Ok(Passed { len, left: Vec::new(), end: Ok(true) }));
-    }
-    let mut end = Ok(false);
-    if read.remaining() > 0 {
-        // An error comes behind the bytes that came before it.
-        match Pin::new(&mut *outer).poll_read(task, &mut read) {
-            Poll::Ready(again) => end = again.map(|()| read.filled().len() == len),
-            Poll::Pending => {}
+/// Reads the urgent byte.
+fn take_urgent(outer: &mut Readable<'_>, flow: &Flow) -> io::Result<Passed> {
+    let mut byte = [0];
+    let len = outer.read(&mut byte)?;
+    flow.note_received(len);
+    Ok(Passed { len, left: byte[..len].to_vec(), end: Ok(len == 0) })
+}
+
+async fn send_urgent(inner: &WriteHalf<'_>, byte: &[u8]) -> io::Result<()> {
+    loop {
+        match inner.as_ref().get_ref().send_urgent(byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => inner.writable().await?,
+            sent => return sent.map(drop),
         }
     }
-    let bytes = read.filled();
-    let len = bytes.len();
+}
+
+/// Reads, and sends that. Where the end is known to be there too, it is read at once, and goes on with the bytes.
+fn pass_in(
+    outer: &mut Readable<'_>,
+    inner: &WriteHalf<'_>,
+    (flow, buffer): (&Flow, &mut [u8]),
+) -> io::Result<Passed> {
+    let mut len = outer.read(buffer)?;
+    let mut end = Ok(len == 0);
+    if len > 0 && len < buffer.len() && outer.is_last() {
+        // An error comes behind the bytes that came before it.
+        end = match outer.read(&mut buffer[len..]) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            again => again.map(|more| {
+                len += more;
+                more == 0
+            }),
+        };
+    }
+    let bytes = &buffer[..len];
+    if bytes.is_empty() {
+        return Ok(Passed { len, left: Vec::new(), end });
+    }
     flow.note_received(len);
     let flags = if matches!(end, Ok(true)) { SendFlags::MORE } else { SendFlags::NONE };
     let taken = match inner.as_ref().get_ref().send_with(&[IoSlice::new(bytes)], flags) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
         taken => taken?,
     };
-    Poll::Ready(Ok(Passed { len, left: bytes[taken..].to_vec(), end }))
+    Ok(Passed { len, left: bytes[taken..].to_vec(), end })
 }
 
 /// Has the kernel copy straight into packet memory, so many bytes as fill segments. Returns whether there were as many as it takes: few bytes would keep much memory.
-async fn inward_in_place(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>, flow: &Flow) -> io::Result<bool> {
-    poll_fn(|task| outer.as_ref().poll_read_ready(task)).await?;
+async fn inward_in_place(outer: Readable<'_>, inner: &WriteHalf<'_>, flow: &Flow) -> io::Result<bool> {
     let (mut chain, are_many) = fill(outer, inner);
     let len = chain.len();
     flow.note_received(len);
@@ -196,10 +215,10 @@ async fn inward_in_place(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>, flow:
     are_many
 }
 
-/// What is there, in pieces that are full but for the last: they go in as one segment where the device takes such. Behind it an error, or whether there may be as much
-/// again.
-fn fill(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>) -> (MbufChain, io::Result<bool>) {
-    let (outer, inner) = (outer.as_ref(), inner.as_ref().get_ref());
+/// What is there, in pieces that are full but for the last: they go in as one segment where the device takes such. It ends before an urgent byte. Behind it an error, or whether there may
+/// be as much again.
+fn fill(mut outer: Readable<'_>, inner: &WriteHalf<'_>) -> (MbufChain, io::Result<bool>) {
+    let inner = inner.as_ref().get_ref();
     let mut chain = MbufChain::new();
     let segment = match inner.maxseg() {
         Ok(segment) => usize::from(segment).clamp(1, IN_PLACE),
@@ -207,10 +226,11 @@ fn fill(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>) -> (MbufChain, io::Res
     };
     let most = IN_PLACE / segment * segment;
     while chain.len() + most <= CHUNK {
-        let read = outer.try_io(Interest::READABLE, || {
-            MbufChain::filled(inner.stack(), most, |room| Ok(rustix::io::read(outer, room)?.0))
-        });
-        let piece = match read {
+        match outer.is_at_mark() {
+            Ok(false) => {}
+            is_at_mark => return (chain, is_at_mark),
+        }
+        let piece = match MbufChain::filled(inner.stack(), most, |room| outer.read_uninit(room)) {
             Ok(piece) => piece,
             // Nothing there, or no memory, which is waited for elsewhere.
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::OutOfMemory) => {
@@ -228,7 +248,7 @@ fn fill(outer: &tcp::ReadHalf<'_>, inner: &WriteHalf<'_>) -> (MbufChain, io::Res
 }
 
 /// Passes in what stands before a reset, as far as the stack takes it at once. One side is gone, so this comes to an end.
-fn pass_rest(outer: &Onward, inner: &TcpStream, flow: &Flow) {
+fn pass_rest(outer: &HostStream, inner: &TcpStream, flow: &Flow) {
     let is_passed = |buffer: &mut [u8]| match rustix::io::read(outer, &mut *buffer) {
         Ok(len) if len > 0 => {
             flow.note_received(len);

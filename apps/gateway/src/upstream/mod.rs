@@ -6,6 +6,7 @@
 
 mod http;
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
@@ -16,12 +17,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_socks::tcp::Socks5Stream;
 
+use crate::host::HostStream;
 use crate::policy::Target;
 
 /// A connection onward, on which nothing has been sent for the client yet.
 pub struct Connected {
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: HostStream,
     /// The far end has reset it already, behind what it may have sent. The socket does not tell of that again.
     pub was_reset: bool,
 }
@@ -107,7 +109,8 @@ impl Upstream {
                 timeout(PROXY_TIMEOUT, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
             }
         };
-        Ok(Connected { stream: stream?, was_reset: false })
+        let stream = HostStream::new(stream?.into_std()?)?;
+        Ok(Connected { stream, was_reset: false })
     }
 
     /// Whether datagrams can go this way.
@@ -124,9 +127,9 @@ async fn direct(addr: SocketAddr) -> io::Result<Connected> {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
         _ => {}
     }
-    let stream = TcpStream::from_std(socket.into())?;
-    stream.writable().await?;
-    match stream.take_error()? {
+    let stream = HostStream::new(socket.into())?;
+    poll_fn(|task| stream.poll_writable(task)).await?;
+    match stream.get_ref().take_error()? {
         None => Ok(Connected { stream, was_reset: false }),
         Some(error) if error.kind() == io::ErrorKind::ConnectionReset => {
             Ok(Connected { stream, was_reset: true })

@@ -4,18 +4,23 @@
 //! last number asks.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags};
+use rustix::net::RecvFlags;
 use socket2::SockRef;
 use sockeye_drivers::testing::unavailable as no_devices;
 use sockeye_drivers::{Namespace, Tun, TunConfig};
 
 use crate::common::{Gateway, HOST, accept_all, unavailable};
+
+/// For a byte to come.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Connects, which fails in this way and time. Inside.
 pub fn fails_within(to: &str, seconds: u64, kind: &str) {
@@ -41,33 +46,46 @@ pub fn write_until_stopped(to: &str) {
     assert_eq!(stopped.kind(), ErrorKind::WouldBlock);
 }
 
-/// Sends a byte in the middle as urgent, and reads what the server sends likewise. Inside.
+/// Sends a byte as urgent, and takes the server's, which has nothing behind it until that is answered. Inside.
 pub fn urgent(to: &str) {
     let mut stream = TcpStream::connect(to).unwrap();
-    send_urgent(&mut stream);
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    assert_eq!(bytes, b"ab!cd", "from outside the byte stays in the stream, without its mark");
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"ab").unwrap();
+    SockRef::from(&stream).send_out_of_band(b"!").unwrap();
+    stream.write_all(b"cd").unwrap();
+    takes_urgent(&mut stream, (b"ab", b'?'));
+    stream.write_all(b"taken").unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"cd");
 }
 
-fn send_urgent(stream: &mut TcpStream) {
-    stream.write_all(b"ab").unwrap();
-    SockRef::from(&*stream).send_out_of_band(b"!").unwrap();
-    stream.write_all(b"cd").unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
+/// Takes `text`, and the urgent byte behind it, as a program that does not want it in line.
+fn takes_urgent(stream: &mut TcpStream, (text, urgent): (&[u8], u8)) {
+    let mut bytes = vec![0; text.len()];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes, text);
+    let mut poll = [PollFd::new(&*stream, PollFlags::PRI)];
+    let patience = PATIENCE.try_into().unwrap();
+    assert_eq!(rustix::event::poll(&mut poll, Some(&patience)), Ok(1), "no urgent byte comes");
+    let mut byte = [0];
+    rustix::net::recv(&*stream, &mut byte, RecvFlags::OOB).unwrap();
+    assert_eq!(byte[0], urgent);
 }
 
 #[test]
-fn an_urgent_byte_goes_out_with_its_mark_and_comes_in_without() {
+fn an_urgent_byte_goes_both_ways_with_its_mark() {
     if unavailable() {
         return;
     }
     let (server, port) = accept_all(|mut stream| {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        // A program that does not ask for urgent data in line does not find it there.
-        assert_eq!(bytes, b"abcd");
-        send_urgent(&mut stream);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        takes_urgent(&mut stream, (b"ab", b'!'));
+        stream.read_exact(&mut [0; 2]).unwrap();
+        // In one segment with the text before it.
+        SockRef::from(&stream).send_out_of_band(b"ab?").unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+        stream.write_all(b"cd").unwrap();
     });
     Gateway::runs(&["--allow", "127.0.0.1"], &format!("urgent {HOST}:{port}"));
     server.finish(1);
