@@ -1,4 +1,4 @@
-//! Programs that people use: curl, git, apt and ssh, from inside; and ssh to a server inside of a network namespace that root has made, since it wants more users than a namespace of one has.
+//! Programs that people use: curl, git, apt, ssh and Chromium, from inside; and ssh to a server inside of a network namespace that root has made, since it wants more users than a namespace of one has.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -130,6 +130,56 @@ fn apt_gets_a_list_and_a_package() {
     );
     let out = succeeds(&mut inside(&["--allow", "127.0.0.1"], &script));
     assert!(out.contains("the same"), "{out}");
+}
+
+/// What the page's script does with its parts, too.
+fn sum_of(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(1, |sum, byte| (sum * 31 + u32::from(*byte)) % 1_000_003)
+}
+
+/// A page with a style, an image, and a script that gets parts at once, and a port that refuses.
+const PAGE: &str = r#"<!doctype html><link rel="stylesheet" href="style.css"><img id="i" src="dot.svg"><p id="out">nothing</p><script>
+const sum = bytes => bytes.reduce((sum, byte) => (sum * 31 + byte) % 1000003, 1);
+const part = async n => sum(new Uint8Array(await (await fetch("part-" + n)).arrayBuffer()));
+const refused = fetch("http://" + location.hostname + ":1/").then(() => "answered", error => error.name);
+addEventListener("load", async () => {
+    const sums = await Promise.all([...Array(PARTS).keys()].map(part));
+    const style = getComputedStyle(document.getElementById("out")).display, width = document.getElementById("i").naturalWidth;
+    document.getElementById("out").textContent = "page: " + [sums.join(" "), style, width, await refused].join(", ");
+});
+</script>"#;
+
+#[test]
+fn a_page_and_what_belongs_to_it_come_in_a_browser() {
+    const PARTS: usize = 60;
+    let (Some(chromium), Some(busybox)) = (program("chromium"), program("busybox")) else { return };
+    if unavailable() {
+        return;
+    }
+    let (folder, port) = (Folder::new("browser"), free_port());
+    let served = folder.0.join("served");
+    fs::create_dir(&served).unwrap();
+    let file = |name: &str, bytes: &[u8]| fs::write(served.join(name), bytes).unwrap();
+    file("index.html", PAGE.replace("PARTS", &PARTS.to_string()).as_bytes());
+    file("style.css", b"#out { display: flex }");
+    file("dot.svg", br#"<svg xmlns="http://www.w3.org/2000/svg" width="37" height="9"><rect width="37" height="9"/></svg>"#);
+    let parts: Vec<_> = (0..PARTS).map(|n| pattern(1 << (n % 21))).collect();
+    parts.iter().enumerate().for_each(|(n, bytes)| file(&format!("part-{n}"), bytes));
+    let addr = format!("127.0.0.1:{port}");
+    let mut serve = Command::new(busybox);
+    serve.args(["httpd", "-f", "-p", &addr, "-h", path(&served)]);
+    let _server = Service(serve.spawn().unwrap());
+    eventually("httpd", || std::net::TcpStream::connect(("127.0.0.1", port)).ok());
+    let script = format!(
+        "export HOME={0}; exec {1} --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir={0}/profile --virtual-time-budget=30000 \
+         --dump-dom http://host.internal:{port}/ 2>{0}/err",
+        path(&folder.0),
+        path(&chromium)
+    );
+    let out = succeeds(&mut inside(&["--allow", "127.0.0.1"], &script));
+    let sums: Vec<_> = parts.iter().map(|bytes| sum_of(bytes).to_string()).collect();
+    let expected = format!("page: {}, flex, 37, TypeError", sums.join(" "));
+    assert!(out.contains(&expected), "{expected}\n{out}");
 }
 
 /// Git's daemon itself, which some systems have in a package of its own: by `git daemon` it would outlive its starter.
