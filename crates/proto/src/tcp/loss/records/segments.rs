@@ -105,7 +105,8 @@ impl Records {
 
     /// What was sent again from `start` to `end` has become one segment.
     pub fn make_one(&mut self, start: SeqNum, end: SeqNum) {
-        let from = self.find(start);
+        // It may have been joined with what was sent again before it.
+        let from = self.split(start);
         let to = self.list.partition_point(|record| record.end.at_or_before(end));
         if to <= from || self.list.range(from..to).any(|record| record.fate != Fate::Flying) {
             return;
