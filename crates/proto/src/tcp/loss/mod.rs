@@ -85,6 +85,9 @@ pub(super) struct Loss {
     has_sent: bool,
     /// A timer has expired since: what it sends again says nothing of the use of the window.
     has_expired: bool,
+    /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
+    /// `tcp_rack_reo_timeout`).
+    is_only_repair: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
     /// Segments that were sent again needlessly, and of which neither is known to have arrived.
@@ -130,6 +133,7 @@ impl Loss {
             is_disordered: false,
             has_sent: false,
             has_expired: false,
+            is_only_repair: false,
             repeated_until: una,
             twice_count: 0,
             stood_for: 0,

@@ -80,6 +80,10 @@ impl<P: Payload> Pcb<P> {
             };
         }
         let lost = loss.has_repairs();
+        if !lost && core::mem::take(&mut loss.is_only_repair) {
+            self.look_at_usage(now);
+            return Break(None);
+        }
         let has_data = lost || self.has_unsent();
         let rate = self.pacing_rate();
         let mss = u32::from(self.mss);
@@ -91,7 +95,10 @@ impl<P: Payload> Pcb<P> {
         }
         let most = match rate {
             Some(rate) if loss.pacing.may_send(now) => pacing::quantum(rate, mss),
-            Some(_) => return Break(None),
+            Some(_) => {
+                loss.is_only_repair = false;
+                return Break(None);
+            }
             None => {
                 loss.pacing.stop_waiting();
                 u32::MAX
@@ -104,11 +111,14 @@ impl<P: Payload> Pcb<P> {
                 Continue(most)
             };
         }
-        if self.keeps_trying_new_data() {
+        if !loss.is_only_repair && self.keeps_trying_new_data() {
             return Continue(most);
         }
         let again = self.transmit_lost(rcv_space, most, now);
         if again.is_none() {
+            if let Some(loss) = self.loss.as_deref_mut() {
+                loss.is_only_repair = false;
+            }
             self.look_at_usage(now);
         }
         Break(again)

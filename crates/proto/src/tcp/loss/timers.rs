@@ -30,6 +30,7 @@ impl<P: Payload> Pcb<P> {
             loss.rate.shrink();
         }
         if loss.reorder_at <= now {
+            loss.is_only_repair = true;
             let (lost, _) = self.find_losses(&mut loss, now);
             let begins = self.recovery.phase() == Phase::Open;
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
@@ -74,7 +75,7 @@ impl<P: Payload> Pcb<P> {
             loss.records.forget_sacks();
             count(&mut loss.stats.renege_count);
         }
-        (loss.frto, loss.for_mtu) = (None, false);
+        (loss.frto, loss.for_mtu, loss.is_only_repair) = (None, false, true);
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.on_timeout();
         }
