@@ -66,6 +66,11 @@ impl Report {
         self.acked > 0
     }
 
+    /// True if a block has reported something: data that was not known to have arrived, or a duplicate.
+    pub(super) fn has_blocks_that_count(&self) -> bool {
+        self.sacked > 0 || self.dsack.is_some()
+    }
+
     fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
         self.delivered += record.len();
         self.count += record.count;
@@ -223,6 +228,11 @@ impl<P: Payload> Pcb<P> {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
+        if self.may_have_reneged(&loss, report) {
+            self.expect_renege(&mut loss, report, (ts, now));
+            self.loss = Some(loss);
+            return;
+        }
         let echo = ts.filter(|_| self.ts_on).map(|ts| ts.ecr);
         if let Some(sign) = self.is_spurious(&mut loss, report, echo) {
             self.undo(&mut loss, sign);
@@ -448,7 +458,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The report to congestion control.
-    fn news(
+    pub(super) fn news(
         &mut self,
         loss: &mut Loss,
         report: &Report,

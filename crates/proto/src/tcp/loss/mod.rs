@@ -6,6 +6,7 @@
 //! | `records.rs` | the time of each transmission, and the peer's reports on it; in segments, `records/segments.rs` |
 //! | `rack.rs` | how long a segment may be overtaken |
 //! | `reno.rs` | what duplicate acknowledgments say where the peer has no SACK |
+//! | `renege.rs` | a peer that may have thrown away what it had reported |
 //! | `prr.rs` | how much may leave during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
 //! | `rate.rs` | delivery rate samples |
@@ -32,6 +33,7 @@ mod prr;
 mod rack;
 mod rate;
 mod records;
+mod renege;
 mod reno;
 mod send;
 pub mod stats;

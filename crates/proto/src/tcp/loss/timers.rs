@@ -11,7 +11,6 @@ use super::super::cc::{CongestionControl, Phase};
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
 use super::super::timers::{NEVER, after_us};
-use super::records::Fate;
 use super::stats::count;
 use super::undo::{Frto, Undo};
 
@@ -69,7 +68,7 @@ impl<P: Payload> Pcb<P> {
         if loss.records.is_empty() {
             return false;
         }
-        let reneged = loss.records.first().is_some_and(|first| first.fate == Fate::Sacked);
+        let reneged = loss.records.starts_sacked();
         if reneged {
             // It reports data that it does not acknowledge: it has thrown it away.
             loss.records.forget_sacks();

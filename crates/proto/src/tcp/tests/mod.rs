@@ -23,6 +23,7 @@ mod path_mtu;
 mod properties;
 mod quick_ack;
 mod rack;
+mod renege;
 mod reno;
 mod sack;
 mod script;

@@ -41,6 +41,11 @@ impl Records {
         self.counts
     }
 
+    /// True if the peer has reported the data at SND.UNA, and not acknowledged it.
+    pub fn starts_sacked(&self) -> bool {
+        self.first().is_some_and(|first| first.fate == Fate::Sacked)
+    }
+
     /// The first `segment` bytes are lost, unless they are known to be or were sent again. Returns how many bytes that is.
     pub fn lose_first(&mut self, segment: u32) -> u32 {
         let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) else {
