@@ -35,6 +35,9 @@ pub(super) struct CompSack {
     sent: u8,
     /// This one.
     nxt: SeqNum,
+    /// Blocks that the output which is going on has begun with: all its new text leaves room for them (`tcp_write_xmit` asks once for
+    /// the size of segments).
+    pub burst_blocks: u8,
 }
 
 impl CompSack {
@@ -96,6 +99,26 @@ impl<P: Payload> Pcb<P> {
             ours_us => ours_us.min(incoming_us),
         };
         (rtt_us / RTT_PARTS).min(DELAY_MAX_US)
+    }
+
+    /// New text leaves while blocks are to be reported.
+    #[cold]
+    pub(super) fn begin_burst(&mut self) {
+        if let Some(reass) = self.reass.as_deref_mut() {
+            let count = u8::try_from(reass.sack_count()).unwrap_or(u8::MAX);
+            reass.comp.burst_blocks = reass.comp.burst_blocks.max(count);
+        }
+    }
+
+    /// Output is over.
+    #[inline]
+    pub(super) fn end_burst(&mut self) {
+        if let Some(reass) = self.reass.as_deref_mut() {
+            reass.comp.burst_blocks = 0;
+            if reass.is_empty() {
+                self.reass = None;
+            }
+        }
     }
 
     /// The timer has expired. True if it was for acknowledgments that were left out.

@@ -15,7 +15,10 @@ impl<P: Payload> Pcb<P> {
     /// after most segments of a path that loses nothing. False says nothing.
     #[inline]
     pub fn has_sent_all(&self, snd_len: u32) -> bool {
-        let is_plain = self.state == State::Established && self.loss.is_none() && self.recovery.is_at_rest();
+        let is_plain = self.state == State::Established
+            && self.loss.is_none()
+            && self.reass.is_none()
+            && self.recovery.is_at_rest();
         let is_sent = self.snd_nxt == self.snd_max && self.snd_nxt.since(self.snd_una) == snd_len;
         // The segment has acknowledged everything, and shown the window as it is.
         let owes =

@@ -70,8 +70,11 @@ impl<P: Payload> Pcb<P> {
         match self.state {
             State::Established | State::CloseWait | State::FinWait1 | State::Closing | State::LastAck => {
                 self.transmit_data(segment, rcv_space, now);
-                if segment.is_none() && self.owes_bare(rcv_space) {
-                    *segment = self.transmit_ack(rcv_space, now);
+                if segment.is_none() {
+                    self.end_burst();
+                    if self.owes_bare(rcv_space) {
+                        *segment = self.transmit_ack(rcv_space, now);
+                    }
                 }
             }
             State::SynSent => {
@@ -125,7 +128,9 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let len = self.sendable(offset, unsent).min(most);
-        let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len;
+        // A FIN alone is a segment, and waits for room in the congestion window as any other (`tcp_cwnd_test`).
+        let has_room = || len > 0 || !self.keeps_records() || self.usable(offset) > 0;
+        let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len && has_room();
         if len == 0 && !fin {
             cold_path();
             self.look_at_usage(now);
@@ -177,7 +182,8 @@ impl<P: Payload> Pcb<P> {
         let mss = self.mss_in_window();
         let blocks = match self.reass.as_deref() {
             Some(reass) if self.sack_ok => {
-                wire::sack_len(wire::sack_blocks_fit(reass.sack_count(), self.ts_on))
+                let count = reass.sack_count().max(reass.comp.burst_blocks.into());
+                wire::sack_len(wire::sack_blocks_fit(count, self.ts_on))
             }
             Some(_) | None => 0,
         };
@@ -286,6 +292,9 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         self.record_sent(seq, end, now);
+        if self.reass.is_some() {
+            self.begin_burst();
+        }
         let mut segment = self.text_segment(seq, offset, len, fin, rcv_space, now);
         if self.ecn.is_on() && len > 0 {
             cold_path();
@@ -527,7 +536,7 @@ impl<P: Payload> Pcb<P> {
         reass.comp.restart();
         // One duplicate fits an acknowledgment (RFC 2883), so each needs its own.
         self.ack_now |= reass.has_duplicate() && self.dup_acks_owed == 0;
-        if reass.is_empty() {
+        if reass.is_empty() && reass.comp.burst_blocks == 0 {
             self.reass = None;
         }
     }
