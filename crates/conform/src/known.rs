@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
 /// How the comparison goes on behind a known difference.
@@ -169,6 +169,8 @@ pub const KNOWN: &[Known] = &[
         is: probe_before_a_measurement,
     },
     Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
+    Known { name: "window probe beside text", scenario: "probe-beside-text", is: window_probe_beside_text },
+    Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
 ];
 
 /// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
@@ -390,12 +392,19 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
 /// unacceptable (RFC 9293 section 3.10.7.4, first).
 fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let What::State(index, _) = &pair.kernel?.what else { return None };
-    let Action::Segment(cause) = &pair.scenario.events.get(*index)?.action else { return None };
-    let is_old = cause.len > 0 && cause.end() <= pair.sent_before(*index);
-    let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-    let counts = acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:");
+    let index = pair.index()?;
+    let event = pair.scenario.events.get(index)?;
+    let Action::Segment(cause) = &event.action else { return None };
+    let is_old = cause.len > 0 && cause.end() <= pair.sent_before(index);
+    let counts = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
+            acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:")
+        }
+        // What it lets leave, at once.
+        (What::Sent(Packet::Tcp(text)), _) => text.len > 0 && pair.kernel?.at < event.at() + SLACK,
+        _ => false,
+    };
     (is_old && counts).then_some(Then::Stop)
 }
 
@@ -474,7 +483,8 @@ fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let top = pair.texts().map(|text| text.end()).max()?;
     let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
     // The last segment for the second time, or the next one.
-    let is_probe = kernel.len > 0 && (kernel.end() == top && sent(top) == 1 || kernel.seq == top);
+    let is_last = kernel.end() == top && sent(top) == 1 || kernel.seq == top;
+    let is_probe = kernel.end() > kernel.seq && is_last;
     let is_repeated = pair.texts().any(|text| text.end() < top && sent(text.end()) > 1);
     (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
 }
@@ -489,6 +499,54 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let end = answer.sack().iter().map(|(_, end)| *end).max()?;
     let is_it = info.state == "CLOSED" && cause.flags.has(Flags::RST) && cause.seq == end;
     is_it.then_some(Then::Stop)
+}
+
+/// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
+/// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
+fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let index = pair.index()?;
+    let segments = pair.scenario.events.iter().take(index + 1).filter_map(|event| match &event.action {
+        Action::Segment(segment) => Some(segment),
+        _ => None,
+    });
+    let una = segments.clone().map(|segment| segment.ack).filter(|ack| *ack < 1 << 20).max()?;
+    let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(probe))) => {
+            probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una
+        }
+        _ => false,
+    };
+    let counts = ["probes:", "backoff:"].iter().any(|name| pair.why.starts_with(name));
+    let before = segments.clone();
+    let is_text = |(before, text): (&Segment, &Segment)| {
+        text.len > 0 && text.win == 0 && before.win == 0 && text.ack == before.ack
+    };
+    let has_text = before.zip(segments.skip(1)).any(is_text);
+    (has_text && (counts || is_probe(pair.kernel) || is_probe(pair.stack))).then_some(Then::Stop)
+}
+
+/// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
+/// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments by the unit of its own field.
+fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let shift = pair.scenario.events.iter().find_map(|event| match &event.action {
+        Action::Segment(syn) if syn.flags.has(Flags::SYN) => {
+            syn.options.iter().find_map(|option| match option {
+                Opt::Wscale(shift) => Some(*shift),
+                _ => None,
+            })
+        }
+        _ => None,
+    })?;
+    let Action::Segment(latest) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let edge = latest.ack + (u32::from(latest.win) << shift);
+    let is_beyond = |number: u32| number > edge && number - edge < 1 << shift;
+    let is_bare = kernel.len == 0 && stack.len == 0 && kernel.flags == Flags::ACK;
+    if pair.why.starts_with("sequence number:") && is_bare {
+        return (kernel.seq == edge && is_beyond(stack.seq)).then_some(Then::GoOn);
+    }
+    let is_cut = kernel.seq == stack.seq && kernel.end() == edge && is_beyond(stack.end());
+    (is_cut && kernel.len > 0).then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.

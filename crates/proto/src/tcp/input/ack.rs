@@ -39,14 +39,13 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.check_ack_range(seg.header.ack, now)?;
-        let is_only_text = self.persist && self.is_only_text(seg);
         if self.ecn.is_accurate() {
             cold_path();
             let is_bare = seg.payload.is_empty() && !seg.flags.any(Flags::SYN.with(Flags::FIN));
             self.take_accurate_ack(&seg.header, is_bare, now);
         }
         self.take_proven(seg, now);
-        if self.persist && !is_only_text {
+        if self.persist {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
         }
@@ -66,7 +65,7 @@ impl<P: Payload> Pcb<P> {
                 // Another window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
             }
-            if self.persist && !is_only_text && self.rexmt_at != NEVER {
+            if self.persist && self.rexmt_at != NEVER {
                 // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`).
                 self.arm_rexmt(now);
             }
@@ -80,12 +79,6 @@ impl<P: Payload> Pcb<P> {
         let is_next = seg.seq == self.rcv_nxt && self.reass.is_none();
         let is_same = self.scaled(seg.header.window) == self.snd_wnd && seg.header.options.sack.is_empty();
         self.state == State::Established && is_plain && is_next && is_same
-    }
-
-    /// Whether a segment is the next text and says nothing about ours: it is no answer to a probe of the window, which may cross it (on
-    /// Linux it takes the short path, without `tcp_ack`).
-    fn is_only_text(&self, seg: &Segment<P>) -> bool {
-        self.is_on_short_path(seg) && !seg.payload.is_empty() && seg.header.ack == self.snd_una
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
