@@ -15,6 +15,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -433,5 +435,15 @@ impl<N: Netif> Netif for Captured<N> {
 
     fn kick(&self, queue: usize) {
         self.netif.kick(queue);
+    }
+
+    #[cfg(unix)]
+    fn descriptor(&self, queue: usize) -> Option<BorrowedFd<'_>> {
+        self.netif.descriptor(queue)
+    }
+
+    #[cfg(unix)]
+    fn announced(&self, queue: usize) {
+        self.netif.announced(queue);
     }
 }

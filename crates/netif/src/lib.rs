@@ -40,6 +40,8 @@ mod shape;
 mod waking;
 mod wire;
 
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use sockeye_mbuf::Pool;
@@ -148,6 +150,20 @@ pub trait Netif: Send + Sync + 'static {
 
     /// Ends the wait of a caller, or the next one if there is none now. Default: nothing.
     fn kick(&self, queue: usize) {
+        let _ = queue;
+    }
+
+    /// A descriptor that becomes readable when frames have come to the queue, and that reports an error or a hang-up when the device goes: the driver of
+    /// a stack without threads (`sockeye::tokio::Driver`) waits at a duplicate of it, for edges. Constant. Default: there is none.
+    #[cfg(unix)]
+    fn descriptor(&self, queue: usize) -> Option<BorrowedFd<'_>> {
+        let _ = queue;
+        None
+    }
+
+    /// Told by such a driver when its wait at the [`descriptor`](Self::descriptor) has ended, before it receives. Never blocks. Default: nothing.
+    #[cfg(unix)]
+    fn announced(&self, queue: usize) {
         let _ = queue;
     }
 }

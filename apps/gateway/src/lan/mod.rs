@@ -19,6 +19,7 @@ mod frame;
 mod leases;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -302,6 +303,14 @@ impl<N: Netif> Netif for Lan<N> {
 
     fn kick(&self, queue: usize) {
         self.inner.kick(queue);
+    }
+
+    fn descriptor(&self, queue: usize) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor(queue)
+    }
+
+    fn announced(&self, queue: usize) {
+        self.inner.announced(queue);
     }
 }
 

@@ -402,6 +402,16 @@ impl Netif for Tun {
             queue.kick();
         }
     }
+
+    fn descriptor(&self, queue: usize) -> Option<BorrowedFd<'_>> {
+        self.device.queues.get(queue).map(Queue::fd)
+    }
+
+    fn announced(&self, queue: usize) {
+        if let Some(queue) = self.device.queues.get(queue) {
+            queue.announce();
+        }
+    }
 }
 
 /// Work that the kernel may leave to us: checksums, and TCP segments that are to be cut.
