@@ -7,7 +7,8 @@
 [`tokio::TcpListener`]: #features
 [`tokio::UdpSocket`]: #features
 [`tokio::IcmpSocket`]: #features
-[`tokio::unix`]: #features"
+[`tokio::unix`]: #features
+[`tokio::Driver`]: #features"
 )]
 //!
 #![doc = include_str!("lib.md")]

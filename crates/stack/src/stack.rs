@@ -263,6 +263,8 @@ impl Stack {
         }
         core.netifs.assign(id, addrs)?;
         link::begin(core, id, addrs, options);
+        // It has frames already, perhaps, and a driver that waits does not know it yet.
+        core.workers.ask_driver(core);
         Ok(id)
     }
 

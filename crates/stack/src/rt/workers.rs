@@ -175,6 +175,28 @@ impl Workers {
         panics::release(env, PanicSource::Hook, "drop of a driver's hook", before);
     }
 
+    /// [`set_driver`](Self::set_driver), if there is none.
+    ///
+    /// # Errors
+    /// There is one. `driver` is dropped after the lock.
+    #[cfg(all(feature = "tokio", unix))]
+    pub fn take_driver(&self, driver: Driver) -> Result<(), Driver> {
+        let mut current = self.driver.lock();
+        if current.is_some() {
+            return Err(driver);
+        }
+        *current = Some(Arc::new(driver));
+        Ok(())
+    }
+
+    /// Has the driver of a stack without threads call soon, if it was told to call later. With no lock held.
+    pub fn ask_driver(&self, env: &Env) {
+        if !self.has_threads {
+            self.lanes.iter().for_each(|lane| self.owe_driver(lane));
+            self.tell_driver(env);
+        }
+    }
+
     /// The driver has called: until the next result it looks by itself.
     pub fn driver_came(&self) {
         for lane in &self.lanes {

@@ -13,6 +13,8 @@
 //! (`panics_foreign`), and all others are woken; where a waker panics while it is cloned, the call fails with `Other`.
 
 mod addr;
+#[cfg(unix)]
+mod driver;
 mod glue;
 mod halves;
 mod icmp;
@@ -46,6 +48,8 @@ pub use glue::hyper_util;
 pub use glue::tonic;
 
 pub use addr::{ToSocketAddrs, lookup_host, lookup_host_on};
+#[cfg(unix)]
+pub use driver::{Driver, DriverWaker};
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;

@@ -12,6 +12,8 @@
 //! before it unwinds through the interface. Tests: `tests/panics/netifs.rs`.
 
 use std::io;
+#[cfg(all(feature = "tokio", unix))]
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use sockeye_sync::Outlet;
@@ -217,6 +219,22 @@ impl Device {
     /// [`Netif::kick`]
     pub fn kick(&self, core: &Core, queue: usize) {
         panics::contain(core, PanicSource::Netif, "Netif::kick", || self.netif().kick(queue));
+    }
+
+    /// A duplicate of [`Netif::descriptor`], which stays usable when the interface is dropped.
+    ///
+    /// # Errors
+    /// The system's.
+    #[cfg(all(feature = "tokio", unix))]
+    pub fn descriptor(&self, core: &Core, queue: usize) -> io::Result<Option<OwnedFd>> {
+        let duplicate = || self.netif().descriptor(queue).map(|fd| fd.try_clone_to_owned()).transpose();
+        panics::contain(core, PanicSource::Netif, "Netif::descriptor", duplicate).unwrap_or(Ok(None))
+    }
+
+    /// [`Netif::announced`]
+    #[cfg(all(feature = "tokio", unix))]
+    pub fn announced(&self, core: &Core, queue: usize) {
+        panics::contain(core, PanicSource::Netif, "Netif::announced", || self.netif().announced(queue));
     }
 
     /// Panics of its receiving side so far. For comparing with an earlier look.

@@ -1,0 +1,141 @@
+//! `sockeye::tokio::Driver` with a TUN device and the kernel on the other side, and the example that shows it.
+//!
+//! Needs the right to create network namespaces and devices; without it the tests print that and pass.
+
+#[path = "common/mod.rs"]
+mod lab;
+#[path = "../examples/tun_tokio.rs"]
+mod tun_tokio;
+
+use std::future::poll_fn;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lab::{bytes, hash, skipped};
+use sockeye::tokio::Driver;
+use sockeye::{Config, Stack};
+use sockeye_drivers::testing::delete_link;
+use sockeye_drivers::{Namespace, Tun, TunConfig};
+use tokio::io::AsyncReadExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+/// The longest wait, so that a failing test ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn stack() -> Stack {
+    Stack::new(Config { workers: 0, ..Config::default() }).unwrap()
+}
+
+fn device(queues: usize) -> (Namespace, Tun) {
+    let namespace = Namespace::new().unwrap();
+    let config = TunConfig { queues, ..TunConfig::default() };
+    let tun = namespace.run(|| tun_tokio::open(&config).unwrap()).unwrap();
+    (namespace, tun)
+}
+
+/// A client of the kernel's that writes and reads at once, and once more after a pause in which nothing is on its way.
+fn client(seed: u64) {
+    let mut stream = TcpStream::connect("10.9.0.2:7").unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let data = bytes(seed, 1_000_000);
+    let mut reader = stream.try_clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        all
+    });
+    stream.write_all(&data).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    stream.write_all(&data).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let all = reading.join().unwrap();
+    assert_eq!(hash(&all), hash(&[&data[..], &data[..]].concat()));
+}
+
+/// Eight clients of a server on this runtime. The device is attached when the driver waits already.
+fn serves_the_kernel(runtime: &Runtime, queues: usize) {
+    let (namespace, tun) = device(queues);
+    runtime.block_on(async {
+        let stack = stack();
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        sleep(Duration::from_millis(5)).await;
+        stack.attach(tun.clone(), &[tun_tokio::prefix(tun_tokio::SERVER).unwrap()]).unwrap();
+        let listener = sockeye::tokio::TcpListener::bind_on(&stack, "10.9.0.2:7").await.unwrap();
+        let serves = tokio::spawn(tun_tokio::serve(listener));
+        let clients: Vec<_> = (0..8).map(|seed| namespace.spawn(move || client(seed)).unwrap()).collect();
+        for client in clients {
+            let joins = tokio::task::spawn_blocking(move || client.join().unwrap().unwrap());
+            timeout(PATIENCE, joins).await.unwrap().unwrap();
+        }
+        assert!(!driven.is_finished());
+        serves.abort();
+        let _ = serves.await;
+        drop(stack);
+        timeout(PATIENCE, driven).await.unwrap().unwrap().unwrap();
+    });
+    let used = tun.counts().iter().filter(|queue| queue.frames_in > 0).count();
+    assert!(used > queues / 2, "{used} of {queues} queues had frames");
+}
+
+#[test]
+fn tasks_of_one_thread_serve_the_kernel() {
+    if !skipped("a driver on one thread") {
+        serves_the_kernel(&one_thread(), 1);
+    }
+}
+
+#[test]
+fn tasks_of_two_threads_serve_the_kernel_through_several_queues() {
+    if !skipped("a driver of several queues") {
+        let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        serves_the_kernel(&runtime, 3);
+    }
+}
+
+#[test]
+fn a_device_that_goes_ends_its_connections_and_not_the_driver() {
+    if skipped("a device that goes under a driver") {
+        return;
+    }
+    let (namespace, tun) = device(1);
+    let listener = namespace.run(|| TcpListener::bind("10.9.0.1:7").unwrap()).unwrap();
+    let held = std::thread::spawn(move || listener.accept().unwrap());
+    one_thread().block_on(async {
+        let stack = stack();
+        stack.attach(tun.clone(), &[tun_tokio::prefix(tun_tokio::SERVER).unwrap()]).unwrap();
+        let mut driver = Driver::new(&stack).unwrap();
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let driven = tokio::spawn(poll_fn(move |cx| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut driver).poll(cx)
+        }));
+        let to = SocketAddr::from(([10, 9, 0, 1], 7));
+        let mut stream = sockeye::tokio::TcpStream::connect_on(&stack, to).await.unwrap();
+        // Nothing is on its way, and no timer is near.
+        sleep(Duration::from_secs(2)).await;
+        delete_link(&namespace, tun.link().name()).unwrap();
+        let read = timeout(Duration::from_secs(5), stream.read(&mut [0; 9])).await;
+        assert_eq!(read.expect("the reader is told").unwrap_err().kind(), ErrorKind::NetworkDown);
+        let before = polls.load(Ordering::Relaxed);
+        sleep(Duration::from_millis(100)).await;
+        let more = polls.load(Ordering::Relaxed) - before;
+        assert!(more < 10, "the driver of a removed device is busy: {more} polls");
+        let again = sockeye::tokio::TcpStream::connect_on(&stack, to).await.unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::NetworkUnreachable);
+        let listener = sockeye::tokio::TcpListener::bind_on(&stack, "127.0.0.1:0").await.unwrap();
+        sockeye::tokio::TcpStream::connect_on(&stack, listener.local_addr().unwrap()).await.unwrap();
+        assert!(!driven.is_finished());
+        driven.abort();
+    });
+    drop(held.join().unwrap());
+}

@@ -1,0 +1,264 @@
+//! `sockeye::tokio::Driver`, without devices: timers, wakers of its own and of the program, its end and its refusals. With devices:
+//! `crates/drivers/tests/driver.rs`.
+
+use std::future::poll_fn;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use sockeye::netif::{ChannelConfig, ChannelPort, FrameBytes, Netif, RxFrame, Sent, TxFrame, channel};
+use sockeye::tokio::{Driver, DriverWaker, TcpListener, TcpStream};
+use sockeye::{Config, Stack};
+use sockeye_mbuf::Chain;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::{sleep, timeout};
+
+/// Longer than the stack's first retransmission of a SYN, which comes after a second.
+const AFTER_REPEAT: Duration = Duration::from_millis(1500);
+
+fn stack() -> Stack {
+    Stack::new(Config { workers: 0, ..crate::common::base() }).unwrap()
+}
+
+fn one_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A stack with an address on a channel, and the channel's other side.
+fn behind_channel(addr: &str) -> (Stack, ChannelPort) {
+    let (netif, mut ports) = channel(&ChannelConfig::default()).unwrap();
+    let stack = stack();
+    stack.attach(netif, &[addr.parse().unwrap()]).unwrap();
+    (stack, ports.remove(0))
+}
+
+async fn recv(port: &ChannelPort) -> Option<TxFrame> {
+    poll_fn(|cx| port.poll_recv(cx)).await
+}
+
+#[test]
+fn timers_run_by_the_driver_and_by_nobody_while_there_is_none() {
+    let _watchdog = crate::common::watchdog("timers of a driver");
+    one_thread().block_on(async {
+        let (stack, port) = behind_channel("10.0.0.1/24");
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        let client = stack.clone();
+        let connects = tokio::spawn(async move {
+            TcpStream::connect_on(&client, SocketAddr::from(([10, 0, 0, 2], 7))).await.map(drop)
+        });
+        assert!(recv(&port).await.is_some(), "a SYN");
+        driven.abort();
+        assert!(driven.await.unwrap_err().is_cancelled());
+        assert!(
+            timeout(AFTER_REPEAT, recv(&port)).await.is_err(),
+            "a stack without a driver repeats nothing"
+        );
+        let _driven = tokio::spawn(Driver::new(&stack).unwrap());
+        for _ in 0..2 {
+            assert!(timeout(AFTER_REPEAT * 3, recv(&port)).await.unwrap().is_some(), "another SYN");
+        }
+        connects.abort();
+    });
+}
+
+/// Carries the frames of one stack to another one.
+fn carry(from: Arc<ChannelPort>, to: Arc<ChannelPort>, wakes: DriverWaker) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        while let Some(frame) = from.recv(None) {
+            let mut bytes = vec![0; frame.len()];
+            frame.copy_to(&mut bytes);
+            if to.send(FrameBytes::from(&bytes[..]), None).is_err() {
+                break;
+            }
+            wakes.wake();
+        }
+    })
+}
+
+/// A megabyte there and back between two stacks, each with a driver on this runtime; frames are carried by other threads, which say so.
+async fn echo_between_two() {
+    let (left, near) = behind_channel("10.0.0.1/24");
+    let (right, far) = behind_channel("10.0.0.2/24");
+    let drivers = [&left, &right].map(|stack| Driver::new(stack).unwrap());
+    let wakers = drivers.each_ref().map(Driver::waker);
+    let ends = drivers.map(tokio::spawn);
+    let (near, far) = (Arc::new(near), Arc::new(far));
+    let [wakes_left, wakes_right] = wakers;
+    let carriers = [carry(Arc::clone(&near), Arc::clone(&far), wakes_right), carry(far, near, wakes_left)];
+    let to = SocketAddr::from(([10, 0, 0, 2], 7));
+    let listener = TcpListener::bind_on(&right, to).await.unwrap();
+    let serves = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (mut reader, mut writer) = stream.into_split();
+        tokio::io::copy(&mut reader, &mut writer).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let (mut reader, mut writer) = TcpStream::connect_on(&left, to).await.unwrap().into_split();
+    let sent: Vec<u8> = (0..1_000_000u32).map(|byte| byte.to_le_bytes()[0] ^ byte.to_le_bytes()[2]).collect();
+    let copy = sent.clone();
+    let writes = tokio::spawn(async move {
+        writer.write_all(&copy).await.unwrap();
+        writer.shutdown().await.unwrap();
+    });
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).await.unwrap();
+    assert!(received == sent);
+    writes.await.unwrap();
+    serves.await.unwrap();
+    drop((reader, left, right));
+    for end in ends {
+        end.await.unwrap().unwrap();
+    }
+    for carrier in carriers {
+        carrier.join().unwrap();
+    }
+}
+
+#[test]
+fn stacks_of_one_runtime_exchange_frames_that_other_threads_carry() {
+    let _watchdog = crate::common::watchdog("frames carried by threads");
+    one_thread().block_on(echo_between_two());
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(echo_between_two());
+}
+
+#[test]
+fn a_driver_ends_with_the_last_handle_whichever_executor_polls_it() {
+    let _watchdog = crate::common::watchdog("the end of a driver");
+    let runtime = one_thread();
+    let stack = stack();
+    let entered = runtime.enter();
+    let driver = Driver::new(&stack).unwrap();
+    drop(entered);
+    // No runtime is entered on that thread, and none waits for events.
+    let polls = std::thread::spawn(move || pollster::block_on(driver));
+    let listener = sockeye::TcpListener::bind_on(&stack, "127.0.0.1:0").unwrap();
+    drop(stack);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!polls.is_finished(), "a socket keeps the stack");
+    drop(listener);
+    polls.join().unwrap().unwrap();
+}
+
+#[test]
+fn what_cannot_be_driven_is_refused() {
+    let kind = |stack: &Stack| Driver::new(stack).map(drop).unwrap_err().kind();
+    let with_threads = Stack::new(Config { workers: 1, ..crate::common::base() }).unwrap();
+    let stack = stack();
+    assert_eq!(kind(&stack), ErrorKind::Other, "no runtime is entered");
+    one_thread().block_on(async {
+        assert_eq!(kind(&with_threads), ErrorKind::InvalidInput);
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        stack.set_driver_wake(Some(move || {
+            let _ = counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert_eq!(kind(&stack), ErrorKind::ResourceBusy, "it has a hook");
+        assert_eq!(Arc::strong_count(&calls), 2, "which a refusal leaves alone");
+        stack.set_driver_wake(None::<fn()>);
+        let first = Driver::new(&stack).unwrap();
+        assert_eq!(kind(&stack), ErrorKind::ResourceBusy, "it has a driver");
+        assert_eq!(kind(&stack), ErrorKind::ResourceBusy, "which a refusal leaves alone");
+        drop(first);
+        assert!(Driver::new(&stack).is_ok(), "the first has gone");
+    });
+}
+
+/// An interface that always has another frame.
+struct Flood;
+
+impl Netif for Flood {
+    fn mtu(&self) -> u32 {
+        1500
+    }
+
+    fn queue_count(&self) -> usize {
+        1
+    }
+
+    fn offloads_checksum(&self) -> bool {
+        false
+    }
+
+    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        frames.clear();
+        Sent { queue: 0, dropped_count: 0 }
+    }
+
+    fn ring(&self, _queue: usize) {}
+
+    fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+        for _ in 0..max {
+            sink(RxFrame::new(&[0; 40], &Chain::new()));
+        }
+        max
+    }
+
+    fn wait(&self, _queue: usize, _spin: Duration) {}
+
+    fn interrupt(&self, _queue: usize) {}
+}
+
+/// Lets each task that is ready run. (The runtime's own `yield_now` waits for its next look at events, which comes after some sixty tasks.)
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[test]
+fn a_flood_leaves_the_thread_to_other_tasks() {
+    let _watchdog = crate::common::watchdog("a flood");
+    one_thread().block_on(async {
+        let stack = stack();
+        let driven = tokio::spawn(Driver::new(&stack).unwrap());
+        // Attached later: the driver is told.
+        sleep(Duration::from_millis(5)).await;
+        stack.attach(Flood, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+        let other = async move {
+            let frames = || stack.counters().into_iter().find(|(name, _)| *name == "frames_in").unwrap().1;
+            let mut seen = frames();
+            for _ in 0..100 {
+                yield_once().await;
+                let now = frames();
+                assert!(now - seen <= 2 * 256, "more than a turn or two at once: {}", now - seen);
+                seen = now;
+            }
+            assert!(seen > 0);
+        };
+        // A task like the driver: the runtime's first future has its turn between many of those.
+        tokio::spawn(other).await.unwrap();
+        driven.abort();
+    });
+}
+
+#[test]
+fn an_idle_driver_is_not_polled() {
+    one_thread().block_on(async {
+        let stack = stack();
+        let mut driver = Driver::new(&stack).unwrap();
+        let polls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&polls);
+        let driven = tokio::spawn(poll_fn(move |cx| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut driver).poll(cx)
+        }));
+        sleep(Duration::from_millis(20)).await;
+        let before = polls.load(Ordering::Relaxed);
+        assert!(before > 0);
+        sleep(Duration::from_millis(200)).await;
+        assert_eq!(polls.load(Ordering::Relaxed), before);
+        driven.abort();
+    });
+}
