@@ -21,6 +21,7 @@ use socket2::{Domain, Socket, Type};
 use sockeye::Stack;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::runner::Starter;
 use crate::provider::{BACKLOG_MAX, Listener, Stream};
 use crate::providers::kernel::{Congestion, congestion};
 
@@ -48,6 +49,12 @@ pub trait Net: Clone + Send + Sync + 'static {
     /// A new connection.
     fn connect(&self, to: SocketAddr, nodelay: bool)
     -> impl Future<Output = io::Result<Halves<Self>>> + Send;
+
+    /// Starts what drives the sockets of an end, if anything is to. Within the runtime of its tasks, if it has one.
+    fn begin(&self, starter: &Starter) -> io::Result<()> {
+        let _ = starter;
+        Ok(())
+    }
 
     /// Waits, as a program of this kind does.
     fn sleep(time: Duration) -> impl Future<Output = ()> + Send;
@@ -228,6 +235,14 @@ impl Net for Tasks<Ours> {
 
     async fn accept(listener: &Self::Listener, nodelay: bool) -> io::Result<Halves<Self>> {
         our_halves(listener.accept().await?.0, nodelay)
+    }
+
+    fn begin(&self, starter: &Starter) -> io::Result<()> {
+        if self.0.stack.config().workers == 0 {
+            // It ends with the runtime.
+            drop(starter.start(sockeye::tokio::Driver::new(&self.0.stack)?)?);
+        }
+        Ok(())
     }
 
     async fn connect(&self, to: SocketAddr, nodelay: bool) -> io::Result<Halves<Self>> {

@@ -43,8 +43,10 @@ struct Devices {
     wire: [Stack; 2],
     /// The namespaces at the ends of a veth pair.
     veth: [Namespace; 2],
-    /// A stack on a TUN device, and the namespace with the device.
+    /// A stack on a TUN device, and the namespace with the device: for threads.
     tun: (Stack, Namespace),
+    /// The same for tasks: a stack without threads, which their runtime drives.
+    driven: (Stack, Namespace),
 }
 
 /// What a run took.
@@ -115,15 +117,17 @@ impl Devices {
         let stacks = [Stack::new(Config::default())?, Stack::new(Config::default())?];
         stacks[0].attach(here, &[ends::near()?])?;
         stacks[1].attach(there, &[ends::far()?])?;
-        let (namespace, tun) = ends::device(&TunConfig::default())?;
-        let stack = Stack::new(Config::default())?;
-        stack.attach(tun, &[ends::far()?])?;
-        Ok(Self { wire: stacks, veth: ends::veth(None)?, tun: (stack, namespace) })
+        let driven = Config { workers: 0, ..Config::default() };
+        let (tun, driven) = (behind_tun(Config::default())?, behind_tun(driven)?);
+        Ok(Self { wire: stacks, veth: ends::veth(None)?, tun, driven })
     }
 
     fn run(&self, pattern: &Pattern, side: Side) -> io::Result<Measured> {
         let (near, far) = (ends::near()?.addr(), ends::far()?.addr());
-        let (stack, namespace) = &self.tun;
+        let (stack, namespace) = match pattern.runner {
+            Runner::Threads => &self.tun,
+            Runner::OneRuntime | Runner::TwoRuntimes => &self.driven,
+        };
         let ours = |stack: &Stack| Ours { stack: stack.clone(), addr: far };
         match (side, pattern.place) {
             (Side::Kernel, _) => {
@@ -146,6 +150,14 @@ impl Devices {
             }
         }
     }
+}
+
+/// A stack on a TUN device, and the namespace with the device.
+fn behind_tun(config: Config) -> io::Result<(Stack, Namespace)> {
+    let (namespace, tun) = ends::device(&TunConfig::default())?;
+    let stack = Stack::new(config)?;
+    stack.attach(tun, &[ends::far()?])?;
+    Ok((stack, namespace))
 }
 
 /// An end's sockets, and its namespace if it has one.
@@ -180,8 +192,9 @@ fn play<C: Net, S: Net>(
     let (scene, shared) = (&scene, shared.as_ref());
     // It owns its end of the channel, so that the other side does not wait for an address if it fails.
     let serve = move || {
-        let (_own, starter) = starter(pattern, shared)?;
-        starter.block_on(async {
+        let (own, starter) = starter(pattern, shared)?;
+        let outcomes: io::Result<_> = starter.block_on(async {
+            server.begin(&starter)?;
             let (listener, addr) = server.listen()?;
             let listener = Arc::new(listener);
             tell.send(addr).map_err(io::Error::other)?;
@@ -193,20 +206,24 @@ fn play<C: Net, S: Net>(
             };
             let started = (0..pattern.connections).map(end).collect::<io::Result<Vec<_>>>()?;
             ended(started).await
-        })
+        });
+        Ok((outcomes?, own))
     };
     let call = move || {
-        let (_own, starter) = starter(pattern, shared)?;
+        let (own, starter) = starter(pattern, shared)?;
         let to = told.recv().map_err(io::Error::other)?;
-        starter.block_on(async {
+        let outcomes: io::Result<_> = starter.block_on(async {
+            client.begin(&starter)?;
             let end = |index| {
                 let end = play::connector(client.clone(), to, index, Arc::clone(scene), starter.clone());
                 starter.start(reported(pattern.number, end))
             };
             let started = (0..pattern.connections).map(end).collect::<io::Result<Vec<_>>>()?;
             ended(started).await
-        })
+        });
+        Ok((outcomes?, own))
     };
+    // An end's runtime stays until the other end is done, too: it may drive a stack whose last bytes are on their way.
     let (called, served) = thread::scope(|scope| {
         let served = scope.spawn(move || within(far, serve));
         let called = scope.spawn(move || within(near, call));
@@ -214,8 +231,8 @@ fn play<C: Net, S: Net>(
     });
     let panicked = |_| io::Error::other("an end has panicked");
     let (called, served) = (called.map_err(panicked)?, served.map_err(panicked)?);
-    let mut outcomes = called?;
-    outcomes.append(&mut served?);
+    let ((mut outcomes, _caller), (mut others, _server)) = (called?, served?);
+    outcomes.append(&mut others);
     Ok(measured(&outcomes, pattern))
 }
 
