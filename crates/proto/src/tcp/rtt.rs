@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(rto(&rtt), Duration::from_secs(1));
         rtt.sample(100_000, true, MIN, MAX);
         assert_eq!(rtt.srtt(), Some(ms(100)));
-        assert_eq!(rto(&rtt), ms(300));
+        assert_eq!((rtt.rttvar_us(), rto(&rtt)), (50_000, ms(300)));
     }
 
     #[test]

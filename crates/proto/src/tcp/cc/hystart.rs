@@ -229,6 +229,7 @@ mod tests {
         let mut hystart = HyStart::new();
         round(&mut hystart, 80_000);
         assert_eq!(round(&mut hystart, 95_000), Growth::Quarter);
+        assert_eq!(round(&mut hystart, 95_000), Growth::Quarter, "no shorter than when it began");
         assert_eq!(round(&mut hystart, 94_999), Growth::Full);
     }
 

@@ -248,3 +248,11 @@ fn each_algorithm_has_its_name_and_kind() {
         assert_eq!(Cc::new(*algorithm, MSS, false).algorithm(), *algorithm);
     }
 }
+
+/// RFC 6928 section 2.
+#[test]
+fn the_initial_window_is_ten_segments_but_of_long_ones_two() {
+    for (mss, window) in [(536, 5_360), (1_460, 14_600), (3_000, 14_600), (8_960, 17_920)] {
+        assert_eq!(initial_window(mss), window, "{mss}");
+    }
+}

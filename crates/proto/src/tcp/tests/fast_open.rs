@@ -1,6 +1,7 @@
 //! Fast Open (RFC 7413) on one pcb: text on the SYN, how much of it is accepted, and what is retransmitted.
 
 use super::super::accepted::Accepted;
+use super::super::ecn::EcnMode;
 use super::super::events::Events;
 use super::super::fast_open::{Cookie, FastOpenFail, FastOpenSyn, SynText};
 use super::super::pcb::Pcb;
@@ -376,4 +377,17 @@ fn text_of_a_syn_that_is_sent_again_holds_no_later_text_back() {
     assert_eq!(t.lens(), [300]);
     assert_eq!(t.write(50), [50], "Nagle's algorithm does not wait for it");
     assert_eq!(t.write(50), [], "but for that");
+}
+
+/// A network may drop what is marked (RFC 3168 section 6.1.1.1).
+#[test]
+fn a_server_whose_syn_ack_must_be_repeated_gives_up_marks() {
+    let settings = Settings { ecn: EcnMode::On, ..plain() };
+    let mut t = Script::connect(&settings);
+    t.pcb = Pcb::accept_fast_open(&settings, &Accepted { ecn: true, ..accepted() }, 10, None, t.now);
+    let sent = t.output();
+    assert!(sent[0].header().flags.has(Flags::ECE), "{:?}", sent[0].header());
+    let again = t.wait(secs(2));
+    assert!(!again.is_empty());
+    assert!(again.iter().all(|(_, sent)| sent.header().flags == SYN_ACK), "{:?}", again[0].1.header());
 }

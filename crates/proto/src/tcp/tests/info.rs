@@ -58,6 +58,9 @@ fn the_timer_that_runs_is_the_one_that_would_send() {
     assert_eq!(t.pcb.running_timer(t.now), None, "nothing is left to send");
     let _ = t.write(MSS);
     assert_eq!(t.pcb.running_timer(t.now).unwrap().kind, TimerKind::Persist);
+    let _ = t.input(t.ack_of(0, 100), &[]);
+    assert_eq!(t.lens(), [], "the window is too small to be worth a segment");
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().kind, TimerKind::Persist);
     let late = t.now + Duration::from_secs(3600);
     assert_eq!(t.pcb.running_timer(late).unwrap().left, Duration::ZERO);
 }

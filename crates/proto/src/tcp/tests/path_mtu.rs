@@ -236,3 +236,15 @@ fn a_connection_starts_with_the_known_path_mtu_and_searches_again_later() {
     let _ = t.input(t.seg(ACK), &[]);
     assert_eq!((t.write(MSS), t.pcb.mss()), (vec![MSS], MSS as u16));
 }
+
+/// A path that is too narrow for large packets bears small ones.
+#[test]
+fn timeouts_of_a_small_segment_are_no_black_hole_and_those_of_a_large_one_are() {
+    for (bytes, is_taken_for_one) in [(400, false), (1_460, true)] {
+        let mut t = Script::established(&Settings { mss: 1_460, ..plain() });
+        assert_eq!(t.write(bytes), [bytes]);
+        let _ = t.wait(secs(5));
+        assert!(t.pcb.loss_stats().rto_count >= 3);
+        assert_eq!(t.pcb.mss() < 1_460, is_taken_for_one, "{bytes} bytes were out");
+    }
+}

@@ -2,7 +2,7 @@
 //! here are those that Linux sends.
 
 use super::super::delack::{AckAtRead, QUICK_ACKS_MAX};
-use super::super::segment::Flags;
+use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::script::{ACK, MSS, Script, ms, plain, secs};
@@ -268,4 +268,18 @@ fn the_option_has_acknowledgments_wait_for_an_answer_or_sends_the_one_that_waits
     assert!(t.pcb.quickack());
     assert_eq!(t.lens(), [0], "the one that waited");
     assert!(is_quick(&mut t));
+}
+
+#[test]
+fn an_old_segment_without_text_is_answered_and_makes_no_acknowledgment_quick() {
+    let mut t = settled(&plain());
+    let old = Header { seq: t.pcb.rcv_nxt() - 500, ..t.seg(ACK) };
+    let _ = t.input(old, &[]);
+    assert_eq!(t.lens(), [0]);
+    assert!(!is_quick(&mut t));
+    assert_eq!(acks_within(&mut t, 40), [40]);
+    let old = Header { seq: t.pcb.rcv_nxt() - 500, ..t.seg(ACK) };
+    let _ = t.input(old, &[7; 100]);
+    assert_eq!(t.lens(), [0]);
+    assert!(is_quick(&mut t), "its acknowledgment was lost, so the next shall not be late");
 }

@@ -186,3 +186,21 @@ fn blocks_beyond_four_are_not_kept() {
     assert_eq!(all.as_slice(), [block(0), block(1), block(2), block(3)]);
     assert!(!all.is_empty() && SackBlocks::NONE.as_slice().is_empty());
 }
+
+/// What is further back than a window says nothing about the network of now.
+#[test]
+fn a_duplicate_from_beyond_a_window_back_is_not_reported() {
+    let mut t = script(false);
+    let text = vec![7; MSS as usize];
+    for _ in 0..80 {
+        let _ = t.input(t.seg(ACK), &text);
+        let _ = t.output();
+    }
+    let again = |t: &mut Script, back: u32| {
+        let header = Header { seq: t.pcb.rcv_nxt() - back, ..t.seg(ACK) };
+        let _ = t.input(header, &[7; 100]);
+        t.output().iter().map(|sent| blocks(sent.header().options.sack).len()).collect::<Vec<_>>()
+    };
+    assert_eq!(again(&mut t, 49_000), [1]);
+    assert_eq!(again(&mut t, 75_000), [0]);
+}

@@ -2,9 +2,10 @@
 
 use super::super::delack::QUICK_ACKS_MAX;
 use super::super::events::Events;
+use super::super::info::TimerKind;
 use super::super::settings::{KeepaliveSettings, Settings};
 use super::super::state::State;
-use super::script::{ACK, ISS, RST, Script, WND, plain, secs};
+use super::script::{ACK, ISS, MSS, RST, Script, WND, ms, plain, secs};
 use crate::seq::SeqNum;
 
 fn keepalive() -> KeepaliveSettings {
@@ -105,4 +106,21 @@ fn an_early_call_runs_nothing() {
     let _ = t.pcb.on_timer(t.now);
     assert!(t.output().is_empty());
     assert_eq!(t.pcb.next_deadline(), Some(deadline));
+}
+
+/// RFC 6298 section 5.3: only an acknowledgment of new data restarts the timer.
+#[test]
+fn an_acknowledgment_of_nothing_new_leaves_the_retransmission_timer_as_it_is() {
+    for lossless in [false, true] {
+        let mut t = Script::established(&Settings { lossless, ..plain() });
+        assert_eq!(t.write(3 * MSS).len(), 3);
+        let first = t.pcb.running_timer(t.now).unwrap();
+        t.now = t.now + ms(50);
+        let _ = t.input(t.ack_of(0, WND), &[]);
+        let left = t.pcb.running_timer(t.now).unwrap().left;
+        assert_eq!(left, first.left - ms(50), "lossless: {lossless}");
+        let _ = t.input(t.ack_of(MSS, WND), &[]);
+        let timer = t.pcb.running_timer(t.now).unwrap();
+        assert_eq!((timer.kind, timer.left), (TimerKind::Rexmt, t.pcb.rto()), "lossless: {lossless}");
+    }
 }

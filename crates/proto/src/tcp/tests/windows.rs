@@ -368,3 +368,16 @@ fn of_windows_with_the_same_numbers_the_larger_counts_or_the_closed_one() {
     let _ = t.input(header, b"more");
     assert_eq!(t.pcb.snd_wnd(), 7);
 }
+
+#[test]
+fn the_send_buffer_that_is_wanted_is_twice_what_may_be_in_flight() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.pcb.wanted_snd_hiwat(), 2 * 10 * MSS, "by the congestion window");
+    let _ = t.write(100 * MSS);
+    while t.pcb.cwnd() <= u32::from(WND) {
+        t.now = t.now + ms(10);
+        let _ = t.input(t.ack_of(MSS, WND), &[]);
+        let _ = t.output();
+    }
+    assert_eq!(t.pcb.wanted_snd_hiwat(), 2 * u32::from(WND), "by the peer's");
+}

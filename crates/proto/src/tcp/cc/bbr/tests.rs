@@ -332,4 +332,29 @@ fn connections_that_begin_together_probe_at_different_times() {
     };
     assert_ne!(waits(12_345), waits(54_321));
     assert_eq!(waits(9), waits(9));
+    let mut cycle = Cycle::new(7);
+    let drawn: std::collections::BTreeSet<u32> = (0..1000).map(|_| cycle.random(1 << 30)).collect();
+    assert!(drawn.len() > 990 && drawn.last() > Some(&(1 << 29)), "{} numbers of 1,000", drawn.len());
+}
+
+#[test]
+fn a_path_that_holds_less_than_a_segment_still_has_four_in_flight() {
+    // The invariant is asserted at each acknowledgment, ProbeRtt's included.
+    let mut path = Path::new(20_000, 40, 40_000);
+    path.run(30 * SECOND);
+    assert!(path.names().contains(&State::ProbeRtt), "{:?}", path.states);
+    assert!(path.run(10 * SECOND) >= 95);
+}
+
+#[test]
+fn the_bound_of_a_short_queue_grows_again_when_the_queue_does() {
+    let mut path = Path::new(10_000_000, 40, 40_000);
+    path.run(10 * SECOND);
+    let bound = path.bbr.bounds.longterm;
+    assert!(bound < 460_000, "{bound}");
+    path.queue = 4_000_000;
+    path.run(40 * SECOND);
+    assert!(path.bbr.bounds.longterm > bound + 40_000, "{bound}, then {}", path.bbr.bounds.longterm);
+    let share = path.run(10 * SECOND);
+    assert!(share >= 95, "{share} %");
 }
