@@ -52,6 +52,13 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
+            if self.closed {
+                // There was text in front of it, which nobody will read.
+                input.reply = Some(self.reset_answering(&seg.header));
+                input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
+                self.enter_closed();
+                return Step::Break(());
+            }
             self.reass
                 .get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt, self.sack_ok)))
                 .note_fin(seg.seq);
