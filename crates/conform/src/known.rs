@@ -479,8 +479,12 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
 /// was sent again measures none, and the kernel sends another all the same.
 fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
-    let waits = pair.stack.is_none_or(|stack| stack.at > at || !matches!(stack.what, What::Sent(_)));
     let top = pair.texts().map(|text| text.end()).max()?;
+    // Without the probe the timer of reordering goes on, which may find a loss first.
+    let waits = pair.stack.is_none_or(|stack| match &stack.what {
+        What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
+        _ => true,
+    });
     let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
     // The last segment for the second time, or the next one.
     let is_last = kernel.end() == top && sent(top) == 1 || kernel.seq == top;
@@ -492,11 +496,12 @@ fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let What::State(_, State { info: Some(info), .. }) = &pair.kernel?.what else { return None };
-    let (Some(Action::Segment(cause)), What::Sent(Packet::Tcp(answer))) = (pair.event, &pair.stack?.what)
-    else {
-        return None;
-    };
-    let end = answer.sack().iter().map(|(_, end)| *end).max()?;
+    let (Some(Action::Segment(cause)), What::Sent(_)) = (pair.event, &pair.stack?.what) else { return None };
+    let reports = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
+        _ => None,
+    });
+    let end = reports.last()?;
     let is_it = info.state == "CLOSED" && cause.flags.has(Flags::RST) && cause.seq == end;
     is_it.then_some(Then::Stop)
 }
