@@ -142,8 +142,32 @@ impl Maker {
             18 => 350 + 50 * self.random.below(6),
             _ => 800 + 100 * self.random.below(8),
         };
+        // Behind a hole an acknowledgment may wait for a part of a millisecond, so nothing may come right behind it.
+        let wait = if wait == 0 && self.reports_a_hole() { 10 } else { wait };
         self.at_ms += wait;
         if wait > 0 {
+            self.settle();
+        }
+    }
+
+    /// Whether the stack's latest segment has blocks.
+    fn reports_a_hole(&self) -> bool {
+        let sent = self.driven.trace().records.iter().rev().find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(segment)) => Some(segment),
+            _ => None,
+        });
+        sent.is_some_and(|segment| !segment.sack().is_empty())
+    }
+
+    /// Moves text of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
+    /// ticks.
+    fn not_before_an_answer(&mut self) {
+        for _ in 0..TRIES {
+            let answer = Duration::from_millis(self.at_ms.into()) + ANSWER_MAX;
+            match self.driven.next_due().filter(|due| due.abs_diff(answer) < SLACK + granularity(RTO) / 2) {
+                Some(due) => self.at_ms = due.as_millis() as u32 + 1,
+                None => break,
+            }
             self.settle();
         }
     }
@@ -369,6 +393,7 @@ impl Maker {
         // A packet is no longer than the device's 1,500 bytes.
         let full = if self.peer.has_ts { 1448 } else { 1460 };
         let full = if self.peer.held.is_empty() { full } else { full - 36 };
+        self.not_before_an_answer();
         let len = self.random.pick(&[1, 100, 536, self.peer.mss.min(full), self.peer.mss.min(full), full]);
         let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
         let next = self.peer.snd_nxt;
@@ -522,6 +547,8 @@ impl Maker {
 
 /// The shortest round trip of text: many times what a run may be late within an event.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
+const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// An ordinary retransmission timeout.
 const RTO: Duration = Duration::from_millis(300);
 /// Timers whose lateness adds up.
