@@ -275,6 +275,7 @@ impl Records {
     pub fn lose_overdue(&mut self, segment: u32, wait_us: u64, now: Instant) {
         let is_overdue = |sent_at: Instant| after_us(sent_at, wait_us) <= now;
         if let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) {
+            let segment = first.segment_or(segment);
             if !is_overdue(first.sent_at) && first.len() > segment {
                 self.split(first.start + segment);
             }

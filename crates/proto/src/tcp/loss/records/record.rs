@@ -41,6 +41,11 @@ impl Record {
         self.end.since(self.start)
     }
 
+    /// Bytes of its first segment, if it has several; `unknown` if these are of several sizes.
+    pub fn segment_or(&self, unknown: u32) -> u32 {
+        if self.segment == 0 { unknown } else { self.segment.into() }
+    }
+
     /// How many of its segments lie whole before `at`, and how many there are behind it if it is cut there: the cut one counts in both
     /// parts, or in the second if nothing is cut.
     pub fn counts_at(&self, at: SeqNum) -> (u32, u32) {

@@ -54,6 +54,7 @@ impl Records {
         if first.repeated {
             return 0;
         }
+        let segment = first.segment_or(segment);
         if first.count > 1 && first.len() > segment {
             self.split(first.start + segment);
         }
