@@ -110,7 +110,7 @@ struct Probe {
     end: SeqNum,
     /// TLP.is_retrans: it carried nothing new.
     repeats: bool,
-    /// Its bytes.
+    /// How many numbers it repeats, that of a FIN among them.
     len: u16,
 }
 

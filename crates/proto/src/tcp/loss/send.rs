@@ -257,6 +257,7 @@ impl<P: Payload> Pcb<P> {
         let len = unsent.min(mss);
         let fin = self.fin_queued && !self.fin_sent && len == unsent && self.snd_wnd > flight + len;
         let fresh = (len > 0 || fin) && self.snd_wnd >= flight + len && self.snd_nxt == self.snd_max;
+        let mut repeated = 0;
         let segment = if fresh {
             Some(self.transmit_at_nxt(flight, len, fin, rcv_space, now))
         } else {
@@ -265,10 +266,12 @@ impl<P: Payload> Pcb<P> {
             if last.end.after(self.repeat_edge()) && start != self.snd_una {
                 return None;
             }
-            self.repeat(start, last.end.min(start + mss), Why::Probe, rcv_space, now)
+            let end = last.end.min(start + mss);
+            repeated = end.since(start);
+            self.repeat(start, end, Why::Probe, rcv_space, now)
         };
-        if let (Some(probe), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
-            let len = u16::try_from(probe.len).unwrap_or(u16::MAX);
+        if let (Some(_), Some(loss)) = (&segment, self.loss.as_deref_mut()) {
+            let len = u16::try_from(repeated).unwrap_or(u16::MAX);
             loss.probe = Some(Probe { end: self.snd_max, repeats: !fresh, len });
             loss.probe_unmeasured = true;
             loss.probe_at = NEVER;
