@@ -110,16 +110,26 @@ impl Driven {
     }
 
     /// When the stack is run next: by as much later than it wants to as a timer of the kernel is on average. A timer is late by the time that it
-    /// had to run when it was started. The stack may also want to run in between, to sort its timers anew, which starts none.
+    /// had to run when it was started, and one that had to run for less than the coarse ones expires at a tick. The stack may also want to run in between, to sort its timers anew, which starts none.
     fn next_run(&mut self) -> Option<Duration> {
         let next = self.stack.poll(self.now)?;
         let known = self.wanted.filter(|(known, _)| *known == next);
-        let since = known.map_or(self.touched_at, |(_, since)| since);
+        // One that is due at once was started by one that has just expired, at a tick.
+        let is_hop = known.is_none() && next > self.now && next <= self.now + HOP;
+        let since = if is_hop { self.now } else { known.map_or(self.touched_at, |(_, since)| since) };
         self.wanted = Some((next, since));
         if next <= self.now {
             return Some(next);
         }
-        Some(next + granularity(next.saturating_sub(since)) / 2)
+        let wait = next.saturating_sub(since);
+        let coarse = granularity(wait);
+        if coarse > JIFFY {
+            return Some(next + coarse / 2);
+        }
+        // So many whole ticks, from the next one on: half of one after an event on average, a whole one after a timer.
+        let ticks = wait.as_micros().div_ceil(JIFFY.as_micros()) as u32;
+        let rest = if wait <= HOP { JIFFY } else { JIFFY / 2 };
+        Some(since + JIFFY * ticks + rest)
     }
 
     /// The trace, with what happens until the scenario's end.
@@ -393,5 +403,9 @@ const ENDLESS: u32 = 1 << 30;
 const START: Duration = Duration::from_secs(10);
 /// An event takes so long, as on the kernel: no round trip is 0.
 const STEP: Duration = Duration::from_micros(50);
+/// A timer that is started for no longer is due at once.
+const HOP: Duration = Duration::from_millis(1);
+/// A tick of the kernel.
+const JIFFY: Duration = Duration::from_millis(4);
 /// The least step of the clock.
 const TICK: Duration = Duration::from_micros(1);
