@@ -170,6 +170,8 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
     Known { name: "window probe beside text", scenario: "probe-beside-text", is: window_probe_beside_text },
+    Known { name: "rest of a cut packet", scenario: "rest-of-a-cut-packet", is: rest_of_a_cut_packet },
+    Known { name: "window after an undone repair", scenario: "undone-repair", is: window_after_an_undone_repair },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
 ];
 
@@ -552,6 +554,35 @@ fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     }
     let is_cut = kernel.seq == stack.seq && kernel.end() == edge && is_beyond(stack.end());
     (is_cut && kernel.len > 0).then_some(Then::Stop)
+}
+
+/// What is left of a packet that was cut for a small window leaves the kernel as soon as it fits; here it is text like any other, and waits for room
+/// that is worth a segment (RFC 9293 section 3.8.6.2.1).
+fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
+    let largest = pair.texts().map(|text| text.len).max()?;
+    let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
+    let is_new = pair.texts().all(|text| text.end() <= rest.seq);
+    let is_longer = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(text)) if text.seq == rest.seq && text.len > 0 => text.len > rest.len,
+        _ => true,
+    };
+    let is_cut = cut.flags.has(Flags::PSH) && rest.len > 0 && rest.len < largest;
+    (is_new && is_cut && is_longer).then_some(Then::Stop)
+}
+
+/// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
+/// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
+fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let una = pair.texts().last()?.seq;
+    let sent = pair.texts().filter(|text| text.seq == una).count() as u64;
+    let is_repaired = kernel.get("ca_state") == Some(4) && stack.get("ca_state") == Some(4);
+    let is_undone = kernel.get("retransmits")? + 2 <= sent;
+    let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_repaired && is_undone && is_larger;
+    is_it.then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.
