@@ -171,7 +171,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
     Known { name: "window probe beside text", scenario: "probe-beside-text", is: window_probe_beside_text },
     Known { name: "rest of a cut packet", scenario: "rest-of-a-cut-packet", is: rest_of_a_cut_packet },
-    Known { name: "window after an undone repair", scenario: "undone-repair", is: window_after_an_undone_repair },
+    Known {
+        name: "window after an undone repair",
+        scenario: "undone-repair",
+        is: window_after_an_undone_repair,
+    },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
 ];
 
