@@ -5,12 +5,14 @@
 //!
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
+mod sending;
+
 use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 
 /// How the comparison goes on behind a known difference.
@@ -503,89 +505,12 @@ fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let What::State(_, State { info: Some(info), .. }) = &pair.kernel?.what else { return None };
     let (Some(Action::Segment(cause)), What::Sent(_)) = (pair.event, &pair.stack?.what) else { return None };
-    let reports = pair.earlier.iter().filter_map(|record| match &record.what {
+    let mut reports = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
         _ => None,
     });
-    let end = reports.last()?;
+    let end = reports.next()?;
     let is_it = info.state == "CLOSED" && cause.flags.has(Flags::RST) && cause.seq == end;
-    is_it.then_some(Then::Stop)
-}
-
-/// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
-/// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
-fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let segments = pair.scenario.events.iter().take(index + 1).filter_map(|event| match &event.action {
-        Action::Segment(segment) => Some(segment),
-        _ => None,
-    });
-    let una = segments.clone().map(|segment| segment.ack).filter(|ack| *ack < 1 << 20).max()?;
-    let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
-        Some(What::Sent(Packet::Tcp(probe))) => {
-            probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una
-        }
-        _ => false,
-    };
-    let counts = ["probes:", "backoff:"].iter().any(|name| pair.why.starts_with(name));
-    let before = segments.clone();
-    let is_text = |(before, text): (&Segment, &Segment)| {
-        text.len > 0 && text.win == 0 && before.win == 0 && text.ack == before.ack
-    };
-    let has_text = before.zip(segments.skip(1)).any(is_text);
-    (has_text && (counts || is_probe(pair.kernel) || is_probe(pair.stack))).then_some(Then::Stop)
-}
-
-/// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
-/// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments by the unit of its own field.
-fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let shift = pair.scenario.events.iter().find_map(|event| match &event.action {
-        Action::Segment(syn) if syn.flags.has(Flags::SYN) => {
-            syn.options.iter().find_map(|option| match option {
-                Opt::Wscale(shift) => Some(*shift),
-                _ => None,
-            })
-        }
-        _ => None,
-    })?;
-    let Action::Segment(latest) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
-    let edge = latest.ack + (u32::from(latest.win) << shift);
-    let is_beyond = |number: u32| number > edge && number - edge < 1 << shift;
-    let is_bare = kernel.len == 0 && stack.len == 0 && kernel.flags == Flags::ACK;
-    if pair.why.starts_with("sequence number:") && is_bare {
-        return (kernel.seq == edge && is_beyond(stack.seq)).then_some(Then::GoOn);
-    }
-    let is_cut = kernel.seq == stack.seq && kernel.end() == edge && is_beyond(stack.end());
-    (is_cut && kernel.len > 0).then_some(Then::Stop)
-}
-
-/// What is left of a packet that was cut for a small window leaves the kernel as soon as it fits; here it is text like any other, and waits for room
-/// that is worth a segment (RFC 9293 section 3.8.6.2.1).
-fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
-    let largest = pair.texts().map(|text| text.len).max()?;
-    let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
-    let is_new = pair.texts().all(|text| text.end() <= rest.seq);
-    let is_longer = match &pair.stack?.what {
-        What::Sent(Packet::Tcp(text)) if text.seq == rest.seq && text.len > 0 => text.len > rest.len,
-        _ => true,
-    };
-    let is_cut = cut.flags.has(Flags::PSH) && rest.len > 0 && rest.len < largest;
-    (is_new && is_cut && is_longer).then_some(Then::Stop)
-}
-
-/// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
-/// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
-fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let una = pair.texts().last()?.seq;
-    let sent = pair.texts().filter(|text| text.seq == una).count() as u64;
-    let is_repaired = kernel.get("ca_state") == Some(4) && stack.get("ca_state") == Some(4);
-    let is_undone = kernel.get("retransmits")? + 2 <= sent;
-    let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
-    let is_it = pair.why.starts_with("snd_cwnd:") && is_repaired && is_undone && is_larger;
     is_it.then_some(Then::Stop)
 }
 
