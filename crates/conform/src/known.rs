@@ -14,6 +14,9 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
+use sending::{
+    edge_of_a_rounded_window, rest_of_a_cut_packet, window_after_an_undone_repair, window_probe_beside_text,
+};
 
 /// How the comparison goes on behind a known difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
