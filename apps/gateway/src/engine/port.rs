@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::task::Poll;
 
 use sockeye::Stack;
 use sockeye::netif::{CaptureConfig, LinkOptions, Medium, Netif, NetifId, Prefix, capture_into};
@@ -140,7 +141,15 @@ impl Port {
     pub async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
         match self {
             Self::Tun(tun, queue) => {
-                poll_fn(|task| queue.poll_read_ready(task)).await?.clear_ready();
+                let ready = poll_fn(|task| match queue.poll_write_ready(task) {
+                    // A device that was deleted reports an error and no hang-up, which tokio tells to writers alone, and nothing else to them: no interest in
+                    // room was declared.
+                    Poll::Ready(failed) => Poll::Ready(failed.map(drop)),
+                    Poll::Pending => {
+                        queue.poll_read_ready(task).map_ok(|mut readable| readable.clear_ready())
+                    }
+                });
+                ready.await?;
                 tun.announce();
                 Ok(())
             }
