@@ -248,3 +248,19 @@ fn timeouts_of_a_small_segment_are_no_black_hole_and_those_of_a_large_one_are() 
         assert_eq!(t.pcb.mss() < 1_460, is_taken_for_one, "{bytes} bytes were out");
     }
 }
+
+#[test]
+fn a_search_does_not_go_beyond_what_is_known_of_the_path() {
+    let settings =
+        Settings { mtu_probing: MtuProbing::Always, path_mtu: 1_240, mss: 1_460, sack: true, ..plain() };
+    let mut t = Script::established(&settings);
+    let mut longest = 0;
+    for _ in 0..100 {
+        t.snd += 20 * 1_460;
+        longest = t.lens().into_iter().max().unwrap_or(0).max(longest);
+        t.now = t.now + ms(10);
+        let all = t.pcb.snd_max().since(t.pcb.snd_una());
+        let _ = t.input(t.ack_of(all, WND), &[]);
+    }
+    assert!(longest <= 1_200 && t.pcb.mss() > 1_150, "{longest}, in the end {}", t.pcb.mss());
+}

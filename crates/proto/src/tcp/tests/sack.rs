@@ -179,6 +179,17 @@ fn an_early_fin_waits_behind_the_reported_text() {
 }
 
 #[test]
+fn an_early_fin_without_text_is_no_block_and_ends_the_text_when_that_is_there() {
+    let mut t = script(false);
+    let header = Header { seq: SeqNum::new(FIRST + 200), ..t.seg(Flags::FIN.with(Flags::ACK)) };
+    let _ = t.input(header, &[]);
+    assert!(t.output().iter().all(|sent| sent.header().options.sack.is_empty()));
+    let _ = comes(&mut t, 100);
+    let _ = comes(&mut t, 0);
+    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(FIRST + 201), "the FIN counts");
+}
+
+#[test]
 fn blocks_beyond_four_are_not_kept() {
     let block = |i| SackBlock { start: SeqNum::new(i), end: SeqNum::new(i + 1) };
     let mut all = SackBlocks::NONE;

@@ -381,3 +381,23 @@ fn the_send_buffer_that_is_wanted_is_twice_what_may_be_in_flight() {
     }
     assert_eq!(t.pcb.wanted_snd_hiwat(), 2 * u32::from(WND), "by the peer's");
 }
+
+/// The peer has not taken the byte, so a segment behind it would not be acceptable to it.
+#[test]
+fn beside_the_probe_of_a_shut_window_an_acknowledgment_begins_before_the_probed_byte() {
+    for window_scaling in [false, true] {
+        let mut t = Script::established(&Settings { window_scaling, ..plain() });
+        let _ = t.input(t.ack_of(0, 0), &[]);
+        assert_eq!(t.write(MSS), []);
+        let sent = t.wait(secs(1));
+        let probed = sent.first().map_or(0, |(_, probe)| probe.len);
+        let _ = t.input(Header { ack: t.pcb.snd_una(), window: 0, ..t.seg(ACK) }, &[7; 10]);
+        let _ = t.wait(ms(50));
+        let _ = t.input(
+            Header { seq: t.pcb.rcv_nxt() - 10, ack: t.pcb.snd_una(), window: 0, ..t.seg(ACK) },
+            &[7; 10],
+        );
+        let sent = t.output();
+        assert_eq!(sent[0].header().seq, t.pcb.snd_una(), "{probed} bytes probed, scaling: {window_scaling}");
+    }
+}

@@ -268,6 +268,27 @@ fn fast_open_stands_where_a_word_begins_with_its_padding_behind() {
     );
 }
 
+#[test]
+fn a_user_timeout_is_sent_beside_other_options_as_long_as_there_is_room() {
+    let timestamps = Some(Timestamps { val: 7, ecr: 9 });
+    let of = |sack: SackBlocks| {
+        let user_timeout = UserTimeout::from_bits(100);
+        let options = Options { timestamps, sack, user_timeout, ..Options::default() };
+        let header = Header { flags: Flags::ACK, options, ..Header::default() };
+        parse(&segment(&header, ChecksumOut::Omit, b""), ChecksumIn::Trusted).unwrap().1.options
+    };
+    let blocks = |count: u32| (0..count).map(|n| block(10 * n, 10 * n + 5)).collect::<SackBlocks>();
+    for (count, is_sent) in [(0, true), (2, true), (3, false)] {
+        let options = of(blocks(count));
+        assert_eq!(
+            options.user_timeout.map(|timeout| timeout.bits()),
+            is_sent.then_some(100),
+            "{count} blocks"
+        );
+        assert_eq!((options.timestamps, options.sack), (timestamps, blocks(count)));
+    }
+}
+
 fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     let timestamps =
         any::<Option<(u32, u32)>>().prop_map(|pair| pair.map(|(val, ecr)| Timestamps { val, ecr }));
