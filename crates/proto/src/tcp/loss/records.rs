@@ -22,6 +22,7 @@ mod record;
 mod segments;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 use std::collections::VecDeque;
 
@@ -45,7 +46,7 @@ struct Repeat {
 pub(in crate::tcp) struct Detection {
     /// Bytes newly believed lost.
     pub lost: u32,
-    /// When the next of them will be, if nothing is heard of it; [`NEVER`] if none is waited for.
+    /// When the last of those that are waited for will be, if nothing is heard of them; [`NEVER`] if none is.
     pub due: Instant,
     /// The snapshot of the last of them (`rate.rs`).
     pub snapshot: Option<u32>,
@@ -235,9 +236,8 @@ impl Records {
                 if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
-                let due = after_us(record.sent_at, wait_us);
-                if due > now {
-                    found.due = found.due.min(due);
+                if after_us(record.sent_at, wait_us) > now {
+                    found.wait_until(self.last_due(at, latest, wait_us));
                     break;
                 }
                 found.snapshot = Some(record.snapshot);
@@ -432,9 +432,8 @@ impl Records {
             if !(Sent { at: repeat.sent_at, end: repeat.end, repeated: true }).before(latest) {
                 return;
             }
-            let due = after_us(repeat.sent_at, wait_us);
-            if due > now {
-                found.due = due;
+            if after_us(repeat.sent_at, wait_us) > now {
+                found.wait_until(self.last_repeat_due(latest, wait_us));
                 return;
             }
             self.repeats.pop_front();
