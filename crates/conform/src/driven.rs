@@ -33,6 +33,8 @@ pub struct Driven {
     wanted: Option<(Duration, Duration)>,
     /// When something has happened last that may have started a timer: an event, or a segment of the stack.
     touched_at: Duration,
+    /// When the stack has last run for its timers.
+    ran_at: Option<Duration>,
     trace: Trace,
 }
 
@@ -80,6 +82,7 @@ impl Driven {
             read: 0,
             wanted: None,
             touched_at: now,
+            ran_at: None,
             trace: Trace::default(),
         }
     }
@@ -103,6 +106,7 @@ impl Driven {
         while let Some(next) = self.next_run().filter(|next| *next <= end) {
             self.collect();
             self.now = next.max(self.now + TICK);
+            self.ran_at = Some(self.now - START);
         }
         self.collect();
         self.now = self.now.max(end);
@@ -148,6 +152,11 @@ impl Driven {
     /// When the stack wants to run next, from the scenario's begin on.
     pub fn next_due(&mut self) -> Option<Duration> {
         self.next_run().map(|next| next.saturating_sub(START))
+    }
+
+    /// When it has last run for its timers, from the scenario's begin on; it may have found none due.
+    pub fn ran_at(&self) -> Option<Duration> {
+        self.ran_at
     }
 
     fn record(&mut self, what: What) {

@@ -132,6 +132,10 @@ impl Maker {
     /// Lets some time pass.
     fn pause(&mut self) {
         if self.at_ms > LENGTH_MAX_MS {
+            if self.reports_a_hole() {
+                self.at_ms += HOLE_MS;
+                self.settle();
+            }
             return;
         }
         let wait = match self.random.below(20) {
@@ -143,7 +147,7 @@ impl Maker {
             _ => 800 + 100 * self.random.below(8),
         };
         // Behind a hole an acknowledgment may wait for a part of a millisecond, so nothing may come right behind it.
-        let wait = if wait == 0 && self.reports_a_hole() { 10 } else { wait };
+        let wait = if wait == 0 && self.reports_a_hole() { HOLE_MS } else { wait };
         self.at_ms += wait;
         if wait > 0 {
             self.settle();
@@ -177,11 +181,14 @@ impl Maker {
         for _ in 0..TRIES {
             let at = Duration::from_millis(self.at_ms.into());
             self.driven.advance(at);
+            // One that has sent nothing shows in no trace.
+            let quiet = self.driven.ran_at().filter(|ran| *ran > self.last_event);
+            let quiet = quiet.map(|ran| ran + SLACK).filter(|done| *done > at);
             let due =
                 self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
             let clear =
                 self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
-            match clear.or_else(|| self.pause_is_over()) {
+            match clear.or_else(|| self.pause_is_over()).or(quiet) {
                 None => break,
                 Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
             }
@@ -547,6 +554,8 @@ impl Maker {
 
 /// The shortest round trip of text: many times what a run may be late within an event.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
+/// At least so many milliseconds pass behind a hole.
+const HOLE_MS: u32 = 10;
 /// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
 const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// An ordinary retransmission timeout.
