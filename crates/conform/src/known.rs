@@ -506,15 +506,16 @@ fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
-    let What::State(_, State { info: Some(info), .. }) = &pair.kernel?.what else { return None };
+    let What::State(_, State { info, .. }) = &pair.kernel?.what else { return None };
     let (Some(Action::Segment(cause)), What::Sent(_)) = (pair.event, &pair.stack?.what) else { return None };
     let mut reports = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
         _ => None,
     });
     let end = reports.next()?;
-    let is_it = info.state == "CLOSED" && cause.flags.has(Flags::RST) && cause.seq == end;
-    is_it.then_some(Then::Stop)
+    // A socket that the application has closed shows no state.
+    let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
+    (is_closed && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
 }
 
 /// The event that the two states are behind.
