@@ -239,7 +239,8 @@ impl<P: Payload> Pcb<P> {
         }
         self.pass_recovery_point(&mut loss);
         let (lost, told, last_lost) = if self.sack_ok {
-            let (lost, last_lost) = self.find_losses(&mut loss, now);
+            let has_news = loss.rack.take_news();
+            let (lost, last_lost) = if has_news { self.find_losses(&mut loss, now) } else { (0, None) };
             (lost, 0, last_lost)
         } else {
             let (lost, told) = self.judge_duplicates(&mut loss, report);

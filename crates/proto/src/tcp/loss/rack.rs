@@ -37,6 +37,8 @@ pub(in crate::tcp) struct Rack {
     dsack_round: Option<SeqNum>,
     /// RACK.segs_sacked.
     sacked_count: u32,
+    /// Something has arrived since losses were last looked for by an acknowledgment.
+    has_news: bool,
 }
 
 impl Rack {
@@ -56,6 +58,7 @@ impl Rack {
             persist: 0,
             dsack_round: None,
             sacked_count: 0,
+            has_news: false,
         }
     }
 
@@ -85,10 +88,16 @@ impl Rack {
             }
         }
         // Of each that is reported, whether it is the latest or not.
-        self.rtt_us = rtt_us;
+        (self.rtt_us, self.has_news) = (rtt_us, true);
         if self.latest.is_none_or(|latest| latest.before(sent)) {
             self.latest = Some(sent);
         }
+    }
+
+    /// Whether an acknowledgment is worth looking for losses: without an arrival nothing was overtaken, and what was waits for the timer
+    /// (`tcp_rack_mark_lost`).
+    pub fn take_news(&mut self) -> bool {
+        core::mem::take(&mut self.has_news)
     }
 
     /// A round trip that the peer's echo of a timestamp tells, where what was acknowledged had been sent again.
