@@ -66,9 +66,10 @@ impl Report {
         self.acked > 0
     }
 
-    /// True if a block has reported something: data that was not known to have arrived, or a duplicate.
-    pub(super) fn has_blocks_that_count(&self) -> bool {
-        self.sacked > 0 || self.dsack.is_some()
+    /// True if it is a sign that something was lost or overtaken: a duplicate acknowledgment, or a block that reports data that was not known to have
+    /// arrived, or a duplicate.
+    pub(super) fn is_sign(&self) -> bool {
+        self.is_duplicate || self.sacked > 0 || self.dsack.is_some()
     }
 
     fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
@@ -222,13 +223,14 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn after_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
         let Some(mut loss) = self.loss.take() else { return };
         let phase = self.recovery.phase();
+        let is_plain = phase == Phase::Open && !loss.is_disordered && !report.is_sign();
         let was_waiting = loss.probe_at != NEVER || loss.reorder_at != NEVER;
         self.judge_probe(&mut loss, report, now);
         if loss.path_mtu.is_some() {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
-        if self.may_have_reneged(&loss, report) {
+        if !is_plain && report.moves() && loss.records.starts_sacked() {
             self.expect_renege(&mut loss, report, (ts, now));
             self.loss = Some(loss);
             return;
@@ -239,8 +241,8 @@ impl<P: Payload> Pcb<P> {
         }
         self.pass_recovery_point(&mut loss);
         let (lost, told, last_lost) = if self.sack_ok {
-            let has_news = loss.rack.take_news();
-            let (lost, last_lost) = if has_news { self.find_losses(&mut loss, now) } else { (0, None) };
+            let looks = !is_plain && loss.rack.take_news();
+            let (lost, last_lost) = if looks { self.find_losses(&mut loss, now) } else { (0, None) };
             (lost, 0, last_lost)
         } else {
             let (lost, told) = self.judge_duplicates(&mut loss, report);
@@ -263,8 +265,7 @@ impl<P: Payload> Pcb<P> {
         }
         self.allow(&loss);
         // `tcp_try_keep_open`, for acknowledgments that are no plain progress.
-        let is_sign = report.is_duplicate || report.sacked > 0 || report.dsack.is_some();
-        loss.is_disordered = (is_sign || loss.is_disordered || phase != Phase::Open)
+        loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
         self.arm_after_report(&mut loss, report, was_waiting, now);

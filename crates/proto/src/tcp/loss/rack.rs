@@ -94,7 +94,7 @@ impl Rack {
         }
     }
 
-    /// Whether an acknowledgment is worth looking for losses: without an arrival nothing was overtaken, and what was waits for the timer
+    /// Whether an acknowledgment that is more than plain progress is worth looking for losses: without an arrival nothing was overtaken, and what was waits for the timer
     /// (`tcp_rack_mark_lost`).
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)

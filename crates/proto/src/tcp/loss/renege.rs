@@ -5,7 +5,7 @@
 
 use crate::time::Instant;
 
-use super::super::cc::{CongestionControl, Phase};
+use super::super::cc::CongestionControl;
 use super::super::pcb::Pcb;
 use super::super::segment::{Payload, Timestamps};
 use super::super::timers::{NEVER, after_us};
@@ -13,14 +13,8 @@ use super::Loss;
 use super::ack::Report;
 
 impl<P: Payload> Pcb<P> {
-    /// Whether an acknowledgment that is more than plain progress (`tcp_ack_is_dubious`) ends where data begins that a block has reported.
-    pub(super) fn may_have_reneged(&self, loss: &Loss, report: &Report) -> bool {
-        let is_plain =
-            self.recovery.phase() == Phase::Open && !loss.is_disordered && !report.has_blocks_that_count();
-        report.moves() && !is_plain && loss.records.starts_sacked()
-    }
-
-    /// The peer gets a short time to acknowledge that data too, and no other conclusion is drawn.
+    /// An acknowledgment that is more than plain progress ends where data begins that a block has reported: the peer gets a short time to acknowledge
+    /// that too, and no other conclusion is drawn.
     #[cold]
     pub(super) fn expect_renege(
         &mut self,
