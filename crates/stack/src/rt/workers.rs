@@ -22,7 +22,8 @@
 //! makes that too late. `sleeps_until` is then the last time that it got ([`Workers::schedule`] writes it, and looks at the queue *afterwards*). A
 //! thread that arms an earlier timer, or hands over a connection, looks at `sleeps_until` under the same mutex *afterwards*, and sets it to 0.
 //! So of the two that come together one sees the other, and the driver's hook ([`Workers::set_driver`]) is owed one call for each answer that
-//! was overtaken.
+//! was overtaken. What is neither a timer nor work of the queue, such as a new interface, is noted under that mutex (`is_asked`), too: a driver that has come
+//! before it finds the note when it gets its result.
 //!
 //! The hook is the application's, and a timer may be armed under a lock. So the call is only noted in `driver_owed` there,
 //! and made by [`Workers::tell_driver`], which every thread that may have noted it runs after its last lock is released:
@@ -70,6 +71,8 @@ struct Clockwork {
     sleeps_until: u64,
     /// Entries from which on those that do not count are taken out.
     purge_at: usize,
+    /// The driver of a stack without threads is to look again since it came: see [`Workers::ask_driver`].
+    is_asked: bool,
 }
 
 /// The least of [`Clockwork::purge_at`].
@@ -77,7 +80,7 @@ const PURGE_MIN: usize = 1 << 16;
 
 impl Clockwork {
     fn new(now: u64) -> Self {
-        Self { wheel: Wheel::new(now), sleeps_until: 0, purge_at: PURGE_MIN }
+        Self { wheel: Wheel::new(now), sleeps_until: 0, purge_at: PURGE_MIN, is_asked: false }
     }
 
     fn is_crowded(&self) -> bool {
@@ -189,10 +192,13 @@ impl Workers {
         Ok(())
     }
 
-    /// Has the driver of a stack without threads call soon, if it was told to call later. With no lock held.
+    /// Has the driver of a stack without threads call soon: at the next result's time, if it is here and may have looked already. With no lock held.
     pub fn ask_driver(&self, env: &Env) {
         if !self.has_threads {
-            self.lanes.iter().for_each(|lane| self.owe_driver(lane));
+            for lane in &self.lanes {
+                lane.clockwork.lock().is_asked = true;
+                self.owe_driver(lane);
+            }
             self.tell_driver(env);
         }
     }
@@ -200,7 +206,8 @@ impl Workers {
     /// The driver has called: until the next result it looks by itself.
     pub fn driver_came(&self) {
         for lane in &self.lanes {
-            lane.clockwork.lock().sleeps_until = 0;
+            let mut clockwork = lane.clockwork.lock();
+            (clockwork.sleeps_until, clockwork.is_asked) = (0, false);
         }
     }
 
@@ -211,8 +218,9 @@ impl Workers {
         let mut clockwork = lane.clockwork.lock();
         let next = next.into_iter().chain(clockwork.wheel.next().map(Instant::from_micros)).min();
         clockwork.sleeps_until = next.map_or(u64::MAX, Instant::as_micros);
+        let is_asked = clockwork.is_asked;
         drop(clockwork);
-        if duties.has_work(index) { Some(duties.env().clock.now()) } else { next }
+        if is_asked || duties.has_work(index) { Some(duties.env().clock.now()) } else { next }
     }
 
     /// Notes that the driver is wanted, unless that was noted since its last answer.

@@ -5,8 +5,8 @@ use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -169,10 +169,10 @@ fn what_cannot_be_driven_is_refused() {
     });
 }
 
-/// An interface that always has another frame.
-struct Flood;
+/// An interface that does what it is told when it is asked for at most so many frames, and says how many there are.
+struct Asked<F>(F);
 
-impl Netif for Flood {
+impl<F: Fn(usize, &mut dyn FnMut(RxFrame<'_>)) -> usize + Send + Sync + 'static> Netif for Asked<F> {
     fn mtu(&self) -> u32 {
         1500
     }
@@ -193,15 +193,35 @@ impl Netif for Flood {
     fn ring(&self, _queue: usize) {}
 
     fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        for _ in 0..max {
-            sink(RxFrame::new(&[0; 40], &Chain::new()));
-        }
-        max
+        (self.0)(max, sink)
     }
 
     fn wait(&self, _queue: usize, _spin: Duration) {}
 
     fn interrupt(&self, _queue: usize) {}
+}
+
+/// As many frames as may be.
+fn flood(max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
+    (0..max).for_each(|_| sink(RxFrame::new(&[0; 40], &Chain::new())));
+    max
+}
+
+#[test]
+fn an_interface_that_comes_during_a_poll_is_looked_at_by_the_next() {
+    let stack = stack();
+    let own = Mutex::new(Some(stack.clone()));
+    let attaches = Asked(move |_: usize, _: &mut dyn FnMut(RxFrame<'_>)| {
+        if let Some(stack) = own.lock().unwrap().take() {
+            let idle = Asked(|_: usize, _: &mut dyn FnMut(RxFrame<'_>)| 0);
+            stack.attach(idle, &["10.0.1.1/24".parse().unwrap()]).unwrap();
+        }
+        0
+    });
+    stack.attach(attaches, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+    let now = Duration::from_millis(1);
+    assert_eq!(stack.poll(now), Some(now), "a driver that waits at descriptors has to see it");
+    assert_eq!(stack.poll(now), None);
 }
 
 /// Lets each task that is ready run. (The runtime's own `yield_now` waits for its next look at events, which comes after some sixty tasks.)
@@ -225,7 +245,7 @@ fn a_flood_leaves_the_thread_to_other_tasks() {
         let driven = tokio::spawn(Driver::new(&stack).unwrap());
         // Attached later: the driver is told.
         sleep(Duration::from_millis(5)).await;
-        stack.attach(Flood, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+        stack.attach(Asked(flood), &["10.0.0.1/24".parse().unwrap()]).unwrap();
         let other = async move {
             let frames = || stack.counters().into_iter().find(|(name, _)| *name == "frames_in").unwrap().1;
             let mut seen = frames();
