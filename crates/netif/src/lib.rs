@@ -101,8 +101,8 @@ pub trait Netif: Send + Sync + 'static {
     }
 
     /// Called once, after [`attached`](Self::attached), with the object by which the interface is to wake tasks, if it does: the stack then
-    /// counts and reports wakers that panic as it does with its own (`panics_foreign`). An interface around another one hands it on.
-    /// Default: nothing.
+    /// counts and reports wakers that panic as it does with its own (`panics_foreign`). By it an interface without a [`descriptor`](Self::descriptor)
+    /// [announces](Waking::announce) frames to a stack without threads, too. An interface around another one hands it on. Default: nothing.
     fn wakes_by(&self, waking: &Waking) {
         let _ = waking;
     }

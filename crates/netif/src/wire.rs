@@ -12,7 +12,7 @@
 //! (`Sleeper::prepare_sleep`), then looks at `arrived`, then sleeps. Whichever is second sees the other
 //! (`sockeye_sync::Sleeper`). `interrupt` sets its flag and rings, the receiver looks at the flag in the same
 //! place; it stays set. Several senders may append between one sender's append and its ring: each rings for
-//! itself.
+//! itself. A stack without threads is told by its [`Waking`], likewise behind the frames.
 //!
 //! # The end
 //! An end that is dropped closes its incoming lanes: frames in them are dropped, with the references to the
@@ -25,12 +25,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use sockeye_sync::facade::{Arc, AtomicBool, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, OnceLock, Ordering};
 use sockeye_sync::fork::Origin;
 use sockeye_sync::{Mutex, Sleeper, Spin};
 
 use crate::shape::Shape;
-use crate::{Netif, RxFrame, Sent, TxFrame};
+use crate::{Netif, RxFrame, Sent, TxFrame, Waking};
 
 /// Settings of a wire. Start from [`WireConfig::default`].
 #[derive(Clone, Debug)]
@@ -89,6 +89,8 @@ pub struct WireEnd {
 #[derive(Debug)]
 struct Side {
     lanes: Box<[Lane]>,
+    /// By it the stack of this end is told of frames, if it has no threads.
+    told: OnceLock<Waking>,
 }
 
 /// See the module's head. Lanes lie on cache lines of their own: they are different threads'.
@@ -116,7 +118,7 @@ impl Side {
             sleeper: Sleeper::new(),
             interrupted: AtomicBool::new(false),
         };
-        Arc::new(Self { lanes: (0..queues).map(lane).collect() })
+        Arc::new(Self { lanes: (0..queues).map(lane).collect(), told: OnceLock::new() })
     }
 }
 
@@ -165,6 +167,14 @@ impl Netif for WireEnd {
         if let Some(lane) = self.to.lanes.get(queue) {
             lane.sleeper.wake_if_sleeping();
         }
+        if let Some(told) = self.to.told.get() {
+            told.announce();
+        }
+    }
+
+    fn wakes_by(&self, waking: &Waking) {
+        // It is called once.
+        let _ = self.from.told.set(waking.clone());
     }
 
     fn receive(&self, queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {

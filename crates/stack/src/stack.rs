@@ -155,8 +155,8 @@ impl Stack {
     }
 
     /// Has `wake` called whenever [`poll`](Self::poll) is wanted earlier than its last answer said, because a call of
-    /// the application, on whatever thread, has set an earlier timer or left work behind; `None` takes it away. Called at
-    /// most once for each answer, so a loop that polls after each wake-up misses nothing:
+    /// the application, on whatever thread, has set an earlier timer or left work behind, attached an interface, or put a frame into a channel, or because one has
+    /// come by a wire; `None` takes it away. Called at most once for each answer, so a loop that polls after each wake-up misses nothing:
     ///
     /// ```text
     /// set_driver_wake(write to an eventfd)
@@ -165,7 +165,7 @@ impl Stack {
     ///
     /// `wake` runs at the end of that call, on its thread and with no lock of the stack held. It may use sockets and call
     /// `poll`, and replace itself; a panic in it is caught and reported ([`set_panic_hook`](Self::set_panic_hook)). While it
-    /// blocks, so does the call. Frames that arrive are not told here but by their interface, and a stack with workers never
+    /// blocks, so does the call. Frames that arrive at a device are not told here but by its descriptor, and a stack with workers never
     /// calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
         if let Ok(core) = self.core::<Core>() {

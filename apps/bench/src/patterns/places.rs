@@ -39,8 +39,8 @@ pub struct Places {
 }
 
 struct Devices {
-    /// The stacks at the ends of a wire.
-    wire: [Stack; 2],
+    /// The stacks at the ends of a wire: for threads, and without threads for tasks, whose runtimes drive them.
+    wires: [[Stack; 2]; 2],
     /// The namespaces at the ends of a veth pair.
     veth: [Namespace; 2],
     /// A stack on a TUN device, and the namespace with the device: for threads.
@@ -112,21 +112,17 @@ impl Places {
 
 impl Devices {
     fn open() -> io::Result<Self> {
-        let (here, there) =
-            wire(&WireConfig { offload: true, segment_max: SEGMENT_MAX, ..WireConfig::default() })?;
-        let stacks = [Stack::new(Config::default())?, Stack::new(Config::default())?];
-        stacks[0].attach(here, &[ends::near()?])?;
-        stacks[1].attach(there, &[ends::far()?])?;
-        let driven = Config { workers: 0, ..Config::default() };
-        let (tun, driven) = (behind_tun(Config::default())?, behind_tun(driven)?);
-        Ok(Self { wire: stacks, veth: ends::veth(None)?, tun, driven })
+        let [threads, driven] = [Config::default(), Config { workers: 0, ..Config::default() }];
+        let wires = [by_wire(&threads)?, by_wire(&driven)?];
+        Ok(Self { wires, veth: ends::veth(None)?, tun: behind_tun(threads)?, driven: behind_tun(driven)? })
     }
 
     fn run(&self, pattern: &Pattern, side: Side) -> io::Result<Measured> {
         let (near, far) = (ends::near()?.addr(), ends::far()?.addr());
-        let (stack, namespace) = match pattern.runner {
-            Runner::Threads => &self.tun,
-            Runner::OneRuntime | Runner::TwoRuntimes => &self.driven,
+        let [of_threads, of_tasks] = &self.wires;
+        let ((stack, namespace), by_wire) = match pattern.runner {
+            Runner::Threads => (&self.tun, of_threads),
+            Runner::OneRuntime | Runner::TwoRuntimes => (&self.driven, of_tasks),
         };
         let ours = |stack: &Stack| Ours { stack: stack.clone(), addr: far };
         match (side, pattern.place) {
@@ -136,7 +132,7 @@ impl Devices {
                 run(pattern, (&theirs, Some(here)), (&theirs, Some(there)))
             }
             (Side::Sockeye, Place::Wire | Place::Loopback) => {
-                let [here, there] = &self.wire;
+                let [here, there] = by_wire;
                 let ends = [here, there].map(ours);
                 counted(&[here, there], || run(pattern, (&ends[0], None), (&ends[1], None)))
             }
@@ -150,6 +146,16 @@ impl Devices {
             }
         }
     }
+}
+
+/// The stacks at the ends of a wire.
+fn by_wire(config: &Config) -> io::Result<[Stack; 2]> {
+    let (here, there) =
+        wire(&WireConfig { offload: true, segment_max: SEGMENT_MAX, ..WireConfig::default() })?;
+    let stacks = [Stack::new(config.clone())?, Stack::new(config.clone())?];
+    stacks[0].attach(here, &[ends::near()?])?;
+    stacks[1].attach(there, &[ends::far()?])?;
+    Ok(stacks)
 }
 
 /// A stack on a TUN device, and the namespace with the device.

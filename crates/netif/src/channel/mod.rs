@@ -90,6 +90,7 @@ pub fn channel(config: &ChannelConfig) -> io::Result<(Channel, Vec<ChannelPort>)
         config: config.clone(),
         pairs: (0..config.queues).map(pair).collect(),
         pool: OnceLock::new(),
+        told: OnceLock::new(),
     });
     let port = |queue| ChannelPort { shared: Local::new(Arc::clone(&shared)), queue };
     let ports = (0..config.queues).map(port).collect();
@@ -149,6 +150,8 @@ struct Shared {
     pairs: Box<[Pair]>,
     /// The stack's memory, once it is attached.
     pool: OnceLock<Pool>,
+    /// By it the stack is told of frames, if it has no threads.
+    told: OnceLock<Waking>,
 }
 
 struct Pair {
@@ -188,7 +191,9 @@ impl ChannelPort {
         shared.pairs[self.queue].inward.push(arrived).map_err(|refused| match refused {
             Refused::Full(_) => SendError::Full,
             Refused::Closed(_) => SendError::Detached,
-        })
+        })?;
+        shared.announce();
+        Ok(())
     }
 
     /// Gives frames to the stack, in order, with one wake for all of them. Returns how many were taken: fewer than all
@@ -208,7 +213,10 @@ impl ChannelPort {
         }
         match shared.pairs[self.queue].inward.push_all(&mut arrived) {
             Ok(0) if !frames.is_empty() => Err(SendError::Full),
-            Ok(taken) => Ok(taken),
+            Ok(taken) => {
+                shared.announce();
+                Ok(taken)
+            }
             Err(()) => Err(SendError::Detached),
         }
     }
@@ -316,6 +324,13 @@ impl ChannelPort {
 const MEMORY_WAIT: Duration = Duration::from_millis(50);
 
 impl Shared {
+    /// Has a stack without threads look. Behind what it is to see.
+    fn announce(&self) {
+        if let Some(told) = self.told.get() {
+            told.announce();
+        }
+    }
+
     fn in_memory(&self, frame: FrameBytes<'_>) -> Result<Arrived, SendError> {
         let pool = self.pool.get().ok_or(SendError::Detached)?;
         let is_joined_of_long = u32::from(frame.gso_size) > self.config.mtu;
@@ -346,6 +361,8 @@ impl Drop for ChannelPort {
         let pair = &shared.pairs[self.queue];
         pair.outward.close_and_forget();
         pair.inward.close();
+        // Without its ports the interface is down.
+        shared.announce();
     }
 }
 
@@ -394,6 +411,8 @@ impl Netif for Channel {
     }
 
     fn wakes_by(&self, waking: &Waking) {
+        // It is called once.
+        let _ = self.shared.told.set(waking.clone());
         for pair in &self.shared.pairs {
             pair.inward.wake_by(waking);
             pair.outward.wake_by(waking);

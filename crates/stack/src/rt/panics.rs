@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::Errno;
 use sockeye_netif::Waking;
-use sockeye_sync::facade::Arc;
+use sockeye_sync::facade::{Arc, Weak};
 use sockeye_sync::{Mutex, discard_payload};
 
 use crate::base::errno;
@@ -78,14 +78,25 @@ impl Panics {
 }
 
 /// The object by which an interface wakes tasks: their panics are reported to the stack, as long as it is
-/// there.
+/// there. And the driver of a stack without threads.
 pub(crate) fn waking<W: Whole + 'static>(whole: &Arc<W>) -> Waking {
+    let has_threads = whole.env().config.workers > 0;
     let whole = Arc::downgrade(whole);
-    Waking::reporting(move |payload| match whole.upgrade().filter(|whole| !fork::is_lost(whole.env())) {
-        Some(whole) => {
-            Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(whole.env())
+    let driven = Weak::clone(&whole);
+    let waking =
+        Waking::reporting(move |payload| match whole.upgrade().filter(|whole| !fork::is_lost(whole.env())) {
+            Some(whole) => {
+                Caught { source: PanicSource::Waker, place: "Waker::wake", payload }.report(whole.env())
+            }
+            None => discard_payload(payload),
+        });
+    if has_threads {
+        return waking;
+    }
+    waking.announcing(move || {
+        if let Some(whole) = driven.upgrade().filter(|whole| !fork::is_lost(whole.env())) {
+            whole.env().workers.ask_driver(whole.env());
         }
-        None => discard_payload(payload),
     })
 }
 

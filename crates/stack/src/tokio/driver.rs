@@ -10,7 +10,7 @@
 //! | source | taken back |
 //! |---|---|
 //! | a device's descriptor, an edge | *before* `poll` reads the device, so an edge for a frame that it did not find is kept. `poll` says so if it has stopped before the queue was empty |
-//! | the bell: the stack's hook (`rt/workers.rs`), an interface that is attached, the program ([`DriverWaker`]) | before `poll`. It is a flag, and the waker is there before the flag is looked at |
+//! | the bell, which the stack's hook rings (`rt/workers.rs`) for calls on sockets, frames of channels and wires, and new interfaces | before `poll`. It is a flag, and the waker is there before the flag is looked at |
 //! | the timer of the last answer | when it has passed; each answer sets it anew |
 //!
 //! After one `poll` the driver lets other tasks run, whatever is left. It holds no handle between turns, and no lock while it calls anything: the bell's
@@ -68,8 +68,8 @@ use crate::rt::handle::{Stack, WeakStack};
 /// bulk data on several cores.
 ///
 /// **Devices.** All interfaces of the stack whose [`descriptor`](crate::netif::Netif::descriptor) there is, with all their queues, also those that are attached
-/// later. Such are TUN and TAP devices of `sockeye_drivers`. For an interface without one, as [`channel`](crate::netif::channel), whoever puts a frame into it
-/// says so by the [`waker`](Self::waker). When a device goes its connections end with ENETDOWN, as in any stack, and the driver goes on with the rest.
+/// later. Such are TUN and TAP devices of `sockeye_drivers`. A [`channel`](fn@crate::netif::channel) and a [`wire`](fn@crate::netif::wire) say by themselves that a frame
+/// has come, and so can any interface ([`Waking::announce`](crate::netif::Waking::announce)). When a device goes its connections end with ENETDOWN, as in any stack, and the driver goes on with the rest.
 ///
 /// **Time.** The stack's clock is tokio's, so it stands still while that is [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). Timers are up to 1 ms
 /// late: tokio's have that resolution. A kernel with a tick of 250 Hz may be 4 ms late; a program that prefers fewer wake-ups to exact timers drives
@@ -150,11 +150,6 @@ impl Driver {
         };
         driver.watch(core)?;
         Ok(driver)
-    }
-
-    /// Has the driver look at the stack's interfaces: for one without a descriptor.
-    pub fn waker(&self) -> DriverWaker {
-        DriverWaker(Arc::clone(&self.bell))
     }
 
     /// The time by the stack's clock.
@@ -277,23 +272,6 @@ impl Queue {
             device.announced(core, self.queue);
         }
         Ok(ready)
-    }
-}
-
-/// Wakes a [`Driver`], from any thread. Clones wake the same one; when it has ended, nothing happens.
-#[derive(Clone)]
-pub struct DriverWaker(Arc<Bell>);
-
-impl DriverWaker {
-    /// The driver looks at the stack's interfaces soon. Calls before it does count as one. Does not block.
-    pub fn wake(&self) {
-        self.0.ring();
-    }
-}
-
-impl fmt::Debug for DriverWaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverWaker").finish_non_exhaustive()
     }
 }
 

@@ -49,7 +49,7 @@ pub use glue::tonic;
 
 pub use addr::{ToSocketAddrs, lookup_host, lookup_host_on};
 #[cfg(unix)]
-pub use driver::{Driver, DriverWaker};
+pub use driver::Driver;
 pub use icmp::IcmpSocket;
 pub use listener::TcpListener;
 pub use socket::TcpSocket;

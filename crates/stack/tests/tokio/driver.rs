@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use sockeye::netif::{ChannelConfig, ChannelPort, FrameBytes, Netif, RxFrame, Sent, TxFrame, channel};
-use sockeye::tokio::{Driver, DriverWaker, TcpListener, TcpStream};
+use sockeye::netif::{
+    ChannelConfig, ChannelPort, FrameBytes, Netif, RxFrame, Sent, TxFrame, WireConfig, channel, wire,
+};
+use sockeye::tokio::{Driver, TcpListener, TcpStream};
 use sockeye::{Config, Stack};
 use sockeye_mbuf::Chain;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,7 +69,7 @@ fn timers_run_by_the_driver_and_by_nobody_while_there_is_none() {
 }
 
 /// Carries the frames of one stack to another one.
-fn carry(from: Arc<ChannelPort>, to: Arc<ChannelPort>, wakes: DriverWaker) -> std::thread::JoinHandle<()> {
+fn carry(from: Arc<ChannelPort>, to: Arc<ChannelPort>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         while let Some(frame) = from.recv(None) {
             let mut bytes = vec![0; frame.len()];
@@ -75,21 +77,13 @@ fn carry(from: Arc<ChannelPort>, to: Arc<ChannelPort>, wakes: DriverWaker) -> st
             if to.send(FrameBytes::from(&bytes[..]), None).is_err() {
                 break;
             }
-            wakes.wake();
         }
     })
 }
 
-/// A megabyte there and back between two stacks, each with a driver on this runtime; frames are carried by other threads, which say so.
-async fn echo_between_two() {
-    let (left, near) = behind_channel("10.0.0.1/24");
-    let (right, far) = behind_channel("10.0.0.2/24");
-    let drivers = [&left, &right].map(|stack| Driver::new(stack).unwrap());
-    let wakers = drivers.each_ref().map(Driver::waker);
-    let ends = drivers.map(tokio::spawn);
-    let (near, far) = (Arc::new(near), Arc::new(far));
-    let [wakes_left, wakes_right] = wakers;
-    let carriers = [carry(Arc::clone(&near), Arc::clone(&far), wakes_right), carry(far, near, wakes_left)];
+/// A megabyte there and back between two stacks, 10.0.0.1 and 10.0.0.2, each with a driver on this runtime.
+async fn echo_between(left: Stack, right: Stack) {
+    let ends = [&left, &right].map(|stack| tokio::spawn(Driver::new(stack).unwrap()));
     let to = SocketAddr::from(([10, 0, 0, 2], 7));
     let listener = TcpListener::bind_on(&right, to).await.unwrap();
     let serves = tokio::spawn(async move {
@@ -114,17 +108,43 @@ async fn echo_between_two() {
     for end in ends {
         end.await.unwrap().unwrap();
     }
+}
+
+async fn echo_over_channels() {
+    let (left, near) = behind_channel("10.0.0.1/24");
+    let (right, far) = behind_channel("10.0.0.2/24");
+    let (near, far) = (Arc::new(near), Arc::new(far));
+    let carriers = [carry(Arc::clone(&near), Arc::clone(&far)), carry(far, near)];
+    echo_between(left, right).await;
     for carrier in carriers {
         carrier.join().unwrap();
     }
 }
 
+async fn echo_over_a_wire() {
+    let (here, there) = wire(&WireConfig::default()).unwrap();
+    let (left, right) = (stack(), stack());
+    left.attach(here, &["10.0.0.1/24".parse().unwrap()]).unwrap();
+    right.attach(there, &["10.0.0.2/24".parse().unwrap()]).unwrap();
+    echo_between(left, right).await;
+}
+
+fn two_threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+}
+
 #[test]
 fn stacks_of_one_runtime_exchange_frames_that_other_threads_carry() {
     let _watchdog = crate::common::watchdog("frames carried by threads");
-    one_thread().block_on(echo_between_two());
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(echo_between_two());
+    one_thread().block_on(echo_over_channels());
+    two_threads().block_on(echo_over_channels());
+}
+
+#[test]
+fn stacks_of_one_runtime_exchange_frames_by_a_wire() {
+    let _watchdog = crate::common::watchdog("frames by a wire");
+    one_thread().block_on(echo_over_a_wire());
+    two_threads().block_on(echo_over_a_wire());
 }
 
 #[test]
