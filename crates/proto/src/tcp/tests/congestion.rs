@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::super::cc::Algorithm;
 use super::super::settings::Settings;
+use super::script::{MSS, Script, WND, ms, plain};
 use super::world::{Link, World, pattern};
 
 /// 80 Mbit/s at 100 ms are a megabyte in flight; the queue has no bound, and two segments are lost.
@@ -51,5 +52,23 @@ fn a_connection_keeps_its_algorithm_through_the_handshake() {
         for end in &w.ends {
             assert_eq!(end.pcb.as_ref().unwrap().cc.algorithm(), congestion_control);
         }
+    }
+}
+
+#[test]
+fn an_algorithm_chosen_later_begins_with_the_window_that_there_is() {
+    for (from, to) in [(Algorithm::NewReno, Algorithm::Cubic), (Algorithm::Cubic, Algorithm::NewReno)] {
+        let mut t = Script::established(&Settings { sack: true, congestion_control: from, ..plain() });
+        for _ in 0..3 {
+            let _ = t.write(20 * MSS);
+            let bytes = t.pcb.snd_max().since(t.pcb.snd_una());
+            t.now = t.now + ms(10);
+            let _ = t.input(t.ack_of(bytes, WND), &[]);
+        }
+        let before = (t.pcb.cwnd(), t.pcb.ssthresh());
+        assert!(before.0 > 20 * MSS);
+        t.pcb.set_congestion_control(to);
+        assert_eq!(t.pcb.congestion_control(), to);
+        assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), before);
     }
 }

@@ -68,9 +68,10 @@ fn the_timer_that_runs_is_the_one_that_would_send() {
 #[test]
 fn bytes_segments_and_times_are_counted_where_there_is_an_interface() {
     let mut t = script();
-    assert!(t.pcb.info(0, t.now).carried.is_none());
+    assert!(t.pcb.info(0, t.now).carried.is_none() && !t.pcb.is_metered());
     let _ = t.write(2 * MSS);
     out(&mut t, 2 * MSS, false);
+    assert!(t.pcb.is_metered());
     t.now = t.now + ms(30);
     let header = t.seg(ACK);
     let _ = t.input(header, &[1; 500]);

@@ -2,6 +2,7 @@
 //! here are those that Linux sends.
 
 use super::super::delack::{AckAtRead, QUICK_ACKS_MAX};
+use super::super::ecn::EcnMode;
 use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -282,4 +283,14 @@ fn an_old_segment_without_text_is_answered_and_makes_no_acknowledgment_quick() {
     let _ = t.input(old, &[7; 100]);
     assert_eq!(t.lens(), [0]);
     assert!(is_quick(&mut t), "its acknowledgment was lost, so the next shall not be late");
+}
+
+/// A sender that reduces its window to a segment must not wait for a delayed acknowledgment.
+#[test]
+fn a_mark_of_the_network_makes_the_next_acknowledgments_quick() {
+    let mut t = settled(&Settings { ecn: EcnMode::On, ..plain() });
+    assert!(!is_quick(&mut t));
+    assert_eq!(acks_within(&mut t, 40), [40]);
+    let _ = is_acknowledged(&mut t, PSH.with(Flags::CE), b"marked");
+    assert!(is_quick(&mut t) || is_quick(&mut t), "{:?}", t.pcb.next_deadline());
 }

@@ -401,3 +401,13 @@ fn beside_the_probe_of_a_shut_window_an_acknowledgment_begins_before_the_probed_
         assert_eq!(sent[0].header().seq, t.pcb.snd_una(), "{probed} bytes probed, scaling: {window_scaling}");
     }
 }
+
+#[test]
+fn a_fin_behind_text_of_which_a_part_is_old_counts() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(ACK), &[7; 100]);
+    let again = Header { seq: t.pcb.rcv_nxt() - 50, ..t.seg(FIN) };
+    let taken = t.input(again, &[7; 100]);
+    assert_eq!(taken.deliver.len(), 50);
+    assert_eq!((t.pcb.rcv_nxt(), t.pcb.state()), (SeqNum::new(IRS + 1 + 151), State::CloseWait));
+}

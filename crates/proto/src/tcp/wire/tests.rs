@@ -289,6 +289,23 @@ fn a_user_timeout_is_sent_beside_other_options_as_long_as_there_is_room() {
     }
 }
 
+#[test]
+fn counters_of_accurate_ecn_are_sent_in_both_orders_as_many_as_there_is_room_for() {
+    for count in 1..=3u8 {
+        for kind in [AccEcnOption::KIND_0, AccEcnOption::KIND_1] {
+            let mut bytes = vec![kind, 2 + 3 * count];
+            bytes.extend((1..=3 * count).map(|n| 10 * n));
+            bytes.resize(12, KIND_NOP);
+            let options = options_of(Flags::ACK, &bytes);
+            let option = options.accecn.unwrap();
+            assert_eq!((option.kind(), option.fields().len()), (kind, count.into()));
+            let header = Header { flags: Flags::ACK, options, ..Header::default() };
+            let again = segment(&header, ChecksumOut::Omit, b"");
+            assert_eq!(parse(&again, ChecksumIn::Trusted).unwrap().1, header);
+        }
+    }
+}
+
 fn any_options(syn: bool) -> impl Strategy<Value = Options> {
     let timestamps =
         any::<Option<(u32, u32)>>().prop_map(|pair| pair.map(|(val, ecr)| Timestamps { val, ecr }));
