@@ -335,9 +335,11 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         if self.snd_wnd > 0 {
+            let small = self.snd_sml;
             let mut segment = self.transmit_at_nxt(0, len, fin, rcv_space, now);
             segment.push_if(true);
-            // As on Linux (`tcp_write_wakeup`) it is the retransmission timer that looks after it.
+            // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
+            self.snd_sml = small;
             if let Some(loss) = self.loss.as_deref_mut() {
                 loss.note_window_probe();
                 self.arm_rexmt(now);
