@@ -461,7 +461,10 @@ fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let syns = pair.earlier.iter().filter(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
     );
-    let is_it = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
+    let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
+    // The kernel takes the echo in the handshake for a measurement.
+    let is_timeout = pair.why.starts_with("rto:") && stack.info.as_ref()?.rto == RTO_AFTER_A_LOST_SYN;
+    let is_it = is_window || is_timeout;
     let is_first = !pair
         .earlier
         .iter()
@@ -517,6 +520,9 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
     (is_closed && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
 }
+
+/// RFC 6298 section 5.7.
+const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
 
 /// The event that the two states are behind.
 fn before<'a>(pair: &Pair<'a>) -> Option<&'a Action> {
