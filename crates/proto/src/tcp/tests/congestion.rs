@@ -72,3 +72,21 @@ fn an_algorithm_chosen_later_begins_with_the_window_that_there_is() {
         assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), before);
     }
 }
+
+/// What a writer with pauses gets through says nothing about the path.
+#[test]
+fn bbr_does_not_take_the_rate_of_a_slow_writer_for_that_of_the_path() {
+    let settings = Settings { sack: true, congestion_control: Algorithm::Bbr, ..plain() };
+    let mut t = Script::established(&settings);
+    let round = |t: &mut Script, bytes: u32| {
+        let _ = t.write(bytes);
+        t.now = t.now + ms(10);
+        let sent = t.pcb.snd_max().since(t.pcb.snd_una());
+        let _ = t.input(t.ack_of(sent, WND), &[]);
+        t.pcb.info(0, t.now).pacing_rate.map_or(0, u64::from)
+    };
+    let first = round(&mut t, MSS);
+    assert!(first > 1_000_000, "the initial window in a round trip, and more: {first} bytes a second");
+    let later = (0..20).map(|_| round(&mut t, MSS)).last();
+    assert_eq!(later, Some(first), "of {} bytes a second", MSS * 100);
+}
