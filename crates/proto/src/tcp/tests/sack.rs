@@ -190,6 +190,19 @@ fn an_early_fin_without_text_is_no_block_and_ends_the_text_when_that_is_there() 
 }
 
 #[test]
+fn text_behind_an_early_fin_is_not_kept() {
+    let mut t = script(false);
+    let header = Header { seq: SeqNum::new(FIRST + 100), ..t.seg(Flags::FIN.with(Flags::ACK)) };
+    let _ = t.input(header, &[7; 100]);
+    let _ = t.output();
+    for offset in [200, 250, 150] {
+        let _ = comes(&mut t, offset);
+    }
+    let _ = comes(&mut t, 0);
+    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(FIRST + 201));
+}
+
+#[test]
 fn blocks_beyond_four_are_not_kept() {
     let block = |i| SackBlock { start: SeqNum::new(i), end: SeqNum::new(i + 1) };
     let mut all = SackBlocks::NONE;
