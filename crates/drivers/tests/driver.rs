@@ -102,6 +102,42 @@ fn tasks_of_two_threads_serve_the_kernel_through_several_queues() {
 }
 
 #[test]
+fn a_thread_that_blocks_leaves_the_device_to_the_driver() {
+    const TURNS: usize = 2000;
+    if skipped("a blocking thread beside a driver") {
+        return;
+    }
+    let (namespace, tun) = device(1);
+    let listener = namespace.run(|| TcpListener::bind("10.9.0.1:7").unwrap()).unwrap();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut byte = [0];
+        while stream.read(&mut byte).unwrap() > 0 {
+            stream.write_all(&byte).unwrap();
+        }
+    });
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let stack = stack();
+    stack.attach(tun, &[tun_tokio::prefix(tun_tokio::SERVER).unwrap()]).unwrap();
+    let entered = runtime.enter();
+    let _driven = runtime.spawn(Driver::new(&stack).unwrap());
+    drop(entered);
+    let mut stream = sockeye::TcpStream::connect_on(&stack, SocketAddr::from(([10, 9, 0, 1], 7))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    for turn in 0..TURNS {
+        let byte = turn.to_le_bytes()[0];
+        stream.write_all(&[byte]).unwrap();
+        let mut answer = [0];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], byte);
+    }
+    drop(stream);
+    answers.join().unwrap();
+    let counted = |name| stack.counters().into_iter().find(|(known, _)| *known == name).unwrap().1;
+    assert_eq!(counted("input_by_callers") + counted("input_leads"), 0);
+}
+
+#[test]
 fn a_device_that_goes_ends_its_connections_and_not_the_driver() {
     if skipped("a device that goes under a driver") {
         return;

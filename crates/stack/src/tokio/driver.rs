@@ -16,7 +16,7 @@
 //! After one `poll` the driver lets other tasks run, whatever is left. It holds no handle between turns, and no lock while it calls anything: the bell's
 //! mutex is a leaf, under which wakers are compared and moved, never cloned, dropped or called.
 //!
-//! Does not depend on sockets. Tests: below, `tests/tokio/driver.rs`; with devices `crates/drivers/tests/driver.rs`.
+//! Does not depend on sockets. Tests: `tests/tokio/driver.rs`; with devices `crates/drivers/tests/driver.rs`.
 
 use std::fmt;
 use std::future::poll_fn;

@@ -187,9 +187,10 @@ impl PolledQueues {
     }
 }
 
-/// The queue, if callers may poll it.
+/// The queue, if callers may poll it. Not in a stack without threads: its driver may wait for an edge, and no thread would look again for what a caller leaves.
 pub(super) fn polled_queue(core: &Core, at: Place) -> Option<&PolledQueue> {
-    core.input.queues.at(at).filter(|_| Chosen::takes_frames_in_calls(core))
+    let has_threads = core.config.workers > 0;
+    core.input.queues.at(at).filter(|_| has_threads && Chosen::takes_frames_in_calls(core))
 }
 
 /// The input thread's turn, of at most so many bytes: how many frames there were; `None` if it deferred to callers, after
