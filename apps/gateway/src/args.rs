@@ -81,6 +81,9 @@ pub struct GatewayArgs {
     /// Most packet memory of each loop, bytes
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = sockeye_shared::parse::size)]
     pub memory_max: usize,
+    /// How long a loop looks for more after the last thing that came, before it sleeps, microseconds; 0: it sleeps at once
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 200, value_parser = clap::value_parser!(u32).range(..=10_000))]
+    pub busy: u32,
     /// Limits on rates.
     #[command(flatten)]
     pub rates: RateArgs,

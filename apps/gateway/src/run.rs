@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::{Child, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use sockeye_shared::end::{CommandError, UsageError};
@@ -128,6 +129,7 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         mtu: args.mtu,
         memory_max: args.memory_max,
         flows_max: args.flows_max as usize / sources.len().max(1),
+        busy: Duration::from_micros(args.busy.into()),
     });
     let loops: Vec<Running> = sources
         .into_iter()

@@ -9,8 +9,11 @@
 //! cleared *before* `poll` reads it, so a packet that comes meanwhile is noticed; and the wake stores a permit, so that one between `poll`
 //! and the wait is not lost.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -18,6 +21,7 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::Cx;
+use super::looks::Looks;
 use super::port::Port;
 
 /// How much later than it is due a timer of the stack may run, as in a kernel whose clock ticks 250 times a second. Connections that come and go leave timers for every
@@ -36,6 +40,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     // One wait for the stack's wake goes on until that comes.
     let woken = wanted.notified();
     tokio::pin!(timer, woken);
+    let mut looks = Looks::new(cx.shared.busy);
     loop {
         let now = start.elapsed();
         cx.credits.turn();
@@ -47,6 +52,27 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
             // There is more to do; the tasks that `poll` has woken come first.
             yield_now().await;
             continue;
+        }
+        if let Some(mut look) = looks.begin(Instant::now().into_std()) {
+            let is_called = loop {
+                // Tasks run, and the runtime looks at all that is waited for.
+                yield_now().await;
+                let called = poll_fn(|task| {
+                    let is_woken = woken.as_mut().poll(task).is_ready();
+                    Poll::Ready((is_woken, pin!(port.ready(&cx.shared)).poll(task).is_ready()))
+                });
+                let (is_woken, is_ready) = called.await;
+                if is_woken {
+                    woken.set(wanted.notified());
+                }
+                if is_woken || is_ready || !looks.goes_on(&mut look, Instant::now().into_std()) {
+                    break is_woken || is_ready;
+                }
+            };
+            if is_called {
+                looks.found();
+                continue;
+            }
         }
         timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
         tokio::select! {

@@ -13,7 +13,7 @@
 //! | file | tasks |
 //! |---|---|
 //! | `port.rs`, `guest.rs` | none: the device |
-//! | `driver.rs` | none: what drives the stack |
+//! | `driver.rs`, `looks.rs` | none: what drives the stack; how long it looks again before it sleeps |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
 //! | `udp.rs`, `runs.rs`, `ping.rs` | flows of datagrams, and those that go onward together; pings |
 //! | `names.rs`, `messages.rs` | the name server; what messages say |
@@ -33,6 +33,7 @@ mod hostile;
 #[cfg(test)]
 pub use hostile::HIDDEN;
 pub mod inward;
+mod looks;
 pub mod messages;
 mod names;
 mod ping;
@@ -51,7 +52,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sockeye::{Config, Stack};
 use tokio::sync::{Notify, mpsc, watch};
@@ -95,6 +96,8 @@ pub struct Shared {
     pub memory_max: usize,
     /// Flows of each loop at most.
     pub flows_max: usize,
+    /// How long a loop looks again before it sleeps, at most.
+    pub busy: Duration,
 }
 
 /// What the tasks of a loop share.

@@ -21,7 +21,7 @@ use sockeye::tokio::tcp::{ReadHalf, WriteHalf};
 use sockeye::{MbufChain, SendFlags};
 use tokio::io::AsyncWriteExt;
 
-use super::{CHUNK, scratch};
+use super::{CHUNK, looks, scratch};
 use crate::flows::Flow;
 use crate::host::{HostStream, Readable};
 use crate::rates::Way;
@@ -120,6 +120,7 @@ async fn inward(outer: &HostStream, inner: &mut WriteHalf<'_>, flow: &Flow) -> i
     let mut are_many = false;
     loop {
         let mut readable = outer.readable().await?;
+        looks::note();
         let is_urgent = readable.is_at_mark()?;
         if are_many && !is_urgent {
             are_many = inward_in_place(readable, inner, flow).await?;

@@ -220,6 +220,7 @@ impl Loop {
             mtu: 1500,
             memory_max: MEMORY_MAX,
             flows_max: FLOWS_MAX as usize,
+            busy: Duration::ZERO,
         });
         let stack = new_stack(&shared).unwrap();
         let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
