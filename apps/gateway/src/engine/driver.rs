@@ -53,28 +53,32 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
             yield_now().await;
             continue;
         }
+        timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
         if let Some(mut look) = looks.begin(Instant::now().into_std()) {
             let is_called = loop {
                 // Tasks run, and the runtime looks at all that is waited for.
                 yield_now().await;
                 let called = poll_fn(|task| {
                     let is_woken = woken.as_mut().poll(task).is_ready();
-                    Poll::Ready((is_woken, pin!(port.ready(&cx.shared)).poll(task).is_ready()))
+                    let is_ready = pin!(port.ready(&cx.shared)).poll(task).is_ready();
+                    Poll::Ready((is_woken, is_ready, timer.as_mut().poll(task).is_ready()))
                 });
-                let (is_woken, is_ready) = called.await;
+                let (is_woken, is_ready, is_due) = called.await;
                 if is_woken {
                     woken.set(wanted.notified());
                 }
-                if is_woken || is_ready || !looks.goes_on(&mut look, Instant::now().into_std()) {
-                    break is_woken || is_ready;
+                if is_woken || is_ready {
+                    looks.found();
+                    break true;
+                }
+                if is_due || !looks.goes_on(&mut look, Instant::now().into_std()) {
+                    break is_due;
                 }
             };
             if is_called {
-                looks.found();
                 continue;
             }
         }
-        timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
         tokio::select! {
             biased;
             () = &mut woken => woken.set(wanted.notified()),
