@@ -9,13 +9,13 @@ mod tun_tokio;
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use lab::{bytes, hash, skipped};
+use lab::{client, skipped};
 use sockeye::tokio::Driver;
 use sockeye::{Config, Stack};
 use sockeye_drivers::testing::delete_link;
@@ -40,25 +40,6 @@ fn device(queues: usize) -> (Namespace, Tun) {
     let config = TunConfig { queues, ..TunConfig::default() };
     let tun = namespace.run(|| tun_tokio::open(&config).unwrap()).unwrap();
     (namespace, tun)
-}
-
-/// A client of the kernel's that writes and reads at once, and once more after a pause in which nothing is on its way.
-fn client(seed: u64) {
-    let mut stream = TcpStream::connect("10.9.0.2:7").unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let data = bytes(seed, 1_000_000);
-    let mut reader = stream.try_clone().unwrap();
-    let reading = std::thread::spawn(move || {
-        let mut all = Vec::new();
-        reader.read_to_end(&mut all).unwrap();
-        all
-    });
-    stream.write_all(&data).unwrap();
-    std::thread::sleep(Duration::from_millis(100));
-    stream.write_all(&data).unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    let all = reading.join().unwrap();
-    assert_eq!(hash(&all), hash(&[&data[..], &data[..]].concat()));
 }
 
 /// Eight clients of a server on this runtime. The device is attached when the driver waits already.

@@ -10,10 +10,10 @@ mod lab;
 mod tun_http;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 use std::time::Duration;
 
-use lab::{bytes, hash, skipped};
+use lab::{bytes, client, hash, skipped};
 use sockeye_drivers::Namespace;
 
 /// The longest wait of a read, so that a failing test ends.
@@ -63,28 +63,8 @@ fn one_thread_serves_the_kernel_from_a_loop_of_its_own() {
     }
     let namespace = Namespace::new().unwrap();
     let mut looped = namespace.run(|| byo_loop::Looped::new("").unwrap()).unwrap();
-    let clients: Vec<_> = (0..4)
-        .map(|seed| {
-            let client = move || {
-                let mut stream = TcpStream::connect("10.9.0.2:7").unwrap();
-                stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                let data = bytes(seed, 1_000_000);
-                let mut reader = stream.try_clone().unwrap();
-                let reading = std::thread::spawn(move || {
-                    let mut all = Vec::new();
-                    reader.read_to_end(&mut all).unwrap();
-                    all
-                });
-                stream.write_all(&data).unwrap();
-                // A pause in which nothing is on its way: the loop has to sleep, and to be woken by the next frame.
-                std::thread::sleep(Duration::from_millis(100));
-                stream.write_all(&data).unwrap();
-                stream.shutdown(Shutdown::Write).unwrap();
-                assert_eq!(hash(&reading.join().unwrap()), hash(&[&data[..], &data[..]].concat()));
-            };
-            namespace.spawn(client).unwrap()
-        })
-        .collect();
+    // In the pause of the clients the loop has to sleep, and to be woken by the next frame.
+    let clients: Vec<_> = (0..4).map(|seed| namespace.spawn(move || client(seed)).unwrap()).collect();
     let mut turns = 0;
     while clients.iter().any(|client| !client.is_finished()) {
         let next = looped.turn().unwrap();

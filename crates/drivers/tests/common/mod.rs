@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -156,4 +156,23 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(2));
     }
     panic!("{what}: not within {LOOKS} looks");
+}
+
+/// A client of the kernel's, of the echo server at 10.9.0.2:7, that writes and reads at once, and once more after a pause in which nothing is on its way.
+pub fn client(seed: u64) {
+    let mut stream = TcpStream::connect("10.9.0.2:7").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let data = bytes(seed, 1_000_000);
+    let mut reader = stream.try_clone().unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).unwrap();
+        all
+    });
+    stream.write_all(&data).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    stream.write_all(&data).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let all = reading.join().unwrap();
+    assert_eq!(hash(&all), hash(&[&data[..], &data[..]].concat()));
 }
