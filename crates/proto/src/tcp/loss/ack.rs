@@ -261,7 +261,7 @@ impl<P: Payload> Pcb<P> {
         self.enter_recovery(&mut loss, now);
         if !report.is_old {
             let delivered = (report.count + told).saturating_mul(self.mss.into());
-            self.reduce_window(&mut loss, delivered, lost > 0, report.acked > 0);
+            self.reduce_window(&mut loss, delivered, report.acked > 0 && lost == 0);
         }
         self.allow(&loss);
         // `tcp_try_keep_open`, for acknowledgments that are no plain progress.
@@ -311,14 +311,13 @@ impl<P: Payload> Pcb<P> {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
-    /// Sets the window of a fast recovery, after `delivered` bytes have arrived; `loses` if something was found lost, `moved` if SND.UNA has
-    /// moved. What arrives without this, by an acknowledgment from before SND.UNA, and what is found lost makes room in the window
-    /// that there is.
-    pub(super) fn reduce_window(&mut self, loss: &mut Loss, delivered: u32, loses: bool, moved: bool) {
+    /// Sets the window of a fast recovery, after `delivered` bytes have arrived; `is_safe` if SND.UNA has moved and nothing was found lost.
+    /// What arrives without this, by an acknowledgment from before SND.UNA, and what is found lost makes room in the window that there is.
+    pub(super) fn reduce_window(&mut self, loss: &mut Loss, delivered: u32, is_safe: bool) {
         if self.recovery.phase() == Phase::Recovery && delivered > 0 && !self.cc.governs_recovery() {
             let mss = u32::from(self.mss);
             let pipe = loss.window_pipe(mss);
-            loss.prr.on_ack(delivered, moved && !loses, pipe, self.cc.ssthresh(), mss);
+            loss.prr.on_ack(delivered, is_safe, pipe, self.cc.ssthresh(), mss);
         }
     }
 

@@ -25,7 +25,7 @@ impl<P: Payload> Pcb<P> {
         let news = self.news(loss, report, 0, (ts, now));
         self.cc.on_ack(&news);
         loss.usage.touch(now);
-        self.reduce_window(loss, report.count.saturating_mul(self.mss.into()), false, true);
+        self.reduce_window(loss, report.count.saturating_mul(self.mss.into()), true);
         self.allow(loss);
         (loss.probe_at, loss.probe_now, loss.reorder_at) = (NEVER, false, NEVER);
         let wait_us = (self.rtt.srtt_us() / 2).max(RENEGE_WAIT_MIN_US);

@@ -30,7 +30,7 @@ impl<P: Payload> Pcb<P> {
         }
         if loss.reorder_at <= now {
             loss.is_only_repair = true;
-            let (lost, _) = self.find_losses(&mut loss, now);
+            let _ = self.find_losses(&mut loss, now);
             let begins = self.recovery.phase() == Phase::Open;
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
             self.give_way(loss.reorder_at);
@@ -38,7 +38,7 @@ impl<P: Payload> Pcb<P> {
             if begins && self.recovery.phase() == Phase::Recovery {
                 // As if a segment had arrived, whose acknowledgment would have been the sign (`tcp_rack_reo_timeout`).
                 let mss = u32::from(self.mss);
-                self.reduce_window(&mut loss, mss, lost > 0, false);
+                self.reduce_window(&mut loss, mss, false);
             }
             self.allow(&loss);
         }
