@@ -173,11 +173,10 @@ impl Recovery {
                 self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(self.dup_ack_count));
                 false
             }
-            // After a timeout the duplicates may be of what is sent again.
-            Phase::Guard if self.dup_ack_count < DUP_ACKS => false,
-            Phase::Open | Phase::Guard | Phase::Ended => {
-                let fresh = self.phase == Phase::Open || una.after(self.recover);
-                if self.dup_ack_count != DUP_ACKS || !fresh {
+            // The duplicates may be of what is sent again after a timeout, or was in the recovery.
+            Phase::Guard | Phase::Ended => false,
+            Phase::Open => {
+                if self.dup_ack_count != DUP_ACKS {
                     return false;
                 }
                 self.phase = Phase::Recovery;
