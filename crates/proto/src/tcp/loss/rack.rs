@@ -80,12 +80,8 @@ impl Rack {
             return;
         }
         if !record.repeated {
-            let aged = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
             // No longer than it was, lest a repetition seem to arrive before its time.
-            let least_us = round_trip(record.sent_at);
-            if least_us <= self.min_rtt_us || self.min_rtt_us == 0 || aged {
-                (self.min_rtt_us, self.min_rtt_at) = (least_us, now);
-            }
+            self.note_min_rtt(round_trip(record.sent_at), now);
         }
         // Of each that is reported, whether it is the latest or not.
         (self.rtt_us, self.has_news) = (rtt_us, true);
@@ -102,8 +98,14 @@ impl Rack {
 
     /// A round trip that the peer's echo of a timestamp tells, where what was acknowledged had been sent again.
     pub fn on_echo(&mut self, rtt_us: u32, now: Instant) {
-        if rtt_us.max(1) < self.min_rtt_us {
-            (self.min_rtt_us, self.min_rtt_at) = (rtt_us.max(1), now);
+        self.note_min_rtt(rtt_us.max(1), now);
+    }
+
+    /// The least of some minutes (`tcp_update_rtt_min`).
+    fn note_min_rtt(&mut self, rtt_us: u32, now: Instant) {
+        let is_old = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
+        if rtt_us <= self.min_rtt_us || self.min_rtt_us == 0 || is_old {
+            (self.min_rtt_us, self.min_rtt_at) = (rtt_us, now);
         }
     }
 
