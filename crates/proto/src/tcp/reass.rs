@@ -143,11 +143,11 @@ impl<P: Payload> Reass<P> {
         !self.duplicates.is_empty()
     }
 
-    /// Notes which bytes from place `at` to `end` are there already: the first range of them that has no hole. `continues`: the
+    /// Notes which bytes from place `at` to `end`, behind it, are there already: the first range of them that has no hole. `continues`: the
     /// segment's bytes before `at` were noted.
     fn note_overlap(&mut self, at: u64, end: u64, continues: bool) {
         let before = self.runs.range(..=at).next_back();
-        let runs = before.into_iter().chain(self.runs.range(at + 1..end.max(at + 1)));
+        let runs = before.into_iter().chain(self.runs.range(at + 1..end));
         let mut overlap: Option<(u64, u64)> = None;
         for (&start, run) in runs {
             let (from, to) = (start.max(at), (start + run.len()).min(end));
@@ -268,16 +268,16 @@ impl<P: Payload> Reass<P> {
         }
         let mut at = self.place(start);
         let end = at + payload.len() as u64;
+        if at == end {
+            return;
+        }
         if self.reports {
             self.note_overlap(at, end, continues);
         }
         if let Some((before, run)) = self.runs.range(..=at).next_back() {
             let known = before + run.len();
             if end <= known {
-                if at < end {
-                    self.note_fresh(at);
-                }
-                return;
+                return self.note_fresh(at);
             }
             let overlap = known.saturating_sub(at);
             payload.trim_front(bytes(overlap));
