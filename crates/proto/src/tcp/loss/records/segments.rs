@@ -63,16 +63,16 @@ impl Records {
 
     /// Segments that were sent again and about which nothing is known, up to `until`. Looks at every record.
     pub fn repeated_count(&self, until: SeqNum) -> u32 {
-        let flying =
-            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
-        self.list.iter().filter(flying).map(|record| record.count).sum()
+        self.repeats().filter(|record| !record.end.after(until)).map(|record| record.count).sum()
     }
 
     /// The bytes of these.
     pub fn repeated_len(&self, until: SeqNum) -> u32 {
-        let flying =
-            |record: &&Record| record.repeated && record.fate == Fate::Flying && !record.end.after(until);
-        self.list.iter().filter(flying).map(Record::len).sum()
+        self.repeats().filter(|record| !record.end.after(until)).map(Record::len).sum()
+    }
+
+    fn repeats(&self) -> impl Iterator<Item = &Record> {
+        self.list.iter().filter(|record| record.repeated && record.fate == Fate::Flying)
     }
 
     /// Where the segment that begins at `start`, the beginning of a record, ends if it is sent again in segments of `mss`: as it was
@@ -142,8 +142,7 @@ impl Records {
 
     /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
     pub fn repeated(&self) -> u32 {
-        let flying = |record: &&Record| record.repeated && record.fate == Fate::Flying;
-        self.list.iter().filter(flying).map(Record::len).sum()
+        self.repeats().map(Record::len).sum()
     }
 
     /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.

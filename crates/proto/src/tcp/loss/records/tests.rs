@@ -301,3 +301,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_sent_again_and_is_out_is_counted_up_to_a_number() {
+    let mut records = ten();
+    records.sack(seq(500), seq(600), |_| {});
+    let _ = records.detect(latest(5, 600), 0, at(20));
+    records.sent(seq(0), seq(200), at(30), 0);
+    records.sent(seq(300), seq(400), at(31), 0);
+    records.sack(seq(100), seq(200), |_| {});
+    // The second has arrived, the third and the fifth are lost, and the last four were sent once.
+    for (until, count) in [(0, 0), (100, 1), (300, 1), (399, 1), (400, 2), (1000, 2)] {
+        assert_eq!(records.repeated_len(seq(until)), 100 * count, "{until}");
+        assert_eq!(records.repeated_count(seq(until)), count, "{until}");
+    }
+    assert_eq!(records.repeated(), 200);
+}
+
+#[test]
+fn lost_records_become_one_only_if_their_segments_are_known_then() {
+    for (second, lost) in [(200, (seq(0), seq(300))), (130, (seq(0), seq(130)))] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        for (start, end, us) in [(0, second, 0), (second, 300, 1), (300, 400, 2)] {
+            records.sent(seq(start), seq(end), at(us), 0);
+        }
+        records.sack(seq(300), seq(400), |_| {});
+        let found = records.detect(latest(2, 400), 0, at(20));
+        assert_eq!((found.lost, records.next_lost()), (300, Some(lost)));
+    }
+}
