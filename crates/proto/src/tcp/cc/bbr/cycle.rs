@@ -371,7 +371,7 @@ impl Bbr {
     }
 
     /// The long-term bound was used up and held: it grows, twice as fast each round.
-    fn raise_longterm(&mut self, ack: &Ack) {
+    pub(super) fn raise_longterm(&mut self, ack: &Ack) {
         if !self.is_cwnd_limited(ack) || self.cwnd < self.bounds.longterm {
             return;
         }
@@ -385,7 +385,7 @@ impl Bbr {
         }
     }
 
-    fn raise_slope(&mut self, mss: u32) {
+    pub(super) fn raise_slope(&mut self, mss: u32) {
         self.cycle.growth = mss.saturating_mul(1 << self.cycle.growth_rounds).min(UNBOUND);
         self.cycle.growth_rounds = (self.cycle.growth_rounds + 1).min(GROWTH_ROUNDS_MAX);
     }

@@ -358,3 +358,62 @@ fn the_bound_of_a_short_queue_grows_again_when_the_queue_does() {
     let share = path.run(10 * SECOND);
     assert!(share >= 95, "{share} %");
 }
+
+#[test]
+fn bounds_of_less_than_four_segments_leave_a_window_of_four() {
+    let mut path = path();
+    path.run(3 * SECOND);
+    (path.bbr.bounds.longterm, path.bbr.bounds.shortterm) = (MSS, MSS);
+    let mut ack = path.ack();
+    (ack.acked, ack.delivered) = (MSS, MSS);
+    path.bbr.on_ack(&ack);
+    assert_eq!(path.bbr.cwnd, PIPE_SEGMENTS_MIN * MSS);
+}
+
+#[test]
+fn a_mark_in_startup_leaves_room_for_what_was_delivered_in_a_round_trip() {
+    let mut path = path();
+    path.run(150_000);
+    assert_eq!(path.bbr.cycle.state, State::Startup);
+    // A whole flight has arrived since a segment was sent: more than the path holds, as there was a queue.
+    let held = path.bbr.bdp(path.bbr.max_bw.get(), 100, MSS);
+    let mut ack = path.ack();
+    let (delivered, total_delivered) = (2 * held, path.delivered + u64::from(held));
+    (ack.acked, ack.delivered) = (MSS, MSS);
+    ack.rate = Some(RateSample {
+        delivered,
+        interval_us: 1_000_000,
+        prior_delivered: 0,
+        total_delivered,
+        app_limited: false,
+        tx_in_flight: delivered,
+        lost: 0,
+    });
+    path.bbr.on_ack(&ack);
+    let now = Instant::from_micros(path.now);
+    path.bbr.on_congestion(&Congestion { now, cause: Cause::Mark, flight: path.pipe, mss: MSS });
+    assert_eq!(path.bbr.bounds.longterm, delivered);
+}
+
+/// BBRProbeInflightLongtermUpward: by `growth` bytes for each window that is acknowledged, and only while the bound is what holds back.
+#[test]
+fn the_bound_grows_by_its_share_of_each_window_where_it_is_used_up() {
+    let grown = |cwnd: u32, longterm: u32, pipe: u32| {
+        let mut bbr = Bbr::new(cwnd, 7);
+        (bbr.cycle.state, bbr.bounds.longterm) = (State::Up, longterm);
+        bbr.raise_slope(MSS);
+        let mut grown = 0;
+        let mut ack = path().ack();
+        (ack.acked, ack.delivered, ack.pipe) = (MSS, MSS, pipe);
+        // A window of seven segments: a seventh of a segment for each.
+        for _ in 0..7 {
+            bbr.bounds.longterm = longterm;
+            bbr.raise_longterm(&ack);
+            grown += bbr.bounds.longterm - longterm;
+        }
+        grown
+    };
+    assert_eq!(grown(7 * MSS, 7 * MSS, 6 * MSS), MSS);
+    assert_eq!(grown(7 * MSS, 7 * MSS, MSS), 0, "the window is not used");
+    assert_eq!(grown(7 * MSS, 8 * MSS, 6 * MSS), 0, "the bound is not reached");
+}
