@@ -361,6 +361,8 @@ const MARKS_KEPT: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use super::super::settings::Settings;
+    use super::super::tests::script::{MSS, Script, WND, plain};
     use super::*;
 
     /// A buffer towards a peer with segments of 1,000 bytes and so large a window; nothing is sent yet.
@@ -559,6 +561,26 @@ mod tests {
         pushes.acked(2_000);
         pushes.forget_acked();
         assert_eq!(marks(&pushes, 18_000), [2_000, 18_000]);
+    }
+
+    /// Only behind several is PSH for a receiver that joins them.
+    #[test]
+    fn the_last_of_several_segments_that_leave_together_has_psh_and_a_single_one_has_not() {
+        let settings = Settings { sack: true, nodelay: true, ..plain() };
+        for (count, expected) in [(1, vec![false]), (2, vec![false, true])] {
+            let mut t = Script::established(&settings);
+            let mut pushes = towards(u32::from(WND));
+            t.snd = count * MSS;
+            pushes.written(t.snd, t.snd, Then::GoesOn);
+            let mut pushed = Vec::new();
+            while let Some(sent) = t.pcb.poll_transmit(t.snd, t.space, t.now) {
+                pushed.push(pushes.leaves(sent.len, sent.offset + sent.len, MSS, &t.pcb));
+            }
+            assert_eq!(pushed, expected);
+            // Several that leave again are as one packet.
+            let again = pushes.leaves(t.snd, t.snd, MSS, &t.pcb);
+            assert_eq!(again, count > 1);
+        }
     }
 
     #[test]

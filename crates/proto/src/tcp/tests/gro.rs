@@ -232,3 +232,19 @@ fn segments_behind_a_hole_or_after_the_fin_are_not_joined() {
     assert_eq!(t.pcb.state(), State::CloseWait);
     assert!(t.pcb.join_from(&t.seg(ACK), 5).is_none());
 }
+
+#[test]
+fn a_segment_longer_than_64_kib_is_not_joined_even_if_the_window_takes_it() {
+    let mut t = Script::established(&Settings {
+        rcv_buf: 1_000_000,
+        rcv_buf_max: 1_000_000,
+        window_scaling: true,
+        ..plain()
+    });
+    let _ = t.input(t.seg(ACK), &[7; 1000]);
+    t.output();
+    assert!(t.pcb.rcv_adv().since(t.pcb.rcv_nxt()) > LEN_MAX + 1);
+    let header = t.seg(ACK);
+    assert!(t.pcb.join_from(&header, LEN_MAX).is_some());
+    assert!(t.pcb.join_from(&header, LEN_MAX + 1).is_none());
+}

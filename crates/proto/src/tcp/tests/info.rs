@@ -182,3 +182,39 @@ fn a_connect_has_last_received_when_the_syn_ack_came() {
     t.now = t.now + ms(1000);
     assert_eq!(t.pcb.info(0, t.now).last_data_recv, Some(ms(1000)));
 }
+
+/// Linux counts windows in segments as they are sent: shorter ones where the peer's window is tiny.
+#[test]
+fn windows_are_told_in_bytes_of_segments_as_they_are_sent() {
+    for (lossless, cwnd) in [(false, 10 * 600), (true, 10 * MSS)] {
+        let mut t = Script::established(&Settings { sack: true, lossless, ..plain() });
+        (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
+        let _ = t.input(t.ack_of(0, 1_200), &[]);
+        let info = t.pcb.info(0, t.now);
+        assert_eq!((info.cwnd, info.snd_mss), (cwnd, 600), "lossless: {lossless}");
+        assert!(info.ssthresh >= 1 << 30, "no threshold is known");
+    }
+}
+
+#[test]
+fn a_window_that_takes_half_of_the_largest_is_no_limit() {
+    let mut t = script();
+    (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
+    let _ = t.input(t.ack_of(0, 600), &[]);
+    assert_eq!((t.write(10), t.write(10)), (vec![10], vec![]), "a short segment waits for the one before");
+    assert_eq!(t.pcb.limit(false), Limit::Application);
+}
+
+#[test]
+fn the_path_is_no_limit_while_its_window_has_room() {
+    let mut t = script();
+    let _ = t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 5)]);
+    let _ = t.output();
+    t.now = t.now + ms(10);
+    t.report(10, &[]);
+    assert!(t.pcb.cwnd() >= t.pcb.ssthresh());
+    assert_eq!((t.write(10), t.write(10)), (vec![10], vec![]));
+    assert_eq!(t.pcb.limit(false), Limit::Application, "a short segment waits for the one before");
+}

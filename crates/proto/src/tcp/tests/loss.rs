@@ -181,3 +181,29 @@ fn window_probes_do_not_end_idleness() {
     t.output();
     assert_eq!(t.pcb.cwnd(), 10 * MSS);
 }
+
+#[test]
+fn without_records_a_segment_at_a_time_measures_the_round_trip() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    assert_eq!(t.pcb.srtt(), Some(ms(10)));
+    for _ in 0..50 {
+        t.write(10);
+        t.now = t.now + ms(50);
+        let _ = t.input(t.ack_of(10, WND), &[]);
+    }
+    assert!(t.pcb.srtt().is_some_and(|srtt| srtt > ms(45)), "{:?}", t.pcb.srtt());
+}
+
+#[test]
+fn without_records_too_text_in_flight_probes_a_window_that_was_closed_over_it() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    t.write(2 * MSS);
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    let sent = t.wait(secs(1));
+    assert!(sent.len() > 1);
+    let una = t.pcb.snd_una();
+    assert!(sent.iter().all(|(_, segment)| (segment.header().seq, segment.len) == (una, MSS)), "{sent:?}");
+    // The window is open again: what is left goes as usual.
+    let _ = t.input(t.ack_of(MSS, WND), &[]);
+    assert_eq!(t.lens(), [MSS]);
+}

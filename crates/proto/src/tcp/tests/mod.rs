@@ -26,7 +26,7 @@ mod rack;
 mod renege;
 mod reno;
 mod sack;
-mod script;
+pub mod script;
 mod settings;
 mod tail;
 mod timers;

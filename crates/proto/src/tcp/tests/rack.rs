@@ -2,12 +2,15 @@
 //!
 //! The script's round trip is 10 ms, measured in the handshake. Places are in segments from the first byte.
 
+use core::time::Duration;
+
 use super::super::cc::Algorithm;
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
 use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
+use crate::time::Instant;
 
 const FIRST: u32 = ISS + 1;
 
@@ -306,4 +309,47 @@ fn behind_a_path_that_reorders_the_window_grows_by_what_blocks_report() {
     assert_eq!(t.pcb.cwnd(), 11 * MSS);
     t.report(10, &[]);
     assert_eq!(t.pcb.cwnd(), 19 * MSS);
+}
+
+#[test]
+fn acknowledgments_of_nothing_keep_no_memory() {
+    let mut t = Script::established(&settings());
+    t.write(3 * MSS);
+    t.now = t.now + ms(10);
+    t.report(3, &[]);
+    for _ in 0..2 {
+        let _ = t.wait(ms(600));
+        let _ = t.input(t.ack_of(0, WND), &[]);
+        t.output();
+    }
+    assert!(t.pcb.loss.is_none());
+}
+
+#[test]
+fn what_leaves_within_a_fraction_of_a_round_trip_is_one_record() {
+    let mut t = Script::established(&Settings { nodelay: true, ..settings() });
+    t.write(2 * MSS);
+    t.now = t.now + secs(1);
+    // The smoothed round trip is 134 ms then, and a cell of it is one of 2,048 microseconds.
+    t.report(1, &[]);
+    t.now = Instant::from_micros(t.now.as_micros().next_multiple_of(1 << 20));
+    for _ in 0..2 {
+        t.write(MSS);
+        t.now = t.now + Duration::from_micros(500);
+    }
+    t.report(2, &[]);
+    let first = t.pcb.loss.as_ref().and_then(|loss| loss.records.first()).expect("a record");
+    assert_eq!(first.len(), 2 * MSS);
+}
+
+/// RFC 9937 section 4.1: the window changes by acknowledgments that say that something has arrived.
+#[test]
+fn an_acknowledgment_of_a_part_of_a_segment_makes_no_room_in_a_recovery() {
+    let mut t = in_flight();
+    t.report(0, &[(7, 10)]);
+    assert_eq!(t.places(), [0, 1, 2], "three of ten have arrived, and the rest is lost");
+    let mut half = t.ack_of(MSS / 2, WND);
+    half.options.sack = [SackBlock { start: t.place(7), end: t.place(10) }].into_iter().collect();
+    let _ = t.input(half, &[]);
+    assert_eq!(t.places(), []);
 }

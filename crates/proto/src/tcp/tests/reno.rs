@@ -139,3 +139,34 @@ fn a_bound_on_the_rate_spreads_text_without_sack_too() {
     assert!(due <= ms(100), "{due:?}");
     assert!(!t.wait(due).is_empty());
 }
+
+/// RFC 5681 section 2.
+#[test]
+fn text_and_an_acknowledgment_from_before_are_no_duplicates() {
+    let mut t = in_flight();
+    let _ = acks(&mut t, 1);
+    assert!(acks(&mut t, 1).len() == 1 && acks(&mut t, 1).len() == 1, "limited transmit");
+    // With the numbers of the acknowledgment before it.
+    let text = t.ack_of(0, WND);
+    let _ = t.input(text, &[7; 10]);
+    assert!(t.lens().iter().all(|&len| len == 0), "no segment has left the network");
+    let _ = acks(&mut t, 0);
+    // The first behind the text brings its window.
+    let _ = acks(&mut t, 1);
+    assert_eq!(t.pcb.loss_stats().recovery_count, 0);
+    assert_eq!(acks(&mut t, 1), [1]);
+}
+
+/// Until more is acknowledged than what was out when the loss was found, nobody knows what duplicates stood for.
+#[test]
+fn what_duplicates_stood_for_is_forgotten_while_a_repair_holds() {
+    let mut t = in_flight();
+    for _ in 0..16 {
+        let _ = acks(&mut t, 0);
+    }
+    let out = t.pcb.snd_max().since(t.place(12)) / MSS;
+    assert!(out >= 3, "{out} segments beyond those of the repair");
+    let _ = acks(&mut t, 12);
+    let loss = t.pcb.loss.as_ref().expect("a repair");
+    assert_eq!(loss.window_pipe(MSS), t.pcb.snd_max().since(t.pcb.snd_una()), "each is out");
+}

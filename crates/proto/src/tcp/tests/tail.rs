@@ -3,6 +3,8 @@
 //! The script's round trip is 10 ms, measured in the handshake, and the first timeout 200 ms. Places are in segments from
 //! the first byte.
 
+use super::super::info::CaState;
+use super::super::segment::Timestamps;
 use super::super::settings::Settings;
 use super::script::{ACK, MSS, Script, ms, plain};
 
@@ -164,4 +166,44 @@ fn a_probe_under_way_gives_the_timer_back_to_the_first_segment() {
     assert_eq!(t.places_within(ms(170)), []);
     assert_eq!(t.places_within(ms(7)), [0]);
     assert_eq!(t.pcb.loss_stats().rto_count, 1);
+}
+
+#[test]
+fn a_duplicate_acknowledgment_behind_a_probe_of_the_first_segment_is_a_sign_of_disorder() {
+    let mut t = established();
+    t.write(MSS);
+    assert_eq!(t.places_within(ms(210)), [0], "by a probe");
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Open);
+    t.report(0, &[]);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Disorder);
+}
+
+/// RTTVAR falls once a round trip, also while new text follows each acknowledgment.
+#[test]
+fn a_steady_round_trip_lowers_the_variance_while_the_window_stays_full() {
+    let mut t = Script::established(&Settings { sack: true, rto_min: ms(1), ..plain() });
+    let _ = t.write(5 * MSS);
+    t.now = t.now + ms(30);
+    let before = t.pcb.info(0, t.now).rttvar;
+    for place in 1..200 {
+        t.now = t.now + ms(6);
+        t.report(place, &[]);
+        let _ = t.write(MSS);
+    }
+    let after = t.pcb.info(0, t.now).rttvar;
+    assert!(after < before && after <= ms(1), "{before:?}, then {after:?}");
+}
+
+#[test]
+fn a_repeated_segments_round_trip_by_the_echo_is_the_least_if_it_is_shorter() {
+    let mut t = Script::established(&Settings { sack: true, timestamps: true, ..plain() });
+    t.write(10);
+    let (_, again) = t.wait(ms(250)).pop().expect("a repetition");
+    assert_eq!(t.pcb.loss_stats().min_rtt_us, 10_000);
+    let val = again.header().options.timestamps.expect("a timestamp").val;
+    let now = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    t.now = t.now + ms(u64::from(val + 5 - now.min(val + 5)));
+    t.peer_ts = Some(Timestamps { val: 101, ecr: now - 4 });
+    let _ = t.input(t.ack_of(10, super::script::WND), &[]);
+    assert_eq!(t.pcb.loss_stats().min_rtt_us, 4_000);
 }

@@ -152,3 +152,25 @@ fn pure_reordering_causes_almost_no_retransmissions() {
         }
     }
 }
+
+/// What was sent again needlessly is out twice, until it is given up.
+#[test]
+fn a_loss_among_what_is_out_twice_after_an_undo_is_repaired_without_a_timeout() {
+    let mut t = in_flight(true);
+    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    t.report(0, &[(1, 4), (6, 10)]);
+    assert_eq!(t.places(), [0, 4, 5, 10, 11]);
+    t.now = t.now + ms(2);
+    t.report(4, &[(6, 10)]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+    let _ = t.places();
+    // Of both neither the original nor the repetition arrives, but what was sent behind them.
+    t.now = t.now + ms(10);
+    t.peer_ts = Some(Timestamps { val: 111, ecr: val });
+    t.report(4, &[(6, 12)]);
+    let mut again = t.places();
+    again.extend(t.places_within(ms(20)));
+    assert!(again.contains(&4), "{again:?}");
+    assert_eq!(t.pcb.loss_stats().rto_count, 0);
+}

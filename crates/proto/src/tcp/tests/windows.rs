@@ -236,7 +236,15 @@ fn a_slow_reader_shuts_and_opens_the_window_without_losing_bytes() {
 /// ends did so, neither would ever accept the other's segments.
 #[test]
 fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer_that_shrinks_it_did() {
-    for (left, begins_at) in [(5, 5000), (4, 5000), (3, 3 << 10), (0, 0)] {
+    let cases = [
+        (5000, 5, 5000),
+        (5000, 4, 5000),
+        (5000, 3, 3 << 10),
+        (5000, 0, 0),
+        (5 << 10, 4, 4 << 10),
+        (1, 0, 1),
+    ];
+    for (sent_len, left, begins_at) in cases {
         let mut t = Script::connect(&Settings { window_scaling: true, ..plain() });
         t.output();
         let mut syn_ack = t.raw(IRS, ISS + 1, super::script::SYN_ACK);
@@ -245,13 +253,17 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
         t.output();
         let _ = t.input(Header { window: 64, ..t.seg(ACK) }, &[]);
         let una = t.pcb.snd_una();
-        assert_eq!(t.write(5000).iter().sum::<u32>(), 5000);
+        assert_eq!(t.write(sent_len).iter().sum::<u32>(), sent_len);
         // Out of order, so that it is answered at once.
         let mut header = Header { ack: una, window: left, ..t.seg(ACK) };
         header.seq += 1000;
         let _ = t.input(header, &[0; 10]);
         let sent = t.output();
-        assert_eq!(sent.last().map(|s| s.header().seq), Some(una + begins_at), "{left} KiB are left");
+        assert_eq!(
+            sent.last().map(|s| s.header().seq),
+            Some(una + begins_at),
+            "{left} KiB are left of {sent_len}"
+        );
     }
 }
 
