@@ -70,8 +70,8 @@ pub fn main_of(
     };
     let ended = match said {
         Said::Print(text) => {
-            print!("{text}");
-            Ok(ExitCode::SUCCESS)
+            let printed = io::stdout().write_all(text.as_bytes());
+            printed.map(|()| ExitCode::SUCCESS).map_err(CommandError::Io)
         }
         Said::RunBehind(words) => behind::start(&words).map_err(CommandError::Io),
         Said::Run(words) => match parse(&words) {

@@ -54,7 +54,7 @@ impl Output {
         if self.json {
             eprint!("{text}")
         } else {
-            print!("{text}")
+            io::stdout().write_all(text.as_bytes())?;
         }
         io::stdout().flush()
     }

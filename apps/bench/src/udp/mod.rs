@@ -73,7 +73,7 @@ pub fn bench(args: &BenchArgs) -> Result<ExitCode, CommandError> {
     if args.json {
         eprint!("{heading}")
     } else {
-        print!("{heading}")
+        io::stdout().write_all(heading.as_bytes())?;
     }
     for shape in Shape::ALL {
         let sides = measure(shape, samples, timing)?;

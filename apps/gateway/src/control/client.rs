@@ -17,7 +17,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Nobody listens at the socket; the system's.
 pub fn run(args: &CtlArgs) -> io::Result<ExitCode> {
-    let said = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", args.socket.display()));
+    // Of no kind: a broken pipe would be taken for a reader of the output that has seen enough.
+    let said = |error: io::Error| io::Error::other(format!("{}: {error}", args.socket.display()));
     let mut stream = UnixStream::connect(&args.socket).map_err(said)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     let request = serde_json::to_string(&Request::from(&args.what))?;
@@ -29,6 +30,6 @@ pub fn run(args: &CtlArgs) -> io::Result<ExitCode> {
     if let Some(error) = value.get("error").and_then(serde_json::Value::as_str) {
         return Err(io::Error::other(error.to_owned()));
     }
-    println!("{}", answer.trim_end());
+    writeln!(io::stdout(), "{}", answer.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ mod folder;
 mod report;
 mod script;
 
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -117,7 +118,11 @@ fn run(args: &Args) -> Result<bool, String> {
         let first = script::run(&setup, &folder, job);
         if first.passed { first } else { again.find(|outcome| outcome.passed).unwrap_or(first) }
     });
-    report::print(&outcomes, args.verbose);
+    match report::print(&outcomes, args.verbose, &mut io::stdout().lock()) {
+        // Who reads has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.to_string()),
+        _ => {}
+    }
     if let Some(path) = &args.json {
         report::write(&outcomes, path).map_err(|error| format!("{}: {error}", path.display()))?;
     }

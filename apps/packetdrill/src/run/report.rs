@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
@@ -50,14 +50,15 @@ impl Outcome {
 }
 
 /// Prints failures and the table.
-pub(crate) fn print(outcomes: &[Outcome], verbose: bool) {
+pub(crate) fn print(outcomes: &[Outcome], verbose: bool, to: &mut dyn Write) -> io::Result<()> {
     for outcome in outcomes.iter().filter(|outcome| !outcome.passed) {
-        println!("{} {}: {}", label(outcome.ip), outcome.script, outcome.reason());
+        writeln!(to, "{} {}: {}", label(outcome.ip), outcome.script, outcome.reason())?;
         if verbose {
-            outcome.output.lines().for_each(|line| println!("    {line}"));
+            outcome.output.lines().try_for_each(|line| writeln!(to, "    {line}"))?;
         }
     }
-    print!("{}", table(outcomes));
+    to.write_all(table(outcomes).as_bytes())?;
+    to.flush()
 }
 
 /// Rows of folders, columns of versions, passed of all.
@@ -115,6 +116,25 @@ mod tests {
         assert_eq!(rows[1], ["a", "1/2", "1/1"]);
         assert_eq!(rows[2], ["b", "1/1"]);
         assert_eq!(rows[3], ["~", "all", "2/3", "1/1"]);
+    }
+
+    #[test]
+    fn a_reader_that_has_seen_enough_is_an_error_and_no_panic() {
+        struct Shut;
+        impl Write for Shut {
+            fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+                Err(io::ErrorKind::BrokenPipe.into())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let all = [outcome("a/y.pkt", Ip::Ipv4, "y.pkt:3: wrong")];
+        assert_eq!(print(&all, true, &mut Shut).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let mut text = Vec::new();
+        print(&all, true, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("ipv4 a/y.pkt: y.pkt:3: wrong\n    y.pkt:3: wrong\nfolder"), "{text}");
     }
 
     #[test]
