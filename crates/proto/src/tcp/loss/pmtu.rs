@@ -100,7 +100,7 @@ impl PathMtu {
 
     /// Ends the search once nothing worth it is left between the bounds.
     fn settle(&mut self, now: Instant) {
-        if !self.searching || self.high - self.low <= SEARCH_END {
+        if self.high - self.low <= SEARCH_END {
             self.raise_at = now + RAISE_AFTER;
         }
     }
@@ -132,8 +132,8 @@ impl<P: Payload> Pcb<P> {
         let probe = self.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()?.probe);
         if size >= self.mss {
             // It may be the probe that was too big: then the search is as good as over.
-            if let Some(probe) = probe.filter(|probe| probe.start == seq && size_of(*probe) > size) {
-                self.with_path_mtu(now, |path| path.high = path.high.min(size_of(probe) - 1).min(size));
+            if probe.is_some_and(|probe| probe.start == seq && size_of(probe) > size) {
+                self.with_path_mtu(now, |path| path.high = path.high.min(size));
             }
             return false;
         }
