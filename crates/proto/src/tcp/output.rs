@@ -349,7 +349,7 @@ impl<P: Payload> Pcb<P> {
         if len > 0 && self.snd_max == self.snd_una {
             return Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now));
         }
-        self.snd_max = self.snd_max.max(self.snd_una + len + u32::from(fin));
+        self.snd_max = self.snd_max.max(self.snd_una + u32::from(fin));
         self.fin_sent |= fin;
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
