@@ -239,6 +239,16 @@ mod tests {
     }
 
     #[test]
+    fn an_unused_window_falls_half_way_and_one_that_was_used_leaves_the_threshold_too() {
+        for (used, cwnd, ssthresh) in [(20, 20, 10), (12, 16, 15), (2, 15, 15)] {
+            let mut cc = NewReno::new(20 * MSS);
+            cc.ssthresh = 10 * MSS;
+            cc.on_unused(used * MSS, MSS);
+            assert_eq!((cc.cwnd() / MSS, cc.ssthresh() / MSS), (cwnd, ssthresh), "{used}");
+        }
+    }
+
+    #[test]
     fn the_window_stops_at_its_ceiling() {
         let mut cc = NewReno::new(CWND_MAX - 1);
         cc.on_ack(&ack(u32::MAX, u32::MAX, 65_535));

@@ -313,6 +313,12 @@ fn bbr_continues_at_the_known_rate_after_a_pause() {
     let rate = path.bbr.pacing_rate().unwrap().get();
     assert!((9_000_000..=10_000_000).contains(&rate), "{rate}");
     assert!(path.bbr.idle_restart);
+    let mut ack = path.ack();
+    path.bbr.on_ack(&ack);
+    assert!(path.bbr.idle_restart, "nothing has arrived");
+    (ack.acked, ack.delivered) = (MSS, MSS);
+    path.bbr.on_ack(&ack);
+    assert!(!path.bbr.idle_restart);
 }
 
 #[test]
@@ -416,4 +422,28 @@ fn the_bound_grows_by_its_share_of_each_window_where_it_is_used_up() {
     assert_eq!(grown(7 * MSS, 7 * MSS, 6 * MSS), MSS);
     assert_eq!(grown(7 * MSS, 7 * MSS, MSS), 0, "the window is not used");
     assert_eq!(grown(7 * MSS, 8 * MSS, 6 * MSS), 0, "the bound is not reached");
+}
+
+/// A writer that pauses may get more through than was known, and less says nothing.
+#[test]
+fn samples_of_a_slow_writer_raise_the_bandwidth_and_never_lower_it() {
+    let mut path = path();
+    path.run(3 * SECOND);
+    let known = path.bbr.max_bw.get();
+    let sample = |path: &Path, rate: u64| RateSample {
+        delivered: (rate / 10) as u32,
+        interval_us: 100_000,
+        prior_delivered: path.delivered,
+        total_delivered: path.delivered,
+        app_limited: true,
+        tx_in_flight: 0,
+        lost: 0,
+    };
+    for (rate, bw) in [(known / 2, known), (known * 2, known * 2)] {
+        let (mut ack, sample) = (path.ack(), sample(&path, rate));
+        ack.rate = Some(sample);
+        path.bbr.take_sample(&ack, &sample);
+        let got = path.bbr.max_bw.get();
+        assert!(got.abs_diff(bw) < 100, "{got} of {bw}");
+    }
 }

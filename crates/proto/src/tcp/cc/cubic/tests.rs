@@ -323,3 +323,36 @@ fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     congest(&mut cc, 8 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 5 * MSS);
 }
+
+#[test]
+fn an_unused_window_falls_half_way_and_one_that_was_used_leaves_the_threshold_too() {
+    for (used, cwnd, ssthresh) in [(20, 20, 10), (12, 16, 15), (2, 15, 15)] {
+        let mut cc = Cubic::new(20 * MSS);
+        cc.ssthresh = 10 * MSS;
+        cc.on_unused(used * MSS, MSS);
+        assert_eq!((cc.cwnd() / MSS, cc.ssthresh() / MSS), (cwnd, ssthresh), "{used}");
+    }
+}
+
+#[test]
+fn slow_start_that_ends_just_at_the_threshold_leaves_nothing_for_avoidance() {
+    let mut cc = Cubic::new(10 * MSS);
+    cc.ssthresh = 20 * MSS;
+    cc.on_ack(&ack(at(0), 10 * MSS, 10 * MSS, MSS, Phase::Open, Some(100_000)));
+    assert_eq!((cc.cwnd(), cc.credit, cc.period.is_some()), (20 * MSS, 0, false));
+}
+
+/// RFC 9438 section 4.3: as fast as Reno, and no faster than that where the curve is still below.
+#[test]
+fn on_a_short_path_cubic_follows_the_line_of_reno() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    for round_trip in 0..200u64 {
+        let flight = cc.cwnd();
+        for _ in 0..flight / MSS {
+            cc.on_ack(&ack(at(round_trip), MSS, flight, MSS, Phase::Open, Some(1_000)));
+        }
+    }
+    // 8/15 of a segment in each, and a whole one once the window is what it was.
+    assert!((170 * MSS..=190 * MSS).contains(&cc.cwnd()), "{}", cc.cwnd());
+}
