@@ -389,6 +389,23 @@ fn a_listener_that_defers_waits_for_text() {
 }
 
 #[test]
+fn a_handshake_that_was_acknowledged_is_given_up_after_the_expiries_that_are_deferred() {
+    let patience = Patience { retries: 1, defers: 3 };
+    assert_eq!([0, 1, 2].map(|retries| patience.is_over(retries, false)), [false, true, true]);
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|retries| patience.is_over(retries, true)),
+        [false, false, false, true, true]
+    );
+}
+
+#[test]
+fn keys_spread_over_the_buckets() {
+    let table: table::Table<u64, ()> = table::Table::new(1024, [3; 16]);
+    let buckets: std::collections::BTreeSet<usize> = (0..1024).map(|key| table.find(&key).0).collect();
+    assert!(buckets.len() > 512 && buckets.last() < Some(&1024), "{}", buckets.len());
+}
+
+#[test]
 fn times_of_deferring_are_counted_in_expiries() {
     for (seconds, defers) in
         [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), (127, 7), (128, 8), (100_000, 15)]
