@@ -391,3 +391,14 @@ fn a_server_whose_syn_ack_must_be_repeated_gives_up_marks() {
     assert!(!again.is_empty());
     assert!(again.iter().all(|(_, sent)| sent.header().flags == SYN_ACK), "{:?}", again[0].1.header());
 }
+
+#[test]
+fn a_syn_that_had_to_be_repeated_is_told() {
+    let mut t = client(Some(cookie()));
+    t.snd = 300;
+    t.output();
+    assert!(!t.pcb.is_fast_open_repeated());
+    assert_eq!(t.wait(secs(1)).len(), 1);
+    assert!(t.pcb.is_fast_open_repeated());
+    assert!(!server(10).pcb.is_fast_open_repeated());
+}

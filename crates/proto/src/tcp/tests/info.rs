@@ -218,3 +218,13 @@ fn the_path_is_no_limit_while_its_window_has_room() {
     assert_eq!((t.write(10), t.write(10)), (vec![10], vec![]));
     assert_eq!(t.pcb.limit(false), Limit::Application, "a short segment waits for the one before");
 }
+
+#[test]
+fn in_a_recovery_the_window_of_the_rate_reduction_is_told() {
+    let mut t = script();
+    let _ = t.write(30 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 4)]);
+    // Six are left in the network, and two may leave for three that have arrived.
+    assert_eq!((t.pcb.cwnd(), t.pcb.info(0, t.now).cwnd), (5 * MSS, 8 * MSS));
+}

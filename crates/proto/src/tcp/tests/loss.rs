@@ -187,9 +187,12 @@ fn without_records_a_segment_at_a_time_measures_the_round_trip() {
     let mut t = Script::established(&Settings { lossless: true, ..plain() });
     assert_eq!(t.pcb.srtt(), Some(ms(10)));
     for _ in 0..50 {
-        t.write(10);
-        t.now = t.now + ms(50);
-        let _ = t.input(t.ack_of(10, WND), &[]);
+        // The first of two is what is measured.
+        t.write(MSS);
+        t.now = t.now + ms(40);
+        t.write(MSS);
+        t.now = t.now + ms(10);
+        let _ = t.input(t.ack_of(2 * MSS, WND), &[]);
     }
     assert!(t.pcb.srtt().is_some_and(|srtt| srtt > ms(45)), "{:?}", t.pcb.srtt());
 }
@@ -206,4 +209,14 @@ fn without_records_too_text_in_flight_probes_a_window_that_was_closed_over_it() 
     // The window is open again: what is left goes as usual.
     let _ = t.input(t.ack_of(MSS, WND), &[]);
     assert_eq!(t.lens(), [MSS]);
+}
+
+#[test]
+fn without_records_too_a_window_that_is_used_grows() {
+    for (bytes, cwnd) in [(10 * MSS, 20 * MSS), (5 * MSS, 10 * MSS)] {
+        let mut t = Script::established(&Settings { lossless: true, ..plain() });
+        t.write(bytes);
+        let _ = t.input(t.ack_of(bytes, WND), &[]);
+        assert_eq!(t.pcb.cwnd(), cwnd);
+    }
 }

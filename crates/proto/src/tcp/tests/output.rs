@@ -1,7 +1,7 @@
 //! When segments are sent: Nagle, TSO, `snd_due_at`; and the size of a pcb.
 
 use super::super::pcb::Pcb;
-use super::super::settings::Settings;
+use super::super::settings::{PacingMode, Settings};
 use super::script::{ACK, MSS, Script, WND, plain};
 
 #[test]
@@ -162,4 +162,50 @@ fn writes_of_full_lengths_are_sent_without_a_tail() {
         t.snd = full.min(10 * MSS);
         assert_eq!(t.lens(), [t.snd]);
     }
+}
+
+#[test]
+fn where_records_are_kept_output_is_to_be_called_until_it_has_nothing() {
+    let mut t = Script::established(&plain());
+    t.write(10);
+    assert!(!t.pcb.has_sent_all(10), "the use of the window is looked at when it is over");
+}
+
+#[test]
+fn acknowledgments_that_are_owed_are_something_to_send() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    let mut header = t.seg(ACK);
+    header.seq += 100;
+    let _ = t.input(header, &[7; 10]);
+    assert_eq!(t.pcb.prune(), [7; 10]);
+    t.snd = 10;
+    let sent = t.pcb.poll_transmit(t.snd, t.space, t.now).map(|sent| sent.len);
+    assert_eq!((sent, t.pcb.has_sent_all(10)), (Some(10), false));
+    assert_eq!(t.lens(), [0]);
+}
+
+#[test]
+fn a_bound_on_the_rate_holds_where_pacing_is_off_and_is_told() {
+    let mut t = Script::established(&Settings { sack: true, pacing: PacingMode::Off, ..plain() });
+    assert_eq!(t.pcb.max_pacing_rate(), None);
+    t.pcb.set_max_pacing_rate(Some(100_000));
+    assert_eq!(t.pcb.max_pacing_rate(), Some(100_000));
+    assert_eq!(t.write(10 * MSS).len(), 1);
+    t.pcb.set_max_pacing_rate(None);
+    assert_eq!((t.pcb.max_pacing_rate(), t.lens().len()), (None, 9));
+}
+
+#[test]
+fn room_is_told_in_whole_segments() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.pcb.room_for_segments(), 10 * MSS);
+    t.write(3 * MSS + 10);
+    assert_eq!(t.pcb.room_for_segments(), 6 * MSS);
+}
+
+/// Two megabytes a second, twice the window in a round trip, are less than two segments in a millisecond.
+#[test]
+fn a_burst_is_a_millisecond_of_the_rate_and_half_of_the_window_at_most() {
+    let t = Script::established(&Settings { sack: true, ..plain() });
+    assert_eq!([1, 2, 8].map(|least| t.pcb.burst_max(least)), [1, 2, 5]);
 }

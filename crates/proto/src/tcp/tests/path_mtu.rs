@@ -264,3 +264,12 @@ fn a_search_does_not_go_beyond_what_is_known_of_the_path() {
     }
     assert!(longest <= 1_200 && t.pcb.mss() > 1_150, "{longest}, in the end {}", t.pcb.mss());
 }
+
+#[test]
+fn a_black_hole_for_segments_no_longer_than_the_base_halves_them() {
+    let settings = Settings { mss: 1_300, base_mss: 1_400, ..plain() };
+    let mut t = Script::established(&settings);
+    t.write(2 * 1_300);
+    let _ = t.wait(ms(1_500));
+    assert_eq!((t.pcb.loss_stats().rto_count, t.pcb.mss()), (3, 650));
+}

@@ -353,3 +353,12 @@ fn an_acknowledgment_of_a_part_of_a_segment_makes_no_room_in_a_recovery() {
     let _ = t.input(half, &[]);
     assert_eq!(t.places(), []);
 }
+
+#[test]
+fn a_block_that_ends_beyond_what_was_sent_says_nothing() {
+    let mut t = in_flight();
+    t.report(0, &[(8, 11)]);
+    assert_eq!(t.pcb.loss_stats().sacked_bytes, 0);
+    t.report(0, &[(8, 10)]);
+    assert_eq!(t.pcb.loss_stats().sacked_bytes, 2 * MSS);
+}

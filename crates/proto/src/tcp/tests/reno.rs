@@ -2,6 +2,8 @@
 //!
 //! `crates/conform/scenarios/no-sack-*.txt` have the same beside the kernel.
 
+use super::super::info::CaState;
+use super::super::segment::Timestamps;
 use super::super::settings::Settings;
 use super::script::{MSS, Script, WND, ms, plain};
 
@@ -169,4 +171,32 @@ fn what_duplicates_stood_for_is_forgotten_while_a_repair_holds() {
     let _ = acks(&mut t, 12);
     let loss = t.pcb.loss.as_ref().expect("a repair");
     assert_eq!(loss.window_pipe(MSS), t.pcb.snd_max().since(t.pcb.snd_una()), "each is out");
+    // Duplicates may be caused by the repair.
+    let _ = acks(&mut t, 12);
+    let loss = t.pcb.loss.as_ref().expect("a repair");
+    assert_eq!(loss.window_pipe(MSS), t.pcb.snd_max().since(t.pcb.snd_una()));
+}
+
+/// `tcp_try_undo_loss`: only F-RTO ends the repair after a timeout where the peer has no SACK.
+#[test]
+fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_after_a_timeout() {
+    for is_timeout in [false, true] {
+        let mut t = Script::established(&Settings { timestamps: true, ..plain() });
+        t.write(40 * MSS);
+        t.now = t.now + ms(10);
+        let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+        t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+        if is_timeout {
+            time_out(&mut t);
+            // Of the second the repetition is the first, too: nothing new was sent to find out by.
+            t.snd = t.pcb.snd_max().since(t.pcb.snd_una());
+        } else {
+            let _ = [acks(&mut t, 0), acks(&mut t, 0), acks(&mut t, 0)];
+        }
+        assert_eq!(t.pcb.loss_stats().undo_count, 0);
+        let _ = acks(&mut t, 2);
+        assert_eq!(t.pcb.loss_stats().undo_count, 1);
+        let expected = if is_timeout { CaState::Loss } else { CaState::Open };
+        assert_eq!(t.pcb.info(0, t.now).ca_state, expected);
+    }
 }

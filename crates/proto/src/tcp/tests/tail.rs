@@ -207,3 +207,12 @@ fn a_repeated_segments_round_trip_by_the_echo_is_the_least_if_it_is_shorter() {
     let _ = t.input(t.ack_of(10, super::script::WND), &[]);
     assert_eq!(t.pcb.loss_stats().min_rtt_us, 4_000);
 }
+
+/// RFC 8985 section 7.2: the peer may delay the acknowledgment of one segment.
+#[test]
+fn a_single_segment_is_probed_after_two_round_trips_and_a_delayed_acknowledgment() {
+    let mut t = Script::established(&Settings { sack: true, rto_min: ms(500), ..plain() });
+    t.write(MSS);
+    let sent = t.wait(ms(400));
+    assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(220)]);
+}

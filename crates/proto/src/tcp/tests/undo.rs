@@ -1,5 +1,6 @@
 //! Repairs that were not needed are recognised and undone (RFC 3522, 3708, 5682), and become rare.
 
+use super::super::info::CaState;
 use super::super::segment::Timestamps;
 use super::super::settings::Settings;
 use super::script::{MSS, Script, ms, plain};
@@ -91,6 +92,7 @@ fn an_echo_from_before_the_retransmission_undoes_it_at_once() {
     t.report(4, &[]);
     let stats = t.pcb.loss_stats();
     assert_eq!((stats.undo_count, stats.reordering_seen), (1, true));
+    assert_ne!(t.pcb.info(0, t.now).ca_state, CaState::Recovery, "it is over");
     assert!(t.pcb.cwnd() >= 10 * u32::from(t.pcb.mss()));
 }
 
@@ -173,4 +175,22 @@ fn a_loss_among_what_is_out_twice_after_an_undo_is_repaired_without_a_timeout() 
     again.extend(t.places_within(ms(20)));
     assert!(again.contains(&4), "{again:?}");
     assert_eq!(t.pcb.loss_stats().rto_count, 0);
+}
+
+/// RFC 7323 section 4.1: an acknowledgment that acknowledges nothing new measures nothing.
+#[test]
+fn the_echo_of_a_duplicate_is_no_round_trip() {
+    let mut t = in_flight(true);
+    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    let before = t.pcb.srtt();
+    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 500 });
+    t.report(0, &[]);
+    assert_eq!(t.pcb.srtt(), before);
+}
+
+#[test]
+fn a_timeout_that_is_not_cleared_up_is_told_as_loss() {
+    let mut t = in_flight(false);
+    time_out(&mut t);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Loss);
 }

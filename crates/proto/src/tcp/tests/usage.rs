@@ -141,3 +141,15 @@ fn idleness_halves_the_window_for_each_timeout_unless_that_is_off() {
         assert_eq!(t.pcb.cwnd(), if is_on { 20 } else { 80 } * MSS);
     }
 }
+
+/// `tcp_slow_start_after_idle_check`: for longer than a timeout.
+#[test]
+fn a_pause_of_just_a_timeout_is_none() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(70 * MSS);
+    let _ = [10, 20, 40].map(|segments| acknowledge(&mut t, segments));
+    let (last, rto) = (t.pcb.info(0, t.now).last_data_sent, t.pcb.rto());
+    t.now = t.now + (rto - last);
+    t.write(1);
+    assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (80 * MSS, 1 << 30));
+}

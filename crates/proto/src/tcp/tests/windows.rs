@@ -1,6 +1,7 @@
 //! Both windows: acceptability, zero windows and probes, updates, scaling, silly windows.
 
 use super::super::events::Events;
+use super::super::sack::SackBlock;
 use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -422,4 +423,51 @@ fn a_fin_behind_text_of_which_a_part_is_old_counts() {
     let taken = t.input(again, &[7; 100]);
     assert_eq!(taken.deliver.len(), 50);
     assert_eq!((t.pcb.rcv_nxt(), t.pcb.state()), (SeqNum::new(IRS + 1 + 151), State::CloseWait));
+}
+
+#[test]
+fn only_what_moves_the_window_and_nothing_else_is_a_window_update() {
+    let mut t = Script::established(&plain());
+    let mut is_update = |len: usize, space: u32| {
+        let edge = t.pcb.rcv_adv();
+        if len > 0 {
+            let _ = t.input(t.seg(ACK), &vec![7; len]);
+        }
+        t.space = space;
+        let sent = t.output();
+        assert_eq!(sent.len(), 1);
+        (t.pcb.rcv_adv() != edge, sent[0].is_window_update)
+    };
+    assert_eq!(is_update(2_000, 50_000), (true, false), "it acknowledges text");
+    assert_eq!(is_update(20_000, 30_000), (false, false));
+    assert_eq!(is_update(0, 50_000), (true, true));
+}
+
+/// `__tcp_select_window`: a buffer that is more than half full.
+#[test]
+fn quick_acknowledgments_end_when_less_than_half_of_the_buffer_is_free() {
+    for (space, count) in [(25_000, 1), (24_999, 0)] {
+        let mut t = Script::established(&plain());
+        let _ = t.input(t.seg(ACK), &[7; 10]);
+        t.space = space;
+        assert_eq!(t.output().len(), 1, "it was owed before");
+        let _ = t.input(t.seg(ACK), &[7; 10]);
+        assert_eq!(t.output().len(), count, "{space} bytes are free");
+    }
+}
+
+/// What lies beyond the peer's window may have been thrown away, and would be again.
+#[test]
+fn lost_text_beyond_a_window_that_has_shrunk_is_not_sent_again() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    // Behind text, or it could not make the window smaller.
+    let _ = t.input(t.ack_of(0, WND), &[7]);
+    let mut header = t.ack_of(0, MSS as u16);
+    header.options.sack = [SackBlock { start: t.place(7), end: t.place(10) }].into_iter().collect();
+    let _ = t.input(header, &[]);
+    let again: Vec<u32> =
+        t.output().iter().filter(|sent| sent.len > 0).map(|sent| t.place_of(sent)).collect();
+    assert_eq!(again, [0]);
 }

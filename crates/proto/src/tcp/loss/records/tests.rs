@@ -331,3 +331,14 @@ fn lost_records_become_one_only_if_their_segments_are_known_then() {
         assert_eq!((found.lost, records.next_lost()), (300, Some(lost)));
     }
 }
+
+#[test]
+fn a_segment_goes_again_as_it_was_sent_unless_it_is_a_full_one() {
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(300), at(0), 0);
+    records.lose_all();
+    assert_eq!(records.short_segment(seq(0), 100, None), None);
+    assert_eq!(records.short_segment(seq(0), 150, None), Some(seq(100)));
+    assert_eq!(records.short_segment(seq(0), 200, None), Some(seq(200)), "two fit");
+}
