@@ -197,3 +197,20 @@ pub(super) const REORDERING_MAX: u32 = 300;
 const REO_WND_PERSIST: u8 = 16;
 /// A least round trip is forgotten after this: the path may have changed.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_round_trip_holds_for_five_minutes_since_it_was_last_seen() {
+        let at = |secs: u64| Instant::from_micros(secs * 1_000_000);
+        let mut rack = Rack::new(SeqNum::new(1), (0, 0), at(0));
+        let mut seen = |rtt_us, secs| {
+            rack.on_echo(rtt_us, at(secs));
+            rack.min_rtt_us()
+        };
+        assert_eq!((seen(20_000, 1), seen(10_000, 2), seen(30_000, 3)), (20_000, 10_000, 10_000));
+        assert_eq!((seen(10_000, 202), seen(30_000, 502), seen(30_000, 503)), (10_000, 10_000, 30_000));
+    }
+}
