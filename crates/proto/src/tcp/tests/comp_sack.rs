@@ -96,3 +96,18 @@ fn without_sack_or_a_known_round_trip_and_while_acknowledgments_are_quick_each_i
         assert_eq!(comes(&mut quick, 100 * i), 1);
     }
 }
+
+/// The timer of what is left out says nothing of the application, whose delay that of text doubles (`tcp_delack_timer_handler`).
+#[test]
+fn the_timer_of_acknowledgments_that_are_left_out_leaves_the_delay_of_others() {
+    let mut t = script(10);
+    let delay_us = t.pcb.ato_us;
+    for i in 1..=4 {
+        comes(&mut t, 100 * i);
+    }
+    assert_eq!(t.wait(ms(1)).len(), 1);
+    assert_eq!(t.pcb.ato_us, delay_us);
+    let mut t = script(10);
+    assert_eq!((comes(&mut t, 0), t.wait(ms(200)).len()), (0, 1));
+    assert!(t.pcb.ato_us > delay_us);
+}

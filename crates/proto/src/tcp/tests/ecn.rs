@@ -223,3 +223,17 @@ fn a_queue_that_marks_stays_short_and_loses_nothing() {
         assert!(with < 60_000 && without > 2 * with, "{congestion_control:?}: {with} {without}");
     }
 }
+
+/// RFC 3168 section 6.1.2: for a round trip.
+#[test]
+fn the_acknowledgment_that_ends_the_round_of_a_mark_lets_the_window_grow() {
+    let mut t = Script::established(&on());
+    t.write(40 * MSS);
+    acknowledge(&mut t, 1, ECHO);
+    t.output();
+    acknowledge(&mut t, 9, ACK);
+    assert_eq!(t.pcb.cwnd(), 8 * MSS);
+    assert_eq!(t.output().len(), 8);
+    acknowledge(&mut t, 8, ACK);
+    assert_eq!(t.pcb.cwnd(), 9 * MSS);
+}

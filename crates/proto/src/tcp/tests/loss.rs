@@ -220,3 +220,22 @@ fn without_records_too_a_window_that_is_used_grows() {
         assert_eq!(t.pcb.cwnd(), cwnd);
     }
 }
+
+/// RFC 6582 section 4, the impatient variant, where no records are kept.
+#[test]
+fn the_second_partial_acknowledgment_leaves_the_timer_as_it_is() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    t.write(30 * MSS);
+    for _ in 0..3 {
+        duplicate(&mut t);
+    }
+    let mut left = |bytes: u32| {
+        t.now = t.now + ms(20);
+        let _ = t.input(t.ack_of(bytes, WND), &[]);
+        t.output();
+        (t.pcb.running_timer(t.now).unwrap().left, t.pcb.rto())
+    };
+    let (first, second) = (left(2 * MSS), left(2 * MSS));
+    assert_eq!(first.0, first.1);
+    assert_eq!(second.0, first.0 - ms(20));
+}

@@ -194,3 +194,14 @@ fn a_timeout_that_is_not_cleared_up_is_told_as_loss() {
     time_out(&mut t);
     assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Loss);
 }
+
+/// A duplicate says nothing of the originals, which may still come (`tcp_process_loss`).
+#[test]
+fn a_timeout_may_prove_spurious_behind_a_duplicate() {
+    let mut t = in_flight(false);
+    time_out(&mut t);
+    t.report(0, &[]);
+    assert_eq!(t.places(), []);
+    t.report(2, &[]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+}

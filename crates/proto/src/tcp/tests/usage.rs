@@ -1,6 +1,8 @@
 //! How the congestion window grows and shrinks, against what Linux does: by what was acknowledged, if it was used, and
 //! once for each window at a loss.
 
+use core::time::Duration;
+
 use super::super::cc::Algorithm;
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
@@ -145,11 +147,25 @@ fn idleness_halves_the_window_for_each_timeout_unless_that_is_off() {
 /// `tcp_slow_start_after_idle_check`: for longer than a timeout.
 #[test]
 fn a_pause_of_just_a_timeout_is_none() {
-    let mut t = Script::established(&Settings { sack: true, ..plain() });
-    t.write(70 * MSS);
-    let _ = [10, 20, 40].map(|segments| acknowledge(&mut t, segments));
-    let (last, rto) = (t.pcb.info(0, t.now).last_data_sent, t.pcb.rto());
-    t.now = t.now + (rto - last);
-    t.write(1);
-    assert_eq!((t.pcb.cwnd(), t.pcb.ssthresh()), (80 * MSS, 1 << 30));
+    for (more_us, is_one) in [(0, false), (1, true)] {
+        let mut t = begun(Algorithm::NewReno);
+        t.write(10 * MSS);
+        t.now = t.now + ms(10);
+        t.report(0, &[(1, 10)]);
+        t.output();
+        t.report(10, &[]);
+        while t.pcb.cwnd() < 12 * MSS {
+            t.write(20 * MSS);
+            let flight = t.pcb.snd_max().since(t.pcb.snd_una()) / MSS;
+            acknowledge(&mut t, flight);
+        }
+        let flight = t.pcb.snd_max().since(t.pcb.snd_una()) / MSS;
+        t.snd = flight * MSS;
+        acknowledge(&mut t, flight);
+        assert_eq!((t.snd, t.pcb.ssthresh()), (0, 5 * MSS));
+        let (last, rto) = (t.pcb.info(0, t.now).last_data_sent, t.pcb.rto());
+        t.now = t.now + (rto - last) + Duration::from_micros(more_us);
+        t.write(1);
+        assert_eq!(t.pcb.ssthresh() > 5 * MSS, is_one, "{more_us}");
+    }
 }

@@ -244,6 +244,18 @@ fn an_undo_restores_everything() {
 }
 
 #[test]
+fn an_undo_of_a_window_that_is_as_large_again_restores_what_was_known() {
+    let mut cc = Cubic::new(100 * MSS);
+    congest(&mut cc, 100 * MSS, Cause::Loss);
+    let before = cc.clone();
+    congest(&mut cc, before.cwnd(), Cause::Loss);
+    cc.cwnd = before.cwnd();
+    assert_ne!(cc.w_max, before.w_max);
+    cc.on_undo(&before);
+    assert_eq!((cc.cwnd(), cc.w_max), (before.cwnd(), before.w_max));
+}
+
+#[test]
 fn an_undo_keeps_a_window_that_has_already_outgrown_it() {
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
