@@ -1,13 +1,13 @@
-//! Going on behind the caller: the program returns when the network is served, and another process of it serves.
+//! Running in the background: the program returns when the network is ready, and a second process of it goes on serving.
 //!
 //! ```text
 //! caller ── the program ── starts itself with --behind N ──► serves; its standard streams are the caller's
-//!               │                                              │ served: streams to nowhere, "1" to N
+//!               │                                              │ ready: streams to /dev/null, "1" to N
 //!               ◄──────────────────────────────────────────────┘
-//!               ends with success; or as the other ends, if that is first
+//!               exits with success, or with the status of the second process if that exits first
 //! ```
 //!
-//! The other process has a session of its own, so a terminal's signals are not for it. Tests: `tests/names`.
+//! The second process has its own session, so it receives no signals from the terminal. Tests: `tests/names`.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;

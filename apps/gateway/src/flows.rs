@@ -1,13 +1,12 @@
-//! The flows there are: connections, flows of datagrams and pings, with their traffic; their bound, and their log.
+//! Connections, UDP flows and pings that are open, with their byte counts; the limit on their number, and their log.
 //!
-//! A flow is counted from its first packet until it has ended. Its bytes are counted by the loop that carries it alone, so no two cores write them.
-//! The log is written by a thread of its own.
+//! A flow counts from its first packet until it has ended. Only the loop that carries a flow counts its bytes, so no two cores write the same counter.
+//! A separate thread writes the log.
 //!
-//! The table of flows that go on is for those who ask (`gateway ctl`): a flow is in it from its beginning to its end. Lock: its mutex, a leaf, taken
-//! twice in a flow's life.
+//! `gateway ctl` reads the table of open flows. Lock: the table's mutex, a leaf, which each flow takes twice, at its beginning and at its end.
 //!
-//! Bounds: `--flows-max` at a time and `--rate` a second; a connection beyond is not answered, and comes again. The log keeps [`LINES_MAX`] lines that its file has not taken; more are
-//! counted and not written. Tests: below.
+//! Bounds: `--flows-max` flows at a time and `--rate` new ones per second. A connection beyond them gets no answer, so its client repeats the SYN. The log queue holds [`LINES_MAX`] lines; further lines are
+//! counted and dropped. Tests: below.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

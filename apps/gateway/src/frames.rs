@@ -1,6 +1,6 @@
-//! How frames come in: the part of the command line.
+//! Command-line options that choose where frames come from.
 //!
-//! Does not depend on how anything is done. Tests: `tests/gateway.rs`.
+//! Does not depend on how the gateway is implemented. Tests: `tests/gateway.rs`.
 
 use std::path::PathBuf;
 

@@ -1,12 +1,18 @@
-//! The host's side of a connection: a socket of the kernel, waited for in the loop's epoll file.
+//! The host's side of a connection: a kernel socket, registered in the loop's epoll instance.
 //!
-//! tokio's own `TcpStream` takes a read that does not fill its buffer for one that has taken all, and waits for epoll's next edge. But the kernel's read also stops
-//! before an urgent byte, so that this byte, and all behind it, would wait until more comes. Here urgent data is waited for too (EPOLLPRI), as a *mark*.
+//! tokio's `TcpStream` assumes that a read which does not fill its buffer has emptied the socket, and then waits for the next edge from epoll. The kernel's read also stops
+//! before an urgent byte, so with that rule the urgent byte and everything behind it would wait until the peer sends more. This type therefore also waits for urgent data
+//! (EPOLLPRI), which sets a *mark*.
 //!
-//! While a mark is known, a read is followed by another one until the kernel has nothing more; each read that begins at the mark takes that byte alone. Else a read that
-//! does not fill its buffer is the last one before the next edge, which spares one call. Nothing stays behind it: a byte that came before the read was taken, or stands behind a mark that came
-//! since the last edge; that mark, and a byte that comes later, raise an edge that the runtime has not seen yet. What an edge says is what is so when it is seen, so a mark that is still ahead then is known
-//! before the next read. A read that fills its buffer may end at a mark that no edge has told of, so the next one looks.
+//! # Rules
+//! * While a mark is known, the caller keeps reading until the kernel returns EAGAIN. A read that begins at the mark takes the urgent byte alone.
+//! * Without a mark, a read that does not fill its buffer is the last one before the next edge. This saves the read that would return EAGAIN.
+//! * A read that fills its buffer may have stopped at a mark that no edge has reported yet, so the next read checks for one (SIOCATMARK).
+//!
+//! # Why no byte is left waiting
+//! Consider a byte that a short read without a known mark has left in the socket. Either it arrived after the read, or the read stopped before an urgent byte that arrived since the
+//! last edge. Both arrivals raise an edge that the runtime has not seen yet, so the caller is woken again. An edge reports the state at the time when it is seen, so the caller knows
+//! about a mark that is still ahead before it reads.
 //!
 //! Does not depend on flows. Tests: below; `tests/gateway/truth.rs`.
 

@@ -1,8 +1,7 @@
 //! `sockeye gateway`: the network of rootless namespaces and containers.
 //!
-//! A command runs in user and network namespaces of its own, whose packets all go into a TUN device. The device's descriptor is handed to this
-//! process, which stays outside and has no rights: a Sockeye stack takes in packets to every host, and each connection and each flow of
-//! datagrams goes onward through an ordinary socket.
+//! A command runs in its own user and network namespaces, and all packets of that network go into a TUN device. The gateway process outside receives the device's descriptor and
+//! gives up its rights. Its Sockeye stack accepts packets to every host, and each connection and each UDP flow continues through an ordinary socket of the host.
 //!
 //! ```text
 //! inside                        │ this process, outside                                  │ the host's kernel
@@ -15,19 +14,19 @@
 //! # Which folder
 //! | folder or file | holds |
 //! |---|---|
-//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs` | the command line, and what it opens, starts and ends |
+//! | `args.rs`, `frames.rs`, `open.rs`, `run.rs` | the command line; opening devices; start and end |
 //! | `lan/` | the gateway as the router of an Ethernet segment: DHCP, router advertisements |
-//! | `sockets.rs`, `readiness.rs` | UNIX sockets by a path; descriptors that a loop waits at |
+//! | `sockets.rs`, `readiness.rs` | UNIX sockets in the file system; descriptors in the runtime |
 //! | `plan.rs` | the addresses inside |
-//! | `inside/` | what happens in the namespace: it is entered or made, the device, `/etc/resolv.conf`, the command |
+//! | `inside/` | the process in the namespace: it creates or enters the namespace, makes the device and `/etc/resolv.conf`, and runs the command |
 //! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
-//! | `policy/` | where a destination leads, and whether it may be |
-//! | `upstream/`, `host.rs` | connecting onward: ordinary sockets, SOCKS5, HTTP CONNECT; the host's side of a connection |
-//! | `flows.rs`, `rates.rs` | what flows there are, their bounds, and their log |
-//! | `control/` | changes and questions while it runs |
-//! | `compat/`, `behind.rs` | the command lines of slirp4netns, pasta and passt; going on behind the caller |
+//! | `policy/` | where a destination leads, and whether it is permitted |
+//! | `upstream/`, `host.rs` | outbound connects: ordinary sockets, SOCKS5, HTTP CONNECT; the host's side of a connection |
+//! | `flows.rs`, `rates.rs` | open flows, their limits, and their log |
+//! | `control/` | requests to a running gateway |
+//! | `compat/`, `behind.rs` | the command lines of slirp4netns, pasta and passt; running in the background |
 //!
-//! Invariant: no flow blocks a loop; each has at most `engine::CHUNK` bytes outside of sockets in each direction.
+//! Invariant: no flow blocks a loop. A flow buffers at most `engine::CHUNK` bytes in each direction, besides its sockets.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

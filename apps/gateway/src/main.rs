@@ -1,5 +1,5 @@
-//! `sockeye-gateway`: the gateway as a program of its own, for those who want nothing else. `sockeye gateway` is the same. By the name of slirp4netns, pasta or passt it
-//! takes their arguments.
+//! `sockeye-gateway`: the gateway as a program of its own. `sockeye gateway` is the same. If it is called as slirp4netns, pasta or passt, it accepts the arguments of that
+//! program.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! The devices that the command line asks for, and who uses them; descriptors that were handed over by their numbers.
+//! Opens the devices that the command line asks for; takes over descriptors that another program passes by number.
 //!
 //! Tests: below, `tests/`.
 

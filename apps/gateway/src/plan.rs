@@ -1,6 +1,6 @@
-//! The addresses inside, for each family: the network, the command's or first machine's address, the gateway's, the name server's.
+//! The addresses inside, for each family: the network, the address of the command or first machine, the gateway's address, the name server's.
 //!
-//! Those of slirp4netns unless `--network` says otherwise: people and scripts know them. Does not depend on who uses them. Tests: below.
+//! The defaults are those of slirp4netns, which people and scripts know; `--network` changes them. Does not depend on their users. Tests: below.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

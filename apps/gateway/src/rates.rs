@@ -1,7 +1,7 @@
-//! Limits on rates: new flows a second, and bytes a second.
+//! Rate limits: new flows per second, and bytes per second.
 //!
-//! Both are token buckets with a burst of one second. A flow that finds no token is not begun. Bytes are taken first and paid for afterwards: a relay that has moved
-//! bytes owes them, and moves no more before the debt of all is paid, so flows take turns; a datagram that finds a debt is dropped. Without a limit nothing is
+//! Both are token buckets with a burst of one second. A flow that finds no token does not start. Bytes are moved first and charged afterwards: a relay that has moved
+//! bytes waits until the common debt is paid, so flows take turns; a datagram that meets a debt is dropped. Without a limit, nothing is
 //! locked or counted.
 //!
 //! Lock: each bucket's mutex, a leaf. Tests: below.

@@ -1,4 +1,4 @@
-//! Descriptors that the loop's runtime waits at, where tokio has no type of its own for them.
+//! Registers descriptors in the loop's runtime for which tokio has no type of its own.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

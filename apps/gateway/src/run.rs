@@ -1,9 +1,12 @@
-//! What the command line starts, and how it ends.
+//! Start and end of the gateway.
 //!
-//! Order: the host's sockets and files are opened first, while the rights of the user who called are there; then the process inside makes the device; then this process
-//! gives up its rights and its file system (`sandbox.rs`), and the loops begin; then the command runs. It ends in the other order.
+//! Order of the start:
+//! 1. Open the host's sockets and files, with the rights of the calling user.
+//! 2. The process inside makes the device.
+//! 3. This process gives up its rights and its file system (`sandbox.rs`), and the loops start.
+//! 4. The command runs.
 //!
-//! Tests: `tests/gateway.rs`.
+//! The end is in reverse order. Tests: `tests/gateway.rs`.
 
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};

@@ -1,15 +1,15 @@
-//! What the process outside keeps when it has started: its open descriptors and sockets of IP, and nothing else.
+//! Removes all rights of the process outside after the start, except its open descriptors and IP sockets.
 //!
 //! ```text
-//! everything is open ─► a mount namespace of its own whose root is empty ─► no capabilities, no_new_privs ─► a filter of system calls
+//! all files are open ─► own mount namespace with an empty root ─► no capabilities, no_new_privs ─► seccomp filter
 //! ```
 //!
-//! The calling thread does it alone, before it starts others, which inherit all of it. The filter permits what follows from the descriptors there are: reading,
-//! writing, waiting, sockets of TCP, UDP and ping, memory that cannot be executed, threads. Everything else fails with ENOSYS, so the C library takes the older
-//! call whose arguments can be looked at (clone(2) for clone3(2)): no program can be started, no process but the command signalled, no file opened but
-//! the tables of the inside (`-p auto`), none removed but the control socket.
+//! The calling thread does this before it starts other threads, which inherit the result. The filter permits what the open descriptors need: reading,
+//! writing, waiting, sockets of TCP, UDP and ping, non-executable memory, threads. All other calls fail with ENOSYS, so that the C library falls back to
+//! older calls whose arguments the filter can check (clone(2) for clone3(2)). The process cannot start programs, cannot signal any process but the command, cannot open files except
+//! the tables of the inside (`-p auto`), and cannot remove files except the control socket.
 //!
-//! A system that does not let the process make namespaces leaves the root as it is, which is said; the rest does not depend on that. Does not depend on what the
+//! If the system does not permit namespaces, the root stays as it is and the gateway says so; the other steps still apply. Does not depend on what the
 //! gateway does. Tests: `tests/gateway/sandbox.rs`.
 
 use std::collections::BTreeMap;

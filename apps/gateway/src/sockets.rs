@@ -1,9 +1,9 @@
-//! UNIX sockets of ours in the file system: made where nothing else is, and removed at the end.
+//! Creates UNIX sockets in the file system and removes them at the end.
 //!
-//! Invariant: only sockets are ever removed, and none that somebody listens at. The folder is kept open, so the file can be removed when the process sees no
+//! Invariant: this module removes only sockets, and only if nobody listens on them. It keeps the folder open, so that it can remove the file when the process has no
 //! file system any more (`sandbox.rs`).
 //!
-//! Does not depend on what is said over them. Tests: below.
+//! Does not depend on the protocol spoken over them. Tests: below.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

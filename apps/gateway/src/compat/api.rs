@@ -1,7 +1,7 @@
-//! slirp4netns' API socket: `add_hostfwd`, `list_hostfwd` and `remove_hostfwd`, as JSON; RootlessKit and Podman publish ports by it.
+//! slirp4netns' API socket: `add_hostfwd`, `list_hostfwd` and `remove_hostfwd` as JSON. RootlessKit and Podman publish ports with it.
 //!
-//! A client sends one request, gets one answer, and is let go. It runs on the thread that waits for signals. Bounds: [`CLIENTS_MAX`] clients, more wait; a request of
-//! [`REQUEST_MAX`] bytes, within [`PATIENCE`]; forwards as `engine/forwards.rs` has them. Tests: below; `tests/names`.
+//! Each client sends one request, gets one answer, and is disconnected. The server runs on the thread that waits for signals. Bounds: [`CLIENTS_MAX`] clients, further ones wait; a request of
+//! [`REQUEST_MAX`] bytes, within [`PATIENCE`]; published ports as in `engine/forwards.rs`. Tests: below; `tests/names`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,9 +1,9 @@
-//! Other programs' command lines: what a program by the name of slirp4netns, pasta or passt is asked for, in the gateway's own words.
+//! Command lines of other programs: translates the arguments of slirp4netns, pasta or passt into the gateway's own.
 //!
-//! A link to `sockeye-gateway` by one of these names takes that program's arguments. They become arguments of the gateway, and nothing else knows of them. An argument
-//! that cannot be honoured is refused, not passed over; those that only make the other program safer are always so here.
+//! A link to `sockeye-gateway` with one of these names accepts that program's arguments. The rest of the gateway does not know about them. An argument
+//! that cannot be honoured is an error and is not ignored. Arguments that only make the other program safer always apply here.
 //!
-//! Does not depend on how anything is done. Tests: at the ends of the files; `tests/names` with the programs that call them.
+//! Does not depend on how the gateway is implemented. Tests: at the ends of the files; `tests/names` with the programs that call them.
 
 pub mod api;
 mod pasta;

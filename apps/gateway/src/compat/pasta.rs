@@ -1,7 +1,7 @@
 //! pasta(1) and passt(1): their common arguments.
 //!
-//! Unlike theirs, the inside has addresses of its own (`--network`) instead of copies of the host's, and names are asked at the gateway's name server. What sets these
-//! (`-a`, `-n`, `-g`, `-i`, `-o`, `--dns-forward`) is not there, and refused. Tests: below.
+//! Unlike theirs, the inside here has addresses of its own (`--network`), not copies of the host's, and sends DNS queries to the gateway's name server. The arguments that configure this
+//! (`-a`, `-n`, `-g`, `-i`, `-o`, `--dns-forward`) are rejected. Tests: below.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
-//! slirp4netns(1), as of 1.2: RootlessKit and Podman's `--network slirp4netns` call it.
+//! slirp4netns(1), version 1.2, as RootlessKit and Podman's `--network slirp4netns` call it.
 //!
-//! Callers look into `--help` for what there is, so options that cannot be honoured are not in it: outbound addresses, other targets than a namespace, a link address. The
-//! sandbox and the filter of system calls are always there. Tests: below.
+//! Callers search the output of `--help` for supported options, so it omits those that cannot be honoured: outbound addresses, other targets than a namespace, a link address. The
+//! sandbox and the seccomp filter are always on. Tests: below.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! `-p auto`: ports that listen inside appear outside, under the same number.
+//! `-p auto`: publishes ports that are open inside, under the same number.
 //!
-//! The kernel's tables of the namespace (`/proc/PID/net/{tcp,tcp6,udp,udp6}`) are read every [`EVERY`], in a folder that was opened at the start. A TCP port appears
-//! once a socket listens at the wildcard address or an address that the gateway leads to, and goes when none does. So does a UDP port with a socket that is bound and
-//! not connected, unless it is one of those that the kernel gives to clients ([`CLIENT_PORTS`]). What cannot be opened outside (a low port without the right to it, or
-//! one that is taken) is tried again each time, and said once.
+//! Every [`EVERY`], this module reads the kernel's tables of the namespace (`/proc/PID/net/{tcp,tcp6,udp,udp6}`) through a folder that was opened at the start. A TCP port is published
+//! while a socket listens on it at the wildcard address or at an address that the gateway leads to. A UDP port is published while a socket is bound to it and
+//! not connected, unless the port is in the range that the kernel assigns to clients ([`CLIENT_PORTS`]). If a port cannot be opened outside (a low port without the right to it, or
+//! a port in use), the module reports that once and tries again each time.
 //!
 //! Bounds: [`PORTS_MAX`] ports, [`TABLE_MAX`] bytes of each table. Tests: below; `tests/gateway/control.rs`.
 

@@ -1,4 +1,4 @@
-//! Questions and changes while the gateway runs: `--ctl SOCK`, and `gateway ctl` on the other side.
+//! Requests to a running gateway: `--ctl SOCK`, and `gateway ctl` as the client.
 //!
 //! ```text
 //! gateway ctl SOCK … ─ a request, a line of JSON ─► server.rs ─► forwards, flows, policy
@@ -7,12 +7,12 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `mod.rs` | the command line; what is said |
+//! | `mod.rs` | the command line; requests and answers |
 //! | `server.rs` | the gateway's side |
 //! | `client.rs` | `gateway ctl` |
 //! | `auto.rs` | `-p auto` |
 //!
-//! Whoever may open the socket may do all of this; its file is its user's alone.
+//! A process that can open the socket can do all of this. The file is accessible to its user only.
 
 pub mod auto;
 pub mod client;

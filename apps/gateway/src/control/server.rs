@@ -1,6 +1,6 @@
-//! The gateway's side of its control socket. It runs on the thread that waits for signals, so a question delays no flow.
+//! The gateway's side of its control socket. It runs on the thread that waits for signals, so a request delays no flow.
 //!
-//! Bounds: [`CLIENTS_MAX`] clients, more wait; a line of [`LINE_MAX`] bytes; a client that says nothing for [`IDLE`] is let go.
+//! Bounds: [`CLIENTS_MAX`] clients, further ones wait; lines of [`LINE_MAX`] bytes; a client that is silent for [`IDLE`] is disconnected.
 //! Tests: `tests/gateway/control.rs`; below.
 
 use std::io;

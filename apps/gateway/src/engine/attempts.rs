@@ -1,18 +1,18 @@
-//! Connects onward that are under way, of one loop.
+//! Limits the pending outbound connects of one loop.
 //!
-//! A host that does not answer keeps an attempt for two minutes, and a SYN costs its sender nothing: without a bound of their own a few thousand SYNs would keep
-//! everybody's new connections out for so long. So a new attempt is always taken, and where there is no place one that is there gives way: its SYN counts as lost,
-//! and its client repeats it if it is still interested, as with the queue of half-open connections of a host.
+//! A host that does not answer keeps a connect pending for two minutes, and a SYN costs its sender nothing. With only a limit on their number, a few thousand SYNs would block
+//! all new connections for that time. So a new attempt always gets a place, and if there is none, an older attempt is abandoned: its SYN counts as lost,
+//! and its client repeats it if it still wants the connection, as when a host's queue of half-open connections overflows.
 //!
 //! ```text
-//! place ─► the source has its share, or the table is full ─► of the oldest LOOKS, the one whose destination (address and port) has the most gives way
+//! place ─► the source has its share, or the table is full ─► of the oldest LOOKS, the one whose destination (address and port) has the most is abandoned
 //!       └► otherwise ─► in
 //! ```
 //!
-//! So attempts to one silent host displace each other. If sources and destinations are all forged, the oldest gives way: an attempt then has
-//! the time in which as many SYNs come as there are places.
+//! So attempts to one silent host displace each other. If sources and destinations are all forged, the oldest attempt is abandoned: an attempt then
+//! lasts until as many further SYNs have arrived as there are places.
 //!
-//! Bounds: [`PLACES_MAX`], a quarter of `--flows-max` at most, and [`SHARE_MAX`] of one source. Both are less than the stack keeps undecided, so the stack never drops a SYN for want of a place.
+//! Bounds: [`PLACES_MAX`], at most a quarter of `--flows-max`, and [`SHARE_MAX`] per source. Both are less than the stack's own limit for undecided SYNs, so the stack never drops one for lack of space.
 //! Does not depend on sockets. Tests: below; `tests/gateway/floods.rs`.
 
 use std::cell::RefCell;

@@ -1,19 +1,19 @@
-//! How many flows a loop begins that nobody has answered yet, so that a flood of them leaves the flows that are there their time.
+//! Limits how many unanswered flows a loop starts, so that a flood of them leaves time for existing flows.
 //!
-//! To begin a flow and to end it again takes some 100 times as long as to pass a segment on, and costs the sender one packet. So each kind of flow has a credit:
+//! Starting and ending a flow costs about 100 times as much as passing a segment on, and costs the sender one packet. So each kind of flow has a credit:
 //!
 //! ```text
-//! a flow begins ─► takes one      the far end has answered ─► that one is back      a second passes ─► RATE are back, up to BURST in all
+//! a flow starts ─► takes one      the far end answers ─► returns that one      a second passes ─► returns RATE, up to BURST in all
 //! ```
 //!
-//! A connection that is made, and a flow of datagrams or a query that has an answer, so cost nothing in the end: programs that use the network are held back only by
-//! having more than [`BURST`] beginnings under way. Where the credit is used up, a beginning waits, and what comes behind it is dropped where its queue is full,
-//! before it has cost much. What a rule refuses costs no socket, and takes none.
+//! A connection that is established, and a UDP flow or query that gets an answer, therefore cost nothing in the end. The credit limits an ordinary program only if it has more than [`BURST`]
+//! pending starts. When the credit is used up, further starts wait, and once their queue is full, further packets are dropped
+//! before they cost much. A destination that a rule refuses needs no socket and takes no credit.
 //!
-//! The flows that are there come first: of what one turn of the driver brings, the first beginning goes at once, and before each further one all tasks that can go on
-//! have their turn.
+//! Existing flows come first: of the starts that one turn of the driver brings, the first goes ahead at once, and before each further one all runnable tasks
+//! get a turn.
 //!
-//! Does not depend on what a flow is. Of one thread. Tests: below; `tests/gateway/floods.rs`.
+//! Does not depend on the kind of flow. Used by one thread. Tests: below; `tests/gateway/floods.rs`.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,13 +1,13 @@
-//! What drives the stack.
+//! The future that drives the stack.
 //!
-//! It is the runtime's first future, not a task: tokio polls it before each turn of the tasks, of which one turn runs 61. So the device is read and packets are answered even
-//! while thousands of tasks have work, as when thousands of connections end at once. Otherwise the device's queue (8,192 packets) would overflow, and clients would repeat
-//! their SYNs after a second.
+//! It is the runtime's main future and not a task: tokio polls it before each round of tasks, and a round runs at most 61 of them. So the loop reads the device and answers packets even
+//! while thousands of tasks are runnable, as when thousands of connections end at once. Otherwise the device's queue (8,192 packets) would overflow, and clients would repeat
+//! their SYNs only after a second.
 //!
-//! The stack has no threads: [`sockeye::Stack::poll`] reads the device, runs the protocol and due timers, and wakes tasks. It is called when the device has
-//! packets, when a call of a task has left work (the stack's wake), and at the time that it named. Two orders make this right: the device's readiness is
-//! cleared *before* `poll` reads it, so a packet that comes meanwhile is noticed; and the wake stores a permit, so that one between `poll`
-//! and the wait is not lost.
+//! The stack has no threads: [`sockeye::Stack::poll`] reads the device, runs the protocol and due timers, and wakes tasks. The driver calls it when the device has
+//! packets, when a task's call has left work (the stack's wake), and when the stack's next timer is due. No wake-up is lost: the driver clears the device's readiness
+//! *before* `poll` reads the device, so a packet that arrives meanwhile sets it again; and the stack's wake stores a permit, so a wake between `poll`
+//! and the wait ends the wait.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

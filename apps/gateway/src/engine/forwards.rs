@@ -1,11 +1,11 @@
-//! The ports of the host that lead inside: which there are, and changes of them.
+//! The published ports of the host, and changes of them.
 //!
 //! ```text
 //! command line, ctl, -p auto ─ add ─► the host's sockets ─ Open ─► a loop ─ its tasks ─► handles in the table
 //!                              remove ─► the handles: their tasks end, and the sockets with them
 //! ```
 //!
-//! Bounds: [`FORWARDS_MAX`] forwards, [`WAITING_MAX`] sockets on their way to a loop. Lock: the table's mutex, a leaf, never held while anything is awaited. Tests:
+//! Bounds: [`FORWARDS_MAX`] published ports, [`WAITING_MAX`] sockets on their way to a loop. Lock: the table's mutex, a leaf, never held across an await. Tests:
 //! `tests/gateway/control.rs`.
 
 use std::io;

@@ -1,4 +1,4 @@
-//! A loop's device that is a virtual machine's network card, by vhost-user: [`VhostUser`] with the front ends that come.
+//! A loop whose device is a virtual machine's network card ([`VhostUser`]), and the monitors that connect to it.
 //!
 //! Does not depend on frames. Tests: `tests/machines/vhost.rs`, and a guest of QEMU in `tests/machines/guest.rs`.
 

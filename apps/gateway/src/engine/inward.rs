@@ -1,10 +1,10 @@
-//! Ports of the host that lead inside.
+//! Serves published ports of the host: `-p [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]`.
 //!
-//! `-p [ADDR:]HOSTPORT[-LAST][:PORT[-LAST]][/udp]`. A client's address is kept: the stack connects inside in its name, as the inside routes everything to us.
-//! A client of this host itself comes from the gateway's address, since a loopback address cannot be answered inside.
+//! The client's address is preserved: the stack connects to the inside with it as the source, since the inside routes everything to the gateway.
+//! A client on this host appears as the gateway's address, because the inside could not answer a loopback address.
 //!
-//! The host's kernel accepts before the inside is asked, so a port on which nothing listens inside resets the connection. Bounds: the table of flows; a client of UDP
-//! has a socket that ends after [`UDP_IDLE`].
+//! The host's kernel accepts a connection before the gateway connects to the inside, so a port on which nothing listens inside accepts and then resets. Bounds: the table of flows; each UDP client
+//! has a socket that is closed after [`UDP_IDLE`].
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -1,13 +1,16 @@
-//! How long a loop looks again before it sleeps.
+//! Busy polling: how long a loop polls before it sleeps.
 //!
-//! Where one request follows the other, each waits at the gateway for a sleeping thread twice, and the idle core of a virtual machine takes longer to start again than the
-//! work takes. So a loop goes on looking for a while after the last thing that came, for `--busy` at most. Nothing found halves the time, and from [`LOOK_MIN`] on only one
-//! sleep in [`TRY_EVERY`] is preceded by a look; something found restores it. A look in which the loop did not run for [`LOST_MIN`] shows that another thread wants its core:
-//! then none is made for [`HOLD`], and for twice as long if the next ones soon show it again, [`HOLD_MAX`] at most.
+//! When a client sends one request after the other, each request waits twice at the gateway for a thread to wake, and waking the idle core of a virtual machine takes longer than
+//! the work itself. So a loop polls for up to `--busy` after the last event, in a *look*:
 //!
-//! The driver sees what comes from inside; tasks that are given something from outside say so ([`note`]), to the loop of their thread.
+//! * A look that finds nothing halves the length of the next one. Once the length is below [`LOOK_MIN`], only one sleep in [`TRY_EVERY`] is preceded by a look.
+//! * A look that finds something restores the full length.
+//! * If the loop did not run for [`LOST_MIN`] during a look, another thread wants its core. Then the loop makes no looks for [`HOLD`]. The time doubles, up to [`HOLD_MAX`], if it happens again
+//!   soon afterwards.
 //!
-//! Does not depend on what is looked for. Tests: below.
+//! The driver sees events from inside. Tasks report events from outside to the loop of their thread ([`note`]).
+//!
+//! Does not depend on the kind of event. Tests: below.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

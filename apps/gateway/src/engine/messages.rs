@@ -1,7 +1,7 @@
-//! What DNS messages say: whose answer one is, the answer for the host's own name, the addresses of an answer.
+//! DNS messages: matches answers to queries, answers for the host's own name, and extracts the addresses of an answer.
 //!
-//! The bytes are a hostile inside's, or any resolver's; `simple-dns` reads them. Does not depend on sockets, nor on other files of the gateway: the fuzz target `machine`
-//! compiles this one too. Tests: below.
+//! The bytes come from a hostile inside or from any resolver; `simple-dns` parses them. Does not depend on sockets or on other files of the gateway: the fuzz target `machine`
+//! also compiles this file. Tests: below.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A loop: a stack, a queue of the device, and the flows of that queue, all on one thread.
 //!
-//! The kernel keeps a flow's packets in one queue, so loops share nothing but the policy, the table of flows and the log. Each has a runtime
-//! of tokio with one thread, and a stack without threads: a packet from inside is read, its segment runs through the stack, and the flow's task writes to
-//! its ordinary socket, without a switch of threads.
+//! The kernel keeps a flow's packets in one queue, so loops share only the policy, the table of flows and the log. Each loop has a single-threaded
+//! tokio runtime and a stack without threads: the loop reads a packet from inside, runs it through the stack, and the flow's task writes to
+//! its ordinary socket, without a thread switch.
 //!
 //! ```text
 //!            ┌───────────── epoll (tokio) ─────────────┐
@@ -13,13 +13,13 @@
 //! | file | tasks |
 //! |---|---|
 //! | `port.rs`, `guest.rs` | none: the device |
-//! | `driver.rs`, `looks.rs` | none: what drives the stack; how long it looks again before it sleeps |
-//! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; how many connects are under way; bytes both ways |
-//! | `udp.rs`, `runs.rs`, `ping.rs` | flows of datagrams, and those that go onward together; pings |
-//! | `names.rs`, `messages.rs` | the name server; what messages say |
+//! | `driver.rs`, `looks.rs` | none: the main future, which drives the stack; busy polling |
+//! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; the limit on pending connects; relaying bytes |
+//! | `udp.rs`, `runs.rs`, `ping.rs` | UDP flows; datagrams sent by one system call; pings |
+//! | `names.rs`, `messages.rs` | the name server; message formats |
 //! | `scratch.rs` | none: a buffer |
-//! | `credit.rs` | none: how many flows may begin that nobody answers |
-//! | `inward.rs` | ports of the host that lead inside; which there are, `forwards.rs` |
+//! | `credit.rs` | none: the limit on unanswered flows |
+//! | `inward.rs` | published ports; `forwards.rs` has their table |
 //!
 //! Tests: `tests/gateway.rs`.
 

@@ -1,10 +1,10 @@
 //! The name server inside.
 //!
-//! A query is forwarded to the host's resolvers in order, by UDP or TCP as it came, and its answer is passed on as it is. The addresses in the answer are pinned to the
-//! name that was asked for ([`Names`](crate::policy::Names)). The host's own name inside (`HOST_NAME`) is answered here.
+//! A query is forwarded to the host's resolvers in order, by UDP or TCP as it came, and the answer is returned unchanged. The addresses in the answer are recorded for the
+//! name of the query ([`Names`](crate::policy::Names)). Queries for the host's own name inside (`HOST_NAME`) are answered here.
 //!
-//! Each query has a socket of its own at the host, so an answer has to guess port and number. An answer to another question is dropped. Bounds: [`QUERIES_MAX`]
-//! at a time, beyond which the oldest gives way, for most are answered soon and its client has most likely asked again; [`STREAMS_MAX`] connections. What messages say: `messages.rs`.
+//! Each query has its own socket on the host, so a forged answer has to guess port and number. An answer to another question is dropped. Bounds: [`QUERIES_MAX`]
+//! pending queries, beyond which the oldest is abandoned (most are answered soon, and its client has probably repeated it); [`STREAMS_MAX`] TCP connections. Message formats: `messages.rs`.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,7 +1,7 @@
-//! Pings from inside: the host that was asked is asked by a ping socket of the host (icmp(7)), and answers in its own time. Where the system lets this user have
-//! no such socket (`net.ipv4.ping_group_range`), nobody answers: better than a host that looks alive.
+//! Pings from inside: the gateway sends an echo request from a ping socket of the host (icmp(7)), and passes the answer on. If the user may not open
+//! ping sockets (`net.ipv4.ping_group_range`), a ping gets no answer, so that no dead host looks alive.
 //!
-//! Other protocols are answered "protocol unreachable". Bound: [`PINGS_MAX`] at a time; more are dropped, as on a busy link.
+//! Other protocols are answered with "protocol unreachable". Bound: [`PINGS_MAX`] at a time; further ones are dropped, as on a busy link.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
-//! A loop's device: a queue of a TUN or TAP device, or a machine at a socket (by frames; `guest.rs`: by vhost-user).
+//! A loop's device: a queue of a TUN or TAP device, or a machine at a socket (frames here; vhost-user in `guest.rs`).
 //!
-//! On Ethernet the gateway is the router of the segment ([`Lan`]), and the stack has an address there that hosts know it by.
+//! On Ethernet the gateway is the router of the segment ([`Lan`]), and the stack has the router's address.
 //!
 //! Tests: `tests/`.
 

@@ -1,12 +1,12 @@
-//! Bytes of one connection, both ways.
+//! Relays the bytes of one connection in both directions.
 //!
-//! Outward, the host's kernel copies straight from packet memory. Inward, it copies straight into that while much comes; else into a buffer of the thread, and the stack
-//! copies that into packet memory. A side that does not read stops the one that writes: nothing is read before what was read has been taken.
+//! Outward, the host's kernel copies directly from packet memory. Inward, it copies directly into packet memory while a bulk transfer lasts; otherwise into a buffer of the thread, from which the stack
+//! copies. A receiver that stops reading stops the sender: the relay reads no more before everything it has read is written.
 //!
-//! The mark of urgent data goes on with its byte, both ways.
+//! Urgent data keeps its mark in both directions.
 //!
-//! The end of one direction is passed on and leaves the other alone; what came together with its end goes on together with it. An error ends both by a reset on each side, as it would have been
-//! without a gateway, and what had come from outside before a reset goes in before it.
+//! The end of one direction is passed on and does not affect the other. If the end arrives together with data, both go into the same segment. An error resets both sides, as it would
+//! without a gateway; data that arrived from outside before a reset is delivered before the reset.
 
 use std::cell::Cell;
 use std::future::poll_fn;

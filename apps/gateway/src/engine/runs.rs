@@ -1,9 +1,9 @@
-//! Datagrams of one length that go onward together: one system call for a run of them (UDP_SEGMENT, udp(7)).
+//! Sends consecutive datagrams of equal length with one system call (UDP_SEGMENT, udp(7)): a *run*.
 //!
-//! The kernel then routes, charges and hands over the run once; who receives it gets single datagrams. Where it refuses that, for datagrams that are longer than
-//! the path's packets or for a device that computes no checksums, the flow's datagrams of this length and above go one by one from then on.
+//! The kernel then routes and charges the run once, and the receiver gets single datagrams. If the kernel refuses a run, because its datagrams are longer than
+//! the path MTU or because the device computes no checksums, the flow sends datagrams of this length and above one by one from then on.
 //!
-//! Sends do not ask the runtime whether there is room: there nearly always is, and a datagram for which there is none is lost.
+//! Sends do not wait for writability: there nearly always is room, and a datagram for which there is none is lost.
 //!
 //! Does not depend on flows. Bounds: [`RUN_MAX`] bytes and [`COUNT_MAX`] datagrams in a run. Tests: below.
 

@@ -1,6 +1,6 @@
-//! A buffer of a loop's thread, for bytes on their way between two calls.
+//! A buffer of the loop's thread, for bytes between two calls.
 //!
-//! Invariant: it is in use within one poll of one task only, so tasks share it. Does not depend on what the bytes are.
+//! Invariant: it is in use only within one poll of one task, so tasks can share it. Does not depend on the meaning of the bytes.
 
 use std::cell::RefCell;
 

@@ -5,13 +5,13 @@
 //!                  │ permitted
 //!                  connect onward: refused ───────────────────────► reset
 //!                  │     │ unreachable, prohibited ────────────────► the same ICMP error
-//!                  │     │ timed out, or no means here ────────────► no answer: the client's own time-out, or its retry
+//!                  │     │ timed out, or no resources here ────────► no answer: the client times out, or retries
 //!                  │ connected, or connected and then reset
-//!                  the SYN is answered, the connection goes along ─► accept ─► relay
+//!                  the SYN is answered, together with the connection ─► accept ─► relay
 //! ```
 //!
-//! So a client's connect succeeds only if the onward one has. Bounds: [`SYNS_MAX`] that wait for their task; connects under way (`attempts.rs`); the table of flows, which refuses to
-//! answer what has no place; [`BACKLOG`] connections that wait for `accept`.
+//! So a client's connect succeeds only if the outbound one has. Bounds: [`SYNS_MAX`] waiting for their task; pending connects (`attempts.rs`); the table of flows, beyond which a SYN gets no
+//! answer; [`BACKLOG`] connections waiting for `accept`.
 
 use std::io;
 use std::rc::Rc;

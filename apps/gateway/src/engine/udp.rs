@@ -1,9 +1,9 @@
-//! Flows of datagrams from inside.
+//! UDP flows from inside.
 //!
-//! The stack makes a flow of each pair of client and destination. Each has an ordinary socket that is connected to where it leads, so that answers come only from
-//! the host that was asked. What the host's socket is told by ICMP, the client is told.
+//! The stack makes a flow of each pair of client and destination. Each flow has an ordinary socket that is connected to the destination, so that only the host that
+//! was asked can answer. ICMP errors that the host's socket receives are passed on to the client.
 //!
-//! A flow ends when it was idle for its time. Bounds: half of `--flows-max`, beyond which the one that was idle longest gives way; the stack's for what waits ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
+//! A flow ends after an idle time. Bounds: half of `--flows-max`, beyond which the flow that has been idle longest ends; the stack's bounds for queued datagrams ([`sockeye::UdpFlowConfig`]). A datagram that cannot be
 //! sent at once is lost, as at any router.
 
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! The device inside: its addresses, and routes to everywhere. One that is there already, of the same kind, is taken.
+//! The device inside: its addresses, and its default routes. An existing device of the same kind is reused.
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
-//! Namespaces: new ones, and those of a process.
+//! Creates namespaces, or enters those of a process.
 //!
-//! The calling process has one thread and does nothing else. Rights: none for new ones (user_namespaces(7)), where the system lets users make
-//! them; to enter those of a process, the right to trace it.
+//! The calling process has one thread and does nothing else. Creating namespaces needs no rights where the system lets users do it (user_namespaces(7));
+//! entering those of a process needs the right to trace it.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,6 +1,6 @@
-//! `/etc/resolv.conf` inside: the gateway's name server, and the domains to look in.
+//! `/etc/resolv.conf` inside: the gateway's name server and the search domains.
 //!
-//! The mount namespace is new, so a file that is mounted over the system's is seen inside only.
+//! The mount namespace is new, so a file mounted over the system's is visible only inside.
 
 use std::fs;
 use std::io;

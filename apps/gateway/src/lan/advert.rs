@@ -1,6 +1,6 @@
 //! Router advertisements (RFC 4861 section 4.2, RFC 8106).
 //!
-//! Machines make addresses of the network by themselves and get one by DHCPv6, too, at which published ports find them. Does not depend on frames. Tests: `mod.rs`.
+//! Machines derive addresses from the advertised network, and also get one by DHCPv6, to which published ports lead. Does not depend on frames. Tests: `mod.rs`.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The DHCP server (RFC 2131, options of RFC 2132 and RFC 3397).
 //!
-//! Each machine gets an address of the pool, the gateway as its router, the name server, the domains to search and the MTU. A machine that asks
-//! for another address is refused and asks again. Relays are not served. Does not depend on frames. The bytes are a hostile machine's. Tests: below.
+//! Each machine gets an address of the pool, the gateway as its router, the name server, the search domains and the MTU. A machine that requests
+//! a different address gets a refusal and then asks again. Relay agents are not served. Does not depend on frames. The bytes come from a hostile machine. Tests: below.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The DHCPv6 server (RFC 8415, options of RFC 3646).
 //!
-//! Each machine gets one address, at the place of its IPv4 address, the name server and the domains to search. A machine with more identity
-//! associations gets "no addresses" for the others; prefixes are not delegated. Does not depend on frames. The bytes are a hostile machine's. Tests: below.
+//! Each machine gets one address, with the same number as its IPv4 address, the name server and the search domains. Further identity
+//! associations of a machine get "no addresses"; prefixes are not delegated. Does not depend on frames. The bytes come from a hostile machine. Tests: below.
 
 use std::net::Ipv6Addr;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! Frames with the questions that hosts ask when they come up, and with the answers.
+//! Parses frames with configuration requests of hosts, and builds frames with the answers.
 //!
-//! Does not depend on what is answered. The bytes are a hostile machine's. Tests: `mod.rs`.
+//! Does not depend on the content of the answers. The bytes come from a hostile machine. Tests: `mod.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

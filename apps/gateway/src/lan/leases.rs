@@ -1,7 +1,7 @@
 //! Which machine on the link has which address.
 //!
-//! A machine is known by its Ethernet address and has one place in the pool, which is the same for both families. Its lease holds for [`LEASE`] and is
-//! prolonged whenever it asks. Bound: [`LEASES_MAX`] machines; one more gets no answer until a lease has ended. Does not depend on messages. Tests: below.
+//! A machine is identified by its Ethernet address and has one number in the pool, the same for both families. A lease lasts for [`LEASE`] and is
+//! extended by each request. Bound: [`LEASES_MAX`] machines; another machine gets no answer until a lease ends. Does not depend on messages. Tests: below.
 
 use std::time::{Duration, Instant};
 

@@ -1,16 +1,16 @@
-//! An Ethernet segment whose router is the gateway.
+//! An Ethernet segment with the gateway as its router.
 //!
-//! ARP and Neighbor Discovery are the stack's. What hosts ask when they come up is answered here, before the stack sees it: DHCP, DHCPv6 and router
-//! solicitations. [`Lan`] stands around the device and takes these frames out; all others pass.
+//! The stack handles ARP and Neighbor Discovery. This module answers DHCP, DHCPv6 and router solicitations before the stack sees them: [`Lan`] wraps the device,
+//! takes these frames out, and passes all others on.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `frame.rs` | frames with questions and answers |
+//! | `frame.rs` | frames with requests and answers |
 //! | `dhcp.rs`, `dhcp6.rs`, `advert.rs` | messages |
 //! | `leases.rs` | which machine has which address |
 //!
-//! Does not depend on the engine. Bounds: `LEASES_MAX` machines; an answer for each question, no longer than a packet of 1,280 bytes. Lock: one mutex around the
-//! leases, a leaf. Tests: at the ends of the files, `tests/` with real clients, and the fuzz target `machine`, which compiles this folder too.
+//! Does not depend on the engine. Bounds: `LEASES_MAX` machines; one answer per request, no longer than a packet of 1,280 bytes. Lock: one mutex around the
+//! leases, a leaf. Tests: at the ends of the files, `tests/` with real clients, and the fuzz target `machine`, which also compiles this folder.
 
 mod advert;
 mod dhcp;

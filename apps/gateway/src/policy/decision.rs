@@ -1,6 +1,6 @@
-//! Whether rules permit an address, in all of its forms.
+//! Decides whether rules permit an address, in all of its forms.
 //!
-//! Does not depend on where the rules come from. Tests: `mod.rs`; the fuzz target `reach`, which compiles this file, `reach.rs` and `rule.rs` too.
+//! Does not depend on where the rules come from. Tests: `mod.rs`; the fuzz target `reach`, which also compiles this file, `reach.rs` and `rule.rs`.
 
 use std::net::{IpAddr, SocketAddr};
 

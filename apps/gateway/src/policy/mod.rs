@@ -1,17 +1,17 @@
-//! Policy: where a destination leads, and whether it may be.
+//! Policy: maps a destination to the address that the host connects to, and decides whether it is permitted.
 //!
 //! ```text
 //! destination inside ─ map (the gateway's address is the host's loopback) ─► address of the host's socket ─ rules ─► permitted
 //! ```
 //!
-//! The decision is about the address that the host's socket will connect to, after the mapping, in each of its [forms](reach::forms): it is
-//! permitted if the first rule that covers the form permits it, for all forms (`decision.rs`). What no rule covers is permitted if there is no `--allow` and the
-//! address is an ordinary host's. Nobody but [`Policy::decide`] makes a [`Target`], and `upstream` connects to nothing else.
+//! The decision concerns the address that the host's socket will connect to, after the mapping, in each of its [forms](reach::forms). For each form, the first rule that covers it decides; the address is
+//! permitted if all forms are (`decision.rs`). A form that no rule covers is permitted if there is no `--allow` and it is an ordinary host's address.
+//! Only [`Policy::decide`] makes a [`Target`], and `upstream` connects to nothing else.
 //!
-//! Names are pinned: a rule with a name covers the addresses that the gateway's name server has given out for it, for as long as it said.
+//! Names are pinned: a rule with a name covers the addresses that the gateway's name server has returned for the name, for the lifetime of the answer.
 //!
-//! Rules can be replaced while flows go on, which are not asked about again. Locks: that of the rules, under which nothing else is taken for longer than it takes to copy a
-//! pointer; [`Names`] has one mutex, a leaf, taken only if there are rules with names or a name is given out. Tests: below, with random addresses too.
+//! Rules can be replaced while flows are open; open flows are not checked again. Locks: the lock of the rules, held only to copy a
+//! pointer; the mutex of [`Names`], a leaf, taken only if there are rules with names or an answer is recorded. Tests: below, also with random addresses.
 
 mod decision;
 mod names;

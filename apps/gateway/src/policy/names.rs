@@ -1,6 +1,6 @@
-//! The names that addresses were given out for.
+//! Records for which names the name server has returned an address.
 //!
-//! Bounds: [`ADDRS_MAX`] addresses with [`NAMES_MAX`] names each; when they are full, those go first that end first. Lock: one mutex, a leaf.
+//! Bounds: [`ADDRS_MAX`] addresses with [`NAMES_MAX`] names each. When the table is full, the entry that expires first is removed. Lock: one mutex, a leaf.
 //! Tests: below.
 
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
-//! Where an address leads when the host connects to it.
+//! Where the host really connects when it is given an address.
 //!
-//! An address may carry another one ([`forms`]): the host, or a router behind it, leads `2002:7f00:1::` to 127.0.0.1 if it has a tunnel of that
-//! kind. And some addresses mean the host itself, its link, or many ([`special`]), which a rule for everything does not include. The classes are
-//! those of the stack's own table ([`Class`]), and IPv6 ranges beside it that Linux leads elsewhere.
+//! An address can contain another one ([`forms`]): the host, or a router behind it, sends packets for `2002:7f00:1::` to 127.0.0.1 if it has a tunnel of that
+//! kind. Other addresses mean the host itself, its link, or many hosts ([`special`]); a rule for everything does not cover these. The classes are
+//! those of the stack's address table ([`Class`]), plus IPv6 ranges that Linux routes elsewhere.
 //!
 //! Does not depend on rules or sockets. Tests: below; with random addresses `mod.rs`.
 

@@ -1,4 +1,4 @@
-//! `--allow` and `--deny` as one list, in the order of the command line: clap gives each option's values alone.
+//! `--allow` and `--deny` as one list in command-line order; clap returns the values of each option separately.
 //!
 //! Tests: below.
 

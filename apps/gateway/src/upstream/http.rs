@@ -1,6 +1,6 @@
-//! CONNECT of an HTTP proxy (RFC 9110 section 9.3.6).
+//! The CONNECT method of an HTTP proxy (RFC 9110 section 9.3.6).
 //!
-//! Bound: an answer's head has at most [`HEAD_MAX`] bytes. It is read byte by byte up to its end, since what follows is the destination's.
+//! Bound: [`HEAD_MAX`] bytes for the head of an answer. It is read byte by byte up to its end, because the bytes after it belong to the destination.
 //!
 //! Tests: below.
 

@@ -1,6 +1,6 @@
-//! Connecting onward: to the destination itself, or through a proxy.
+//! Connects onward, to the destination itself or through a proxy.
 //!
-//! Nothing here decides: a [`Target`] has been permitted. A proxy's own address is the user's, and is not asked about.
+//! This module makes no decisions: a [`Target`] has been permitted already. The user chose the proxy's address, so no rule applies to it.
 //!
 //! Tests: below; `tests/gateway.rs`.
 
