@@ -368,3 +368,10 @@ fn on_a_short_path_cubic_follows_the_line_of_reno() {
     // 8/15 of a segment in each, and a whole one once the window is what it was.
     assert!((170 * MSS..=190 * MSS).contains(&cc.cwnd()), "{}", cc.cwnd());
 }
+
+#[test]
+fn a_timeout_reduces_whole_segments() {
+    let mut cc = Cubic::new(4 * MSS + 900);
+    cc.on_rto(0, MSS, true);
+    assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 2 * MSS), "seven tenths of four");
+}

@@ -342,3 +342,15 @@ fn a_segment_goes_again_as_it_was_sent_unless_it_is_a_full_one() {
     assert_eq!(records.short_segment(seq(0), 150, None), Some(seq(100)));
     assert_eq!(records.short_segment(seq(0), 200, None), Some(seq(200)), "two fit");
 }
+
+#[test]
+fn what_is_sent_again_at_about_the_same_time_is_one_record() {
+    let mut records = ten();
+    records.sack(seq(900), seq(1000), |_| {});
+    records.lose_all();
+    for start in [0, 100, 200, 300] {
+        records.sent(seq(start), seq(start + 100), at(64), 0);
+    }
+    assert_eq!(fates(&records)[..2], [(0, 400, Fate::Flying), (400, 500, Fate::Lost)]);
+    assert_eq!(records.repeated_count(seq(1000)), 4);
+}
