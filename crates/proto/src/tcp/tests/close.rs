@@ -287,3 +287,17 @@ fn a_peer_that_keeps_its_window_shut_does_not_keep_a_closed_connection_for_ever(
         }
     }
 }
+
+/// RFC 9293 section 3.10.7.4, seventh step: nothing can follow the peer's FIN.
+#[test]
+fn text_behind_the_peers_fin_is_not_taken_and_no_window_for_it_is_told() {
+    for state in [State::CloseWait, State::Closing, State::LastAck] {
+        let mut t = Script::in_state(state, &plain(), false);
+        let nxt = t.pcb.rcv_nxt();
+        let taken = t.input(t.ack_of(0, WND), b"text");
+        assert!(taken.deliver.is_empty() && t.pcb.rcv_nxt() == nxt, "{state:?}");
+        let _ = t.output();
+        t.space += 40_000;
+        assert_eq!(t.lens(), [], "{state:?}");
+    }
+}

@@ -5,7 +5,7 @@
 use super::super::info::CaState;
 use super::super::segment::Timestamps;
 use super::super::settings::Settings;
-use super::script::{MSS, Script, WND, ms, plain};
+use super::script::{IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain, secs};
 
 /// Ten segments in flight, more to send.
 fn in_flight() -> Script {
@@ -198,5 +198,23 @@ fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_af
         assert_eq!(t.pcb.loss_stats().undo_count, 1);
         let expected = if is_timeout { CaState::Loss } else { CaState::Open };
         assert_eq!(t.pcb.info(0, t.now).ca_state, expected);
+    }
+}
+
+/// `tcp_ack` of a SYN-ACK in the state of a loss, which without SACK lasts until more than the SYN is acknowledged.
+#[test]
+fn a_syn_that_was_lost_is_repaired_until_text_is_acknowledged() {
+    for (is_lost, state) in [(false, CaState::Open), (true, CaState::Loss)] {
+        let mut t = Script::connect(&plain());
+        t.output();
+        if is_lost {
+            assert_eq!(t.wait(secs(1)).len(), 1);
+        }
+        let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK), &[]);
+        t.output();
+        assert_eq!(t.pcb.info(0, t.now).ca_state, state);
+        t.write(10);
+        let _ = t.input(t.ack_of(10, WND), &[]);
+        assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Open);
     }
 }

@@ -216,3 +216,12 @@ fn a_single_segment_is_probed_after_two_round_trips_and_a_delayed_acknowledgment
     let sent = t.wait(ms(400));
     assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(220)]);
 }
+
+#[test]
+fn progress_behind_a_probe_is_no_sign_of_disorder() {
+    let mut t = established();
+    t.write(2 * MSS);
+    assert_eq!(t.places_within(ms(25)), [1], "by a probe");
+    t.report(1, &[]);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Open);
+}
