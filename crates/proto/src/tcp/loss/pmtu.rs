@@ -260,11 +260,8 @@ impl<P: Payload> Pcb<P> {
         if self.tuning.mtu_probing != MtuProbing::Always || self.tuning.lossless || base >= self.mss {
             return;
         }
-        // Without records nothing tells the loss of a probe: the largest size is tried when the path is taken for a new one.
-        let searches = self.keeps_records();
         let mut loss = Loss::new(self.snd_una, self.known_round_trip(), self.clock);
-        let raise_at = if searches { NEVER } else { self.clock + RAISE_AFTER };
-        let path = PathMtu { high: self.mss, raise_at, ..*PathMtu::new(ceiling, base, searches) };
+        let path = PathMtu { high: self.mss, ..*PathMtu::new(ceiling, base, true) };
         loss.path_mtu = Some(Box::new(path));
         self.loss = Some(loss);
         self.mss = base;
@@ -282,7 +279,7 @@ impl<P: Payload> Pcb<P> {
         self.mss = size;
     }
 
-    /// The retransmission timer has expired, not for the first time: large packets may vanish without a word (RFC 2923
+    /// The retransmission timer has expired for the [`BLACK_HOLE_TIMEOUTS`]th time or later: large packets may vanish without a word (RFC 2923
     /// section 2.1).
     pub(in crate::tcp) fn suspect_black_hole(&mut self, now: Instant) {
         let wanted = match self.tuning.mtu_probing {
@@ -292,17 +289,14 @@ impl<P: Payload> Pcb<P> {
         let base = self.base();
         let flight = self.snd_max.since(self.snd_una);
         let least = self.payload_of(0);
-        if !wanted || self.rexmt_count < BLACK_HOLE_TIMEOUTS || flight <= u32::from(base) || self.mss <= least
-        {
+        if !wanted || flight <= u32::from(base) || self.mss <= least {
             return;
         }
         let size = if self.mss > base { base } else { (self.mss / 2).max(least) };
-        let searching = self.keeps_records();
         self.with_path_mtu(now, |path| {
             path.probe = None;
-            (path.searching, path.tries, path.low) = (searching, 0, size);
-            path.high = path.ceiling.max(size);
-            path.raise_at = if searching { NEVER } else { now + RAISE_AFTER };
+            (path.searching, path.tries, path.low) = (true, 0, size);
+            (path.high, path.raise_at) = (path.ceiling.max(size), NEVER);
         });
         self.mss = size;
     }
