@@ -213,4 +213,23 @@ mod tests {
         assert_eq!((seen(20_000, 1), seen(10_000, 2), seen(30_000, 3)), (20_000, 10_000, 10_000));
         assert_eq!((seen(10_000, 202), seen(30_000, 502), seen(30_000, 503)), (10_000, 10_000, 30_000));
     }
+
+    /// RFC 8985 section 6.2 step 4.
+    #[test]
+    fn a_needless_repetition_widens_the_reordering_window_for_sixteen_repairs() {
+        let mut rack = Rack::new(SeqNum::new(1), (20_000, 20_000), Instant::ZERO);
+        rack.note_reordering();
+        assert_eq!(rack.reo_wnd_us(false, 20_000), 5_000);
+        rack.on_dsack(SeqNum::new(100));
+        rack.on_dsack(SeqNum::new(100));
+        assert_eq!(rack.reo_wnd_us(false, 20_000), 10_000, "once a round trip");
+        rack.on_recovery_end();
+        rack.on_ack(SeqNum::new(100), 0);
+        for _ in 0..15 {
+            rack.on_recovery_end();
+            assert_eq!(rack.reo_wnd_us(false, 20_000), 10_000);
+        }
+        rack.on_recovery_end();
+        assert_eq!(rack.reo_wnd_us(false, 20_000), 5_000);
+    }
 }

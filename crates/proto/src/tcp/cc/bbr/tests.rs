@@ -447,3 +447,59 @@ fn samples_of_a_slow_writer_raise_the_bandwidth_and_never_lower_it() {
         assert!(got.abs_diff(bw) < 100, "{got} of {bw}");
     }
 }
+
+#[test]
+fn a_heap_of_acknowledgments_counts_for_a_round_in_startup_and_for_ten_later() {
+    for is_full in [false, true] {
+        let mut path = path();
+        path.run(if is_full { 3 * SECOND } else { 150_000 });
+        assert_eq!(path.bbr.cycle.full_bw_reached, is_full);
+        path.bbr.aggregation = Aggregation::new();
+        path.bbr.aggregation.on_ack(90_000, 0, 100_000, Instant::from_micros(path.now), false, false);
+        for _ in 0..2 {
+            path.now += 10_000;
+            let mut ack = path.ack();
+            let prior_delivered = path.bbr.cycle.delivered;
+            (ack.acked, ack.delivered) = (MSS, MSS);
+            ack.rate = Some(RateSample {
+                delivered: MSS,
+                interval_us: 1_000,
+                prior_delivered,
+                total_delivered: prior_delivered + u64::from(MSS),
+                app_limited: true,
+                tx_in_flight: MSS,
+                lost: 0,
+            });
+            path.bbr.on_ack(&ack);
+        }
+        assert_eq!(path.bbr.aggregation.extra() >= 90_000, is_full);
+    }
+}
+
+/// BBR.StartupFullLossCount: losses in few places are no reason to end Startup, whatever share they are.
+#[test]
+fn startup_ends_by_losses_in_enough_places_only() {
+    for (lossy, ends) in [(1, false), (6, true)] {
+        let mut path = path();
+        path.run(100_000);
+        let mut ack = path.ack();
+        (ack.acked, ack.delivered) = (MSS, MSS);
+        for i in 0..10 {
+            ack.lost = if i < lossy { MSS } else { 0 };
+            path.bbr.on_ack(&ack);
+        }
+        let delivered = path.bbr.cycle.delivered;
+        ack.lost = 0;
+        ack.rate = Some(RateSample {
+            delivered: 100 * MSS,
+            interval_us: 1_000,
+            prior_delivered: delivered,
+            total_delivered: delivered + u64::from(MSS),
+            app_limited: false,
+            tx_in_flight: 100 * MSS,
+            lost: 50 * MSS,
+        });
+        path.bbr.on_ack(&ack);
+        assert_eq!(path.bbr.cycle.full_bw_reached, ends, "{lossy}");
+    }
+}
