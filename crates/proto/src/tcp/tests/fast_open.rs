@@ -401,4 +401,5 @@ fn a_syn_that_had_to_be_repeated_is_told() {
     assert_eq!(t.wait(secs(1)).len(), 1);
     assert!(t.pcb.is_fast_open_repeated());
     assert!(!server(10).pcb.is_fast_open_repeated());
+    assert_eq!([0, 10].map(|text| server(text).pcb.syn_text()), [SynText::None, SynText::Taken]);
 }

@@ -225,3 +225,19 @@ fn progress_behind_a_probe_is_no_sign_of_disorder() {
     t.report(1, &[]);
     assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Open);
 }
+
+#[test]
+fn the_variance_falls_once_a_round_trip_and_not_with_each_acknowledgment() {
+    let mut t = Script::established(&Settings { sack: true, rto_min: ms(1), ..plain() });
+    let before = t.pcb.info(0, t.now).rttvar;
+    let mut after_round = |first: u32| {
+        let _ = t.write(10 * MSS);
+        t.now = t.now + ms(10);
+        (first + 1..=first + 10).for_each(|place| t.report(place, &[]));
+        t.pcb.info(0, t.now).rttvar
+    };
+    let (first, second) = (after_round(0), after_round(10));
+    // The handshake's deviation counts for the first.
+    assert_eq!(first, before);
+    assert!(second < first && second > first / 2, "{second:?} of {first:?}");
+}

@@ -471,3 +471,18 @@ fn lost_text_beyond_a_window_that_has_shrunk_is_not_sent_again() {
         t.output().iter().filter(|sent| sent.len > 0).map(|sent| t.place_of(sent)).collect();
     assert_eq!(again, [0]);
 }
+
+/// `tcp_rcv_rtt_measure`: without timestamps it is the time that a window takes.
+#[test]
+fn the_round_trip_of_incoming_text_is_known_after_a_window_of_it() {
+    let mut t = Script::established(&plain());
+    let mut known = |len: usize| {
+        t.now = t.now + ms(20);
+        let _ = t.input(t.seg(ACK), &vec![7; len]);
+        t.output();
+        let _ = t.pcb.wanted_rcv_hiwat(0, None, t.now);
+        t.pcb.info(0, t.now).rcv_rtt
+    };
+    assert_eq!([known(1_000), known(1_000), known(1_000)], [None; 3]);
+    assert_eq!(known(48_000), Some(ms(60)));
+}

@@ -354,3 +354,14 @@ fn what_is_sent_again_at_about_the_same_time_is_one_record() {
     assert_eq!(fates(&records)[..2], [(0, 400, Fate::Flying), (400, 500, Fate::Lost)]);
     assert_eq!(records.repeated_count(seq(1000)), 4);
 }
+
+#[test]
+fn only_what_was_found_lost_and_not_sent_again_is_lost() {
+    let mut records = ten();
+    records.sack(seq(500), seq(600), |_| {});
+    let _ = records.detect(latest(5, 600), 0, at(20));
+    records.sent(seq(0), seq(100), at(30), 0);
+    let lost: Vec<u32> = (0..10).filter(|i| records.is_lost_at(seq(100 * i + 50))).collect();
+    assert_eq!(lost, [1, 2, 3, 4]);
+    assert!(!records.is_lost_at(seq(1000)));
+}
