@@ -29,7 +29,7 @@ use super::{Loss, TRIM_AFTER};
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Report {
     /// Bytes by which SND.UNA moved.
-    acked: u32,
+    pub(super) acked: u32,
     /// Outstanding before.
     flight: u32,
     /// Bytes not known before to have arrived.
@@ -37,7 +37,7 @@ pub(in crate::tcp) struct Report {
     /// The segments of these bytes.
     pub(super) count: u32,
     /// Of these, bytes reported by a block.
-    sacked: u32,
+    pub(super) sacked: u32,
     /// The latest transmission among them, and its snapshot.
     latest: Option<(Sent, u32)>,
     /// Round trip of the latest that was sent once.
@@ -51,7 +51,7 @@ pub(in crate::tcp) struct Report {
     /// Something sent once, before the timeout, is among them (F-RTO).
     pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
-    dsack: Option<SackBlock>,
+    pub(super) dsack: Option<SackBlock>,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
     pub is_duplicate: bool,
     /// So it is, and carries no blocks.
@@ -355,69 +355,6 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
-    fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
-        let Some(dsack) = report.dsack else { return };
-        count(&mut loss.stats.dsack_count);
-        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
-            loss.rack.on_dsack(self.snd_max);
-        }
-    }
-
-    /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
-    fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
-        let undo = loss.undo.as_mut()?;
-        let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
-        let by_original = match loss.frto.as_mut() {
-            Some(_) if report.original => true,
-            Some(frto) if self.snd_max.after(frto.recover) => {
-                // Step 3: of the new data there are signs, and none of what is from before the timeout, which is lost. Without any it may
-                // still show; meanwhile the repair goes on.
-                frto.tries_new_data = false;
-                if report.sacked > 0 || report.is_duplicate {
-                    loss.frto = None;
-                }
-                false
-            }
-            Some(frto) => {
-                frto.tries_new_data = report.acked > 0 && self.snd_una.before(frto.recover);
-                false
-            }
-            None => false,
-        };
-        match () {
-            () if by_timestamp || undo.is_all_reported() => Some(Sign::Repetitions),
-            () if by_original => Some(Sign::Original),
-            () => None,
-        }
-    }
-
-    fn undo(&mut self, loss: &mut Loss, sign: Sign) {
-        let Some(undo) = loss.undo.take() else { return };
-        // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
-        let is_held = self.holds_repair()
-            || (!self.sack_ok && sign == Sign::Repetitions && self.recovery.phase() == Phase::Loss);
-        match self.recovery.phase() {
-            // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
-            // under way, but says no more than is known now.
-            Phase::Recovery | Phase::Open => {
-                loss.rack.note_reordering();
-                loss.rack.on_dsack(self.snd_max);
-            }
-            Phase::Loss => {}
-        }
-        self.rexmt_count = 0;
-        self.ecn.withdraw();
-        loss.twice_count = loss.records.repeated_count(loss.repeated_until);
-        self.cc.on_undo(&undo.before);
-        loss.frto = None;
-        loss.records.unlose();
-        count(&mut loss.stats.undo_count);
-        if self.recovery.phase() != Phase::Open && !is_held {
-            self.recovery.finish();
-        }
-    }
-
     /// Ends the phase once everything is acknowledged that was out when it began.
     fn pass_recovery_point(&mut self, loss: &mut Loss) {
         let phase = self.recovery.phase();
@@ -543,15 +480,6 @@ impl<P: Payload> Pcb<P> {
             self.arm_probe(loss, due, now);
         }
     }
-}
-
-/// What has shown that a repair was not needed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Sign {
-    /// Repetitions: an echo from before them, or reports of duplicates.
-    Repetitions,
-    /// An original that has arrived after a timeout (F-RTO).
-    Original,
 }
 
 /// The blocks that count, in order of their numbers, and the report of a duplicate if there is one (RFC 2883

@@ -7,13 +7,18 @@
 //! spirit: the whole window comes back, as it was in use), and the data marked lost is not.
 //!
 //! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
-//! acknowledged, new data is sent; the next acknowledgment decides. It does not depend on records. Tests:
+//! acknowledged, new data is sent; the next acknowledgment decides. Tests:
 //! `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;
 
-use super::super::cc::Cc;
+use super::super::cc::{Cc, CongestionControl, Phase};
+use super::super::pcb::Pcb;
+use super::super::segment::Payload;
 use super::super::timestamp;
+use super::Loss;
+use super::ack::Report;
+use super::stats::count;
 
 /// How things were before the repair that is going on, or was the last.
 #[derive(Clone, Debug)]
@@ -98,6 +103,80 @@ pub(in crate::tcp) struct Frto {
     pub recover: SeqNum,
     /// The repeated segment is acknowledged, new data is to decide (step 2b).
     pub tries_new_data: bool,
+}
+
+/// What has shown that a repair was not needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sign {
+    /// Repetitions: an echo from before them, or reports of duplicates.
+    Repetitions,
+    /// An original that has arrived after a timeout (F-RTO).
+    Original,
+}
+
+impl<P: Payload> Pcb<P> {
+    /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
+    pub(super) fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
+        let Some(dsack) = report.dsack else { return };
+        count(&mut loss.stats.dsack_count);
+        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
+            loss.rack.on_dsack(self.snd_max);
+        }
+    }
+
+    /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
+    pub(super) fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
+        let undo = loss.undo.as_mut()?;
+        let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
+        let by_original = match loss.frto.as_mut() {
+            Some(_) if report.original => true,
+            Some(frto) if self.snd_max.after(frto.recover) => {
+                // Step 3: of the new data there are signs, and none of what is from before the timeout, which is lost. Without any it may
+                // still show; meanwhile the repair goes on.
+                frto.tries_new_data = false;
+                if report.sacked > 0 || report.is_duplicate {
+                    loss.frto = None;
+                }
+                false
+            }
+            Some(frto) => {
+                frto.tries_new_data = report.acked > 0 && self.snd_una.before(frto.recover);
+                false
+            }
+            None => false,
+        };
+        match () {
+            () if by_timestamp || undo.is_all_reported() => Some(Sign::Repetitions),
+            () if by_original => Some(Sign::Original),
+            () => None,
+        }
+    }
+
+    pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign) {
+        let Some(undo) = loss.undo.take() else { return };
+        // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
+        let is_held = self.holds_repair()
+            || (!self.sack_ok && sign == Sign::Repetitions && self.recovery.phase() == Phase::Loss);
+        match self.recovery.phase() {
+            // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
+            // under way, but says no more than is known now.
+            Phase::Recovery | Phase::Open => {
+                loss.rack.note_reordering();
+                loss.rack.on_dsack(self.snd_max);
+            }
+            Phase::Loss => {}
+        }
+        self.rexmt_count = 0;
+        self.ecn.withdraw();
+        loss.twice_count = loss.records.repeated_count(loss.repeated_until);
+        self.cc.on_undo(&undo.before);
+        loss.frto = None;
+        loss.records.unlose();
+        count(&mut loss.stats.undo_count);
+        if self.recovery.phase() != Phase::Open && !is_held {
+            self.recovery.finish();
+        }
+    }
 }
 
 #[cfg(test)]
