@@ -17,10 +17,15 @@ use crate::scenario::{Action, Event, How, Scenario, SockOpt};
 use crate::segment::pattern;
 use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
+use crate::wheel::{JIFFY, Wheel};
 use crate::{LOCAL, PORT};
 
 /// A run in progress.
 pub struct Driven {
+    /// The clock at the scenario's begin.
+    begin: Duration,
+    /// How late timers are; by half of what they may be where there is none.
+    wheel: Option<Wheel>,
     stack: Stack,
     port: ChannelPort,
     now: Duration,
@@ -50,7 +55,15 @@ const PEER: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
 
 /// Runs a scenario.
 pub fn run(scenario: &Scenario) -> Trace {
-    let mut driven = Driven::new(scenario);
+    run_in(Driven::new(scenario), scenario)
+}
+
+/// Runs a scenario with timers as late as the kernel's would be at the phase of this number, below [`PHASES`].
+pub fn run_at_phase(scenario: &Scenario, phase: u64) -> Trace {
+    run_in(Driven::with_wheel(scenario, Wheel::at_phase(phase)), scenario)
+}
+
+fn run_in(mut driven: Driven, scenario: &Scenario) -> Trace {
     for (index, event) in scenario.events.iter().enumerate() {
         driven.step(index, event);
     }
@@ -63,15 +76,25 @@ impl Driven {
     /// # Panics
     /// If there can be no stack.
     pub fn new(scenario: &Scenario) -> Self {
+        Self::begun(scenario, None, START)
+    }
+
+    fn with_wheel(scenario: &Scenario, wheel: Wheel) -> Self {
+        Self::begun(scenario, Some(wheel), START + wheel.within_a_millisecond())
+    }
+
+    fn begun(scenario: &Scenario, wheel: Option<Wheel>, begin: Duration) -> Self {
         let (netif, mut ports) = channel(&ChannelConfig::default()).expect("a channel");
         let stack = Stack::seeded(settings::stack(&scenario.settings), [7; 16]).expect("a stack");
         stack.attach(netif, &[format!("{LOCAL}/8").parse().expect("a prefix")]).expect("an interface");
         let mut socket = TcpSocket::new_v4(&stack);
         socket.set_nonblocking(true);
         // Not at the clock's first instant, which the kernel's socket does not meet either.
-        let now = START;
+        let now = begin;
         stack.poll(now);
         Self {
+            begin,
+            wheel,
             port: ports.remove(0),
             stack,
             now,
@@ -101,12 +124,12 @@ impl Driven {
 
     /// Lets the time pass up to `at` from the scenario's begin.
     pub fn advance(&mut self, at: Duration) {
-        let end = START + at;
+        let end = self.begin + at;
         self.collect();
         while let Some(next) = self.next_run().filter(|next| *next <= end) {
             self.collect();
             self.now = next.max(self.now + TICK);
-            self.ran_at = Some(self.now - START);
+            self.ran_at = Some(self.now - self.begin);
         }
         self.collect();
         self.now = self.now.max(end);
@@ -126,6 +149,9 @@ impl Driven {
             return Some(next);
         }
         let wait = next.saturating_sub(since);
+        if let Some(wheel) = self.wheel {
+            return Some(wheel.expires(since, wait));
+        }
         let coarse = granularity(wait);
         if coarse > JIFFY {
             return Some(next + coarse / 2);
@@ -151,7 +177,7 @@ impl Driven {
 
     /// When the stack wants to run next, from the scenario's begin on.
     pub fn next_due(&mut self) -> Option<Duration> {
-        self.next_run().map(|next| next.saturating_sub(START))
+        self.next_run().map(|next| next.saturating_sub(self.begin))
     }
 
     /// When it has last run for its timers, from the scenario's begin on; it may have found none due.
@@ -160,7 +186,7 @@ impl Driven {
     }
 
     fn record(&mut self, what: What) {
-        self.trace.records.push(Record { at: self.now - START, what });
+        self.trace.records.push(Record { at: self.now - self.begin, what });
     }
 
     /// Takes the frames that the stack has sent, and does its due work.
@@ -414,7 +440,5 @@ const START: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_micros(50);
 /// A timer that is started for no longer is due at once.
 const HOP: Duration = Duration::from_millis(1);
-/// A tick of the kernel.
-const JIFFY: Duration = Duration::from_millis(4);
 /// The least step of the clock.
 const TICK: Duration = Duration::from_micros(1);

@@ -24,6 +24,7 @@ pub mod settings;
 pub mod shrink;
 pub mod text;
 pub mod trace;
+pub mod wheel;
 
 use std::net::Ipv4Addr;
 

@@ -134,7 +134,8 @@ fn run_files(files: &[String]) -> Result<bool> {
         let path = Path::new(file);
         if path.is_dir() {
             let entries = std::fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.path()));
-            paths.extend(entries.collect::<std::io::Result<Vec<_>>>()?);
+            let entries = entries.collect::<std::io::Result<Vec<_>>>()?;
+            paths.extend(entries.into_iter().filter(|path| path.is_file()));
         } else {
             paths.push(path.to_owned());
         }
