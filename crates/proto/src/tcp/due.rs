@@ -39,7 +39,8 @@ impl<P: Payload> Pcb<P> {
         let offset = self.snd_nxt.since(self.snd_una);
         let next_byte = offset + 1;
         // That there is something to send says how the window is used: the first byte that waits is told.
-        let is_told = || !self.keeps_records() || self.has_unsent();
+        let is_untold = self.loss.as_deref().is_some_and(Loss::is_untold);
+        let is_told = || !self.keeps_records() || (self.has_unsent() && !is_untold);
         if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
             return if is_told() { u32::MAX } else { next_byte };
         }

@@ -1,6 +1,10 @@
 //! Whether a segment that is not full may leave: Nagle's algorithm and what overrides it, in one octet (`tcp_sock.nonagle`).
 //!
-//! Does not know what is in flight; output decides with it. Tests: below, `tests/output.rs`, `tests/tcp/sender.rs` of the stack.
+//! Output decides with it. Tests: below, `tests/output.rs`, `tests/tcp/sender.rs` of the stack.
+
+use super::loss::Loss;
+use super::pcb::Pcb;
+use super::segment::Payload;
 
 /// The switches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,6 +82,22 @@ impl Nagle {
     #[inline]
     pub fn on_short_sent(&mut self) {
         self.set(Self::PUSH, false);
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
+    /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
+    /// acknowledgment. After the last byte there is nothing to wait for.
+    pub(super) fn small_may_go(&self) -> bool {
+        if self.nagle.is_corked() {
+            return self.fin_queued || self.is_urgent() || self.nagle.is_pushed();
+        }
+        self.nagle.is_off()
+            || self.fin_queued
+            || self.snd_sml == self.snd_una
+            || self.is_urgent()
+            || self.loss.as_deref().is_some_and(Loss::pushes_new_data)
     }
 }
 

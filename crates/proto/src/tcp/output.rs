@@ -58,6 +58,7 @@ impl<P: Payload> Pcb<P> {
         if snd_len > self.snd_len && (self.snd_len == 0 || self.persist) {
             self.restart_after_idle(snd_len, now);
         }
+        self.note_write(snd_len);
         self.snd_len = snd_len.min(SND_LEN_MAX);
         *segment = None;
         if self.syn_unacked
@@ -234,16 +235,6 @@ impl<P: Payload> Pcb<P> {
         // Where records are kept, windows are of segments: a short one takes the room of a whole one.
         let room = if self.keeps_records() { room / mss * u32::from(self.send_mss()) } else { room };
         self.snd_wnd.saturating_sub(offset).min(room)
-    }
-
-    /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
-    /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
-    /// acknowledgment. After the last byte there is nothing to wait for.
-    pub(super) fn small_may_go(&self) -> bool {
-        if self.nagle.is_corked() {
-            return self.fin_queued || self.is_urgent() || self.nagle.is_pushed();
-        }
-        self.nagle.is_off() || self.fin_queued || self.snd_sml == self.snd_una || self.is_urgent()
     }
 
     /// Sends from SND.NXT on and moves it.

@@ -269,14 +269,10 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, before: &Self) {
-        // Section 4.9.2: a window that has outgrown the mistake goes on as it is, with the threshold from before (`tcp_undo_cwnd_reduction`).
-        if self.cwnd > before.cwnd {
-            self.ssthresh = self.ssthresh.max(before.ssthresh);
-            return;
-        }
-        // Everything is as it was; later measurements are kept.
-        let Self { acked_at, srtt_8, round_left, .. } = *self;
-        *self = Self { acked_at, srtt_8, round_left, ..before.clone() };
+        // Window and threshold come back, unless they have outgrown the mistake (section 4.9.2); the next period begins anew (`tcp_undo_cwnd_reduction`).
+        self.cwnd = self.cwnd.max(before.cwnd);
+        self.ssthresh = self.ssthresh.max(before.ssthresh);
+        (self.is_deflated, self.refill_left) = (false, 0);
     }
 
     fn on_unused(&mut self, used: u32, mss: u32) {

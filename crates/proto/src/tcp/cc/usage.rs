@@ -19,6 +19,10 @@ pub(in crate::tcp) struct Usage {
     most: u32,
     /// There was no room for another segment (`is_cwnd_limited`).
     is_limited: bool,
+    /// A timer has expired since the use was last looked at: the next write is told, whatever waits before it.
+    pub is_untold: bool,
+    /// The output that is going on is that of a write, before which nothing waited.
+    pub is_write: bool,
     /// Most that was outstanding since the window was last used up, or looked at for this (`snd_cwnd_used`), and when that was.
     used: u32,
     /// The low bits of the clock, microseconds.
@@ -28,7 +32,15 @@ pub(in crate::tcp) struct Usage {
 impl Usage {
     /// Nothing was sent before `una`.
     pub fn new(una: SeqNum, now: Instant) -> Self {
-        Self { until: una, most: 0, is_limited: false, used: 0, used_at_us: low_micros(now) }
+        Self {
+            until: una,
+            most: 0,
+            is_limited: false,
+            is_untold: false,
+            is_write: false,
+            used: 0,
+            used_at_us: low_micros(now),
+        }
     }
 
     /// The window is another one.
@@ -39,6 +51,11 @@ impl Usage {
     /// The window could grow.
     pub fn touch(&mut self, now: Instant) {
         self.used_at_us = low_micros(now);
+    }
+
+    /// Microseconds since the window was last used up, or could grow.
+    pub fn age_us(&self, now: Instant) -> u64 {
+        low_micros(now).wrapping_sub(self.used_at_us).into()
     }
 
     /// After [`note`](Self::note): most of a window of `cwnd` that was outstanding, if it was not used up for `rto_us`. Then the time
@@ -56,7 +73,7 @@ impl Usage {
             return None;
         }
         self.used = self.used.max(outstanding);
-        if u64::from(low_micros(now).wrapping_sub(self.used_at_us)) < rto_us {
+        if self.age_us(now) < rto_us {
             return None;
         }
         let used = self.used;

@@ -45,7 +45,7 @@ impl<P: Payload> Pcb<P> {
             self.take_accurate_ack(&seg.header, is_bare, now);
         }
         self.take_proven(seg, now);
-        if self.persist {
+        if self.persist && seg.header.ack.at_or_after(self.snd_una) {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
         }
@@ -285,6 +285,9 @@ impl<P: Payload> Pcb<P> {
             && seg.payload.is_empty()
             && !seg.flags.any(Flags::SYN.with(Flags::FIN))
             && !self.brings_window(seg.seq, false, seg.header.window);
+        if self.loss.is_some() && !seg.payload.is_empty() && self.is_on_short_path(seg) {
+            self.pass_over_usage();
+        }
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
         if (flight != 0 || looks_back)
             && self.loss.is_some()

@@ -99,15 +99,35 @@ impl<P: Payload> Pcb<P> {
     pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
+            loss.usage.is_write = false;
             let has_expired = core::mem::take(&mut loss.has_expired);
+            if let Some(frto) = loss.frto.as_mut() {
+                frto.pushes = false;
+            }
             if has_sent || (!has_expired && self.has_unsent()) {
                 self.validate_window(has_sent, now);
             }
         }
     }
 
+    /// The segment that has come is none by which the kernel looks for something to send (`tcp_rcv_established`), and the use of the window with it.
+    pub(in crate::tcp) fn pass_over_usage(&mut self) {
+        if let Some(loss) = self.loss.as_deref_mut() {
+            loss.has_expired = true;
+        }
+    }
+
+    /// Output begins for a write, all text before which has left, if `so_snd` has grown to `snd_len` bytes.
+    #[inline]
+    pub(in crate::tcp) fn note_write(&mut self, snd_len: u32) {
+        let is_write = snd_len > self.snd_len && self.snd_nxt.since(self.snd_una) == self.snd_len;
+        if let Some(loss) = self.loss.as_deref_mut().filter(|_| is_write) {
+            loss.usage.is_write = true;
+        }
+    }
+
     #[inline(never)]
-    fn validate_window(&mut self, has_sent: bool, now: Instant) {
+    pub(super) fn validate_window(&mut self, has_sent: bool, now: Instant) {
         if !self.keeps_records() {
             return;
         }
@@ -118,6 +138,7 @@ impl<P: Payload> Pcb<P> {
         let is_open = self.recovery.phase() == Phase::Open && self.tuning.slow_start_after_idle;
         let is_slow_start = cwnd < self.cc.ssthresh();
         let Some(loss) = self.loss.as_deref_mut() else { return };
+        loss.usage.is_untold = false;
         let window = if is_reduced { loss.prr.cwnd() } else { cwnd };
         let is_full = window < loss.window_pipe(mss).saturating_add(mss);
         if !has_sent && !is_full {
@@ -189,7 +210,8 @@ impl<P: Payload> Pcb<P> {
             }
             loss.rack.measure_reordering(mss);
             report.sacked = loss.records.sacked() - before;
-            report.dsack = dsack;
+            report.dsack = dsack
+                .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
         }
         loss.twice_count = twice_count;
         (report.ack_rtt_us, report.is_ambiguous) = (ack_rtt_us, is_ambiguous);
@@ -230,6 +252,7 @@ impl<P: Payload> Pcb<P> {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
+        loss.awaits_renege = false;
         if !is_plain && report.moves() && loss.records.starts_sacked() {
             self.expect_renege(&mut loss, report, (ts, now));
             self.loss = Some(loss);
@@ -240,8 +263,8 @@ impl<P: Payload> Pcb<P> {
             self.undo(&mut loss, sign);
         }
         self.pass_recovery_point(&mut loss);
+        let looks = self.sack_ok && !is_plain && loss.rack.take_news();
         let (lost, told, last_lost) = if self.sack_ok {
-            let looks = !is_plain && loss.rack.take_news();
             let (lost, last_lost) = if looks { self.find_losses(&mut loss, now) } else { (0, None) };
             (lost, 0, last_lost)
         } else {
@@ -268,8 +291,20 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
+        if !looks && self.renews_timer(&loss, report, now) {
+            // The one timer that there is was of reordering, and is another one now (`tcp_set_xmit_timer`).
+            loss.reorder_at = NEVER;
+        }
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
+    }
+
+    /// Whether the timer starts anew: SND.UNA has moved, or a round trip that is longer than the first segment is out has just been measured by a later one.
+    fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
+        let is_longer = |rtt_us| {
+            loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
+        };
+        report.acked > 0 || report.sack_rtt_us.is_some_and(is_longer)
     }
 
     /// Looks for losses, and says how many bytes were found lost, and the snapshot of the last of them. The timer that looks again is set.
@@ -350,7 +385,6 @@ impl<P: Payload> Pcb<P> {
             loss.probe = None;
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
-            self.cc.on_recovery_end(self.flight(), mss, self.tuning.pacing != PacingMode::Off);
             self.ecn.on_reduced(self.snd_max);
         }
     }
@@ -463,11 +497,7 @@ impl<P: Payload> Pcb<P> {
             loss.probe_at = NEVER;
             return self.give_way(loss.reorder_at);
         }
-        // A round trip that is longer than the first segment is out has just been measured by a later one.
-        let is_longer = |rtt_us| {
-            loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
-        };
-        let renews = report.acked > 0 || report.sack_rtt_us.is_some_and(is_longer);
+        let renews = self.renews_timer(loss, report, now);
         if loss.is_disordered || self.recovery.phase() != Phase::Open {
             loss.probe_at = NEVER;
             if renews && was_waiting {

@@ -98,6 +98,8 @@ pub(super) struct Loss {
     stood_for: u32,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
+    /// The peer may have thrown away data that it had reported: nothing is repaired until it has shown that, or a timeout has.
+    awaits_renege: bool,
     /// State of path MTU discovery, if the MTU is in question.
     path_mtu: Option<Box<PathMtu>>,
     pub(super) stats: LossStats,
@@ -140,6 +142,7 @@ impl Loss {
             twice_count: 0,
             stood_for: 0,
             for_mtu: false,
+            awaits_renege: false,
             path_mtu: None,
             stats: LossStats::default(),
         })
@@ -191,7 +194,7 @@ impl Loss {
     /// True if something lost is to be sent again. As much as is out twice may be it, and is waited for first (`retrans_out` and `lost_out` in
     /// `tcp_xmit_retransmit_queue`).
     pub(super) fn has_repairs(&self) -> bool {
-        self.records.counts().lost > self.twice_count
+        !self.awaits_renege && self.records.counts().lost > self.twice_count
     }
 
     /// A round trip was measured.
@@ -213,6 +216,16 @@ impl Loss {
     /// F-RTO sends new data before it repeats more than the first segment.
     fn tries_new_data(&self) -> bool {
         self.frto.is_some_and(|frto| frto.tries_new_data)
+    }
+
+    /// F-RTO sends new data by the acknowledgment that has just come: a short segment does not wait.
+    pub(super) fn pushes_new_data(&self) -> bool {
+        self.frto.is_some_and(|frto| frto.pushes)
+    }
+
+    /// Whether a further write is to be told although text waits: for the use of the window.
+    pub(super) fn is_untold(&self) -> bool {
+        self.usage.is_untold
     }
 
     /// Bytes believed to be in the network, of `flight` that are outstanding (RFC 6675's pipe).

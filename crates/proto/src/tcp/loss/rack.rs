@@ -90,6 +90,11 @@ impl Rack {
         }
     }
 
+    /// A repair was undone: what is out is judged anew (`tcp_undo_cwnd_reduction`).
+    pub fn look_again(&mut self) {
+        self.has_news = true;
+    }
+
     /// Whether an acknowledgment that is more than plain progress is worth looking for losses: without an arrival nothing was overtaken, and what was waits for the timer
     /// (`tcp_rack_mark_lost`).
     pub fn take_news(&mut self) -> bool {

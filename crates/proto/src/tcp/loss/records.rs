@@ -325,6 +325,7 @@ impl Records {
         if let Some(first) = self.list.front() {
             self.edge = first.start;
         }
+        self.note_repeats_anew();
     }
 
     /// The peer has thrown away data that it had reported (RFC 2018 section 8).

@@ -40,8 +40,13 @@ impl<P: Payload> Pcb<P> {
         let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;
         loss.records.set_segment(mss);
-        loss.has_sent |= loss.records.last().is_none_or(|last| end.after(last.end));
+        let is_new = loss.records.last().is_none_or(|last| end.after(last.end));
+        let begins = is_new && !loss.has_sent && loss.usage.is_write;
+        loss.has_sent |= is_new;
         loss.records.sent(start, end, now, snapshot);
+        if is_new && self.fin_sent && end == self.snd_max {
+            loss.records.seat_fin(end.since(start) - 1);
+        }
         if sampled {
             loss.rate.on_in_flight(loss.pipe(self.flight()));
         }
@@ -57,7 +62,12 @@ impl<P: Payload> Pcb<P> {
             self.arm_probe(&mut loss, due, now);
         }
         self.allow(&loss);
+        let may_be_unused = begins && loss.usage.age_us(now) >= u64::from(self.tuning.rto_min_us);
         self.loss = Some(loss);
+        if may_be_unused {
+            // The segments of a write leave one by one, and after a pause the first shows that the window was not used.
+            self.validate_window(true, now);
+        }
     }
 
     /// The range to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave
@@ -266,7 +276,7 @@ impl<P: Payload> Pcb<P> {
             if last.end.after(self.repeat_edge()) && start != self.snd_una {
                 return None;
             }
-            let end = last.end.min(start + mss);
+            let end = last.end.min(start + mss + u32::from(self.fin_sent));
             repeated = end.since(start);
             self.repeat(start, end, Why::Probe, rcv_space, now)
         };

@@ -3,6 +3,8 @@
 //! They are kept beside the recovery state and appear with the first repetition: a connection that never
 //! repeats anything has none. Tests: with what they count.
 
+use crate::seq::SeqNum;
+
 /// Repetitions and their reasons. Segments are counted in units of the MSS, a shorter one as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LossStats {
@@ -67,6 +69,19 @@ impl LossStats {
         };
         *counter = counter.saturating_add(count);
         self.rexmt_bytes += u64::from(bytes);
+    }
+
+    /// The peer reports `start` to `end` as a duplicate. Its segments have arrived, and `arrived` counts them as any others (`tcp_dsack_seen`): false if that
+    /// would be more than were ever sent again.
+    pub(super) fn take_duplicate(&mut self, start: SeqNum, end: SeqNum, mss: u32, arrived: &mut u32) -> bool {
+        let count = end.since(start).div_ceil(mss.max(1)).max(1);
+        self.dsack_count = self.dsack_count.saturating_add(count);
+        let repeated = [self.rexmt_fast, self.rexmt_probe, self.rexmt_rto, self.rexmt_mtu];
+        let is_ours = self.dsack_count <= repeated.into_iter().fold(0, u32::saturating_add);
+        if is_ours {
+            *arrived += count;
+        }
+        is_ours
     }
 }
 

@@ -75,6 +75,7 @@ impl<P: Payload> Pcb<P> {
             count(&mut loss.stats.renege_count);
         }
         (loss.frto, loss.for_mtu, loss.is_only_repair) = (None, false, true);
+        (loss.awaits_renege, loss.usage.is_untold) = (false, true);
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.on_timeout();
         }
@@ -85,7 +86,7 @@ impl<P: Payload> Pcb<P> {
         // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
         // of the repair for one of the data sent before.
         if phase == Phase::Open || !is_first {
-            loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false });
+            loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false, pushes: false });
         }
         if reneged {
             loss.records.lose_all();

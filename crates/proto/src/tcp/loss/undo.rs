@@ -103,6 +103,8 @@ pub(in crate::tcp) struct Frto {
     pub recover: SeqNum,
     /// The repeated segment is acknowledged, new data is to decide (step 2b).
     pub tries_new_data: bool,
+    /// That has just been found, and what can leave for it does at once.
+    pub pushes: bool,
 }
 
 /// What has shown that a repair was not needed.
@@ -118,7 +120,6 @@ impl<P: Payload> Pcb<P> {
     /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
     pub(super) fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
         let Some(dsack) = report.dsack else { return };
-        count(&mut loss.stats.dsack_count);
         if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
             loss.rack.on_dsack(self.snd_max);
         }
@@ -141,6 +142,7 @@ impl<P: Payload> Pcb<P> {
             }
             Some(frto) => {
                 frto.tries_new_data = report.acked > 0 && self.snd_una.before(frto.recover);
+                frto.pushes = frto.tries_new_data;
                 false
             }
             None => false,
@@ -172,6 +174,7 @@ impl<P: Payload> Pcb<P> {
         self.cc.on_undo(&undo.before);
         loss.frto = None;
         loss.records.unlose();
+        loss.rack.look_again();
         count(&mut loss.stats.undo_count);
         if self.recovery.phase() != Phase::Open && !is_held {
             self.recovery.finish();

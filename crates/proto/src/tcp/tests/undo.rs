@@ -70,7 +70,7 @@ fn a_timeout_without_new_data_retransmits_at_once() {
 }
 
 #[test]
-fn new_data_that_nagle_holds_back_does_not_delay_the_retransmission() {
+fn a_short_segment_of_new_data_decides_without_waiting() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     t.write(4 * MSS);
     t.write(10);
@@ -78,7 +78,7 @@ fn new_data_that_nagle_holds_back_does_not_delay_the_retransmission() {
     time_out(&mut t);
     t.report(1, &[]);
     t.snd += 10;
-    assert_eq!(t.places(), [1, 2]);
+    assert_eq!(t.places(), [4]);
 }
 
 #[test]

@@ -78,7 +78,9 @@ impl Record {
     pub fn last_segment(&self) -> SeqNum {
         let segment = u32::from(self.segment);
         let before = self.len().saturating_sub(1);
-        self.start + if segment == 0 { 0 } else { before - before % segment }
+        // A FIN may have left with it.
+        let most = self.count.saturating_sub(1).saturating_mul(segment);
+        self.start + if segment == 0 { 0 } else { (before - before % segment).min(most) }
     }
 
     /// Its segments, if `more` with segments of `segment` bytes goes on where it ends.

@@ -5,7 +5,7 @@
 
 use crate::seq::SeqNum;
 
-use super::{Fate, Record, Records};
+use super::{Fate, Record, Records, Repeat};
 
 /// Segments, by fate: as the congestion window counts them, a short one as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -143,6 +143,25 @@ impl Records {
     /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
     pub fn repeated(&self) -> u32 {
         self.repeats().map(Record::len).sum()
+    }
+
+    /// What has just left first ends with a FIN, behind `text` bytes: it needs no segment of its own if there are any.
+    pub fn seat_fin(&mut self, text: u32) {
+        let segment = u32::from(self.segment);
+        let is_extra = text > 0 && segment != 0 && text.is_multiple_of(segment);
+        if let Some(last) = self.list.back_mut().filter(|last| is_extra && last.count > 1) {
+            last.count -= 1;
+            self.counts.flying -= 1;
+        }
+    }
+
+    /// What was sent again is judged anew too, by the time at which it was: a timeout has given up what it judged.
+    pub(super) fn note_repeats_anew(&mut self) {
+        let repeated = self.list.iter().filter(|record| record.repeated && record.fate == Fate::Flying);
+        let repeats =
+            repeated.map(|record| Repeat { start: record.start, end: record.end, sent_at: record.sent_at });
+        self.repeats = repeats.collect();
+        self.repeats.make_contiguous().sort_by_key(|repeat| repeat.sent_at);
     }
 
     /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.
