@@ -237,3 +237,19 @@ fn the_acknowledgment_that_ends_the_round_of_a_mark_lets_the_window_grow() {
     acknowledge(&mut t, 8, ACK);
     assert_eq!(t.pcb.cwnd(), 9 * MSS);
 }
+
+/// The peer is told of a reduction by the first text behind it, unless that is undone before.
+#[test]
+fn a_reduction_that_is_undone_is_not_told_to_the_peer() {
+    for is_undone in [false, true] {
+        let mut t = Script::established(&on());
+        t.write(10 * MSS);
+        t.now = t.now + ms(10);
+        t.report(0, &[(1, 10)]);
+        assert_eq!(t.places(), [0]);
+        t.report(10, if is_undone { &[(0, 1)] } else { &[] });
+        assert_eq!(t.pcb.loss_stats().undo_count, u32::from(is_undone));
+        t.snd = MSS;
+        assert_eq!(flags(&mut t)[0].has(Flags::CWR), !is_undone);
+    }
+}

@@ -403,3 +403,8 @@ fn a_syn_that_had_to_be_repeated_is_told() {
     assert!(!server(10).pcb.is_fast_open_repeated());
     assert_eq!([0, 10].map(|text| server(text).pcb.syn_text()), [SynText::None, SynText::Taken]);
 }
+
+#[test]
+fn a_cookie_is_printed_without_what_it_is() {
+    assert_eq!(format!("{:?}", cookie()), "Cookie(8 bytes)");
+}

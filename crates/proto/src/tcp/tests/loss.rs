@@ -239,3 +239,19 @@ fn the_second_partial_acknowledgment_leaves_the_timer_as_it_is() {
     assert_eq!(first.0, first.1);
     assert_eq!(second.0, first.0 - ms(20));
 }
+
+#[test]
+fn without_records_too_a_fin_in_flight_probes_a_window_that_was_closed_over_it() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    t.pcb.shutdown_write();
+    assert_eq!(t.lens(), [0]);
+    let una = t.pcb.snd_una();
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    let sent = t.wait(secs(1));
+    let is_fin = |segment: &super::super::events::Transmit| {
+        segment.header().flags.has(super::script::FIN) && segment.header().seq == una
+    };
+    assert!(sent.len() > 1 && sent.iter().all(|(_, segment)| is_fin(segment)), "{sent:?}");
+    let _ = t.input(t.ack_of(1, 0), &[]);
+    assert_eq!(t.pcb.state(), super::super::state::State::FinWait2);
+}

@@ -486,3 +486,15 @@ fn the_round_trip_of_incoming_text_is_known_after_a_window_of_it() {
     assert_eq!([known(1_000), known(1_000), known(1_000)], [None; 3]);
     assert_eq!(known(48_000), Some(ms(60)));
 }
+
+#[test]
+fn a_window_that_takes_a_full_segment_grows_by_a_quarter_of_the_buffer_at_once() {
+    let due = |remaining: u32, growth: u32| {
+        window_update_due(remaining + growth, SeqNum::new(0), SeqNum::new(remaining), 50_000, 1_000)
+    };
+    assert_eq!(
+        [due(999, 1_000), due(1_000, 1_000), due(1_000, 12_499), due(1_000, 12_500)],
+        [true, false, false, true]
+    );
+    assert!(!due(0, 999));
+}
