@@ -247,3 +247,16 @@ fn a_server_whose_client_has_asked_once_and_not_again_sends_nothing_as_ecn_capab
     let state = AccEcn::server(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true });
     assert_eq!((state.flags(), state.info().fail.bits()), (ace(5), 1));
 }
+
+#[test]
+fn the_packets_of_an_acknowledgment_are_averaged() {
+    let mut accecn = AccEcn::server(Default::default());
+    let mut average = |packets: u32, times: u32| {
+        (0..times).for_each(|_| accecn.count_packets(packets));
+        accecn.packets_avg >> PACKETS_SHIFT
+    };
+    assert_eq!([average(8, 1), average(8, 1_000)], [8, 8]);
+    // A sixty-fourth of the way at a time.
+    assert!((3..=5).contains(&average(0, 45)));
+    assert_eq!(average(2, 1_000), 2);
+}
