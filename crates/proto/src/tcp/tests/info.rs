@@ -228,3 +228,15 @@ fn in_a_recovery_the_window_of_the_rate_reduction_is_told() {
     // Six are left in the network, and two may leave for three that have arrived.
     assert_eq!((t.pcb.cwnd(), t.pcb.info(0, t.now).cwnd), (5 * MSS, 8 * MSS));
 }
+
+#[test]
+fn a_segment_of_room_in_the_congestion_window_leaves_the_limit_to_the_peer() {
+    for (room, waited) in [(1, 10), (0, 0)] {
+        let mut t = script();
+        t.pcb.snd_wnd = (10 - room) * MSS;
+        assert_eq!(t.write(11 * MSS).len() as u32, 10 - room);
+        out(&mut t, (10 - room) * MSS, false);
+        t.now = t.now + ms(10);
+        assert_eq!(times(&t), [10, waited, 0], "{room}");
+    }
+}

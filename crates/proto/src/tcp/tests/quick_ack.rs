@@ -6,7 +6,7 @@ use super::super::ecn::EcnMode;
 use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
-use super::script::{ACK, MSS, Script, ms, plain, secs};
+use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World};
 use crate::seq::SeqNum;
 
@@ -293,4 +293,17 @@ fn a_mark_of_the_network_makes_the_next_acknowledgments_quick() {
     assert_eq!(acks_within(&mut t, 40), [40]);
     let _ = is_acknowledged(&mut t, PSH.with(Flags::CE), b"marked");
     assert!(is_quick(&mut t) || is_quick(&mut t), "{:?}", t.pcb.next_deadline());
+}
+
+/// `tcp_send_delayed_ack`: what would leave within a quarter of its delay anyway leaves now.
+#[test]
+fn another_segment_hurries_an_acknowledgment_that_is_about_to_leave() {
+    for (after, count) in [(5, 0), (35, 1)] {
+        let mut t = settled(&plain());
+        let _ = t.input(t.seg(ACK), b"text");
+        assert_eq!(t.lens(), []);
+        t.now = t.now + ms(after);
+        let _ = t.input(t.ack_of(0, WND), &[]);
+        assert_eq!(t.lens().len(), count, "{after} ms later");
+    }
 }

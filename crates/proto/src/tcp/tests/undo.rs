@@ -1,6 +1,7 @@
 //! Repairs that were not needed are recognised and undone (RFC 3522, 3708, 5682), and become rare.
 
 use super::super::info::CaState;
+use super::super::sack::SackBlock;
 use super::super::segment::Timestamps;
 use super::super::settings::Settings;
 use super::script::{MSS, Script, ms, plain};
@@ -204,4 +205,27 @@ fn a_timeout_may_prove_spurious_behind_a_duplicate() {
     assert_eq!(t.places(), []);
     t.report(2, &[]);
     assert_eq!(t.pcb.loss_stats().undo_count, 1);
+}
+
+/// RFC 5682 section 3 step 3: what was sent before the timeout is lost if only new text is reported.
+#[test]
+fn a_block_of_new_text_ends_the_search_for_originals_whatever_else_the_segment_says() {
+    let mut t = in_flight(false);
+    time_out(&mut t);
+    t.report(1, &[]);
+    let last = *t.places().last().expect("new data");
+    let mut larger = t.ack_of(0, 60_000);
+    larger.options.sack = [SackBlock { start: t.place(last), end: t.place(last + 1) }].into_iter().collect();
+    let _ = t.input(larger, &[]);
+    assert_eq!(t.places().first(), Some(&1));
+    t.report(3, &[(last, last + 1)]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 0);
+}
+
+#[test]
+fn a_timeout_sends_one_segment_also_where_several_may_leave_as_one() {
+    let mut t = Script::established(&Settings { sack: true, tso_max: 65_536, ..plain() });
+    t.write(10 * MSS);
+    let (_, again) = t.wait(ms(450)).pop().expect("a repetition");
+    assert_eq!((t.pcb.loss_stats().rto_count, t.place_of(&again), again.len), (1, 0, MSS));
 }
