@@ -1,4 +1,4 @@
-//! A machine with a card of virtio, by hand: the front end of vhost-user, the guest's memory in a file, and the driver of two rings, as an interface of a stack.
+//! A machine with a card of virtio, by hand: the front end of vhost-user, the guest's memory in a file, and the driver of pairs of rings, as an interface of a stack.
 //!
 //! The memory is read and written as a file, which the gateway has mapped, so nothing here is `unsafe`.
 
@@ -29,11 +29,13 @@ const DESCRIPTORS: u64 = 0;
 const AVAILABLE: u64 = 0x4000;
 const USED: u64 = 0x8000;
 const RING: u64 = 0x1_0000;
-/// Buffers: what is received, what is sent.
+/// Buffers: what is received, what is sent; those of each pair behind those of the last.
 const RECEIVED: u64 = 0x10_0000;
 const RECEIVED_LEN: u64 = 4096;
 const SENT: u64 = 0x80_0000;
 const SENT_LEN: u64 = 0x1_8000;
+/// Pairs of rings for which there is room.
+const PAIRS_MAX: u32 = 2;
 const WRITE: u16 = 2;
 /// Bytes of the header before a frame.
 const HEADER: usize = 12;
@@ -44,6 +46,7 @@ pub const CSUM: u64 = 1;
 pub const GUEST_CSUM: u64 = 1 << 1;
 pub const HOST_TSO4: u64 = 1 << 11;
 pub const MERGED: u64 = 1 << 15;
+pub const PAIRS: u64 = 1 << 22;
 pub const EVENT_IDX: u64 = 1 << 29;
 pub const PROTOCOL: u64 = 1 << 30;
 pub const VERSION_1: u64 = 1 << 32;
@@ -62,6 +65,7 @@ mod say {
     pub const SET_VRING_CALL: u32 = 13;
     pub const GET_PROTOCOL_FEATURES: u32 = 15;
     pub const SET_PROTOCOL_FEATURES: u32 = 16;
+    pub const GET_QUEUE_NUM: u32 = 17;
     pub const SET_VRING_ENABLE: u32 = 18;
 }
 
@@ -69,9 +73,9 @@ mod say {
 pub struct Front {
     socket: UnixStream,
     memory: OwnedFd,
-    /// What the guest rings, and what rings the guest: of what it receives, and of what it sends.
-    pub kicks: [OwnedFd; 2],
-    calls: [OwnedFd; 2],
+    /// What the guest rings, and what rings the guest: of what it receives, and of what it sends, for each pair.
+    pub kicks: Vec<OwnedFd>,
+    calls: Vec<OwnedFd>,
     pub features: u64,
 }
 
@@ -82,26 +86,37 @@ impl Front {
         let memory = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&memory, FILE + MEMORY).unwrap();
         let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let mut front = Self { socket, memory, kicks: [bell(), bell()], calls: [bell(), bell()], features };
+        let pairs = if features & PAIRS != 0 { PAIRS_MAX } else { 1 };
+        let bells = || (0..2 * pairs).map(|_| bell()).collect();
+        let mut front = Self { socket, memory, kicks: bells(), calls: bells(), features };
         let offered = front.ask(say::GET_FEATURES, &[]);
         assert_eq!(offered & features, features, "offered: {offered:x}");
         if features & PROTOCOL != 0 {
             let protocol = front.ask(say::GET_PROTOCOL_FEATURES, &[]);
             front.say(say::SET_PROTOCOL_FEATURES, &protocol.to_le_bytes(), &[]);
-            // As QEMU does, before all else.
-            for ring in [0, 1u32] {
-                front.say(say::SET_VRING_ENABLE, &[ring, 1].map(u32::to_le_bytes).concat(), &[]);
+            if pairs > 1 {
+                assert!(front.ask(say::GET_QUEUE_NUM, &[]) >= pairs.into());
             }
+            // As QEMU does, before all else.
+            (0..2 * pairs).for_each(|ring| front.enable(ring, true));
         }
         front.say(say::SET_OWNER, &[], &[]);
         front.say(say::SET_FEATURES, &features.to_le_bytes(), &[]);
         let table = [1u64, GUEST, MEMORY, FRONT, FILE].map(u64::to_le_bytes).concat();
         let memory = front.memory.try_clone().unwrap();
         front.say(say::SET_MEM_TABLE, &table, &[&memory]);
-        for ring in [0, 1] {
-            front.start(ring);
-        }
+        (0..2 * pairs).for_each(|ring| front.start(ring));
         front
+    }
+
+    /// Disables a ring, and returns when that is done: messages are served in turn.
+    pub fn disable(&mut self, ring: u32) {
+        self.enable(ring, false);
+        self.ask(say::GET_FEATURES, &[]);
+    }
+
+    fn enable(&mut self, ring: u32, on: bool) {
+        self.say(say::SET_VRING_ENABLE, &[ring, on.into()].map(u32::to_le_bytes).concat(), &[]);
     }
 
     /// Starts a ring.
@@ -213,13 +228,13 @@ pub fn guest_addr(at: u64) -> u64 {
 
 /// The guest's driver.
 pub struct Driver {
-    front: Mutex<Front>,
-    calls: [OwnedFd; 2],
+    front: Arc<Mutex<Front>>,
+    calls: Vec<OwnedFd>,
     features: u64,
     end: OwnedFd,
     is_ended: AtomicBool,
-    /// Chains that were received and sent, so far.
-    counts: Mutex<[u16; 2]>,
+    /// Chains of each ring, so far.
+    counts: Mutex<Vec<u16>>,
     seen: Arc<Seen>,
 }
 
@@ -230,28 +245,39 @@ pub struct Seen {
     pub merged: AtomicUsize,
     /// Waits that ended without an interrupt although there was a frame.
     pub missed: AtomicUsize,
+    /// Frames that came in each pair.
+    pub received: [AtomicUsize; PAIRS_MAX as usize],
 }
 
 impl Driver {
     /// The driver of a card that is set up.
     pub fn new(front: Front, seen: &Arc<Seen>) -> Self {
-        for index in 0..SIZE {
-            let place = (guest_addr(RECEIVED + u64::from(index) * RECEIVED_LEN), RECEIVED_LEN as u32);
-            front.describe(0, index, place, WRITE, 0);
-            front.offer(0, index, index);
+        let rings = front.kicks.len();
+        for ring in (0..rings as u32).step_by(2) {
+            for index in 0..SIZE {
+                let place = (guest_addr(received_at(ring, index)), RECEIVED_LEN as u32);
+                front.describe(ring, index, place, WRITE, 0);
+                front.offer(ring, index, index);
+            }
+            front.kick(ring as usize);
         }
-        front.kick(0);
-        let (calls, features) =
-            (front.calls.each_ref().map(|call| call.try_clone().unwrap()), front.features);
+        let calls = front.calls.iter().map(|call| call.try_clone().unwrap()).collect();
+        let features = front.features;
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-        let (is_ended, counts) = (AtomicBool::new(false), Mutex::new([0, 0]));
-        Self { front: Mutex::new(front), calls, features, end, is_ended, counts, seen: Arc::clone(seen) }
+        let (is_ended, counts) = (AtomicBool::new(false), Mutex::new(vec![0; rings]));
+        let (front, seen) = (Arc::new(Mutex::new(front)), Arc::clone(seen));
+        Self { front, calls, features, end, is_ended, counts, seen }
     }
 
-    fn send(&self, front: &Front, frame: &TxFrame) {
+    /// The front end, to be changed while the machine runs.
+    pub fn front(&self) -> Arc<Mutex<Front>> {
+        Arc::clone(&self.front)
+    }
+
+    fn send(&self, front: &Front, ring: u32, frame: &TxFrame) {
         let mut counts = self.counts.lock().unwrap();
-        let (count, until) = (counts[1], Instant::now() + PATIENCE);
-        while count.wrapping_sub(front.used(1)) >= SIZE {
+        let (count, until) = (counts[ring as usize], Instant::now() + PATIENCE);
+        while count.wrapping_sub(front.used(ring)) >= SIZE {
             assert!(Instant::now() < until, "the gateway takes no frames");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -263,46 +289,61 @@ impl Driver {
             bytes[4..6].copy_from_slice(&if is_cut { frame.gso_size } else { 0 }.to_le_bytes());
         }
         frame.copy_to(&mut bytes[HEADER..]);
-        let at = SENT + u64::from(count % SIZE) * SENT_LEN;
+        let at = SENT + (u64::from(ring / 2) * u64::from(SIZE) + u64::from(count % SIZE)) * SENT_LEN;
         front.store(at, &bytes);
-        front.describe(1, count % SIZE, (guest_addr(at), bytes.len() as u32), 0, 0);
-        front.offer(1, count, count % SIZE);
-        counts[1] = count.wrapping_add(1);
-        front.kick(1);
+        front.describe(ring, count % SIZE, (guest_addr(at), bytes.len() as u32), 0, 0);
+        front.offer(ring, count, count % SIZE);
+        counts[ring as usize] = count.wrapping_add(1);
+        front.kick(ring as usize);
     }
 
-    /// Names the buffer at which it wants to be interrupted. True if it is used already.
+    /// Rings in which frames come.
+    fn rings(&self) -> impl Iterator<Item = u32> {
+        (0..self.calls.len() as u32).step_by(2)
+    }
+
+    /// Names the buffers at which it wants to be interrupted. True if one is used already.
     fn asks_for_interrupt(&self) -> bool {
         let (front, counts) = (self.front.lock().unwrap(), self.counts.lock().unwrap());
-        front.store(AVAILABLE + 4 + 2 * u64::from(SIZE), &counts[0].to_le_bytes());
-        front.used(0) != counts[0]
+        self.rings().any(|ring| {
+            let (at, count) =
+                (u64::from(ring) * RING + AVAILABLE + 4 + 2 * u64::from(SIZE), counts[ring as usize]);
+            front.store(at, &count.to_le_bytes());
+            front.used(ring) != count
+        })
     }
 
-    /// The next frame, if there is one, with its header.
-    fn next(&self, front: &Front) -> Option<Vec<u8>> {
+    /// The next frame of a ring, if there is one, with its header.
+    fn next(&self, front: &Front, ring: u32) -> Option<Vec<u8>> {
         let mut counts = self.counts.lock().unwrap();
-        if front.used(0) == counts[0] {
+        let count = &mut counts[ring as usize];
+        if front.used(ring) == *count {
             return None;
         }
+        self.seen.received[ring as usize / 2].fetch_add(1, Ordering::Relaxed);
         let (mut bytes, mut left) = (Vec::new(), 1);
         while left > 0 {
-            assert_ne!(front.used(0), counts[0], "all buffers of a frame are there at once");
-            let (head, len) = front.used_element(0, counts[0]);
+            assert_ne!(front.used(ring), *count, "all buffers of a frame are there at once");
+            let (head, len) = front.used_element(ring, *count);
             let mut piece = vec![0; len];
-            let at = RECEIVED + u64::from(head) * RECEIVED_LEN;
-            assert_eq!(pread(&front.memory, &mut piece, FILE + at).unwrap(), len);
+            assert_eq!(pread(&front.memory, &mut piece, FILE + received_at(ring, head)).unwrap(), len);
             bytes.extend(piece);
             if bytes.len() == len {
                 left = u16::from_le_bytes(bytes[10..12].try_into().unwrap());
                 self.seen.merged.fetch_add(usize::from(left > 1), Ordering::Relaxed);
             }
             left -= 1;
-            front.offer(0, counts[0].wrapping_add(SIZE), head);
-            counts[0] = counts[0].wrapping_add(1);
+            front.offer(ring, count.wrapping_add(SIZE), head);
+            *count = count.wrapping_add(1);
         }
-        front.kick(0);
+        front.kick(ring as usize);
         Some(bytes)
     }
+}
+
+/// Where a buffer for received bytes stands.
+fn received_at(ring: u32, index: u16) -> u64 {
+    RECEIVED + (u64::from(ring / 2) * u64::from(SIZE) + u64::from(index)) * RECEIVED_LEN
 }
 
 impl Netif for Driver {
@@ -326,9 +367,10 @@ impl Netif for Driver {
         if self.features & HOST_TSO4 != 0 { 65_535 } else { 0 }
     }
 
-    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        let front = self.front.lock().unwrap();
-        frames.drain(..).for_each(|frame| self.send(&front, &frame));
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let (front, pairs) = (self.front.lock().unwrap(), self.calls.len() as u64 / 2);
+        let ring = 2 * (flow % pairs) as u32 + 1;
+        frames.drain(..).for_each(|frame| self.send(&front, ring, &frame));
         Sent { queue: 0, dropped_count: 0 }
     }
 
@@ -336,7 +378,8 @@ impl Netif for Driver {
 
     fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         for count in 0..max {
-            let Some(bytes) = self.next(&self.front.lock().unwrap()) else { return count };
+            let next = self.rings().find_map(|ring| self.next(&self.front.lock().unwrap(), ring));
+            let Some(bytes) = next else { return count };
             let is_good = bytes[0] & 2 != 0;
             assert_eq!(is_good, self.features & GUEST_CSUM != 0);
             let checksum = if is_good { Checksum::Device } else { Checksum::Software };
@@ -346,16 +389,20 @@ impl Netif for Driver {
     }
 
     fn wait(&self, _queue: usize, _spin: Duration) {
-        let mut fds = [PollFd::new(&self.calls[0], PollFlags::IN), PollFd::new(&self.end, PollFlags::IN)];
+        let calls = self.calls.iter().step_by(2);
+        let mut fds: Vec<_> = calls.chain([&self.end]).map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         if self.asks_for_interrupt() {
             return;
         }
         if poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 })) == Ok(0) {
-            let has_frames = self.front.lock().unwrap().used(0) != self.counts.lock().unwrap()[0];
+            let (front, counts) = (self.front.lock().unwrap(), self.counts.lock().unwrap());
+            let has_frames = self.rings().any(|ring| front.used(ring) != counts[ring as usize]);
             self.seen.missed.fetch_add(has_frames.into(), Ordering::Relaxed);
         }
         if !self.is_ended.load(Ordering::Acquire) {
-            let _ = rustix::io::read(&self.calls[0], &mut [0; 8]);
+            for call in &self.calls {
+                let _ = rustix::io::read(call, &mut [0; 8]);
+            }
         }
     }
 

@@ -152,18 +152,25 @@ fn a_guest_of_qemu_gets_its_addresses_and_reaches_the_host() {
 #[ignore = "takes most of a minute where the processor is emulated: CONTRIBUTING has its command"]
 fn a_guest_of_qemu_does_the_same_through_its_memory() {
     // QEMU 7.2 without KVM follows a null pointer when a guest of vhost-user takes an interrupt of its own for each ring.
-    reaches_the_host("--vhost-user", ",vectors=0", |path| {
-        let words = [
-            "-object memory-backend-memfd,id=m,size=256M,share=on -machine memory-backend=m".to_owned(),
-            format!("-chardev socket,id=c,path={path} -netdev vhost-user,id=n,chardev=c"),
-        ];
-        words.join(" ").split(' ').map(str::to_owned).collect()
-    });
+    for (pairs, card) in [(1, ",vectors=0"), (2, ",vectors=0,mq=on")] {
+        let console = reaches_the_host("--vhost-user", card, |path| {
+            let words = [
+                "-smp 2 -object memory-backend-memfd,id=m,size=256M,share=on -machine memory-backend=m"
+                    .to_owned(),
+                format!("-chardev socket,id=c,path={path} -netdev vhost-user,id=n,chardev=c,queues={pairs}"),
+            ];
+            words.join(" ").split(' ').map(str::to_owned).collect()
+        });
+        assert!(console.is_empty() || console.contains("rx-1") == (pairs == 2), "{console}");
+    }
 }
 
-fn reaches_the_host(option: &str, card: &str, netdev: impl Fn(&str) -> Vec<String>) {
-    let (Some(qemu), Some(busybox)) = (program("qemu-system-x86_64"), busybox("udhcpc")) else { return };
-    let Some((kernel, modules)) = kernel() else { return };
+/// Runs a guest that does so. Returns its console, empty if there is no guest.
+fn reaches_the_host(option: &str, card: &str, netdev: impl Fn(&str) -> Vec<String>) -> String {
+    let (Some(qemu), Some(busybox)) = (program("qemu-system-x86_64"), busybox("udhcpc")) else {
+        return String::new();
+    };
+    let Some((kernel, modules)) = kernel() else { return String::new() };
     let (server, port) = accept_all(|mut stream| {
         let mut bytes = [0; 1000];
         let len = std::io::Read::read(&mut stream, &mut bytes).unwrap();
@@ -182,7 +189,7 @@ fn reaches_the_host(option: &str, card: &str, netdev: impl Fn(&str) -> Vec<Strin
     let script = format!(
         "echo hello | nc 10.0.2.2 {port}\n\
          for i in $(seq 100); do ip -6 route | grep -q 'default via fe80::2' && break; sleep 0.1; done\n\
-         ip -6 route; ip link show eth0; ping -c 1 -W 5 fd00::2 | grep received\n\
+         ls /sys/class/net/eth0/queues; ip -6 route; ip link show eth0; ping -c 1 -W 5 fd00::2 | grep received\n\
          echo from the guest | timeout 60 nc -l -p 7000; "
     );
     let mut net = netdev(path.to_str().unwrap());
@@ -207,4 +214,5 @@ fn reaches_the_host(option: &str, card: &str, netdev: impl Fn(&str) -> Vec<Strin
     assert!(console.contains("mtu 65520"), "{console}");
     assert_eq!(text, "from the guest\n", "{console}");
     server.finish(1);
+    console
 }

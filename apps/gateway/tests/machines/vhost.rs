@@ -2,8 +2,8 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sockeye::netif::{LinkOptions, Prefix};
@@ -11,19 +11,25 @@ use sockeye::{Config, Stack};
 
 use crate::common::{Gateway, echo_server, eventually, temporary};
 use crate::front::{
-    CSUM, Driver, EVENT_IDX, Front, GUEST_CSUM, HOST_TSO4, MERGED, PROTOCOL, SIZE, Seen, VERSION_1,
+    CSUM, Driver, EVENT_IDX, Front, GUEST_CSUM, HOST_TSO4, MERGED, PAIRS, PROTOCOL, SIZE, Seen, VERSION_1,
     guest_addr,
 };
 use crate::socket::{connected, echo};
 
 /// A machine with the first address.
 fn machine(socket: UnixStream, features: u64) -> (Stack, Arc<Seen>) {
+    let (stack, seen, _front) = machine_with_front(socket, features);
+    (stack, seen)
+}
+
+fn machine_with_front(socket: UnixStream, features: u64) -> (Stack, Arc<Seen>, Arc<Mutex<Front>>) {
     let (stack, seen) = (Stack::new(Config::default()).unwrap(), Arc::default());
     let driver = Driver::new(Front::new(socket, features), &seen);
+    let front = driver.front();
     let options = LinkOptions { accept_ra: false, detect_duplicates: false, ..LinkOptions::default() };
     let addrs: [Prefix; 2] = ["10.0.2.100/24", "fd00::100/64"].map(|addr| addr.parse().unwrap());
     stack.attach_with(driver, &addrs, &options).unwrap();
-    (stack, seen)
+    (stack, seen, front)
 }
 
 fn start(path: &Path, more: &[&str]) -> Gateway {
@@ -48,6 +54,28 @@ fn bytes_of_machines_pass_through_their_memory_whatever_they_negotiate() {
     gateway.terminate();
     assert_eq!(gateway.wait(), Some(0));
     assert!(!path.exists());
+}
+
+#[test]
+fn a_machine_with_pairs_of_rings_uses_those_that_it_enables() {
+    let (server, port) = echo_server();
+    let path = temporary("vhost-pairs.socket");
+    let mut gateway = start(&path, &[]);
+    let features = VERSION_1 | MERGED | EVENT_IDX | PROTOCOL | PAIRS;
+    let (stack, seen, front) = machine_with_front(connected(&path), features);
+    let received = || seen.received.each_ref().map(|count| count.load(Ordering::Relaxed));
+    // Flows choose a pair by their hash, so some take the other one: that all do not is as likely as 20 equal throws of a coin.
+    (0..20).for_each(|_| echo(&stack, &format!("10.0.2.2:{port}"), 100_000));
+    assert!(received().iter().all(|count| *count > 0), "{:?}", received());
+    // As a driver that uses one pair from now on.
+    front.lock().unwrap().disable(2);
+    let before = front.lock().unwrap().used(2);
+    (0..20).for_each(|_| echo(&stack, &format!("10.0.2.2:{port}"), 100_000));
+    assert_eq!(front.lock().unwrap().used(2), before, "frames in a ring that is disabled");
+    assert_eq!(seen.missed.load(Ordering::Relaxed), 0, "frames without an interrupt");
+    drop((stack, server));
+    gateway.terminate();
+    assert_eq!(gateway.wait(), Some(0));
 }
 
 #[test]

@@ -21,6 +21,7 @@ use vhost::vhost_user::message::{
 use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut};
 use vm_memory::{GuestAddress, GuestMemoryMmap, GuestRegionMmap};
 
+use super::pair::PAIRS_MAX;
 use super::ring::{Memory, Ring};
 use super::{Inner, feature};
 
@@ -57,8 +58,10 @@ impl Front {
     }
 
     fn each_ring(&self, act: impl Fn(&mut Ring)) {
-        for index in [0, 1] {
-            self.inner.with_ring(index, &act);
+        for index in 0.. {
+            if self.inner.with_ring(index, &act).is_none() {
+                return;
+            }
         }
     }
 
@@ -197,6 +200,7 @@ impl VhostUserBackendReqHandlerMut for Front {
             ring.start();
             Ok(())
         })??;
+        self.inner.has_started(index.into());
         // What was made available before is looked for.
         self.inner.ring_bell();
         Ok(())
@@ -217,7 +221,7 @@ impl VhostUserBackendReqHandlerMut for Front {
 
     fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
         // `vhost` adds those that it serves by itself: answers to every message.
-        Ok(VhostUserProtocolFeatures::empty())
+        Ok(VhostUserProtocolFeatures::MQ)
     }
 
     fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
@@ -225,7 +229,7 @@ impl VhostUserBackendReqHandlerMut for Front {
     }
 
     fn get_queue_num(&mut self) -> Result<u64> {
-        Ok(1)
+        Ok(PAIRS_MAX as u64)
     }
 
     fn set_vring_enable(&mut self, _index: u32, _enable: bool) -> Result<()> {

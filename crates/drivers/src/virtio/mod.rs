@@ -1,6 +1,6 @@
 //! The back end of a virtual machine's network card: virtio-net by vhost-user, as QEMU and other monitors speak it.
 //!
-//! The front end (the monitor) hands over the guest's memory and the places of two rings in it, over a UNIX socket; frames then go through that memory, and nobody
+//! The front end (the monitor) hands over the guest's memory and the places of pairs of rings in it, over a UNIX socket; frames then go through that memory, and nobody
 //! but guest and this process touches them. The guest's checksums and segments of TCP are taken as they are (`VIRTIO_NET_F_CSUM`, `HOST_TSO4`, `HOST_TSO6`); frames to it
 //! are whole packets with their checksums, which it need not check (`GUEST_CSUM`), in as many of its buffers as they take (`MRG_RXBUF`).
 //!
@@ -16,18 +16,20 @@
 //! # Which file
 //! | file | holds |
 //! |---|---|
-//! | this one | the [`Netif`], connections, the frames that wait |
+//! | this one | the [`Netif`], connections, waits |
 //! | `front.rs` | what the front end says |
+//! | `pair.rs` | a pair of rings, the frames that wait |
 //! | `ring.rs` | one ring, and all that the guest may do wrong |
 //!
-//! Locks: the receiver's and the sender's mutex, which are the two rings'; the front's thread takes one at a time, and neither is taken under the other but
-//! the sender's under the receiver's. Bounds: [`UNSENT_MAX`] bytes wait for room in the guest, frames beyond are dropped and counted. Tests: `ring/tests.rs`, and
+//! All pairs are one queue of the interface, which one thread serves. A flow's frames go to the pair that its hash gives among those that are served.
+//!
+//! Locks: those of a ring (`pair.rs`); the front's thread takes one at a time. Tests: `ring/tests.rs`, and
 //! `apps/gateway/tests/machines` with a front end, a guest of QEMU and hostile rings.
 
 mod front;
+mod pair;
 mod ring;
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -38,27 +40,23 @@ use std::time::Duration;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::net::{RecvFlags, recv};
-use sockeye_mbuf::Chain;
 use sockeye_netif::{MTU_MAX, MTU_MIN, MacAddr, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_sync::Mutex;
-use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, Ordering};
+use sockeye_sync::facade::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
-use crate::tun::vnet;
 use front::Front;
-use ring::{HEADER_LONG, Put, Ring, Taken};
+use pair::{PAIRS_MAX, Pair};
+use ring::Ring;
 
 /// The longest frame, bytes: an Ethernet header with two VLAN tags, and the longest IP packet.
 const FRAME_MAX: usize = 22 + 65_535;
-/// Bytes of frames that wait for the guest's buffers, at most.
-const UNSENT_MAX: usize = 1 << 20;
-/// Rings, by their numbers: what the guest receives, what it sends.
-const TO_GUEST: u32 = 0;
-const FROM_GUEST: u32 = 1;
-/// How often a ring that had nothing is looked at once more since the guest has made something available meanwhile.
-const LOOKS_MAX: usize = 64;
+/// Rings of a pair, of which the first is what the guest receives, and the second what it sends.
+const RINGS: usize = 2;
+const TO_GUEST: usize = 0;
 /// What is waited at: the guest's kicks by the rings' numbers, and the bell.
-const BELL: u64 = 2;
+const BELL: u64 = u64::MAX;
+const EVENTS_MAX: usize = RINGS * PAIRS_MAX + 1;
 
 /// Bits of virtio 1.2 (sections 5.1.3 and 6) and of vhost-user.
 mod feature {
@@ -68,6 +66,8 @@ mod feature {
     pub const HOST_TSO6: u64 = 1 << 12;
     pub const HOST_ECN: u64 = 1 << 13;
     pub const MERGED_BUFFERS: u64 = 1 << 15;
+    /// Several pairs of rings. The monitor has the control queue by which the guest says how many it uses.
+    pub const PAIRS: u64 = 1 << 22;
     pub const INDIRECT: u64 = 1 << 28;
     pub const EVENT_IDX: u64 = 1 << 29;
     pub const PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -79,6 +79,7 @@ mod feature {
         | HOST_TSO6
         | HOST_ECN
         | MERGED_BUFFERS
+        | PAIRS
         | INDIRECT
         | EVENT_IDX
         | PROTOCOL_FEATURES
@@ -114,10 +115,11 @@ pub struct VhostCounts {
 struct Inner {
     mac: MacAddr,
     mtu: u32,
-    receiver: Mutex<Receiver>,
-    sender: Mutex<Sender>,
-    /// (a) Frames wait for the guest's buffers. Written under `sender`.
-    has_unsent: AtomicBool,
+    pairs: [Pair; PAIRS_MAX],
+    /// (a) Pairs up to the last that has had a ring started. Written by the connection's thread.
+    started: AtomicUsize,
+    /// (a) Turns of the receiver, each of which begins at another pair.
+    turns: AtomicUsize,
     /// (a) There is a connection. Written by `connect`, and by its thread at its end.
     is_connected: AtomicBool,
     /// (a) There will be no connection any more.
@@ -133,21 +135,6 @@ struct Inner {
     refused: Mutex<Option<String>>,
     /// (a) Counters, in the order of [`VhostCounts`].
     counts: [AtomicU64; 4],
-}
-
-#[derive(Debug)]
-struct Receiver {
-    ring: Ring,
-    /// Where a frame stands while it is shown.
-    buffer: Vec<u8>,
-}
-
-#[derive(Debug)]
-struct Sender {
-    ring: Ring,
-    unsent: VecDeque<TxFrame>,
-    /// Bytes of these.
-    unsent_len: usize,
 }
 
 const FRAMES_IN: usize = 0;
@@ -171,9 +158,9 @@ impl VhostUser {
         let inner = Inner {
             mac,
             mtu,
-            receiver: Mutex::new(Receiver { ring: Ring::new(), buffer: vec![0; HEADER_LONG + FRAME_MAX] }),
-            sender: Mutex::new(Sender { ring: Ring::new(), unsent: VecDeque::new(), unsent_len: 0 }),
-            has_unsent: AtomicBool::new(false),
+            pairs: std::array::from_fn(|_| Pair::new()),
+            started: AtomicUsize::new(0),
+            turns: AtomicUsize::new(0),
             is_connected: AtomicBool::new(false),
             is_down: AtomicBool::new(false),
             is_interrupted: AtomicBool::new(false),
@@ -339,16 +326,22 @@ impl Inner {
 
     /// Acts on a ring. `None` if there is none of this number.
     fn with_ring<T>(&self, index: u32, act: impl FnOnce(&mut Ring) -> T) -> Option<T> {
-        match index {
-            TO_GUEST => Some(act(&mut self.sender.lock().ring)),
-            FROM_GUEST => Some(act(&mut self.receiver.lock().ring)),
-            _ => None,
-        }
+        let pair = self.pairs.get(index as usize / RINGS)?;
+        Some(match index as usize % RINGS {
+            TO_GUEST => act(&mut pair.sender.lock().ring),
+            _ => act(&mut pair.receiver.lock().ring),
+        })
+    }
+
+    /// A ring of this number has been started.
+    fn has_started(&self, index: u32) {
+        // Release, with the acquire of `pairs`: a fact of its own, since each ring has its lock.
+        self.started.fetch_max(index as usize / RINGS + 1, Ordering::Release);
     }
 
     /// **Blocks** until there are events, for so long at most, and takes them away.
     fn take_events(&self, timeout: Option<&Timespec>) {
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
+        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS_MAX];
         // A signal ends it early, which the caller may stand.
         let _ = epoll::wait(&self.events, &mut events, timeout);
     }
@@ -362,100 +355,27 @@ impl Inner {
     /// The connection has ended, and its rings are reset.
     fn lost(&self) {
         self.hang_up();
-        let mut sender = self.sender.lock();
-        let count = sender.unsent.len();
-        (sender.unsent, sender.unsent_len) = (VecDeque::new(), 0);
-        self.has_unsent.store(false, Ordering::Release);
-        drop(sender);
-        self.count(DROPPED, count);
+        // No ring is served any more: what waits for one is dropped.
+        self.flush();
+        self.started.store(0, Ordering::Release);
         self.is_connected.store(false, Ordering::Release);
         self.ring_bell();
     }
 
+    /// The pairs that the front end has started rings of, and those between them.
+    fn pairs(&self) -> &[Pair] {
+        &self.pairs[..self.started.load(Ordering::Acquire).min(PAIRS_MAX)]
+    }
+
     /// Gives the guest the frames that wait, as far as it has room.
     fn flush(&self) {
-        let mut sender = self.sender.lock();
-        self.flush_locked(&mut sender);
-        sender.ring.tell();
-    }
-
-    fn flush_locked(&self, sender: &mut Sender) {
-        let mut looks = 0;
-        while let Some(frame) = sender.unsent.front() {
-            match sender.ring.put(header(sender.ring.features()), frame) {
-                Put::Done => {}
-                Put::TooLong => self.count(DROPPED, 1),
-                // It is asked to say when there is more, which it may have made available meanwhile.
-                Put::NoRoom if sender.ring.listen() && looks < LOOKS_MAX => {
-                    looks += 1;
-                    continue;
-                }
-                Put::NoRoom => {
-                    if looks == LOOKS_MAX {
-                        self.ring_bell();
-                    }
-                    break;
-                }
-            }
-            let len = sender.unsent.pop_front().map_or(0, |frame| frame.len());
-            sender.unsent_len = sender.unsent_len.saturating_sub(len);
-        }
-        if sender.unsent.is_empty() {
-            sender.ring.quiet();
-        }
-        self.has_unsent.store(!sender.unsent.is_empty(), Ordering::Release);
-    }
-
-    /// Takes a frame for the guest. False if it was dropped.
-    fn transmit(&self, sender: &mut Sender, frame: TxFrame) -> bool {
-        if !sender.ring.is_served() {
-            return false;
-        }
-        if sender.unsent.is_empty() {
-            match sender.ring.put(header(sender.ring.features()), &frame) {
-                Put::Done => return true,
-                Put::TooLong => return false,
-                Put::NoRoom => {}
+        for pair in self.pairs() {
+            let flushed = pair.flush();
+            self.count(DROPPED, flushed.lost);
+            if flushed.again {
+                self.ring_bell();
             }
         }
-        if sender.unsent_len + frame.len() > UNSENT_MAX {
-            return false;
-        }
-        sender.unsent_len += frame.len();
-        sender.unsent.push_back(frame);
-        true
-    }
-}
-
-/// The header before a frame to the guest: one packet, whose checksum is good.
-fn header(features: u64) -> [u8; HEADER_LONG] {
-    let mut header = [0; HEADER_LONG];
-    header[0] = if features & feature::GUEST_CSUM != 0 { vnet::DATA_VALID } else { 0 };
-    header
-}
-
-impl Receiver {
-    /// Shows the guest's next frame. True if there was one, or something else.
-    fn next(&mut self, inner: &Inner, sink: &mut dyn FnMut(RxFrame<'_>)) -> Taken {
-        let taken = self.ring.take(&mut self.buffer);
-        let Taken::Frame(len) = taken else { return taken };
-        let (header_len, bytes) = (self.ring.header_len(), &self.buffer[..len]);
-        let offers = vnet::Offers {
-            checksum: self.ring.features() & feature::CSUM != 0,
-            segments_v4: self.ring.features() & feature::HOST_TSO4 != 0,
-            segments_v6: self.ring.features() & feature::HOST_TSO6 != 0,
-        };
-        let (Some(header), Some(frame)) = (bytes.first_chunk(), bytes.get(header_len..)) else {
-            return Taken::Nonsense;
-        };
-        let Some((checksum, gso_size)) = vnet::of_guest(*header, offers) else { return Taken::Nonsense };
-        if frame.is_empty() || frame.len() > FRAME_MAX {
-            return Taken::Nonsense;
-        }
-        let nothing = Chain::new();
-        sink(RxFrame { checksum, gso_size, ..RxFrame::new(frame, &nothing) });
-        inner.count(FRAMES_IN, 1);
-        taken
     }
 }
 
@@ -480,48 +400,49 @@ impl Netif for VhostUser {
         self.handle.inner.is_down.load(Ordering::Acquire)
     }
 
-    fn transmit(&self, _flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        let inner = &*self.handle.inner;
-        let mut sender = inner.sender.lock();
-        let offered = frames.len();
-        let sent = frames.drain(..).map(|frame| usize::from(inner.transmit(&mut sender, frame))).sum();
-        if !sender.unsent.is_empty() {
-            inner.flush_locked(&mut sender);
+    fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
+        let (inner, offered) = (&*self.handle.inner, frames.len());
+        let pairs = inner.pairs();
+        // A remainder is less than the number of pairs.
+        let first = flow.checked_rem(pairs.len() as u64).unwrap_or_default() as usize;
+        for queue in (first..pairs.len()).chain(0..first) {
+            let Some(turn) = pairs[queue].transmit(frames) else { continue };
+            if turn.again {
+                inner.ring_bell();
+            }
+            inner.count(FRAMES_OUT, turn.frames);
+            inner.count(DROPPED, turn.lost);
+            return Sent { queue, dropped_count: offered - turn.frames };
         }
-        drop(sender);
-        inner.count(FRAMES_OUT, sent);
-        inner.count(DROPPED, offered - sent);
-        Sent { queue: 0, dropped_count: offered - sent }
+        frames.clear();
+        inner.count(DROPPED, offered);
+        Sent { queue: 0, dropped_count: offered }
     }
 
-    fn ring(&self, _queue: usize) {
-        self.handle.inner.sender.lock().ring.tell();
+    fn ring(&self, queue: usize) {
+        self.handle.inner.pairs[queue.min(PAIRS_MAX - 1)].tell();
     }
 
     fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
         let inner = &*self.handle.inner;
-        if inner.has_unsent.load(Ordering::Acquire) {
-            inner.flush();
-        }
-        let mut receiver = inner.receiver.lock();
-        let (mut frames, mut nonsense, mut looks) = (0, 0, 0);
-        receiver.ring.quiet();
-        while frames < max {
-            match receiver.next(inner, sink) {
-                Taken::Frame(_) => frames += 1,
-                Taken::Nonsense if nonsense < max => nonsense += 1,
-                Taken::Nothing if !receiver.ring.listen() => break,
-                Taken::Nothing if looks < LOOKS_MAX => looks += 1,
-                // The guest shall not keep this thread here, so it comes again for the rest.
-                Taken::Nonsense | Taken::Nothing => {
-                    inner.ring_bell();
-                    break;
-                }
+        inner.flush();
+        let pairs = inner.pairs();
+        // One with many frames shall not keep the others out. Relaxed: any order will do.
+        let turns = inner.turns.fetch_add(1, Ordering::Relaxed);
+        let first = turns.checked_rem(pairs.len()).unwrap_or_default();
+        let mut frames = 0;
+        for pair in pairs[first..].iter().chain(&pairs[..first]) {
+            if frames == max {
+                break;
+            }
+            let turn = pair.receive(max - frames, sink);
+            frames += turn.frames;
+            inner.count(NONSENSE, turn.lost);
+            if turn.again {
+                inner.ring_bell();
             }
         }
-        receiver.ring.tell();
-        drop(receiver);
-        inner.count(NONSENSE, nonsense);
+        inner.count(FRAMES_IN, frames);
         frames
     }
 
@@ -530,9 +451,7 @@ impl Netif for VhostUser {
         if !inner.is_interrupted.load(Ordering::Acquire) {
             inner.take_events(None);
         }
-        if inner.has_unsent.load(Ordering::Acquire) {
-            inner.flush();
-        }
+        inner.flush();
     }
 
     fn interrupt(&self, _queue: usize) {
