@@ -161,7 +161,10 @@ impl Records {
             let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
             if !whole {
-                // A segment of which a part is acknowledged is still one.
+                if let Some(end) = first.cut_segment_end(una) {
+                    self.split(end);
+                    continue;
+                }
                 (part.count, first.count) = first.counts_at(una);
             }
             first.start = part.end;
@@ -204,12 +207,10 @@ impl Records {
             if part.fate != Fate::Sacked {
                 self.sacked += part.len();
                 self.counts.shift(part.fate, Fate::Sacked, part.count);
+                report(&part);
             }
             if part.fate == Fate::Lost {
                 self.lost -= part.len();
-            }
-            if part.fate != Fate::Sacked {
-                report(&part);
             }
             to += 1;
         }

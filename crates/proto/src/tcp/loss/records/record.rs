@@ -57,6 +57,13 @@ impl Record {
         (whole, self.count - whole)
     }
 
+    /// Where the segment that `at` lies in ends, if it is not its beginning and others follow. One of which a part is acknowledged is still one, and is
+    /// kept apart: what follows would else not begin with a segment.
+    pub fn cut_segment_end(&self, at: SeqNum) -> Option<SeqNum> {
+        let end = self.whole_after(at);
+        (end != at && end != self.end).then_some(end)
+    }
+
     /// The beginning of the first segment at or behind `at`, as far as segments are known: its end if there is none.
     pub fn whole_after(&self, at: SeqNum) -> SeqNum {
         let segment = u32::from(self.segment);

@@ -365,3 +365,18 @@ fn only_what_was_found_lost_and_not_sent_again_is_lost() {
     assert_eq!(lost, [1, 2, 3, 4]);
     assert!(!records.is_lost_at(seq(1000)));
 }
+
+/// As far as segments are known, each counts once, when all of it is acknowledged.
+#[test]
+fn a_segment_is_acknowledged_with_its_last_byte_in_however_many_parts() {
+    for steps in [&[50, 100, 300, 320, 399, 400, 401, 430][..], &[1, 2, 199, 200, 350, 430]] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        records.sent(seq(0), seq(430), at(7), 0);
+        for &una in steps {
+            records.ack(seq(una), |_| {});
+            let whole = if una == 430 { 5 } else { una / 100 };
+            assert_eq!(records.counts().flying, 5 - whole, "{una} of {steps:?}");
+        }
+    }
+}
