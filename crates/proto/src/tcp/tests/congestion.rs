@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::super::cc::Algorithm;
-use super::super::settings::Settings;
+use super::super::settings::{PacingMode, Settings};
 use super::script::{MSS, Script, WND, ms, plain};
 use super::world::{Link, World, pattern};
 
@@ -89,4 +89,49 @@ fn bbr_does_not_take_the_rate_of_a_slow_writer_for_that_of_the_path() {
     assert!(first > 1_000_000, "the initial window in a round trip, and more: {first} bytes a second");
     let later = (0..20).map(|_| round(&mut t, MSS)).last();
     assert_eq!(later, Some(first), "of {} bytes a second", MSS * 100);
+}
+
+/// HyStart's train: text that is not paced leaves at once, so acknowledgments that come over half a round trip say that the path is full.
+#[test]
+fn acknowledgments_over_half_a_round_trip_end_the_slow_start_of_text_that_is_not_paced() {
+    for pacing in [PacingMode::Auto, PacingMode::Off] {
+        let settings = Settings { sack: true, congestion_control: Algorithm::Cubic, pacing, ..plain() };
+        let mut t = Script::established(&settings);
+        for (bytes, at_a_time) in [(10 * MSS, 10 * MSS), (20 * MSS, MSS)] {
+            assert_eq!(t.write(bytes).len() as u32, bytes / MSS);
+            t.now = t.now + ms(20);
+            for _ in 0..bytes / at_a_time {
+                let _ = t.input(t.ack_of(at_a_time, WND), &[]);
+                t.now = t.now + ms(1);
+            }
+        }
+        assert!(t.pcb.ssthresh() < 40 * MSS, "{pacing:?}: {}", t.pcb.ssthresh());
+    }
+}
+
+/// Where little is left in flight at the end of a recovery, the window is refilled at a pace, or by slow start from what may leave at once.
+#[test]
+fn a_large_window_is_refilled_behind_a_recovery_at_a_pace_or_by_slow_start() {
+    for (pacing, is_paced) in [(PacingMode::Auto, true), (PacingMode::Off, false)] {
+        let settings = Settings { sack: true, congestion_control: Algorithm::Cubic, pacing, ..plain() };
+        let mut t = Script::established(&settings);
+        t.pcb.snd_scale = 8;
+        let mut acked = 0;
+        while t.pcb.cwnd() < 600 * MSS {
+            let segments = t.pcb.cwnd() / MSS;
+            t.write(segments * MSS);
+            t.now = t.now + ms(10);
+            acked += segments;
+            t.report(acked, &[]);
+        }
+        t.write(5 * MSS);
+        t.now = t.now + ms(10);
+        t.report(acked, &[(acked + 1, acked + 5)]);
+        t.output();
+        t.now = t.now + ms(10);
+        t.report(acked + 5, &[]);
+        let (cwnd, ssthresh) = (t.pcb.cwnd(), t.pcb.ssthresh());
+        assert!(ssthresh > 400 * MSS && ssthresh < 600 * MSS, "{ssthresh}");
+        assert_eq!(cwnd >= ssthresh, is_paced, "{pacing:?}: {cwnd} of {ssthresh}");
+    }
 }
