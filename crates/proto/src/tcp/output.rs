@@ -315,8 +315,8 @@ impl<P: Payload> Pcb<P> {
     /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a window that was too small for a good segment
     /// goes as much as it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux
     /// does: a window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one
-    /// of them progress that ends the back-off and the stall. Data in flight is repeated byte by byte, since the
-    /// peer may wait for it; and so is a FIN. SND.NXT counts neither.
+    /// of them progress that ends the back-off and the stall. A FIN that was not sent waits as text does. Data in flight is
+    /// repeated byte by byte, since the peer may wait for it; and so is a FIN that was sent. SND.NXT counts neither.
     fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let len = self.snd_len.min(self.snd_wnd.max(1)).min(u32::from(self.mss));
         let fin = len == 0 && self.fin_queued;
@@ -337,7 +337,7 @@ impl<P: Payload> Pcb<P> {
             }
             return Some(segment);
         }
-        if len > 0 && self.snd_max == self.snd_una {
+        if self.snd_max == self.snd_una {
             return Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now));
         }
         self.snd_max = self.snd_max.max(self.snd_una + u32::from(fin));
