@@ -5,6 +5,7 @@
 //!
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
+mod acknowledging;
 mod sending;
 
 use std::time::Duration;
@@ -14,8 +15,12 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
+use acknowledging::{
+    acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate, probe_before_a_measurement,
+};
 use sending::{
-    edge_of_a_rounded_window, rest_of_a_cut_packet, window_after_an_undone_repair, window_probe_beside_text,
+    edge_of_a_rounded_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
+    round_trip_of_a_repetition, window_after_an_undone_repair, window_probe_beside_text,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -100,6 +105,15 @@ impl<'a> Pair<'a> {
         earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
     }
 
+    /// The peer's segments so far, each with its place in the scenario.
+    fn peer(&self) -> impl Iterator<Item = (usize, &'a Segment)> {
+        let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
+        self.scenario.events[..count].iter().enumerate().filter_map(|(index, event)| match &event.action {
+            Action::Segment(segment) => Some((index, segment)),
+            _ => None,
+        })
+    }
+
     /// The kernel's segments with text so far.
     fn texts(&self) -> impl Iterator<Item = &'a Segment> {
         self.earlier.iter().filter_map(|record| match &record.what {
@@ -182,6 +196,17 @@ pub const KNOWN: &[Known] = &[
         is: window_after_an_undone_repair,
     },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
+    Known { name: "repair beside text", scenario: "repair-beside-text", is: repair_beside_text },
+    Known {
+        name: "repetition that is lost again",
+        scenario: "repetition-lost-again",
+        is: repetition_that_is_lost_again,
+    },
+    Known {
+        name: "round trip of a repetition",
+        scenario: "round-trip-of-a-repetition",
+        is: round_trip_of_a_repetition,
+    },
 ];
 
 /// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
@@ -366,11 +391,18 @@ fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
             _ => None,
         })
         .collect();
-    let is_news = |block: &&(u32, u32)| !fins.contains(&block.0);
+    // Nothing that is behind a FIN is taken here.
+    let is_ours = |start| stack.sack().iter().any(|ours| ours.0 == start);
+    let is_news = |block: &&(u32, u32)| is_ours(block.0) || !fins.iter().any(|fin| block.0 >= *fin);
     let is_longer =
         |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 > b.1 && fins.contains(&b.1));
-    let theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
+    let mut theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
     let ours = stack.sack();
+    // The block that a FIN has made longer is the latest.
+    let moves = theirs.first().is_some_and(|(_, end)| fins.contains(&(end - 1)));
+    if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
+        theirs[..=place].rotate_left(1);
+    }
     let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
     (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
 }
@@ -398,44 +430,6 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_it && is_challenged).then_some(Then::Stop)
-}
-
-/// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
-/// unacceptable (RFC 9293 section 3.10.7.4, first).
-fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let event = pair.scenario.events.get(index)?;
-    let Action::Segment(cause) = &event.action else { return None };
-    let is_old = cause.len > 0 && cause.end() <= pair.sent_before(index);
-    let counts = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, kernel), What::State(_, stack)) => {
-            let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-            acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:")
-        }
-        // What it lets leave, at once.
-        (What::Sent(Packet::Tcp(text)), _) => text.len > 0 && pair.kernel?.at < event.at() + SLACK,
-        _ => false,
-    };
-    (is_old && counts).then_some(Then::Stop)
-}
-
-/// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
-fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let is_news = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, kernel), What::State(_, stack)) => {
-            let get = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
-            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || pair.why.starts_with("snd_wnd:")
-        }
-        // What it lets leave.
-        (_, What::Sent(Packet::Tcp(text))) => {
-            text.len > 0 && pair.stack?.at == pair.scenario.events.get(pair.index()?)?.at()
-        }
-        _ => false,
-    };
-    let index = pair.index()?;
-    let Action::Segment(cause) = &pair.scenario.events.get(index)?.action else { return None };
-    let is_beside = cause.len == 0 && cause.seq + 1 == pair.sent_before(index);
-    (is_beside && is_news).then_some(Then::Stop)
 }
 
 /// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
@@ -487,24 +481,6 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let is_active = pair.scenario.any(|action| *action == Action::Connect);
     let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
     (is_active && is_it && kernel.options.len() > stack.options.len()).then_some(Then::Stop)
-}
-
-/// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
-/// was sent again measures none, and the kernel sends another all the same.
-fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
-    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
-    let top = pair.texts().map(|text| text.end()).max()?;
-    // Without the probe the timer of reordering goes on, which may find a loss first.
-    let waits = pair.stack.is_none_or(|stack| match &stack.what {
-        What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
-        _ => true,
-    });
-    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
-    // The last segment for the second time, or the next one.
-    let is_last = kernel.end() == top && sent(top) == 1 || kernel.seq == top;
-    let is_probe = kernel.end() > kernel.seq && is_last;
-    let is_repeated = pair.texts().any(|text| text.end() < top && sent(text.end()) > 1);
-    (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
 }
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).

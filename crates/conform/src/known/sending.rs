@@ -16,7 +16,10 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
         Action::Segment(segment) => Some(segment),
         _ => None,
     });
-    let una = segments.clone().map(|segment| segment.ack).filter(|ack| *ack < 1 << 20).max()?;
+    // What was not sent cannot be acknowledged.
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let segments = segments.filter(|segment| segment.ack <= top);
+    let una = segments.clone().map(|segment| segment.ack).max()?;
     let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(probe))) => {
             probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una
@@ -60,7 +63,11 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
 /// that is worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
-    let largest = pair.texts().map(|text| text.len).max()?;
+    let mss = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("snd_mss"),
+        _ => None,
+    });
+    let largest = pair.texts().map(|text| text.len).max()?.max(mss? as u32);
     let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
     let is_new = pair.texts().all(|text| text.end() <= rest.seq);
     let is_longer = match &pair.stack?.what {
@@ -83,4 +90,49 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
     let is_it = pair.why.starts_with("snd_cwnd:") && is_repaired && is_undone && is_larger;
     is_it.then_some(Then::Stop)
+}
+
+/// What an acknowledgment with text lets be repaired leaves the kernel before the text is taken, with the old acknowledgment number, and an acknowledgment of the
+/// text behind it; here the one segment does both.
+pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_again = pair.texts().any(|text| text.seq == kernel.seq);
+    let is_before = cause.len > 0 && kernel.ack < cause.end() && stack.ack >= cause.end();
+    (is_again && kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0 && is_before)
+        .then_some(Then::Stop)
+}
+
+/// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
+/// is lost again does (RFC 8985 section 6.2 step 5).
+pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let sent = |seq| pair.texts().filter(move |text| text.seq == seq).count();
+    let is_again = kernel.seq > stack.seq && sent(kernel.seq) > 0 && sent(stack.seq) > 1;
+    let repeated = pair.earlier.iter().rposition(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.seq == stack.seq && text.len > 0),
+    )?;
+    let states = pair.earlier[repeated..].iter().filter_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("ca_state"),
+        _ => None,
+    });
+    // A timeout's repair, and then none of that kind although nothing before it was acknowledged.
+    let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
+    (is_again && is_undone && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
+}
+
+/// An echo from before a repetition says that the original has arrived, and nothing of the repetition's round trip (RFC 8985 section 6.2 step 2); the kernel takes the
+/// time since the repetition for the latest round trip, and by that a timeout gives up more.
+pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_timeout =
+        |info: &crate::trace::Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
+    let gives_up_more = kernel.get("snd_cwnd") < stack.get("snd_cwnd");
+    let una = pair.texts().last()?.seq;
+    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
+    let was_repeated = pair.texts().any(|text| text.end() <= una && sent(text.end()) > 1);
+    let has_echo = pair.texts().last()?.timestamp().is_some();
+    let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
+    (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
 }

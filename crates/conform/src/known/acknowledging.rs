@@ -1,0 +1,112 @@
+//! Differences in which acknowledgments count, and in what follows where they do not.
+//!
+//! Tests: as those of `known.rs`.
+
+use std::time::Duration;
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::compare::SLACK;
+use crate::scenario::Action;
+use crate::segment::{Flags, Segment};
+use crate::trace::{State, What};
+
+/// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
+/// unacceptable (RFC 9293 section 3.10.7.4, first).
+pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let index = pair.index()?;
+    let event = pair.scenario.events.get(index)?;
+    let Action::Segment(cause) = &event.action else { return None };
+    let is_duplicate = |index, old: &Segment| old.len > 0 && old.end() <= pair.sent_before(index);
+    let is_old = is_duplicate(index, cause);
+    // It only acknowledges: the stack has answered, and the kernel does not hurry.
+    let is_overtaken = cause.len == 0 && cause.seq < pair.sent_before(index);
+    let soon = event.at() + SLACK + ACKNOWLEDGMENT_MAX;
+    let counts = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
+            is_old && (acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:"))
+        }
+        // What it lets leave, at once; or where its window ends.
+        (What::Sent(Packet::Tcp(sent)), stack) => {
+            let at_once = sent.len > 0 && pair.kernel?.at < event.at() + SLACK;
+            let ends = sent.len == 0 && sent.seq == cause.ack && pair.why.starts_with("sequence number:");
+            let waits = !matches!(stack, What::Sent(ack) if matches!(ack, Packet::Tcp(_)));
+            let late = waits && sent.flags == Flags::ACK && sent.len == 0 && pair.kernel?.at < soon;
+            (is_old && (at_once || ends)) || (is_overtaken && late)
+        }
+        // It has acknowledged what the stack sends again.
+        (_, What::Sent(Packet::Tcp(again))) => {
+            let is_acked =
+                |(index, old): (usize, &Segment)| is_duplicate(index, old) && old.ack >= again.end();
+            return (again.end() > again.seq && pair.peer().any(is_acked)).then_some(Then::Stop);
+        }
+        _ => false,
+    };
+    counts.then_some(Then::Stop)
+}
+
+/// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
+pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    let index = pair.index()?;
+    let Action::Segment(cause) = &pair.scenario.events.get(index)?.action else { return None };
+    let is_beside = |index, old: &Segment| old.len == 0 && old.seq + 1 == pair.sent_before(index);
+    let has_blocks = !cause.sack().is_empty();
+    let is_news = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            let get = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
+            let windows = ["snd_wnd:", "snd_mss:"];
+            let reports = ["ca_state:", "dsack_dups:"].iter().filter(|_| has_blocks);
+            let is_told = windows.iter().chain(reports).any(|name| pair.why.starts_with(name));
+            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || is_told
+        }
+        // What the kernel sends again it has acknowledged.
+        (What::Sent(Packet::Tcp(again)), stack)
+            if again.end() > again.seq && !matches!(stack, What::Sent(_)) =>
+        {
+            let is_acked = |(index, old): (usize, &Segment)| is_beside(index, old) && old.ack >= again.end();
+            return pair.peer().any(is_acked).then_some(Then::Stop);
+        }
+        // What it lets leave.
+        (_, What::Sent(Packet::Tcp(text))) => {
+            let at = pair.scenario.events.get(index)?.at();
+            text.len > 0 && (at..at + SLACK).contains(&pair.stack?.at)
+        }
+        _ => false,
+    };
+    (is_beside(index, cause) && is_news).then_some(Then::Stop)
+}
+
+/// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
+/// was sent again measures none, and the kernel sends another all the same.
+pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((kernel, stack)) = pair.states() {
+        return probe_instead_of_a_timeout(pair, kernel, stack);
+    }
+    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
+    let top = pair.texts().map(|text| text.end()).max()?;
+    // Without the probe the timer of reordering goes on, which may find a loss first.
+    let waits = pair.stack.is_none_or(|stack| match &stack.what {
+        What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
+        _ => true,
+    });
+    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
+    // The last segment for the second time, or the next one.
+    let is_last = kernel.end() == top && sent(top) == 1 || kernel.seq == top;
+    let is_probe = kernel.end() > kernel.seq && is_last;
+    let is_repeated = pair.texts().any(|text| text.end() < top && sent(text.end()) > 1);
+    (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
+}
+
+/// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together.
+fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
+    let last = pair.texts().last()?;
+    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
+    let is_repeated = pair.texts().any(|text| text.end() < last.end() && sent(text.end()) > 1);
+    let loses = |state: &State| state.info.as_ref().is_some_and(|info| info.get("ca_state") == Some(4));
+    let is_it = sent(last.end()) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
+    (pair.why.starts_with("ca_state:") && is_it && is_repeated).then_some(Then::Stop)
+}
+
+/// The longest that an acknowledgment waits.
+const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
