@@ -278,14 +278,14 @@ impl CongestionControl for Cubic {
     fn on_unused(&mut self, used: u32, mss: u32) {
         let cwnd = unused_window(self.cwnd, used, mss);
         if cwnd < self.cwnd {
-            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
             self.cwnd = cwnd;
         }
     }
 
     fn on_idle(&mut self, rtos: u32, mss: u32) {
         // Slow start leads back to most of the window.
-        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
         // The pause counts into no period.
         (self.round_left, self.acked_at) = (0, NEVER);

@@ -381,9 +381,11 @@ fn unused_window(cwnd: u32, used: u32, mss: u32) -> u32 {
     if used < cwnd { (cwnd + used) / 2 / mss.max(1) * mss } else { cwnd }
 }
 
-/// The threshold that slow start after a pause leads back to: three quarters of the window (`tcp_current_ssthresh`).
-fn ssthresh_after_pause(ssthresh: u32, cwnd: u32) -> u32 {
-    ssthresh.max(cwnd - cwnd / 4)
+/// The threshold that slow start after a pause leads back to: half and a quarter of the window, each of whole segments (`tcp_current_ssthresh`).
+fn ssthresh_after_pause(ssthresh: u32, cwnd: u32, mss: u32) -> u32 {
+    let mss = mss.max(1);
+    let segments = cwnd / mss;
+    ssthresh.max((segments / 2 + segments / 4) * mss)
 }
 
 /// A threshold of whole segments, two at least: windows count in segments on Linux.

@@ -91,13 +91,13 @@ impl CongestionControl for NewReno {
     fn on_unused(&mut self, used: u32, mss: u32) {
         let cwnd = unused_window(self.cwnd, used, mss);
         if cwnd < self.cwnd {
-            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+            self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
             self.cwnd = cwnd;
         }
     }
 
     fn on_idle(&mut self, rtos: u32, mss: u32) {
-        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd);
+        self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
     }
 }
