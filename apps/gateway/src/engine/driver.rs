@@ -58,6 +58,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
             let is_called = loop {
                 // Tasks run, and the runtime looks at all that is waited for.
                 yield_now().await;
+                look.give_way();
                 let called = poll_fn(|task| {
                     let is_woken = woken.as_mut().poll(task).is_ready();
                     let is_ready = pin!(port.ready(&cx.shared)).poll(task).is_ready();

@@ -3,9 +3,10 @@
 //! When a client sends one request after the other, each request waits twice at the gateway for a thread to wake, and waking the idle core of a virtual machine takes longer than
 //! the work itself. So a loop polls for up to `--busy` after the last event, in a *look*:
 //!
-//! * A look that finds nothing halves the length of the next one. Once the length is below [`LOOK_MIN`], only one sleep in [`TRY_EVERY`] is preceded by a look.
-//! * A look that finds something restores the full length.
-//! * If the loop did not run for [`LOST_MIN`] during a look, another thread wants its core. Then the loop makes no looks for [`HOLD`]. The time doubles, up to [`HOLD_MAX`], if it happens again
+//! * From its second turn on, a look yields the core in each turn: the thread that the loop waits for may want the same one. With many connections the first turn mostly finds something.
+//! * After [`VAIN_MAX`] looks in a row that found nothing, only one sleep in [`TRY_EVERY`] is preceded by a look, until one finds something. These looks are as long as all others: a shorter one would not see that the
+//!   events of now come at a distance that pays.
+//! * If a yield takes [`LOST_MIN`], a thread that computes has the core. Then the loop makes no looks for [`HOLD`]. The time doubles, up to [`HOLD_MAX`], if it happens again
 //!   soon afterwards.
 //!
 //! The driver sees events from inside. Tasks report events from outside to the loop of their thread ([`note`]).
@@ -15,12 +16,12 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// A shorter one would find little.
-const LOOK_MIN: Duration = Duration::from_micros(25);
+/// Looks in a row that find nothing, before they become rare.
+const VAIN_MAX: u32 = 4;
 /// Sleeps, of which one is preceded by a look, where looks find nothing.
 const TRY_EVERY: u32 = 16;
-/// Between two turns of a look: no task takes as long as a rule.
-const LOST_MIN: Duration = Duration::from_millis(1);
+/// For a yield. The threads that serve a request or send the next one seldom need so long; one that computes takes its time slice, which is milliseconds.
+const LOST_MIN: Duration = Duration::from_micros(250);
 /// Without looks after one that was lost: the first time, and when each time doubles it.
 const HOLD: Duration = Duration::from_millis(50);
 const HOLD_MAX: Duration = Duration::from_secs(16);
@@ -38,7 +39,8 @@ pub fn note() {
 pub struct Looks {
     /// The longest.
     max: Duration,
-    length: Duration,
+    /// Looks in a row that found nothing.
+    in_vain: u32,
     /// Sleeps without a look.
     skipped: u32,
     /// The end of the time without looks, and how long that was. Forgotten as much later.
@@ -48,54 +50,65 @@ pub struct Looks {
 /// A look that is being made.
 pub struct Look {
     until: Instant,
-    last: Instant,
+    has_begun: bool,
+    /// A yield took [`LOST_MIN`].
+    is_lost: bool,
     /// How much had come from outside.
     came: u32,
 }
 
 impl Looks {
-    /// Looks of at most this length; none if that is less than [`LOOK_MIN`].
+    /// Looks of at most this length; none if it is zero.
     pub fn new(max: Duration) -> Self {
-        Self { max, length: max, skipped: 0, held: None }
+        Self { max, in_vain: 0, skipped: 0, held: None }
     }
 
     /// Before a sleep: the look that precedes it, if one does.
     pub fn begin(&mut self, now: Instant) -> Option<Look> {
-        if self.max < LOOK_MIN || self.held.is_some_and(|(end, _)| now < end) {
+        if self.max.is_zero() || self.held.is_some_and(|(end, _)| now < end) {
             return None;
         }
-        if self.length < LOOK_MIN {
+        if self.in_vain >= VAIN_MAX {
             self.skipped += 1;
             if self.skipped < TRY_EVERY {
                 return None;
             }
             self.skipped = 0;
         }
-        Some(Look { until: now + self.length.max(LOOK_MIN), last: now, came: CAME.get() })
+        Some(Look { until: now + self.max, has_begun: false, is_lost: false, came: CAME.get() })
     }
 
     /// Something was found.
     pub fn found(&mut self) {
-        self.length = self.max;
+        self.in_vain = 0;
     }
 
     /// Nothing has come from inside so far. Whether the look goes on.
     pub fn goes_on(&mut self, look: &mut Look, now: Instant) -> bool {
-        let is_lost = now.saturating_duration_since(look.last) >= LOST_MIN;
-        look.last = now;
         let came = CAME.get();
         if std::mem::replace(&mut look.came, came) != came {
             self.found();
             look.until = now + self.max;
         }
-        if is_lost {
+        if look.is_lost {
             let again = self.held.filter(|(end, length)| now < *end + *length);
             let length = again.map_or(HOLD, |(_, length)| (2 * length).min(HOLD_MAX));
             self.held = Some((now + length, length));
         } else if now >= look.until {
-            self.length /= 2;
+            self.in_vain += 1;
         }
-        !is_lost && now < look.until
+        !look.is_lost && now < look.until
+    }
+}
+
+impl Look {
+    /// A turn begins: another thread may have the core.
+    pub fn give_way(&mut self) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            let before = Instant::now();
+            std::thread::yield_now();
+            self.is_lost |= before.elapsed() >= LOST_MIN;
+        }
     }
 }
 
@@ -119,12 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn looks_that_find_nothing_become_short_and_rare_and_one_that_does_restores_them() {
+    fn looks_that_find_nothing_become_rare_and_one_that_finds_something_restores_them() {
         let (mut looks, mut now) = (Looks::new(LOOK_MAX), Instant::now());
-        let first: Vec<_> = (0..4).map(|_| in_vain(&mut looks, &mut now).unwrap().as_micros()).collect();
-        assert_eq!(first, [200, 100, 50, 25]);
-        let made: Vec<_> = (0..64).filter_map(|_| in_vain(&mut looks, &mut now)).collect();
-        assert_eq!(made, [LOOK_MIN; 4]);
+        assert!((0..VAIN_MAX).all(|_| in_vain(&mut looks, &mut now) == Some(LOOK_MAX)));
+        let made: Vec<_> = (0..4 * TRY_EVERY).filter_map(|_| in_vain(&mut looks, &mut now)).collect();
+        assert_eq!(made, [LOOK_MAX; 4]);
         assert!((1..TRY_EVERY).all(|_| looks.begin(now).is_none()) && looks.begin(now).is_some());
         looks.found();
         assert_eq!(in_vain(&mut looks, &mut now), Some(LOOK_MAX));
@@ -147,7 +159,8 @@ mod tests {
     fn lose(looks: &mut Looks, now: Instant) -> Duration {
         let mut look = looks.begin(now).unwrap();
         assert!(looks.goes_on(&mut look, now + STEP));
-        let now = now + STEP + LOST_MIN;
+        let now = now + 2 * STEP;
+        look.is_lost = true;
         assert!(!looks.goes_on(&mut look, now));
         (0..).map(|n| n * HOLD / 2).find(|after| looks.begin(now + *after).is_some()).unwrap()
     }
