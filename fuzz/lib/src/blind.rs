@@ -40,8 +40,8 @@ const CHALLENGES_MAX: u32 = 14;
 const ISS: u32 = u32::MAX - 5000;
 const IRS: u32 = u32::MAX - 9000;
 
-/// The fields that a challenge changes.
-const CHALLENGED: &[&str] = &["ack_now: ", "challenge_count: ", "challenge_second: "];
+/// The fields that a challenge changes; the last is a flag for the output that follows.
+const CHALLENGED: &[&str] = &["ack_now: ", "challenge_count: ", "challenge_second: ", "is_passed_over: "];
 /// The further fields that text changes if it may be the peer's own.
 const REPEATED: &[&str] = &["reass: ", "acks: ", "ato_us: ", "rcv_last_len: "];
 

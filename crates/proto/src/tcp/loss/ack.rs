@@ -100,11 +100,11 @@ impl<P: Payload> Pcb<P> {
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
             loss.usage.is_write = false;
-            let has_expired = core::mem::take(&mut loss.has_expired);
+            let is_passed_over = core::mem::take(&mut loss.is_passed_over);
             if let Some(frto) = loss.frto.as_mut() {
                 frto.pushes = false;
             }
-            if has_sent || (!has_expired && self.has_unsent()) {
+            if has_sent || (!is_passed_over && self.has_unsent()) {
                 self.validate_window(has_sent, now);
             }
         }
@@ -113,7 +113,7 @@ impl<P: Payload> Pcb<P> {
     /// The segment that has come is none by which the kernel looks for something to send (`tcp_rcv_established`), and the use of the window with it.
     pub(in crate::tcp) fn pass_over_usage(&mut self) {
         if let Some(loss) = self.loss.as_deref_mut() {
-            loss.has_expired = true;
+            loss.is_passed_over = true;
         }
     }
 

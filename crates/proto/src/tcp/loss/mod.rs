@@ -85,8 +85,9 @@ pub(super) struct Loss {
     is_disordered: bool,
     /// New text has left since the use of the window was last looked at.
     has_sent: bool,
-    /// A timer has expired since: what it sends again says nothing of the use of the window.
-    has_expired: bool,
+    /// The next look at the use of the window is passed over, if no new text leaves: a timer has expired, and what it sends again says nothing of it; or a segment has come by which
+    /// the kernel does not look. Until the next output.
+    is_passed_over: bool,
     /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
     /// `tcp_rack_reo_timeout`).
     is_only_repair: bool,
@@ -136,7 +137,7 @@ impl Loss {
             probe_unmeasured: false,
             is_disordered: false,
             has_sent: false,
-            has_expired: false,
+            is_passed_over: false,
             is_only_repair: false,
             repeated_until: una,
             twice_count: 0,
@@ -173,7 +174,7 @@ impl Loss {
 
     /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.
     pub(super) fn note_window_probe(&mut self) {
-        (self.probe_at, self.has_sent, self.has_expired) = (NEVER, false, true);
+        (self.probe_at, self.has_sent, self.is_passed_over) = (NEVER, false, true);
     }
 
     /// The earliest of its timers.

@@ -19,7 +19,7 @@ impl<P: Payload> Pcb<P> {
     #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
-        loss.has_expired = true;
+        loss.is_passed_over = true;
         if loss.trim_at <= now {
             loss.trim_at = NEVER;
             if !loss.is_worth_keeping() {
