@@ -283,8 +283,10 @@ impl Bed {
         assert!(input.reply.is_none() && input.events.is_empty(), "{header:?} {input:?}");
         assert_eq!(self.state_without(&allowed), before, "{header:?}, {} bytes", forged.len);
         let answers = self.output();
-        assert!(answers.iter().all(|answer| answer.len == 0) && answers.len() <= 1, "{header:?} {answers:?}");
+        // Text that has waited behind a timer's repair leaves with the next segment that may be the peer's own.
         if !forged.is_plausible {
+            let is_one_at_most = answers.iter().all(|answer| answer.len == 0) && answers.len() <= 1;
+            assert!(is_one_at_most, "{header:?} {answers:?}");
             self.count(u32::try_from(answers.len()).unwrap_or(u32::MAX));
         }
     }
