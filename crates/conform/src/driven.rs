@@ -58,7 +58,7 @@ pub fn run(scenario: &Scenario) -> Trace {
     run_in(Driven::new(scenario), scenario)
 }
 
-/// Runs a scenario with timers as late as the kernel's would be at the phase of this number, below [`PHASES`].
+/// Runs a scenario with timers as late as the kernel's would be at the phase of this number, below [`PHASES`](crate::wheel::PHASES).
 pub fn run_at_phase(scenario: &Scenario, phase: u64) -> Trace {
     run_in(Driven::with_wheel(scenario, Wheel::at_phase(phase)), scenario)
 }
