@@ -122,6 +122,11 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// How often the kernel has sent a segment with text that ends at this number.
+    fn times_sent_to(&self, end: u32) -> usize {
+        self.texts().filter(|text| text.end() == end).count()
+    }
+
     /// Both states, if both are.
     fn states(&self) -> Option<(&'a State, &'a State)> {
         match (&self.kernel?.what, &self.stack?.what) {

@@ -90,21 +90,20 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
         _ => true,
     });
-    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
     // The last segment for the second time, or the next one.
-    let is_last = kernel.end() == top && sent(top) == 1 || kernel.seq == top;
+    let is_last = kernel.end() == top && pair.times_sent_to(top) == 1 || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
-    let is_repeated = pair.texts().any(|text| text.end() < top && sent(text.end()) > 1);
+    let is_repeated = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) > 1);
     (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
 }
 
 /// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
     let last = pair.texts().last()?;
-    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
-    let is_repeated = pair.texts().any(|text| text.end() < last.end() && sent(text.end()) > 1);
+    let is_repeated = pair.texts().any(|text| text.end() < last.end() && pair.times_sent_to(text.end()) > 1);
     let loses = |state: &State| state.info.as_ref().is_some_and(|info| info.get("ca_state") == Some(4));
-    let is_it = sent(last.end()) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
+    let is_it =
+        pair.times_sent_to(last.end()) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
     (pair.why.starts_with("ca_state:") && is_it && is_repeated).then_some(Then::Stop)
 }
 

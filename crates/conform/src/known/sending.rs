@@ -130,8 +130,7 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
         |info: &crate::trace::Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
     let gives_up_more = kernel.get("snd_cwnd") < stack.get("snd_cwnd");
     let una = pair.texts().last()?.seq;
-    let sent = |end| pair.texts().filter(move |text| text.end() == end).count();
-    let was_repeated = pair.texts().any(|text| text.end() <= una && sent(text.end()) > 1);
+    let was_repeated = pair.texts().any(|text| text.end() <= una && pair.times_sent_to(text.end()) > 1);
     let has_echo = pair.texts().last()?.timestamp().is_some();
     let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)

@@ -157,10 +157,9 @@ impl Records {
 
     /// What was sent again is judged anew too, by the time at which it was: a timeout has given up what it judged.
     pub(super) fn note_repeats_anew(&mut self) {
-        let repeated = self.list.iter().filter(|record| record.repeated && record.fate == Fate::Flying);
-        let repeats =
-            repeated.map(|record| Repeat { start: record.start, end: record.end, sent_at: record.sent_at });
-        self.repeats = repeats.collect();
+        let repeat =
+            |record: &Record| Repeat { start: record.start, end: record.end, sent_at: record.sent_at };
+        self.repeats = self.repeats().map(repeat).collect();
         self.repeats.make_contiguous().sort_by_key(|repeat| repeat.sent_at);
     }
 
