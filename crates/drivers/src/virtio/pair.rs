@@ -1,6 +1,6 @@
 //! A pair of rings of a guest's card: what it receives, and what it sends.
 //!
-//! A card has up to [`PAIRS_MAX`] pairs, and the guest's driver decides how many it uses: it spreads what it sends and receives over its processors so.
+//! A card has up to [`PAIRS_MAX`] pairs. The guest's driver decides how many it uses, to spread its traffic over its processors.
 //!
 //! Locks: the sender's and the receiver's mutex, which are the two rings'. The sender's may be taken under the receiver's, since what is received may be answered at once; no other
 //! two of any pairs. Bounds: [`UNSENT_MAX`] bytes wait for buffers of the guest; further frames are dropped, and so are those that wait when the guest stops its ring.
