@@ -6,13 +6,17 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use sockeye_conform::campaign::Outcome;
+use sockeye_conform::campaign::{self, Outcome};
 use sockeye_conform::compare::report;
 use sockeye_conform::driven;
 use sockeye_conform::known::KNOWN;
 use sockeye_conform::scenario::Scenario;
 
 const PAGE: &str = include_str!("../../../docs/reference/differences.md");
+
+/// So often more is a known difference looked for that its scenario has not shown. Some show only where the kernel's ticks lie so: `round-trip-of-a-repetition`
+/// in five runs of six.
+const TRIES_TO_SHOW: usize = 8;
 
 fn written() -> Vec<(String, Scenario)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
@@ -44,16 +48,29 @@ fn written_scenarios_go_as_on_linux() {
     assert!(differing.is_empty(), "{differing}");
     let busy = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Disturbed)).count();
     println!("{} scenarios, {busy} of them on a machine too busy", names.len());
+    let mut hidden: Vec<(&str, Scenario)> = Vec::new();
     for known in KNOWN {
         let index = names.iter().position(|name| name == known.scenario);
         let index = index.unwrap_or_else(|| panic!("{}: no scenario {}", known.name, known.scenario));
-        match &outcomes[index] {
-            Outcome::Same(met) => {
-                assert!(met.contains(&known.name), "{} does not show {:?}", known.scenario, known.name)
-            }
-            Outcome::Disturbed => {}
-            Outcome::Differs(_) => unreachable!("there is none, as was seen"),
+        if !shows(&outcomes[index], known.name) {
+            hidden.push((known.name, scenarios[index].clone()));
         }
+    }
+    for _ in 0..TRIES_TO_SHOW {
+        let again: Vec<Scenario> = hidden.iter().map(|(_, scenario)| scenario.clone()).collect();
+        let mut outcomes = campaign::run(&again).unwrap().into_iter();
+        hidden.retain(|(name, _)| !shows(&outcomes.next().unwrap(), name));
+    }
+    let names: Vec<&str> = hidden.iter().map(|(name, _)| *name).collect();
+    assert!(names.is_empty(), "the scenarios of these known differences do not show them: {names:?}");
+}
+
+/// Whether this outcome shows a known difference. Nothing follows from a machine that was too busy.
+fn shows(outcome: &Outcome, name: &str) -> bool {
+    match outcome {
+        Outcome::Same(met) => met.contains(&name),
+        Outcome::Disturbed => true,
+        Outcome::Differs(_) => false,
     }
 }
 
