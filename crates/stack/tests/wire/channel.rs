@@ -81,7 +81,11 @@ fn two_stacks_transfer_whole_streams_when_a_program_carries_their_frames() {
 
 /// A stack without threads, and the port into it.
 fn idle(queue_len: usize) -> (Stack, ChannelPort) {
-    let (netif, mut ports) = channel(&ChannelConfig { queue_len, ..ChannelConfig::default() }).unwrap();
+    idle_on(&ChannelConfig { queue_len, ..ChannelConfig::default() })
+}
+
+fn idle_on(config: &ChannelConfig) -> (Stack, ChannelPort) {
+    let (netif, mut ports) = channel(config).unwrap();
     let stack = Stack::new(Config { workers: 0, ..Config::default() }).unwrap();
     stack.attach(netif, &["10.9.0.1/24".parse().unwrap()]).unwrap();
     (stack, ports.remove(0))
@@ -122,6 +126,17 @@ fn a_full_queue_into_the_stack_holds_senders_back_and_loses_nothing() {
             counter(&stack, "frames_in") == 7
         });
     });
+}
+
+#[test]
+fn short_frames_are_handled_together_where_a_frame_may_be_long() {
+    let _guard = crate::common::watchdog("short frames");
+    let config = ChannelConfig { segment_max: 65_535, offload: true, ..ChannelConfig::default() };
+    let (stack, port) = idle_on(&config);
+    let frame = &[0x45u8; 40][..];
+    assert_eq!(port.try_send_batch(&[FrameBytes::from(frame); 40]), Ok(40));
+    stack.poll(Duration::ZERO);
+    assert_eq!((counter(&stack, "frames_in"), counter(&stack, "input_batches")), (40, 1));
 }
 
 #[test]

@@ -49,8 +49,8 @@ const DEFER_MANY: u32 = 8;
 const STREAM_MIN: usize = 32 << 10;
 /// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
 const LOOK_MIN: u32 = 192 << 10;
-/// Bytes of the largest frames after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about
-/// to read the data, which should still be in its core's cache then.
+/// Bytes after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about to read the
+/// data, which should still be in its core's cache then.
 const CALLER_BYTES_MAX: usize = 128 << 10;
 /// Frames after which the driver of a stack without threads does what they are for, if there were not [`CALLER_BYTES_MAX`] bytes before.
 const DRIVER_FRAMES_MAX: usize = 256;

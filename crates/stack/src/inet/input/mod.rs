@@ -59,8 +59,8 @@ pub(crate) use transport::Transport;
 
 /// Most frames that are handled between two looks at the queue.
 pub(crate) const BATCH_MAX: usize = 64;
-/// Bytes of the largest frames after which a batch ends before that: acknowledgments of a batch reach the other
-/// side at its end, and should be a part of a window only.
+/// Bytes after which a batch ends before that: acknowledgments of a batch reach the other side at its end, and should be
+/// a part of a window only.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The same for the first batch after a wait; each one after it may be twice as long. A thread that has slept until something came
 /// then begins with it while the rest is being taken.
@@ -221,14 +221,15 @@ struct Taken {
     is_empty: bool,
 }
 
-/// Takes a batch of frames, of `bytes_max` if each is as long as can be, and handles it.
+/// Takes a batch of frames, until they have `bytes_max` bytes, and handles it. Frames are asked for as many at a time as would fill that if each were as long as can be, which may
+/// be one: short ones would otherwise be handled singly, and a caller that pauses before each read would find a write of its peer in each.
 fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let Some(netif) = core.netifs.netif(at.netif) else { return 0 };
-    turn_filled(core, at, (batch_max(netif, bytes_max), 0), batch).frames
+    turn_filled(core, at, (batch_max(netif, bytes_max), bytes_max), batch).frames
 }
 
-/// Takes a batch of `most` frames, and as many again for as long as those so far have fewer than `filled` bytes, [`BATCH_MAX`] in all; and handles it. For several the interface has
-/// to say when its queue is empty.
+/// Takes a batch of `most` frames, and as many again for as long as those so far have fewer than `filled` bytes, [`BATCH_MAX`] in all; and handles it. It ends where the queue is
+/// empty, or, if the interface does not say so, where fewer were shown than asked for.
 fn turn_filled<T: Transport>(
     core: &T,
     at: Place,
