@@ -129,6 +129,41 @@ fn an_acknowledgment_of_more_packets_than_the_flags_count_means_the_most_unless_
     assert_eq!(news(24, 6, Some(&told(9000, 0))), 9);
 }
 
+/// An acknowledgment of nine packets says one more, or nine. Between what one and half of nine have, the bytes that came marked tell.
+#[test]
+fn just_as_many_marked_bytes_as_the_flags_say_are_no_reason_for_more() {
+    let told = |packets: u32, delta: u32, marked: Option<u32>, is_joined: bool| {
+        let option = AccEcnOption::first();
+        likely(delta, &acked(0, packets, Some(&option)), marked, is_joined)
+    };
+    for (packets, delta, marked, news) in [
+        (7, 3, 7_000, 3),
+        (8, 0, 1, 8),
+        (9, 1, 0, 1),
+        (9, 1, 1_000, 1),
+        (9, 1, 1_001, 9),
+        (15, 1, 1_001, 9),
+        // Four packets and a half are more than half of nine by none.
+        (9, 4, 4_000, 4),
+        (12, 4, 6_000, 12),
+        (15, 7, 7_000, 7),
+        (15, 7, 7_001, 15),
+        (16, 0, 16_000, 16),
+        (16, 0, 15_999, 16),
+        (16, 0, 8_000, 8),
+        (16, 0, 7_000, 0),
+        (16, 0, 7_001, 8),
+        (24, 3, 11_000, 11),
+        (24, 3, 24_000, 19),
+    ] {
+        assert_eq!(told(packets, delta, Some(marked), false), news, "{packets} {delta} {marked}");
+    }
+    assert_eq!(
+        [(7, false), (9, true), (9, false)].map(|(packets, is_joined)| told(packets, 1, None, is_joined)),
+        [1, 1, 9]
+    );
+}
+
 #[test]
 fn counters_of_bytes_wrap_and_do_not_go_back_for_good() {
     let mut state = server();

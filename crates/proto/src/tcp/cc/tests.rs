@@ -256,3 +256,69 @@ fn the_initial_window_is_ten_segments_but_of_long_ones_two() {
         assert_eq!(initial_window(mss), window, "{mss}");
     }
 }
+
+/// All that an algorithm can be told, in a random order.
+fn tell<C: CongestionControl + Clone>(cc: &mut C, before: &mut C, rng: &mut Rng, now: Instant) {
+    let (bytes, mss) = (u32::try_from(rng.below(50)).unwrap() * MSS, MSS);
+    match rng.below(9) {
+        0 => {
+            *before = cc.clone();
+            cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight: bytes, mss });
+        }
+        1 => cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight: bytes, mss }),
+        2 => cc.on_recovery_end(bytes, mss, false),
+        3 => cc.on_rto(bytes, mss, rng.percent(50)),
+        4 => cc.on_undo(before),
+        5 => cc.on_idle(1 + bytes / MSS / 10, mss),
+        6 => cc.on_unused(bytes, mss),
+        7 => cc.on_restart(now),
+        _ => cc.on_ack(&ack(now, MSS, bytes + MSS, mss, Phase::Open, Some(40_000))),
+    }
+}
+
+fn answers<C: CongestionControl>(cc: &C) -> (u32, u32, Option<NonZeroU64>, bool, bool) {
+    (cc.cwnd(), cc.ssthresh(), cc.pacing_rate(), cc.wants_rate_samples(), cc.governs_recovery())
+}
+
+/// The same events for `bare`, and for it as `of` makes a [`Cc`] of it.
+fn run_both<C: CongestionControl + Clone + core::fmt::Debug>(bare: &C, of: impl Fn(C) -> Cc, seed: u64) {
+    let (mut bare, mut cc) = (bare.clone(), of(bare.clone()));
+    let (mut bare_before, mut cc_before) = (bare.clone(), cc.clone());
+    let (mut rng, mut same) = (Rng::new(seed), Rng::new(seed));
+    for step in 1..40 {
+        let now = Instant::from_micros(step * 50_000);
+        tell(&mut bare, &mut bare_before, &mut rng, now);
+        tell(&mut cc, &mut cc_before, &mut same, now);
+        assert_eq!(format!("{:?}", of(bare.clone())), format!("{cc:?}"), "seed {seed}, step {step}");
+        assert_eq!(answers(&bare), answers(&cc), "seed {seed}, step {step}");
+    }
+}
+
+#[test]
+fn each_event_reaches_the_algorithm_and_the_algorithm_answers_each_question() {
+    for seed in 0..50 {
+        run_both(&NewReno::new(20 * MSS), Cc::NewReno, seed);
+        run_both(&Cubic::new(20 * MSS), |cc| Cc::Cubic(Box::new(cc)), seed);
+        run_both(&Bbr::new(20 * MSS, 1), |cc| Cc::Bbr(Box::new(cc)), seed);
+    }
+}
+
+/// One that has not begun begins with the event, as if it had begun before.
+#[test]
+fn an_event_begins_an_algorithm() {
+    for algorithm in [Algorithm::Cubic, Algorithm::Bbr] {
+        for seed in 0..50 {
+            let fresh = Fresh { algorithm, cwnd: 20 * MSS, seed: 3 };
+            let (mut begun, mut cc) = (fresh.begin(), Cc::Fresh(fresh));
+            let (mut begun_before, mut before) = (begun.clone(), cc.clone());
+            let (mut rng, mut same) = (Rng::new(seed), Rng::new(seed));
+            let now = Instant::from_micros(50_000);
+            assert_eq!((begun.cwnd(), begun.wants_rate_samples()), (cc.cwnd(), cc.wants_rate_samples()));
+            tell(&mut begun, &mut begun_before, &mut rng, now);
+            tell(&mut cc, &mut before, &mut same, now);
+            if !matches!(cc, Cc::Fresh(_)) {
+                assert_eq!(format!("{begun:?}"), format!("{cc:?}"), "seed {seed}");
+            }
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! Two bounds on data in flight. The long-term one is the most that the path was seen to bear: probing raises it, too
 //! much loss while probing sets it. The short-term one, with its bandwidth, follows losses down between probes, and is
-//! forgotten when the next begins. It does not depend on states, but only on whether a probe is going on. Tests:
-//! `tests.rs`.
+//! forgotten when the next begins. It does not depend on states, but only on whether a probe is going on. Tests: here,
+//! and `tests.rs`.
 
 use super::super::{CWND_MAX, LossSample, percent};
 
@@ -117,3 +117,76 @@ pub(super) fn inflight_at_loss(sample: &LossSample, bytes: u32) -> u32 {
 const LOSS_THRESH_PERCENT: u32 = 2;
 /// BBR.Headroom.
 const HEADROOM_PERCENT: u32 = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(rate: u64, delivered: u32, prior_delivered: u64) -> Sample {
+        Sample { rate, delivered, prior_delivered, total_delivered: prior_delivered + 10_000 }
+    }
+
+    /// Rounds end at 10,000, 20,000 and so on. After each sample the bounds are these.
+    #[test]
+    fn a_round_with_losses_lowers_the_bounds_by_its_worst_part_and_no_other_does() {
+        let mut bounds = Bounds::new();
+        let (bw, cwnd) = (50_000, 40_000);
+        bounds.on_sample(&sample(1_000, 500, 0), bw, cwnd, false);
+        let told = |bounds: &Bounds| (bounds.bw_shortterm, bounds.shortterm);
+        let free = (u64::MAX, UNBOUND);
+        assert_eq!(told(&bounds), free);
+        [85, 70, 90].iter().for_each(|percent| bounds.note(*percent));
+        bounds.on_sample(&sample(1_000, 500, 9_999), bw, cwnd, false);
+        assert_eq!(told(&bounds), free, "the round is not over");
+        bounds.on_sample(&sample(1_000, 500, 10_000), bw, cwnd, false);
+        assert_eq!(told(&bounds), (35_000, 28_000), "70 % of what was in use");
+        bounds.on_sample(&sample(1_000, 500, 20_000), bw, cwnd, false);
+        assert_eq!(told(&bounds), (35_000, 28_000), "nothing was lost");
+        bounds.note(50);
+        bounds.on_sample(&sample(1_000, 500, 30_000), bw, cwnd, true);
+        bounds.on_sample(&sample(1_000, 500, 40_000), bw, cwnd, false);
+        assert_eq!(told(&bounds), (35_000, 28_000), "a probe's losses are expected");
+        bounds.note(50);
+        bounds.on_sample(&sample(1_000, 500, 50_000), bw, cwnd, false);
+        assert_eq!(told(&bounds), (17_500, 14_000), "from the bounds that there are");
+        bounds.note(50);
+        bounds.reset_signals();
+        bounds.on_sample(&sample(1_000, 500, 60_000), bw, cwnd, false);
+        assert_eq!(told(&bounds), (17_500, 14_000), "from before the end of a probe");
+        bounds.reset_shortterm();
+        assert_eq!(told(&bounds), free);
+    }
+
+    #[test]
+    fn no_bound_falls_below_the_most_that_its_round_has_delivered() {
+        let mut bounds = Bounds::new();
+        bounds.on_sample(&sample(1_000, 500, 0), 0, 0, false);
+        bounds.note(50);
+        bounds.on_sample(&sample(45_000, 39_000, 9_000), 50_000, 40_000, false);
+        assert_eq!(bounds.inflight_latest(), 39_000);
+        bounds.on_sample(&sample(1_000, 500, 10_000), 50_000, 40_000, false);
+        assert_eq!((bounds.bw_shortterm, bounds.shortterm), (45_000, 39_000));
+        assert_eq!(bounds.inflight_latest(), 500, "of the round that begins");
+    }
+
+    #[test]
+    fn room_for_others_is_a_share_of_the_bound_and_a_segment_at_least() {
+        let with = |longterm| Bounds { longterm, ..Bounds::new() }.with_headroom(1_000);
+        assert_eq!([100_000, 2_000, 500, UNBOUND].map(with), [85_000, 1_000, 0, UNBOUND]);
+    }
+
+    /// Where a share of 2 % is passed, of so many bytes the last of which were lost together.
+    #[test]
+    fn the_bytes_in_flight_where_losses_became_too_many_are_between_those_before_and_after() {
+        for (tx_in_flight, lost, bytes) in
+            [(100_000, 5_000, 3_000), (50_000, 40_000, 1_000), (1_000, 900, 1_000)]
+        {
+            let at = inflight_at_loss(&LossSample { tx_in_flight, lost, app_limited: false }, bytes);
+            assert!((tx_in_flight - bytes..=tx_in_flight).contains(&at), "{at}");
+            let part = at - (tx_in_flight - bytes);
+            // A hundred bytes are what the division leaves.
+            assert!(!is_too_much(lost.saturating_sub(bytes) + part, at) || part == 0);
+            assert!(is_too_much(lost.saturating_sub(bytes) + part + 200, at + 200) || bytes == lost);
+        }
+    }
+}

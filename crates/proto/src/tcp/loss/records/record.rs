@@ -1,6 +1,6 @@
 //! One record of the scoreboard: bytes that were sent together, and when.
 //!
-//! Does not depend on the others. Tests: those of the scoreboard.
+//! Does not depend on the others. Tests: here, and those of the scoreboard.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -130,5 +130,111 @@ impl Sent {
             return self.end.before(other.end);
         }
         self.at < other.at || (self.at == other.at && self.end.before(other.end))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of `len` bytes in segments of `segment`, from a number on that the others wrap behind.
+    fn record(len: u32, segment: u16) -> Record {
+        let start = SeqNum::new(u32::MAX - 5);
+        let count = len.div_ceil(u32::from(segment.max(1))).max(1);
+        let sent_at = Instant::from_micros(100);
+        Record {
+            start,
+            end: start + len,
+            sent_at,
+            span_us: 0,
+            snapshot: 0,
+            fate: Fate::Flying,
+            count,
+            segment,
+            repeated: false,
+        }
+    }
+
+    /// Where segments begin, and where the last ends.
+    fn edges(len: u32, segment: u16) -> Vec<u32> {
+        (0..len).step_by(segment.into()).chain([len]).collect()
+    }
+
+    #[test]
+    fn a_place_in_a_record_lies_between_two_edges_of_its_segments() {
+        for (segment, len) in (1..6).flat_map(|segment| (1..14).map(move |len| (segment, len))) {
+            let (record, edges) = (record(len, segment), edges(len, segment));
+            let place = |seq: SeqNum| seq.since(record.start);
+            assert_eq!(place(record.last_segment()), edges[edges.len() - 2], "{len} by {segment}");
+            for at in 0..len {
+                let (seq, what) = (record.start + at, (len, segment, at));
+                let after = *edges.iter().find(|edge| **edge >= at).unwrap();
+                // The end of the record is no edge within it.
+                let before = *edges.iter().rfind(|edge| **edge <= at).unwrap();
+                assert_eq!(
+                    (place(record.whole_after(seq)), place(record.whole_before(seq))),
+                    (after, before),
+                    "{what:?}"
+                );
+                let cut = record.cut_segment_end(seq).map(place);
+                assert_eq!(cut, (after != at && after != len).then_some(after), "{what:?}");
+                let whole = edges.iter().filter(|edge| **edge > 0 && **edge <= at).count() as u32;
+                assert_eq!(record.counts_at(seq), (whole, record.count - whole), "{what:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_several_sizes_each_byte_is_an_edge_and_segments_are_shared_out() {
+        let record = Record { count: 4, segment: 0, ..record(100, 1) };
+        let seq = record.start + 30;
+        assert_eq!((record.whole_after(seq), record.whole_before(seq)), (seq, seq));
+        assert_eq!((record.last_segment(), record.cut_segment_end(seq)), (record.start, None));
+        let counts = [0, 24, 25, 50, 99, 100].map(|at| record.counts_at(record.start + at).0);
+        assert_eq!(counts, [0, 0, 1, 2, 3, 3], "no part is without a segment");
+    }
+
+    #[test]
+    fn a_fin_needs_no_segment_of_its_own() {
+        // Two segments of five, and a FIN behind them in the second.
+        let record = Record { count: 2, ..record(11, 5) };
+        assert_eq!(record.last_segment(), record.start + 5);
+    }
+
+    #[test]
+    fn segments_stay_known_where_whole_ones_of_the_same_size_go_on() {
+        for (len, segment, more, known) in
+            [(10, 5, 5, true), (11, 5, 5, false), (10, 5, 4, false), (10, 0, 5, false)]
+        {
+            let record = record(len, segment);
+            assert_eq!(record.segment_with(more), if known { segment } else { 0 }, "{len} {segment} {more}");
+            assert_eq!(record.goes_on_with(more), known);
+            assert!(record.goes_on_with(0), "they do not matter");
+        }
+        assert_eq!([0, 7].map(|segment| record(21, segment).segment_or(3)), [3, 7]);
+    }
+
+    #[test]
+    fn first_transmissions_are_ordered_by_number_and_others_by_time() {
+        let sent = |at, end, repeated| Sent { at: Instant::from_micros(at), end: SeqNum::new(end), repeated };
+        for (a, b, is_before) in [
+            (sent(9, 1, false), sent(1, 2, false), true),
+            (sent(1, 2, false), sent(9, 2, false), false),
+            (sent(9, 1, true), sent(1, 2, false), false),
+            (sent(1, 2, false), sent(9, 1, true), true),
+            (sent(5, 1, true), sent(5, 2, false), true),
+            (sent(5, 2, false), sent(5, 2, true), false),
+            (sent(5, 3, true), sent(5, 2, true), false),
+        ] {
+            assert_eq!(a.before(b), is_before, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn what_has_arrived_counts_from_the_time_of_its_first_segment() {
+        let record = Record { span_us: 30, repeated: true, ..record(10, 5) };
+        let sent = record.arrived();
+        assert_eq!((sent.at.as_micros(), sent.end, sent.repeated), (70, record.end, true));
+        assert_eq!(Record { span_us: 200, ..record }.sent_since().as_micros(), 0);
     }
 }
