@@ -427,6 +427,19 @@ mod tests {
         reass.insert(seq(range.start), bytes(range), false);
     }
 
+    /// Joining moves what the later run holds.
+    #[test]
+    fn a_run_of_more_than_64_kibibytes_is_not_joined_to_an_earlier_one() {
+        for (len, runs) in [(64 << 10, 1), ((64 << 10) + 1, 2)] {
+            let mut reass = Reass::new(seq(0), true);
+            put(&mut reass, 20..20 + len);
+            put(&mut reass, 10..20);
+            assert_eq!(reass.runs.len(), runs, "{len}");
+            let first = reass.take(seq(10)).unwrap();
+            assert_eq!(first.len() as u32, if runs == 1 { 10 + len } else { 10 });
+        }
+    }
+
     #[test]
     fn a_hole_filled_releases_everything_behind_it() {
         let mut reass = Reass::new(seq(0), true);

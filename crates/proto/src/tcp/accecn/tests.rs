@@ -295,3 +295,12 @@ fn the_packets_of_an_acknowledgment_are_averaged() {
     assert!((3..=5).contains(&average(0, 45)));
     assert_eq!(average(2, 1_000), 2);
 }
+
+/// Four packets an acknowledgment on average, in sixty-fourths: these nine are part of it.
+#[test]
+fn a_path_joins_acknowledgments_from_more_than_four_packets_on_average_on() {
+    for (packets_avg, news) in [(250, 9), (251, 1)] {
+        let mut state = AccEcn { packets_avg, ..server() };
+        assert_eq!(state.take_ack(&acked(6, 9, None)), news, "{} after it", state.packets_avg);
+    }
+}

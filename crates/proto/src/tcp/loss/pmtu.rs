@@ -12,7 +12,7 @@
 //! [`PathMtu`] is the search, in bytes of payload; it stands in the box of loss recovery, and exists only on a path
 //! whose MTU is, or is to be found out to be, below the link's. It does not depend on packets: the length of IP
 //! headers is a setting. A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller
-//! segments, never below the least MTU of the protocol, until it ages. Tests: `tests/path_mtu.rs`.
+//! segments, never below the least MTU of the protocol, until it ages. Tests: here, and `tests/path_mtu.rs`.
 
 use core::ops::ControlFlow;
 use core::time::Duration;
@@ -363,3 +363,85 @@ const PROBE_FOLLOWERS: u32 = 4;
 pub(in crate::tcp) const BLACK_HOLE_TIMEOUTS: u8 = 3;
 /// For how long a path is believed to have a smaller MTU (RFC 1191 section 6.3).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant::from_micros(1);
+
+    fn probe(size: u16) -> MtuProbe {
+        let start = SeqNum::new(7);
+        MtuProbe { start, end: start + u32::from(size) }
+    }
+
+    /// The sizes that are tried on a path that takes `most`, and what is believed in the end.
+    fn search(ceiling: u16, low: u16, most: u16) -> (Vec<u16>, u16) {
+        let mut path = PathMtu::new(ceiling, low, true);
+        let mut tried = Vec::new();
+        while let Some(size) = path.probe_size() {
+            assert!(size > path.low && size <= path.high && tried.len() < 100, "{path:?}");
+            assert_eq!(path.raise_at, NEVER, "the search is on");
+            path.probe = Some(probe(size));
+            assert_eq!(path.probe_size(), None, "one at a time");
+            tried.push(size);
+            if size <= most {
+                path.on_probe_arrived(probe(size), NOW);
+            } else {
+                path.on_probe_lost(probe(size), NOW);
+            }
+        }
+        assert_eq!(path.raise_at, NOW + RAISE_AFTER);
+        assert!(path.high - path.low <= SEARCH_END && path.low.max(low) == path.low, "{path:?}");
+        (tried, path.low)
+    }
+
+    #[test]
+    fn a_search_ends_just_below_what_the_path_takes() {
+        assert_eq!(search(1_460, 500, 1_460), (vec![1_460], 1_460), "the largest first");
+        for most in 500..1_460 {
+            let (tried, found) = search(1_460, 500, most);
+            assert!(found <= most && most - found <= SEARCH_END, "{found} of {most}");
+            assert!(tried.iter().all(|size| *size == 1_460 || *size < 1_460 - 1));
+            // Each size twice, and half of the rest at a time.
+            assert!(tried.len() <= 2 * 8, "{tried:?}");
+        }
+    }
+
+    #[test]
+    fn bounds_that_are_sixteen_bytes_apart_end_the_search() {
+        for (apart, goes_on) in [(SEARCH_END + 1, true), (SEARCH_END, false), (0, false)] {
+            let mut path = PathMtu::new(1_460, 1_000, true);
+            path.limit(1_000 + apart, NOW);
+            assert_eq!((path.low, path.high), (1_000, 1_000 + apart));
+            assert_eq!(path.probe_size().is_some(), goes_on, "{apart}");
+            assert_eq!(path.raise_at == NEVER, goes_on, "{apart}");
+        }
+        let mut path = PathMtu::new(1_460, 1_000, false);
+        assert_eq!(path.probe_size(), None, "nothing is searched for");
+        path.limit(900, NOW);
+        assert_eq!((path.low, path.high), (900, 900), "less than was believed");
+    }
+
+    #[test]
+    fn a_probe_that_arrives_is_believed_against_a_router_and_one_loss_is_chance() {
+        let mut path = PathMtu::new(1_460, 1_000, true);
+        path.limit(1_100, NOW);
+        path.on_probe_arrived(probe(1_300), NOW);
+        assert_eq!((path.low, path.high, path.tries), (1_300, 1_300, 0));
+        let mut path = PathMtu::new(1_460, 1_000, true);
+        path.probe = Some(probe(1_460));
+        path.on_probe_lost(probe(1_460), NOW);
+        assert_eq!((path.high, path.tries, path.probe.is_none()), (1_460, 1, true));
+        path.probe = Some(probe(1_460));
+        path.on_timeout();
+        assert!(path.probe.is_none() && path.tries == 1, "a timeout says nothing");
+        path.on_probe_lost(probe(1_460), NOW);
+        assert_eq!((path.high, path.tries), (1_459, 0));
+    }
+
+    #[test]
+    fn the_plateau_below_is_a_smaller_one() {
+        assert_eq!([40_000, 1_493, 1_492, 552, 68].map(plateau_below), [32_000, 1_492, 1_006, 0, 0]);
+    }
+}

@@ -9,7 +9,7 @@ use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::super::unreachable::Unreachable;
-use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, plain, secs};
+use super::script::{ACK, FIN, IRS, ISS, RST, SYN, SYN_ACK, Script, WND, ms, plain, secs};
 use crate::seq::SeqNum;
 
 fn cookie() -> Cookie {
@@ -407,4 +407,26 @@ fn a_syn_that_had_to_be_repeated_is_told() {
 #[test]
 fn a_cookie_is_printed_without_what_it_is() {
     assert_eq!(format!("{:?}", cookie()), "Cookie(8 bytes)");
+}
+
+#[test]
+fn a_syn_that_has_left_takes_no_text_along_and_a_servers_never_does() {
+    let mut t = client(Some(cookie()));
+    assert_eq!(t.pcb.syn_text_max(), 500 - 40);
+    t.snd = 300;
+    t.output();
+    assert_eq!(t.pcb.syn_text_max(), 0);
+    let t = Script { pcb: Pcb::accept_fast_open(&plain(), &accepted(), 10, None, t.now), ..t };
+    assert_eq!(t.pcb.syn_text_max(), 0);
+}
+
+#[test]
+fn the_round_trip_of_a_servers_syn_ack_is_measured_unless_it_was_repeated() {
+    for (waits, rtt_ms) in [(80, Some(80)), (1_500, None)] {
+        let mut t = server(10);
+        let sent = t.wait(ms(waits));
+        assert_eq!(sent.is_empty(), rtt_ms.is_some());
+        let _ = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
+        assert_eq!(t.pcb.srtt(), rtt_ms.map(ms));
+    }
 }

@@ -240,3 +240,22 @@ fn a_segment_of_room_in_the_congestion_window_leaves_the_limit_to_the_peer() {
         assert_eq!(times(&t), [10, waited, 0], "{room}");
     }
 }
+
+/// Without timestamps a window's worth measures the round trip of what comes in, as a passive reader has it.
+#[test]
+fn what_a_reader_takes_in_a_round_trip_is_told() {
+    let mut t = script();
+    assert_eq!((t.pcb.info(0, t.now).rcv_space, t.pcb.info(0, t.now).rcv_rtt), (0, None));
+    let _ = t.pcb.wanted_rcv_hiwat(0, None, t.now);
+    assert_eq!(t.pcb.info(0, t.now).rcv_space, 10 * MSS, "as much as begins it");
+    for _ in 0..4 {
+        t.now = t.now + ms(30);
+        for _ in 0..50 {
+            let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+            t.output();
+            let _ = t.pcb.wanted_rcv_hiwat(0, None, t.now);
+        }
+    }
+    let info = t.pcb.info(0, t.now);
+    assert_eq!((info.rcv_space, info.rcv_rtt), (50 * MSS, Some(ms(30))));
+}

@@ -273,3 +273,28 @@ fn a_black_hole_for_segments_no_longer_than_the_base_halves_them() {
     let _ = t.wait(ms(1_500));
     assert_eq!((t.pcb.loss_stats().rto_count, t.pcb.mss()), (3, 650));
 }
+
+/// A probe and what has to follow it need room in the peer's window, in ours, and text.
+#[test]
+fn a_probe_leaves_where_there_is_room_for_what_follows_it() {
+    let enough = 1_460 + 4 * 600;
+    for (window, text, cwnd, leaves) in [
+        (60_000, 30_000, 10, true),
+        (enough, enough, 10, true),
+        (enough - 1, 30_000, 10, false),
+        (60_000, enough - 1, 10, false),
+        (60_000, 30_000, 2, false),
+    ] {
+        let settings =
+            Settings { mtu_probing: MtuProbing::Always, base_mss: 600, mss: 1_460, sack: true, ..plain() };
+        let mut t = Script::established(&settings);
+        t.pcb.snd_wnd = window;
+        if cwnd < 10 {
+            t.pcb.cc =
+                super::super::cc::Cc::new(Algorithm::NewReno, 600, false).with_window(cwnd * 600, 1 << 30);
+        }
+        t.snd = text;
+        let first = t.output().first().map(|segment| (segment.is_mtu_probe, segment.len));
+        assert_eq!(first, Some((leaves, if leaves { 1_460 } else { 600 })), "{window} {text} {cwnd}");
+    }
+}

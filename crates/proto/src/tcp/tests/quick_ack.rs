@@ -307,3 +307,18 @@ fn another_segment_hurries_an_acknowledgment_that_is_about_to_leave() {
         assert_eq!(t.lens().len(), count, "{after} ms later");
     }
 }
+
+#[test]
+fn switching_quickack_off_sends_nothing_that_waits_and_on_nothing_that_is_not_owed() {
+    let waiting = |quickack| {
+        let mut t = settled(&plain());
+        let _ = t.input(t.seg(PSH), b"text");
+        assert_eq!(t.lens(), []);
+        t.pcb.set_quickack(quickack, true);
+        (t.lens().len(), t.pcb.quickack())
+    };
+    assert_eq!([waiting(false), waiting(true)], [(0, false), (1, true)]);
+    let mut t = settled(&plain());
+    t.pcb.set_quickack(true, true);
+    assert_eq!((t.lens(), t.pcb.acks_at_read()), (vec![], AckAtRead::No));
+}

@@ -169,3 +169,22 @@ fn a_pause_of_just_a_timeout_is_none() {
         assert_eq!(t.pcb.ssthresh() > 5 * MSS, is_one, "{more_us}");
     }
 }
+
+/// `tcp_cwnd_restart`: once for each timeout that has passed, but for the last if it just has.
+#[test]
+fn a_pause_of_just_two_timeouts_halves_the_window_once() {
+    for (more_us, halved) in [(0, 1), (1, 2)] {
+        let mut t = begun(Algorithm::NewReno);
+        t.write(100 * MSS);
+        let sent: Vec<usize> = [10, 20, 40].map(|segments| acknowledge(&mut t, segments)).into();
+        assert_eq!(sent, [20, 40, 30], "all is sent");
+        acknowledge(&mut t, 30);
+        let before = t.pcb.cwnd();
+        assert!(before >= 70 * MSS);
+        let rto_us = u64::try_from(t.pcb.rto().as_micros()).unwrap();
+        // The last has left a round trip ago.
+        t.now = t.now + (Duration::from_micros(2 * rto_us + more_us) - ms(10));
+        t.write(MSS);
+        assert_eq!(t.pcb.cwnd(), before >> halved);
+    }
+}

@@ -83,10 +83,10 @@ pub(super) struct Cycle {
     pub delivered: u64,
     round_ends: u64,
     pub round_start: bool,
-    rounds_since_probe: u32,
+    pub rounds_since_probe: u32,
     /// BBR.full_bw and its count: the bandwidth from which on growth is counted.
     full_bw: u64,
-    full_bw_count: u8,
+    pub full_bw_count: u8,
     full_bw_now: bool,
     pub full_bw_reached: bool,
     /// In Startup: acknowledgments of this round that found losses.

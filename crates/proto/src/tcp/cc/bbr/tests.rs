@@ -503,3 +503,31 @@ fn startup_ends_by_losses_in_enough_places_only() {
         assert_eq!(path.bbr.cycle.full_bw_reached, ends, "{lossy}");
     }
 }
+
+#[test]
+fn an_undo_leads_back_to_startup_unless_the_bandwidth_had_stopped_to_grow() {
+    for (full_bw_count, state) in [(0, State::Startup), (2, State::Startup), (3, State::Drain)] {
+        let mut before = Cycle::new(7);
+        before.full_bw_count = full_bw_count;
+        let mut now = before;
+        (now.state, now.full_bw_reached) = (State::Drain, true);
+        now.undo(&before);
+        assert_eq!((now.state, now.full_bw_reached), (state, state == State::Drain), "{full_bw_count}");
+    }
+}
+
+#[test]
+fn bbr_cruises_with_four_segments_in_flight_whatever_the_bound_and_never_with_more_than_the_path_holds() {
+    let cruises = |longterm: u32, pipe: u32| {
+        let mut bbr = Bbr::new(10 * MSS, 7);
+        (bbr.cycle.state, bbr.cycle.full_bw_reached, bbr.bounds.longterm) = (State::Down, true, longterm);
+        bbr.cycle.rounds_since_probe = 0;
+        let ack = Ack { pipe, now: Instant::ZERO, ..path().ack() };
+        bbr.on_ack_in_state(&ack);
+        bbr.cycle.state == State::Cruise
+    };
+    // Nothing was measured: the path holds an initial window.
+    for (longterm, most) in [(MSS, 4 * MSS), (10 * MSS, 8_500), (UNBOUND, 10 * MSS)] {
+        assert_eq!((cruises(longterm, most), cruises(longterm, most + 1)), (true, false), "{longterm}");
+    }
+}
