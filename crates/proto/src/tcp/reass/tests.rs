@@ -1,0 +1,208 @@
+//! Runs, and what is cut, joined, reported and given away.
+
+use super::*;
+
+const BASE: u32 = u32::MAX - 50;
+
+impl Reass<Vec<u8>> {
+    fn last_start(&self) -> SeqNum {
+        self.number(*self.runs.last_key_value().unwrap().0)
+    }
+}
+
+fn seq(offset: u32) -> SeqNum {
+    SeqNum::new(BASE) + offset
+}
+
+/// The byte that belongs at `offset`.
+fn bytes(range: core::ops::Range<u32>) -> Vec<u8> {
+    range.map(|offset| (offset % 251) as u8).collect()
+}
+
+fn put(reass: &mut Reass<Vec<u8>>, range: core::ops::Range<u32>) {
+    reass.insert(seq(range.start), bytes(range), false);
+}
+
+/// Joining moves what the later run holds.
+#[test]
+fn a_run_of_more_than_64_kibibytes_is_not_joined_to_an_earlier_one() {
+    for (len, runs) in [(64 << 10, 1), ((64 << 10) + 1, 2)] {
+        let mut reass = Reass::new(seq(0), true);
+        put(&mut reass, 20..20 + len);
+        put(&mut reass, 10..20);
+        assert_eq!(reass.runs.len(), runs, "{len}");
+        let first = reass.take(seq(10)).unwrap();
+        assert_eq!(first.len() as u32, if runs == 1 { 10 + len } else { 10 });
+    }
+}
+
+#[test]
+fn a_hole_filled_releases_everything_behind_it() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    put(&mut reass, 30..40);
+    assert_eq!(reass.take(seq(0)), None);
+    put(&mut reass, 20..30);
+    assert_eq!(reass.runs.len(), 1);
+    assert_eq!(reass.take(seq(10)), Some(bytes(10..40)));
+    assert!(reass.is_empty());
+}
+
+#[test]
+fn overlaps_are_cut() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    put(&mut reass, 15..25);
+    put(&mut reass, 5..12);
+    put(&mut reass, 11..19);
+    assert_eq!(reass.take(seq(5)), Some(bytes(5..25)));
+}
+
+#[test]
+fn a_segment_over_several_runs_and_a_partial_one_swallows_the_whole_ones() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..12);
+    put(&mut reass, 14..16);
+    put(&mut reass, 18..30);
+    put(&mut reass, 8..20);
+    assert_eq!(reass.runs.len(), 1);
+    assert_eq!(reass.take(seq(8)), Some(bytes(8..30)));
+}
+
+#[test]
+fn take_discards_delivered_data() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    put(&mut reass, 30..40);
+    assert_eq!(reass.take(seq(35)), Some(bytes(35..40)));
+    assert!(reass.is_empty());
+}
+
+#[test]
+fn pruned_segments_are_received_again_and_not_reported_before() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    put(&mut reass, 30..33);
+    reass.note_fin(seq(40));
+    assert_eq!(reass.prune().len(), 13);
+    assert!(!reass.has_text() && !reass.is_empty() && reass.piece_count == 0);
+    assert!(reass.take_sack(3, 0).is_empty());
+    put(&mut reass, 0..5);
+    put(&mut reass, 5..40);
+    assert_eq!(reass.take(seq(0)), Some(bytes(0..40)));
+    assert!(reass.take_fin(seq(40)) && reass.is_empty());
+}
+
+#[test]
+fn an_early_fin_is_found_once_its_place_is_reached() {
+    let mut reass: Reass<Vec<u8>> = Reass::new(seq(0), true);
+    reass.note_fin(seq(20));
+    reass.note_fin(seq(90));
+    assert!(!reass.is_empty() && !reass.take_fin(seq(19)));
+    assert!(reass.take_fin(seq(20)));
+    assert!(reass.is_empty() && !reass.take_fin(seq(90)));
+}
+
+#[test]
+fn no_data_is_accepted_behind_a_fin() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    reass.note_fin(seq(15));
+    assert!(!reass.take_fin(seq(15)), "text behind it had arrived");
+    reass.note_fin(seq(25));
+    put(&mut reass, 20..40);
+    put(&mut reass, 30..40);
+    assert_eq!(reass.take(seq(10)), Some(bytes(10..25)));
+    assert!(reass.take_fin(seq(25)) && reass.is_empty());
+}
+
+#[test]
+fn a_last_run_of_tiny_segments_is_evicted_for_an_earlier_one_and_a_later_one_is_dropped() {
+    let mut reass = Reass::new(seq(0), true);
+    for i in 0..PIECES_MAX {
+        put(&mut reass, 10 * i + 100..10 * i + 105);
+    }
+    put(&mut reass, 10 * PIECES_MAX + 100..10 * PIECES_MAX + 105);
+    assert_eq!(reass.runs.len(), PIECES_MAX as usize);
+    assert_eq!(reass.last_start(), seq(10 * (PIECES_MAX - 1) + 100));
+    put(&mut reass, 50..60);
+    assert_eq!(reass.runs.len(), PIECES_MAX as usize);
+    assert_eq!(reass.last_start(), seq(10 * (PIECES_MAX - 2) + 100));
+}
+
+#[test]
+fn full_segments_are_not_evicted_for_tiny_ones_and_data_that_continues_the_stream_is_always_taken() {
+    let mut reass = Reass::new(seq(0), true);
+    for i in 0..PIECES_MAX {
+        put(&mut reass, 10 * i + 100..10 * i + 105);
+    }
+    put(&mut reass, 100_000..200_000);
+    put(&mut reass, 50..60);
+    assert_eq!(reass.last_start(), seq(100_000));
+    assert_eq!(reass.runs.len(), PIECES_MAX as usize + 1);
+    put(&mut reass, 0..10);
+    assert_eq!(reass.take(seq(0)), Some(bytes(0..10)));
+}
+
+#[test]
+fn thousands_of_holes_between_full_segments_are_kept_and_filled_from_either_end() {
+    let (full, count) = (1448, 5_000);
+    let hole = |i: u32| 2 * i * full..(2 * i + 1) * full;
+    for backwards in [false, true] {
+        let mut reass = Reass::new(seq(0), true);
+        for i in 0..count {
+            put(&mut reass, hole(i).end..hole(i).end + full);
+        }
+        assert_eq!(reass.runs.len(), count as usize);
+        for i in 0..count {
+            put(&mut reass, hole(if backwards { count - 1 - i } else { i }));
+        }
+        let mut nxt = 0;
+        while let Some(run) = reass.take(seq(nxt)) {
+            nxt += u32::try_from(run.len()).unwrap();
+        }
+        assert_eq!(nxt, 2 * count * full);
+        assert!(reass.is_empty() && reass.piece_count == 0);
+    }
+}
+
+#[test]
+fn a_batch_of_reports_covers_every_run_that_has_grown() {
+    let mut reass = Reass::new(seq(0), true);
+    for i in 1..=12 {
+        put(&mut reass, 100 * i..100 * i + 50);
+    }
+    let mut reported = Vec::new();
+    for more in (0..4).rev() {
+        let blocks = reass.take_sack(3, more);
+        reported.extend(blocks.as_slice().iter().map(|block| block.start));
+    }
+    reported.sort_unstable_by_key(|start| start.since(seq(0)));
+    assert_eq!(reported, (1..=12).map(|i| seq(100 * i)).collect::<Vec<_>>());
+    // One report alone begins with the latest, and a lost one is made up for.
+    put(&mut reass, 2000..2050);
+    put(&mut reass, 3000..3050);
+    assert_eq!(reass.take_sack(3, 0).as_slice()[0].start, seq(3000));
+    assert_eq!(reass.take_sack(3, 0).as_slice()[0].start, seq(3000));
+}
+
+#[test]
+fn full_segments_are_bounded_by_the_window_alone() {
+    let mut reass = Reass::new(seq(0), true);
+    let full = 1448;
+    for i in 0..3 * PIECES_MAX {
+        put(&mut reass, 100 + i * full..100 + (i + 1) * full);
+    }
+    assert_eq!(reass.take(seq(100)), Some(bytes(100..100 + 3 * PIECES_MAX * full)));
+    assert_eq!(reass.piece_count, 0);
+}
+
+#[test]
+fn tiny_segments_are_bounded_in_number_even_when_they_touch() {
+    let mut reass = Reass::new(seq(0), true);
+    for i in 0..2 * PIECES_MAX {
+        put(&mut reass, 100 + i..101 + i);
+    }
+    assert_eq!(reass.runs.len(), 1);
+    assert_eq!(reass.take(seq(100)), Some(bytes(100..100 + PIECES_MAX)));
+}
