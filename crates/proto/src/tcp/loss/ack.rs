@@ -22,7 +22,7 @@ use super::prr::Prr;
 use super::rack::Rack;
 use super::records::{Record, Sent};
 use super::stats::count;
-use super::undo::Undo;
+use super::undo::{Sign, Undo};
 use super::{Loss, TRIM_AFTER};
 
 /// The sum of an acknowledgment's reports.
@@ -259,11 +259,16 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let echo = ts.filter(|_| self.ts_on).map(|ts| ts.ecr);
-        if let Some(sign) = self.is_spurious(&mut loss, report, echo) {
+        let sign = self.is_spurious(&mut loss, report, echo);
+        // Within a fast recovery an echo takes back what was judged, and the next acknowledgment judges anew (`tcp_try_undo_partial`).
+        let is_put_off = sign == Some(Sign::Echo)
+            && phase == Phase::Recovery
+            && self.snd_una.before(self.recovery.recover());
+        if let Some(sign) = sign {
             self.undo(&mut loss, sign);
         }
         self.pass_recovery_point(&mut loss);
-        let looks = self.sack_ok && !is_plain && loss.rack.take_news();
+        let looks = self.sack_ok && !is_plain && !is_put_off && loss.rack.take_news();
         let (lost, told, last_lost) = if self.sack_ok {
             let (lost, last_lost) = if looks { self.find_losses(&mut loss, now) } else { (0, None) };
             (lost, 0, last_lost)

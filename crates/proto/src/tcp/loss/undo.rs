@@ -110,8 +110,10 @@ pub(in crate::tcp) struct Frto {
 /// What has shown that a repair was not needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sign {
-    /// Repetitions: an echo from before them, or reports of duplicates.
-    Repetitions,
+    /// An echo from before the repetitions.
+    Echo,
+    /// Reports of the repetitions as duplicates.
+    Reports,
     /// An original that has arrived after a timeout (F-RTO).
     Original,
 }
@@ -148,7 +150,8 @@ impl<P: Payload> Pcb<P> {
             None => false,
         };
         match () {
-            () if by_timestamp || undo.is_all_reported() => Some(Sign::Repetitions),
+            () if by_timestamp => Some(Sign::Echo),
+            () if undo.is_all_reported() => Some(Sign::Reports),
             () if by_original => Some(Sign::Original),
             () => None,
         }
@@ -158,7 +161,7 @@ impl<P: Payload> Pcb<P> {
         let Some(undo) = loss.undo.take() else { return };
         // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
         let is_held = self.holds_repair()
-            || (!self.sack_ok && sign == Sign::Repetitions && self.recovery.phase() == Phase::Loss);
+            || (!self.sack_ok && sign != Sign::Original && self.recovery.phase() == Phase::Loss);
         match self.recovery.phase() {
             // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
             // under way, but says no more than is known now.

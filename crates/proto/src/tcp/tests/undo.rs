@@ -229,3 +229,20 @@ fn a_timeout_sends_one_segment_also_where_several_may_leave_as_one() {
     let (_, again) = t.wait(ms(450)).pop().expect("a repetition");
     assert_eq!((t.pcb.loss_stats().rto_count, t.place_of(&again), again.len), (1, 0, MSS));
 }
+
+/// `tcp_try_undo_partial`: the path has overtaken what was taken for lost. Whether the rest is lost is for the next acknowledgment to say.
+#[test]
+fn an_undo_within_a_fast_recovery_leaves_the_rest_to_the_next_acknowledgment() {
+    let mut t = in_flight(true);
+    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    t.report(0, &[(6, 10)]);
+    assert_eq!(t.places(), [0, 1, 2, 3]);
+    t.now = t.now + ms(20);
+    t.report(1, &[(6, 10)]);
+    assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.info(0, t.now).ca_state), (1, CaState::Disorder));
+    assert!(t.places().iter().all(|place| *place >= 10), "only what is new");
+    t.now = t.now + ms(10);
+    t.report(2, &[(6, 10)]);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Recovery, "it is");
+}
