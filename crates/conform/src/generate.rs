@@ -9,7 +9,11 @@
 //!
 //! Tests: below, `tests/random.rs`.
 
+mod habits;
+
 use std::time::Duration;
+
+use habits::Habit;
 
 use crate::codec::Packet;
 use crate::compare::{SLACK, granularity};
@@ -32,6 +36,8 @@ pub fn generate(seed: u64) -> Scenario {
         ]);
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
+    let mut habits = Random::new(!seed);
+    let habit = Habit::of(&mut habits);
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
         random,
@@ -44,13 +50,17 @@ pub fn generate(seed: u64) -> Scenario {
         sent_at: Duration::ZERO,
         last_event: Duration::ZERO,
         shift: 7,
+        habit,
+        habits,
     };
     maker.shift = maker.random.pick(&[7, 7, 0, 3, 10]);
     maker.open();
     let events = 4 + maker.random.below(22);
     for _ in 0..events {
         maker.pause();
-        maker.something();
+        if !maker.habitual() {
+            maker.something();
+        }
     }
     maker.at_ms += AFTERMATH_MS;
     maker.settle();
@@ -92,6 +102,9 @@ struct Maker {
     last_event: Duration,
     /// The shift of the peer's windows.
     shift: u8,
+    habit: Habit,
+    /// Of what is done by habit.
+    habits: Random,
 }
 
 /// From the last event to the last look, which is no closer to a timer than any other: longer than a delayed acknowledgment takes.

@@ -4,7 +4,7 @@
 //! no right to make namespaces and devices. Does not depend on what a scenario is about. Tests: `tests/command.rs`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ const USAGE: &str = "\
 usage: conform [FILE...]
        conform --random COUNT [--first SEED] [--keep-going] [--no-shrink] [--save-same FOLDER]
        conform --trace FILE
+       conform --alone FILE...
        conform --print SEED
 
 Runs scenarios, lists of calls and segments with times, on the Linux kernel and on Sockeye, and compares what both send and return.
@@ -30,6 +31,7 @@ Runs scenarios, lists of calls and segments with times, on the Linux kernel and 
   --no-shrink            prints scenarios as they are
   --save-same FOLDER     writes those that do not differ into a folder, each into a file
   --trace FILE           prints both traces of a scenario
+  --alone FILE...        prints Sockeye's trace of each, without the kernel
   --print SEED           prints the scenario of a seed
 
 A scenario that is printed can be written to a file and run again. The kernel's side needs root, or CAP_NET_ADMIN and CAP_SYS_ADMIN, and
@@ -43,6 +45,7 @@ enum Command {
     Files(Vec<String>),
     Random(Campaign),
     Trace(String),
+    Alone(Vec<String>),
     Print(u64),
 }
 
@@ -67,6 +70,7 @@ fn command(mut args: impl Iterator<Item = String>) -> Option<Command> {
             "--no-shrink" => shrink = false,
             "--save-same" => save_same = Some(args.next()?),
             "--trace" => return args.next().map(Command::Trace),
+            "--alone" => return Some(Command::Alone(args.collect())).filter(|_| files.is_empty()),
             "--print" => return Some(Command::Print(args.next()?.parse().ok()?)),
             _ if arg.starts_with("--") => return None,
             _ => files.push(arg),
@@ -97,6 +101,7 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Trace(file) => trace(&file),
+        Command::Alone(files) => alone(&files),
         Command::Files(files) => run_files(&files),
         Command::Random(wanted) => run_random(&wanted),
     };
@@ -128,7 +133,17 @@ fn trace(file: &str) -> Result<bool> {
     Ok(true)
 }
 
-fn run_files(files: &[String]) -> Result<bool> {
+fn alone(files: &[String]) -> Result<bool> {
+    for path in paths(files)? {
+        let scenario = read(&path)?;
+        println!("{}:", path.display());
+        driven::run(&scenario).lines(&scenario).iter().for_each(|line| println!("{line}"));
+    }
+    Ok(true)
+}
+
+/// The files, and those in the folders among them.
+fn paths(files: &[String]) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for file in files {
         let path = Path::new(file);
@@ -141,6 +156,11 @@ fn run_files(files: &[String]) -> Result<bool> {
         }
     }
     paths.sort();
+    Ok(paths)
+}
+
+fn run_files(files: &[String]) -> Result<bool> {
+    let paths = paths(files)?;
     let scenarios: Vec<Scenario> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_same = true;
     for ((path, scenario), outcome) in paths.iter().zip(&scenarios).zip(campaign::run(&scenarios)?) {

@@ -1,0 +1,129 @@
+//! What some peers do besides what all do: one scenario in four has such a peer.
+//!
+//! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
+//! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
+
+use super::Maker;
+use crate::codec::Packet;
+use crate::random::Random;
+use crate::scenario::{Action, SockOpt};
+use crate::segment::{Echo, Flags, Opt};
+use crate::trace::What;
+
+/// What a peer does besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Habit {
+    /// Nothing.
+    None,
+    /// The acknowledgment of what was sent again is that of the first transmission.
+    OldEchoes,
+    /// Several segments arrive behind one that does not.
+    Runs,
+    /// Two short messages come, and are read before their acknowledgment is due.
+    Messages,
+}
+
+impl Habit {
+    /// That of a scenario.
+    pub fn of(random: &mut Random) -> Self {
+        let habits = [Self::Messages, Self::OldEchoes, Self::Runs, Self::Messages];
+        habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
+    }
+}
+
+impl Maker {
+    /// Does what the peer has the habit of. False if it has none, or it does not fit.
+    pub(super) fn habitual(&mut self) -> bool {
+        self.habit != Habit::None
+            && self.habits.chance(40)
+            && match self.habit {
+                Habit::None => false,
+                Habit::OldEchoes => self.answer_to_the_first(),
+                Habit::Runs => self.run_of_blocks(),
+                Habit::Messages => self.messages(),
+            }
+    }
+
+    fn answer_to_the_first(&mut self) -> bool {
+        if self.figure("retransmits") == 0 {
+            return false;
+        }
+        let ack = self.peer.ack;
+        let sent = self.driven.trace().records.iter().filter_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(segment)) if segment.seq == ack && segment.len > 0 => Some(segment),
+            _ => None,
+        });
+        let sent: Vec<_> = sent.collect();
+        let [first, .., _] = sent[..] else { return false };
+        let value = first.options.iter().find_map(|option| match option {
+            Opt::Ts(value, _) => Some(*value),
+            _ => None,
+        });
+        let Some(value) = value.filter(|_| self.peer.has_ts) else { return false };
+        let end = first.end();
+        self.round_trip();
+        self.peer.ack = end;
+        self.peer.held.retain(|(from, _)| *from > end);
+        let mut segment = self.segment(Flags::default(), self.peer.snd_nxt, 0);
+        for option in &mut segment.options {
+            if let Opt::Ts(_, echo) = option {
+                *echo = Echo::Is(value);
+            }
+        }
+        self.act(Action::Segment(segment));
+        true
+    }
+
+    fn run_of_blocks(&mut self) -> bool {
+        let ack = self.peer.ack.max(1);
+        let mut ahead: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from > ack).copied().collect();
+        ahead.sort_unstable();
+        ahead.dedup();
+        let count = 3 + self.habits.below(3) as usize;
+        // Before anything was repaired: what is reported later is of the repair too.
+        if ahead.len() < count || !self.peer.held.is_empty() || self.figure("bytes_retrans") > 0 {
+            return false;
+        }
+        self.round_trip();
+        if self.peer.has_sack {
+            let at = self.habits.below((ahead.len() - count + 1) as u32) as usize;
+            self.peer.held.push((ahead[at].0, ahead[at + count - 1].1));
+            self.acknowledge();
+        } else {
+            (0..count).for_each(|_| self.acknowledge());
+        }
+        true
+    }
+
+    fn messages(&mut self) -> bool {
+        if self.peer.is_done || self.peer.hole.is_some() {
+            return false;
+        }
+        if self.habits.chance(40) {
+            self.act(Action::Set(SockOpt::Quickack, 0));
+        }
+        for _ in 0..2 {
+            self.not_before_an_answer();
+            self.send(Flags::PSH, self.peer.snd_nxt, 100);
+            self.peer.snd_nxt += 100;
+            self.later();
+        }
+        self.act(Action::Read(100_000));
+        true
+    }
+
+    /// A figure of the latest look at the stack; 0 if it has none.
+    fn figure(&self, name: &str) -> u64 {
+        let info = self.driven.trace().records.iter().rev().find_map(|record| match &record.what {
+            What::State(_, state) => state.info.as_ref(),
+            _ => None,
+        });
+        info.and_then(|info| info.get(name)).unwrap_or(0)
+    }
+
+    /// Ten milliseconds pass.
+    fn later(&mut self) {
+        self.at_ms += 10;
+        self.settle();
+    }
+}
