@@ -78,13 +78,12 @@ impl<P: Payload> Pcb<P> {
             | State::Established
             | State::FinWait1
             | State::FinWait2
-            | State::CloseWait => Some(self.reset_header()),
-            // The RFC sends none here, since all that is missing is an acknowledgment. But the peer would
+            | State::CloseWait
+            // The RFC sends none in these two, since all that is missing is an acknowledgment. But the peer would
             // wait for data that is unsent, or was sent and not taken: a minute in FIN-WAIT-2, or for ever.
-            State::Closing | State::LastAck if !self.fin_sent || self.snd_una != self.snd_max => {
-                Some(self.reset_header())
-            }
-            State::SynSent | State::Closing | State::LastAck | State::TimeWait | State::Closed => None,
+            | State::Closing
+            | State::LastAck => Some(self.reset_header()),
+            State::SynSent | State::TimeWait | State::Closed => None,
         };
         self.enter_closed();
         reset
