@@ -322,3 +322,14 @@ fn an_event_begins_an_algorithm() {
         }
     }
 }
+
+/// BBR has no threshold.
+#[test]
+fn an_algorithm_that_takes_over_has_the_window_and_the_threshold_of_the_one_before() {
+    for (algorithm, ssthresh) in
+        [(Algorithm::NewReno, 15_000), (Algorithm::Cubic, 15_000), (Algorithm::Bbr, CWND_MAX)]
+    {
+        let cc = Cc::new(algorithm, MSS, false).with_window(20_000, 15_000);
+        assert_eq!((cc.cwnd(), cc.ssthresh(), cc.algorithm()), (20_000, ssthresh, algorithm));
+    }
+}

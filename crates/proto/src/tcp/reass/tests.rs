@@ -206,3 +206,13 @@ fn tiny_segments_are_bounded_in_number_even_when_they_touch() {
     assert_eq!(reass.runs.len(), 1);
     assert_eq!(reass.take(seq(100)), Some(bytes(100..100 + PIECES_MAX)));
 }
+
+#[test]
+fn a_sequence_number_and_its_place_tell_each_other_on_both_sides_of_the_origin() {
+    let reass: Reass<Vec<u8>> = Reass::new(seq(100), true);
+    for offset in [0, 1, 99, 100, 101, 5_000, 1 << 30] {
+        let place = reass.place(seq(offset));
+        assert_eq!(reass.number(place), seq(offset), "{offset}");
+        assert_eq!(place + 100, reass.place(seq(100)) + u64::from(offset));
+    }
+}

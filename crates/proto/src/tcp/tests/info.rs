@@ -258,4 +258,43 @@ fn what_a_reader_takes_in_a_round_trip_is_told() {
     }
     let info = t.pcb.info(0, t.now);
     assert_eq!((info.rcv_space, info.rcv_rtt), (50 * MSS, Some(ms(30))));
+    // A longer one may be a pause of the sender.
+    for (took, known) in [(12, 12), (50, 12)] {
+        t.now = t.now + ms(took);
+        for _ in 0..50 {
+            let _ = t.input(t.seg(ACK), &[7; MSS as usize]);
+            t.output();
+            let _ = t.pcb.wanted_rcv_hiwat(0, None, t.now);
+        }
+        assert_eq!(t.pcb.info(0, t.now).rcv_rtt, Some(ms(known)), "{took}");
+    }
+}
+
+#[test]
+fn the_least_round_trip_is_told_once_one_was_measured() {
+    let mut t = script();
+    assert_eq!(t.pcb.info(0, t.now).min_rtt, None);
+    let _ = t.write(MSS);
+    t.now = t.now + ms(7);
+    let _ = t.input(t.ack_of(MSS, WND), &[]);
+    assert_eq!(t.pcb.info(0, t.now).min_rtt, Some(ms(7)));
+}
+
+/// A window that is closed over text in flight is not asked for: that is sent again.
+#[test]
+fn the_timer_of_a_closed_window_is_that_of_a_retransmission_while_text_is_in_flight() {
+    let mut t = script();
+    let _ = t.write(2 * MSS);
+    let _ = t.input(t.ack_of(MSS, 0), &[]);
+    assert_eq!(t.pcb.running_timer(t.now).map(|timer| timer.kind), Some(TimerKind::Rexmt));
+}
+
+#[test]
+fn limits_of_the_receiver_are_set_apart() {
+    let mut t = script();
+    t.pcb.set_rcv_lowat(3_000);
+    t.pcb.set_window_clamp(9_000);
+    assert_eq!((t.pcb.rcv_limits().lowat, t.pcb.rcv_wnd_max()), (3_000, 9_000));
+    t.pcb.set_rcv_lowat(5_000);
+    assert_eq!((t.pcb.rcv_limits().lowat, t.pcb.rcv_wnd_max()), (5_000, 9_000));
 }

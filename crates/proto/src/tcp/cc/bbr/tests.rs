@@ -531,3 +531,61 @@ fn bbr_cruises_with_four_segments_in_flight_whatever_the_bound_and_never_with_mo
         assert_eq!((cruises(longterm, most), cruises(longterm, most + 1)), (true, false), "{longterm}");
     }
 }
+
+/// The quantum is what leaves in a millisecond, from two segments to 64 KiB. A window has room for three, and while probing for two segments more.
+#[test]
+fn a_window_of_bbr_has_room_for_three_quanta() {
+    let mut bbr = Bbr::new(10 * MSS, 7);
+    for (rate, mss, quantum) in
+        [(0, MSS, 2_000), (2_001_000, MSS, 2_001), (u64::MAX, MSS, 65_536), (0, 40_000, 80_000)]
+    {
+        (bbr.pacing_rate, bbr.cycle.state) = (rate, State::Cruise);
+        assert_eq!(bbr.quantum(mss), quantum, "{rate}");
+        let least = (3 * quantum).max(4 * mss);
+        assert_eq!((bbr.quantized(0, mss), bbr.quantized(1_000_000, mss)), (least, 1_000_000));
+        bbr.cycle.state = State::Up;
+        assert_eq!(bbr.quantized(0, mss), least + 2 * mss);
+    }
+}
+
+#[test]
+fn the_window_grows_in_startup_up_to_twice_what_the_path_holds_and_is_four_segments_at_least() {
+    let cwnd = |cwnd: u32, delivered: u64, repairing: bool| {
+        let mut bbr = Bbr::new(cwnd, 7);
+        (bbr.cycle.delivered, bbr.repairing) = (delivered, repairing);
+        bbr.set_cwnd(&Ack { delivered: MSS, ..path().ack() });
+        bbr.cwnd
+    };
+    // Nothing was measured: the path holds an initial window.
+    assert_eq!([9_999, 10_000, 10_001].map(|now| cwnd(now, 1 << 40, false)), [10_999, 10_000, 10_001]);
+    assert_eq!(cwnd(10_000, 9_999, false), 11_000, "not even an initial window was delivered");
+    assert_eq!((cwnd(0, 1 << 40, false), cwnd(0, 1 << 40, true)), (4 * MSS, MSS));
+}
+
+#[test]
+fn the_window_to_come_back_to_is_the_larger_one_within_a_repair_and_a_probe_of_the_round_trip() {
+    for (repairing, state, cwnd, saved) in [
+        (false, State::Cruise, 20_000, 20_000),
+        (true, State::Cruise, 20_000, 50_000),
+        (false, State::ProbeRtt, 20_000, 50_000),
+        (true, State::ProbeRtt, 60_000, 60_000),
+    ] {
+        let mut bbr = Bbr::new(cwnd, 7);
+        (bbr.repairing, bbr.cycle.state, bbr.prior_cwnd) = (repairing, state, 50_000);
+        bbr.save_cwnd();
+        assert_eq!(bbr.prior_cwnd, saved, "{repairing} {state:?} {cwnd}");
+    }
+}
+
+#[test]
+fn a_restart_paces_by_the_known_bandwidth_between_probes_only() {
+    for (state, before, after) in
+        [(State::Cruise, 1, 9_900_000), (State::Startup, 1, 1), (State::Drain, 1, 1), (State::Cruise, 0, 0)]
+    {
+        let mut bbr = Bbr::new(10 * MSS, 7);
+        bbr.max_bw.update(10_000_000);
+        (bbr.cycle.state, bbr.cycle.full_bw_reached, bbr.pacing_rate) = (state, true, before);
+        bbr.on_restart(Instant::ZERO);
+        assert_eq!(bbr.pacing_rate, after, "{state:?}");
+    }
+}
