@@ -264,4 +264,22 @@ mod tests {
         assert_ne!(ports(1), ports(2));
         assert_eq!(ports(1), ports(1));
     }
+
+    #[test]
+    fn candidates_know_how_many_are_left() {
+        let mut chooser = chooser(10_000, 10_009);
+        let mut candidates = chooser.candidates(LOCAL, REMOTE, 80);
+        for left in (0..10).rev() {
+            assert!(candidates.next().is_some());
+            assert_eq!(candidates.size_hint(), (left, Some(left)));
+        }
+        assert_eq!((candidates.next(), candidates.size_hint()), (None, (0, Some(0))));
+    }
+
+    #[test]
+    fn thirty_two_bits_are_mapped_evenly() {
+        let scaled = [0, 1 << 31, (1 << 31) - 1, 0xffff_ffff, 7 << 32, (7 << 32) | (1 << 30)]
+            .map(|bits| scale(bits, 1_000));
+        assert_eq!(scaled, [0, 500, 499, 999, 0, 250]);
+    }
 }

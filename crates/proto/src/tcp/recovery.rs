@@ -313,4 +313,16 @@ mod tests {
         // Nine others were out.
         assert_eq!(recovery.window(&cc, MSS), 14 * MSS);
     }
+
+    #[test]
+    fn a_duplicate_is_a_sign_until_the_next_acknowledgment_and_tells_of_a_segment() {
+        let (mut recovery, mut cc) = (Recovery::new(), Cc::new(Algorithm::NewReno, MSS, false));
+        assert!(recovery.is_at_rest() && recovery.told_by_duplicates(MSS) == 0);
+        for count in 1..3 {
+            let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
+            assert_eq!((recovery.is_at_rest(), recovery.told_by_duplicates(MSS)), (false, count * MSS));
+        }
+        let _ = recovery.on_new_ack(&mut cc, una() + MSS, &news(MSS, 10 * MSS));
+        assert!(recovery.is_at_rest() && recovery.told_by_duplicates(MSS) == 0);
+    }
 }

@@ -222,4 +222,48 @@ mod tests {
         rate.on_delivered(1000, at(50));
         assert_eq!(rate.sample(number, at(50), 100), None);
     }
+
+    #[test]
+    fn a_sample_tells_what_was_in_flight_and_what_was_lost_since() {
+        let mut rate = Rate::new(at(0));
+        rate.on_lost(700);
+        let number = rate.on_sent(at(0), true);
+        rate.on_in_flight(9_000);
+        assert_eq!(
+            rate.loss_sample(number).map(|sample| (sample.tx_in_flight, sample.lost)),
+            Some((9_000, 0))
+        );
+        rate.on_lost(1_500);
+        rate.on_delivered(1_000, at(1_000));
+        let lost = rate.loss_sample(number).unwrap();
+        assert_eq!((lost.tx_in_flight, lost.lost, lost.app_limited), (9_000, 1_500, false));
+        let sample = rate.sample(number, at(1_000), 1_000).unwrap();
+        assert_eq!((sample.tx_in_flight, sample.lost, rate.delivered()), (9_000, 1_500, 1_000));
+        // An interval as long as the round trip says something, and a shorter one does not.
+        assert_eq!(rate.sample(number, at(1_000), 1_001), None);
+    }
+
+    #[test]
+    fn numbers_go_on_behind_memory_that_was_given_back() {
+        let mut rate = Rate::new(at(0));
+        let old = rate.on_sent(at(0), true);
+        let older = rate.on_sent(at(10), false);
+        rate.on_delivered(1_000, at(1_000));
+        rate.shrink();
+        let new = rate.on_sent(at(2_000), true);
+        assert_eq!((old.wrapping_add(1), older.wrapping_add(1)), (older, new));
+        assert!(rate.loss_sample(old).is_none() && rate.loss_sample(older).is_none());
+        assert!(rate.loss_sample(new).is_some());
+    }
+
+    #[test]
+    fn samples_are_limited_until_what_was_under_way_has_arrived_and_something_more() {
+        let mut rate = Rate::new(at(0));
+        rate.on_app_limited(2_000);
+        for (delivered, is_limited) in [(1_000, true), (1_000, true), (1, false)] {
+            rate.on_delivered(delivered, at(10));
+            let number = rate.on_sent(at(u64::from(delivered) + rate.delivered()), false);
+            assert_eq!(rate.loss_sample(number).unwrap().app_limited, is_limited, "{}", rate.delivered());
+        }
+    }
 }

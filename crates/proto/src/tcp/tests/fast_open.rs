@@ -430,3 +430,12 @@ fn the_round_trip_of_a_servers_syn_ack_is_measured_unless_it_was_repeated() {
         assert_eq!(t.pcb.srtt(), rtt_ms.map(ms));
     }
 }
+
+#[test]
+fn the_option_of_the_first_syn_is_known_later() {
+    for option in [Some(cookie()), Some(Cookie::REQUEST), None] {
+        let mut t = client(option);
+        t.output();
+        assert_eq!(t.pcb.fast_open_option(), option);
+    }
+}

@@ -5,8 +5,8 @@ use core::time::Duration;
 use super::super::info::{CaState, TimerKind};
 use super::super::meter::{Limit, Tally};
 use super::super::sack::SackBlock;
-use super::super::settings::Settings;
-use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain};
+use super::super::settings::{KeepaliveSettings, Settings};
+use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain, secs};
 
 fn script() -> Script {
     Script::established(&Settings { sack: true, ..plain() })
@@ -297,4 +297,18 @@ fn limits_of_the_receiver_are_set_apart() {
     assert_eq!((t.pcb.rcv_limits().lowat, t.pcb.rcv_wnd_max()), (3_000, 9_000));
     t.pcb.set_rcv_lowat(5_000);
     assert_eq!((t.pcb.rcv_limits().lowat, t.pcb.rcv_wnd_max()), (5_000, 9_000));
+}
+
+#[test]
+fn an_idle_connection_shows_the_timer_that_keeps_it_alive() {
+    let keepalive = KeepaliveSettings { enabled: true, idle: secs(60), ..KeepaliveSettings::default() };
+    let mut t = Script::established(&Settings { keepalive, ..plain() });
+    let timer = t.pcb.running_timer(t.now).unwrap();
+    assert_eq!((timer.kind, timer.left, timer.expiries), (TimerKind::Keepalive, secs(60), 0));
+    // Setting the same again changes nothing.
+    t.now = t.now + secs(20);
+    t.pcb.set_keepalive(keepalive, t.now);
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(40));
+    t.pcb.set_keepalive(KeepaliveSettings { count: 5, ..keepalive }, t.now);
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(60));
 }

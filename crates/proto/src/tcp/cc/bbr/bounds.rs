@@ -189,4 +189,15 @@ mod tests {
             assert!(is_too_much(lost.saturating_sub(bytes) + part + 200, at + 200) || bytes == lost);
         }
     }
+
+    #[test]
+    fn of_bytes_that_were_lost_together_as_many_count_as_make_a_fiftieth_of_all() {
+        // Of 90,000 before them 1,800 might have been lost, in steps of 98 that become 100.
+        for (lost, at) in
+            [(10_000, 91_800), (10_900, 90_900), (11_702, 90_100), (11_703, 90_000), (12_000, 90_000)]
+        {
+            let sample = LossSample { tx_in_flight: 100_000, lost, app_limited: false };
+            assert_eq!(inflight_at_loss(&sample, 10_000), at, "{lost}");
+        }
+    }
 }

@@ -458,4 +458,40 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn each_state_has_its_gains_and_its_kind() {
+        use State::{Cruise, Down, Drain, ProbeRtt, Refill, Startup, Up};
+        for (state, pacing, cwnd, is_probing, is_probe_bw) in [
+            (Startup, 277, 200, true, false),
+            (Drain, 50, 200, false, false),
+            (Down, 90, 200, false, true),
+            (Cruise, 100, 200, false, true),
+            (Refill, 100, 200, true, true),
+            (Up, 125, 225, true, true),
+            (ProbeRtt, 100, 50, false, false),
+        ] {
+            assert_eq!((state.pacing_gain(), state.cwnd_gain()), (pacing, cwnd), "{state:?}");
+            assert_eq!((state.is_probing(), state.is_probe_bw()), (is_probing, is_probe_bw), "{state:?}");
+        }
+    }
+
+    #[test]
+    fn an_undo_leads_back_to_a_probe_only_from_what_follows_one() {
+        use State::{Cruise, Down, ProbeRtt, Refill, Up};
+        for (before, now, then) in [
+            (Up, Down, Up),
+            (Up, Cruise, Up),
+            (Up, Refill, Refill),
+            (Up, ProbeRtt, ProbeRtt),
+            (Down, Cruise, Cruise),
+            (Refill, Down, Down),
+        ] {
+            let of = |state| Cycle { state, ..Cycle::new(7) };
+            let mut cycle = of(now);
+            cycle.undo(&of(before));
+            assert_eq!(cycle.state, then, "{before:?} {now:?}");
+            assert_eq!(cycle.samples_probe, now != then);
+        }
+    }
 }

@@ -380,3 +380,14 @@ fn a_segment_is_acknowledged_with_its_last_byte_in_however_many_parts() {
         }
     }
 }
+
+#[test]
+fn a_fin_behind_whole_segments_is_no_segment_of_its_own() {
+    for (text, count) in [(200, 2), (150, 2), (100, 1), (0, 1)] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        records.sent(seq(0), seq(text + 1), at(7), 0);
+        records.seat_fin(text);
+        assert_eq!((records.counts().flying, records.counts().all()), (count, count), "{text}");
+    }
+}
