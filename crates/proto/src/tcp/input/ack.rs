@@ -170,7 +170,7 @@ impl<P: Payload> Pcb<P> {
             && let Some(report) = self.take_report(acked, flight, (ts, sack), now)
         {
             self.measure_report(&report, ts, now);
-            if ack != self.snd_max {
+            if report.has_segment && ack != self.snd_max {
                 self.arm_rexmt(now);
             }
             self.after_report(&report, ts, now);

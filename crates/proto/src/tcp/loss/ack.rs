@@ -30,6 +30,8 @@ use super::{Loss, TRIM_AFTER};
 pub(in crate::tcp) struct Report {
     /// Bytes by which SND.UNA moved.
     pub(super) acked: u32,
+    /// They are all of a segment, and not a part of one.
+    pub(in crate::tcp) has_segment: bool,
     /// Outstanding before.
     flight: u32,
     /// Bytes not known before to have arrived.
@@ -184,7 +186,7 @@ impl<P: Payload> Pcb<P> {
             report.add(record, now, recover);
         };
         let mut first = NEVER;
-        loss.records.ack(una, |record: &Record| {
+        report.has_segment = loss.records.ack(una, |record: &Record| {
             note(&mut loss.rack, &mut report, record);
             is_ambiguous |= record.repeated;
             first = first.min(record.sent_since());
@@ -225,10 +227,10 @@ impl<P: Payload> Pcb<P> {
 
     /// Measures the round trip that a report tells (`tcp_ack_update_rtt`): of the first segment that is acknowledged, unless one of
     /// them was sent again, since the acknowledgment may then have waited for that; else of the first that a block reports; else by the
-    /// peer's echo.
+    /// peer's echo. A part of a segment measures nothing (`tcp_clean_rtx_queue`).
     pub(in crate::tcp) fn measure_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
         let by_time = report.ack_rtt_us.or(report.sack_rtt_us).map(u64::from);
-        let sample = by_time.or_else(|| if report.acked > 0 { self.echoed_us(ts, now) } else { None });
+        let sample = by_time.or_else(|| if report.has_segment { self.echoed_us(ts, now) } else { None });
         let Some(rtt_us) = sample else { return };
         self.take_sample(rtt_us);
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -304,12 +306,12 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// Whether the timer starts anew: SND.UNA has moved, or a round trip that is longer than the first segment is out has just been measured by a later one.
+    /// Whether the timer starts anew: a segment is acknowledged, or a round trip that is longer than the first segment is out has just been measured by a later one.
     fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
         let is_longer = |rtt_us| {
             loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
         };
-        report.acked > 0 || report.sack_rtt_us.is_some_and(is_longer)
+        report.has_segment || report.sack_rtt_us.is_some_and(is_longer)
     }
 
     /// Looks for losses, and says how many bytes were found lost, and the snapshot of the last of them. The timer that looks again is set.

@@ -153,11 +153,13 @@ impl Records {
         }
     }
 
-    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived.
-    pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) {
+    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived. True if that is all of a segment.
+    pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) -> bool {
+        let mut is_whole = false;
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
         {
+            is_whole |= part.count > 0;
             let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
             if !whole {
@@ -173,6 +175,7 @@ impl Records {
                 self.list.pop_front();
             }
             self.step(1);
+        is_whole
             self.arrived(&part, &mut report);
         }
         self.edge = self.edge.max(una);
