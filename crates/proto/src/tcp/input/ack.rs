@@ -288,6 +288,9 @@ impl<P: Payload> Pcb<P> {
         if self.loss.is_some() && !seg.payload.is_empty() && self.is_on_short_path(seg) {
             self.pass_over_usage();
         }
+        if self.loss.is_none() && !options.sack.is_empty() {
+            self.expect_report_of_a_duplicate(&options.sack, now);
+        }
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
         if (flight != 0 || looks_back)
             && self.loss.is_some()

@@ -12,6 +12,7 @@ use crate::time::Instant;
 use super::super::cc::{CongestionControl, Phase};
 use super::super::events::Transmit;
 use super::super::pcb::Pcb;
+use super::super::sack::SackBlocks;
 use super::super::segment::Payload;
 use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, after_us};
@@ -361,6 +362,15 @@ impl<P: Payload> Pcb<P> {
 
     /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one, the SYN-ACK
     /// of a listener is not.
+    /// Makes the box if it was given back and the first block says that something has arrived twice, which is counted.
+    #[cold]
+    pub(in crate::tcp) fn expect_report_of_a_duplicate(&mut self, sack: &SackBlocks, now: Instant) {
+        let is_duplicate = sack.as_slice().first().is_some_and(|first| first.start.before(self.snd_una));
+        if is_duplicate && self.sack_ok && self.keeps_records() {
+            self.loss = Some(Loss::new(self.snd_una, self.known_round_trip(), now));
+        }
+    }
+
     pub(super) fn known_round_trip(&self) -> (u32, u32) {
         let srtt_us = self.rtt.srtt_us();
         (srtt_us, if self.is_active || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
