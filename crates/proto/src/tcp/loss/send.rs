@@ -201,22 +201,18 @@ impl<P: Payload> Pcb<P> {
     fn transmit_lost(&mut self, rcv_space: u32, most: u32, now: Instant) -> Option<Transmit> {
         let mss = u32::from(self.send_mss());
         let fin = self.fin_sent.then(|| self.snd_max - 1);
+        let edge = self.repeat_edge();
         let loss = self.loss.as_deref_mut()?;
         let (start, end) = loss.records.next_lost()?;
         // What was too large is cut anew.
-        let short_end = if loss.for_mtu { None } else { loss.records.short_segment(start, mss, fin) };
+        let short_end = if loss.for_mtu { None } else { loss.records.short_segment(start, (mss, edge), fin) };
         let lost = short_end.unwrap_or(end).since(start);
         let lost = self.rare.records().map_or(lost, |records| records.limit(start, lost).0);
         let want = if short_end.is_some() { lost } else { lost.min(self.tuning.tso_max.max(mss)).min(most) };
         let allowed = self.recovery.window(&self.cc, self.mss.into()).saturating_sub(self.flight());
         // A short segment takes the room of a whole one.
         let allowed = allowed / u32::from(self.mss).max(1) * mss;
-        let room = match self.repeat_edge() {
-            edge if edge.after(start) => edge.since(start),
-            // A window that was closed over the text is probed by it.
-            _ if start == self.snd_una => mss,
-            _ => 0,
-        };
+        let room = self.room_to_repeat(start, mss);
         let mut len = want.min(allowed).min(room);
         if len < want && (len < room || len > mss) {
             // No part of a segment goes alone: the rest would cost another header. Only where the peer has
@@ -274,10 +270,13 @@ impl<P: Payload> Pcb<P> {
         } else {
             let last = *self.loss.as_deref()?.records.last()?;
             let start = last.last_segment().max(self.snd_una);
-            if last.end.after(self.repeat_edge()) && start != self.snd_una {
+            let room = self.room_to_repeat(start, mss).min(mss);
+            if room == 0 {
                 return None;
             }
-            let end = last.end.min(start + mss + u32::from(self.fin_sent));
+            // A FIN leaves with all of its text.
+            let text_end = last.end - u32::from(self.fin_sent);
+            let end = if text_end.after(start + room) { start + room } else { last.end };
             repeated = end.since(start);
             self.repeat(start, end, Why::Probe, rcv_space, now)
         };
@@ -290,6 +289,15 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
         }
         segment
+    }
+
+    /// How many bytes of a repetition from `start` on the peer takes. A window that was closed over the text is probed by a segment of it.
+    fn room_to_repeat(&self, start: SeqNum, mss: u32) -> u32 {
+        match self.repeat_edge() {
+            edge if edge.after(start) => edge.since(start),
+            _ if start == self.snd_una => mss,
+            _ => 0,
+        }
     }
 
     /// How far the peer takes repetitions. An edge that all of it is less than a unit of the window field behind may only seem to have
@@ -354,14 +362,6 @@ impl<P: Payload> Pcb<P> {
         self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.on_rexmt(why, bytes, mss);
     }
 
-    /// Counts an expiry of the retransmission timer where no records are kept.
-    pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
-        let (una, known_us) = (self.snd_una, self.known_round_trip());
-        count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
-    }
-
-    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one, the SYN-ACK
-    /// of a listener is not.
     /// Makes the box if it was given back and the first block says that something has arrived twice, which is counted.
     #[cold]
     pub(in crate::tcp) fn expect_report_of_a_duplicate(&mut self, sack: &SackBlocks, now: Instant) {
@@ -371,6 +371,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Counts an expiry of the retransmission timer where no records are kept.
+    pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
+        let (una, known_us) = (self.snd_una, self.known_round_trip());
+        count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
+    }
+
+    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one, the SYN-ACK
+    /// of a listener is not.
     pub(super) fn known_round_trip(&self) -> (u32, u32) {
         let srtt_us = self.rtt.srtt_us();
         (srtt_us, if self.is_active || self.snd_una != self.iss + 1 { srtt_us } else { 0 })

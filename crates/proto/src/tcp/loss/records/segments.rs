@@ -77,9 +77,14 @@ impl Records {
 
     /// Where the segment that begins at `start`, the beginning of a record, ends if it is sent again in segments of `mss`: as it was
     /// sent, or as much of it as fits; and if there is room for them, with whole segments behind it that the peer does not hold
-    /// (`tcp_retrans_try_collapse`). `behind` is the number of a FIN, which takes no room. `None` if it is a full one, or if
-    /// its end is not known.
-    pub fn short_segment(&mut self, start: SeqNum, mss: u32, behind: Option<SeqNum>) -> Option<SeqNum> {
+    /// (`tcp_retrans_try_collapse`), as far as the peer takes them, up to `edge`. `behind` is the number of a FIN, which takes no room. `None` if it is
+    /// a full one, or if its end is not known.
+    pub fn short_segment(
+        &mut self,
+        start: SeqNum,
+        (mss, edge): (u32, SeqNum),
+        behind: Option<SeqNum>,
+    ) -> Option<SeqNum> {
         let first = self.find(start);
         let record = *self.list.get(first)?;
         if record.segment == 0 || u32::from(record.segment) == mss && record.len() >= mss {
@@ -102,6 +107,9 @@ impl Records {
             }
             let next = end + record.end.since(end).min(u32::from(record.segment));
             if record.segment == 0 || text(start, next) > mss {
+                break;
+            }
+            if next.after(edge) {
                 break;
             }
             end = next;
