@@ -20,7 +20,7 @@ use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
 use super::prr::Prr;
 use super::rack::Rack;
-use super::records::{Record, Sent};
+use super::records::{Detection, Record, Sent};
 use super::stats::count;
 use super::undo::{Sign, Undo};
 use super::{Loss, TRIM_AFTER};
@@ -271,16 +271,13 @@ impl<P: Payload> Pcb<P> {
         }
         self.pass_recovery_point(&mut loss);
         let looks = self.sack_ok && !is_plain && !is_put_off && loss.rack.take_news();
-        let (lost, told, last_lost) = if self.sack_ok {
-            let (lost, last_lost) = if looks { self.find_losses(&mut loss, now) } else { (0, None) };
-            (lost, 0, last_lost)
-        } else {
-            let (lost, told) = self.judge_duplicates(&mut loss, report);
-            (lost, told, None)
-        };
-        let mut news = self.news(&mut loss, report, lost, (ts, now));
+        let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
+        let (lost, told) =
+            if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report) };
+        let begins = self.begins_recovery(&loss, found.has_repeats);
+        let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
-            news.loss = last_lost.and_then(|snapshot| loss.rate.loss_sample(snapshot));
+            news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
         if (report.delivered > 0 || report.acked > 0 || lost > 0) && !report.is_old {
             self.cc.on_ack(&news);
@@ -288,7 +285,9 @@ impl<P: Payload> Pcb<P> {
         if report.acked > 0 {
             loss.usage.touch(now);
         }
-        self.enter_recovery(&mut loss, now);
+        if begins {
+            self.enter_recovery(&mut loss, now);
+        }
         if !report.is_old {
             let delivered = (report.count + told).saturating_mul(self.mss.into());
             self.reduce_window(&mut loss, delivered, report.acked > 0 && lost == 0);
@@ -314,12 +313,12 @@ impl<P: Payload> Pcb<P> {
         report.has_segment || report.sack_rtt_us.is_some_and(is_longer)
     }
 
-    /// Looks for losses, and says how many bytes were found lost, and the snapshot of the last of them. The timer that looks again is set.
-    pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> (u32, Option<u32>) {
+    /// Looks for losses. The timer that looks again is set.
+    pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> Detection {
         let repairing = self.recovery.phase() != Phase::Open;
         loss.reorder_at = NEVER;
         let Some((latest, wait_us)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else {
-            return (0, None);
+            return Detection::NOTHING;
         };
         let found = loss.records.detect(latest, wait_us, now);
         loss.reorder_at = found.due;
@@ -328,14 +327,22 @@ impl<P: Payload> Pcb<P> {
             loss.twice_count = loss.twice_count.min(loss.records.repeated_count(loss.repeated_until));
         }
         loss.rate.on_lost(found.lost);
-        (found.lost, found.snapshot)
+        found
     }
 
-    /// Something is lost and no repair is under way: fast recovery begins.
+    /// Whether fast recovery begins: something is lost and no repair is under way, or after a timeout what had been sent again is (`loses_repeats`), which is
+    /// another sign of congestion (RFC 5681 section 4.3).
+    pub(super) fn begins_recovery(&self, loss: &Loss, loses_repeats: bool) -> bool {
+        let may_begin = match self.recovery.phase() {
+            Phase::Open => true,
+            Phase::Loss => loses_repeats,
+            Phase::Recovery => false,
+        };
+        may_begin && loss.records.lost() > 0
+    }
+
+    /// Fast recovery begins.
     pub(super) fn enter_recovery(&mut self, loss: &mut Loss, now: Instant) {
-        if loss.records.lost() == 0 || self.recovery.phase() != Phase::Open {
-            return;
-        }
         if loss.path_mtu.is_some() && self.lost_only_mtu_probe(loss, now) {
             return;
         }
@@ -348,6 +355,7 @@ impl<P: Payload> Pcb<P> {
             self.ecn.on_reduced(self.snd_max);
         }
         self.recovery.begin(self.snd_max);
+        (loss.frto, loss.for_mtu) = (None, false);
         loss.prr = Prr::new(prior_cwnd);
         count(&mut loss.stats.recovery_count);
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
@@ -441,7 +449,7 @@ impl<P: Payload> Pcb<P> {
         &mut self,
         loss: &mut Loss,
         report: &Report,
-        lost: u32,
+        (lost, begins): (u32, bool),
         (ts, now): (Option<Timestamps>, Instant),
     ) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
@@ -449,7 +457,6 @@ impl<P: Payload> Pcb<P> {
             if self.cc.wants_rate_samples() { report.latest.and_then(sample) } else { None };
         // The acknowledgment that begins a repair belongs to it, and the one that ends it lets the window grow (`tcp_cong_control`).
         let phase = self.recovery.phase();
-        let begins = phase == Phase::Open && loss.records.lost() > 0;
         Ack {
             now,
             acked: report.acked,

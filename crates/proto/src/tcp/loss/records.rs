@@ -29,9 +29,10 @@ use std::collections::VecDeque;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::timers::{NEVER, after_us, since_us};
+use super::super::timers::{after_us, since_us};
 pub(in crate::tcp) use record::{Fate, Record, Sent};
 pub(in crate::tcp) use segments::Counts;
+pub(in crate::tcp) use waiting::Detection;
 
 /// A range that was sent again.
 #[derive(Clone, Copy, Debug)]
@@ -39,17 +40,6 @@ struct Repeat {
     start: SeqNum,
     end: SeqNum,
     sent_at: Instant,
-}
-
-/// Result of looking for losses.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::tcp) struct Detection {
-    /// Bytes newly believed lost.
-    pub lost: u32,
-    /// When the last of those that are waited for will be, if nothing is heard of them; [`NEVER`] if none is.
-    pub due: Instant,
-    /// The snapshot of the last of them (`rate.rs`).
-    pub snapshot: Option<u32>,
 }
 
 /// See the head of this file.
@@ -159,7 +149,6 @@ impl Records {
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
         {
-            is_whole |= part.count > 0;
             let mut part = Record { end: first.end.min(una), ..*first };
             let whole = part.end == first.end;
             if !whole {
@@ -170,12 +159,12 @@ impl Records {
                 (part.count, first.count) = first.counts_at(una);
             }
             first.start = part.end;
+            is_whole |= part.count > 0;
             *self.counts.of(part.fate) -= part.count;
             if whole {
                 self.list.pop_front();
             }
             self.step(1);
-        is_whole
             self.arrived(&part, &mut report);
         }
         self.edge = self.edge.max(una);
@@ -186,6 +175,7 @@ impl Records {
         if self.list.is_empty() {
             self.repeats.clear();
         }
+        is_whole
     }
 
     /// The peer says that it holds `start` to `end`, which lies inside the outstanding data. `report` gets
@@ -230,7 +220,7 @@ impl Records {
     /// Data that was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step
     /// 5).
     pub fn detect(&mut self, latest: Sent, wait_us: u64, now: Instant) -> Detection {
-        let mut found = Detection { lost: 0, due: NEVER, snapshot: None };
+        let mut found = Detection::NOTHING;
         self.detect_repeats(latest, wait_us, now, &mut found);
         let mut at = self.find(self.edge);
         let mut run = at;
@@ -434,7 +424,8 @@ impl Records {
     /// Repetitions that are lost again.
     fn detect_repeats(&mut self, latest: Sent, wait_us: u64, now: Instant, found: &mut Detection) {
         while let Some(repeat) = self.repeats.front().copied() {
-            if !(Sent { at: repeat.sent_at, end: repeat.end, repeated: true }).before(latest) {
+            let end = repeat.sent_before(latest);
+            if !end.after(repeat.start) {
                 return;
             }
             if after_us(repeat.sent_at, wait_us) > now {
@@ -442,14 +433,17 @@ impl Records {
                 return;
             }
             self.repeats.pop_front();
+            if end.before(repeat.end) {
+                self.repeats.push_front(Repeat { start: end, ..repeat });
+            }
             let mut at = self.find(repeat.start);
             while let Some(record) = self.list.get(at).copied()
-                && record.start.before(repeat.end)
+                && record.start.before(end)
             {
                 self.step(1);
                 // One that was sent again since has an entry of its own.
                 if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
-                    found.snapshot = Some(record.snapshot);
+                    (found.snapshot, found.has_repeats) = (Some(record.snapshot), true);
                     found.lost += self.lose(at);
                 }
                 at += 1;

@@ -22,7 +22,8 @@ impl<P: Payload> Pcb<P> {
         report: &Report,
         (ts, now): (Option<Timestamps>, Instant),
     ) {
-        let news = self.news(loss, report, 0, (ts, now));
+        let begins = self.begins_recovery(loss, false);
+        let news = self.news(loss, report, (0, begins), (ts, now));
         self.cc.on_ack(&news);
         loss.usage.touch(now);
         self.reduce_window(loss, report.count.saturating_mul(self.mss.into()), true);

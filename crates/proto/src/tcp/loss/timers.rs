@@ -30,11 +30,13 @@ impl<P: Payload> Pcb<P> {
         }
         if loss.reorder_at <= now {
             loss.is_only_repair = true;
-            let _ = self.find_losses(&mut loss, now);
-            let begins = self.recovery.phase() == Phase::Open;
+            let found = self.find_losses(&mut loss, now);
+            let begins = self.begins_recovery(&loss, found.lost > 0);
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
             self.give_way(loss.reorder_at);
-            self.enter_recovery(&mut loss, now);
+            if begins {
+                self.enter_recovery(&mut loss, now);
+            }
             if begins && self.recovery.phase() == Phase::Recovery {
                 // As if a segment had arrived, whose acknowledgment would have been the sign (`tcp_rack_reo_timeout`).
                 let mss = u32::from(self.mss);

@@ -1,5 +1,6 @@
 //! The scoreboard compared with a model of the state of every byte.
 
+use crate::tcp::timers::NEVER;
 use proptest::prelude::*;
 
 use super::*;

@@ -4,18 +4,48 @@
 //! Of the records behind the first that is waited for [`LOOKED_AT_MAX`] are looked at: a timer that is early looks again. Does not depend on why
 //! something was sent. Tests: `tests/rack.rs`.
 
+use core::cmp::Ordering;
+
+use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::super::timers::{NEVER, after_us};
-use super::{Detection, Fate, Records, Sent};
+use super::{Fate, Records, Repeat, Sent};
+
+/// Result of looking for losses.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Detection {
+    /// Bytes newly believed lost.
+    pub lost: u32,
+    /// Some of them had been sent again.
+    pub has_repeats: bool,
+    /// When the last of those that are waited for will be, if nothing is heard of them; [`NEVER`] if none is.
+    pub due: Instant,
+    /// The snapshot of the last of them (`rate.rs`).
+    pub snapshot: Option<u32>,
+}
 
 /// Records that are looked at for one time.
 const LOOKED_AT_MAX: usize = 128;
 
 impl Detection {
+    /// Nothing was found, and nothing is waited for.
+    pub const NOTHING: Self = Self { lost: 0, has_repeats: false, due: NEVER, snapshot: None };
+
     /// Something is waited for until `due`.
     pub(super) fn wait_until(&mut self, due: Instant) {
         self.due = if self.due == NEVER { due } else { self.due.max(due) };
+    }
+}
+
+impl Repeat {
+    /// The end of what was sent before `latest`: all of it, nothing, or a part, since it may be several segments, and `latest` one of them.
+    pub(super) fn sent_before(&self, latest: Sent) -> SeqNum {
+        match self.sent_at.cmp(&latest.at) {
+            Ordering::Less => self.end,
+            Ordering::Equal => self.end.min(latest.end).max(self.start),
+            Ordering::Greater => self.start,
+        }
     }
 }
 
@@ -42,8 +72,7 @@ impl Records {
 
     /// The same of what was sent again.
     pub(super) fn last_repeat_due(&mut self, latest: Sent, wait_us: u64) -> Instant {
-        let is_before = |at: Instant, end| (Sent { at, end, repeated: true }).before(latest);
-        let count = self.repeats.partition_point(|repeat| is_before(repeat.sent_at, repeat.end));
+        let count = self.repeats.partition_point(|repeat| repeat.sent_before(latest).after(repeat.start));
         self.step(1);
         let last = count.checked_sub(1).and_then(|last| self.repeats.get(last));
         last.map_or(NEVER, |repeat| after_us(repeat.sent_at, wait_us))
