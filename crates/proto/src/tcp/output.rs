@@ -75,6 +75,8 @@ impl<P: Payload> Pcb<P> {
                     self.end_burst();
                     if self.owes_bare(rcv_space) {
                         *segment = self.transmit_ack(rcv_space, now);
+                    } else if let Some(loss) = self.loss.as_deref_mut() {
+                        loss.end_output();
                     }
                 }
             }

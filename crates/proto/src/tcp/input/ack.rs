@@ -81,6 +81,14 @@ impl<P: Payload> Pcb<P> {
         self.state == State::Established && is_plain && is_next && is_same
     }
 
+    /// Text came as expected, without news of ours: where it brings no other window, the kernel does not look for something to send.
+    #[inline]
+    pub(super) fn pass_over_usage_by_text(&mut self, field: u16) {
+        if self.loss.is_some() && self.scaled(field) == self.snd_wnd {
+            self.pass_over_usage();
+        }
+    }
+
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
     fn syn_ack_acknowledged(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         let ack = seg.header.ack;

@@ -148,7 +148,12 @@ impl<P: Payload> Pcb<P> {
         let ts = header.timestamps;
         self.note_timestamp(header.seq, ts, now);
         let moved = header.ack.after(self.snd_una);
-        let acked = if moved { self.acknowledge(header.ack, ts, &SackBlocks::NONE, now) } else { 0 };
+        let acked = if moved {
+            self.acknowledge(header.ack, ts, &SackBlocks::NONE, now)
+        } else {
+            self.pass_over_usage_by_text(header.window);
+            0
+        };
         self.update_snd_wnd(last, moved, header.window);
         if text.len > 0 {
             self.advance_rcv_nxt(text, now);

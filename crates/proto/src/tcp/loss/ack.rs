@@ -102,7 +102,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
             loss.usage.is_write = false;
-            let is_passed_over = core::mem::take(&mut loss.is_passed_over);
+            let is_passed_over = loss.is_passed_over;
             if let Some(frto) = loss.frto.as_mut() {
                 frto.pushes = false;
             }

@@ -172,6 +172,11 @@ impl Loss {
         self.undo = None;
     }
 
+    /// Nothing more leaves: what comes next is looked at anew.
+    pub(super) fn end_output(&mut self) {
+        self.is_passed_over = false;
+    }
+
     /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.
     pub(super) fn note_window_probe(&mut self) {
         (self.probe_at, self.has_sent, self.is_passed_over) = (NEVER, false, true);
