@@ -249,7 +249,7 @@ impl CongestionControl for Bbr {
         // The rate is known: pacing keeps a window that was not used from leaving as a burst.
     }
 
-    fn on_restart(&mut self, now: Instant) {
+    fn on_restart(&mut self, _last_at: Instant, now: Instant) {
         self.idle_restart = true;
         self.aggregation.restart(now);
         if self.cycle.state.is_probe_bw() && self.pacing_rate != 0 {

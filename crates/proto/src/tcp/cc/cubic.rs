@@ -16,7 +16,7 @@ use core::num::NonZeroU64;
 
 use crate::time::Instant;
 
-use super::super::timers::{NEVER, since_us};
+use super::super::timers::since_us;
 use super::hystart::{Growth, HyStart};
 use super::{
     Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window,
@@ -42,7 +42,7 @@ pub(in crate::tcp) struct Cubic {
     pace: u32,
     paced_cwnd: u32,
     paced_at: Instant,
-    /// The latest acknowledgment.
+    /// The latest acknowledgment, or when sending began behind it while nothing was in flight.
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
@@ -283,12 +283,20 @@ impl CongestionControl for Cubic {
         }
     }
 
+    /// The time since something was last sent counts into no period (`CA_EVENT_TX_START`).
+    fn on_restart(&mut self, last_at: Instant, now: Instant) {
+        if let Some(period) = self.period.as_mut() {
+            let age_us = period.age_us.saturating_add(since_us(now, self.acked_at));
+            period.age_us = age_us.saturating_sub(since_us(now, last_at));
+            self.acked_at = now;
+        }
+    }
+
     fn on_idle(&mut self, rtos: u32, mss: u32) {
         // Slow start leads back to most of the window.
         self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
         self.cwnd = idle_window(self.cwnd, rtos, mss);
-        // The pause counts into no period.
-        (self.round_left, self.acked_at) = (0, NEVER);
+        self.round_left = 0;
         (self.is_deflated, self.refill_left) = (false, 0);
     }
 

@@ -169,8 +169,8 @@ pub(super) trait CongestionControl {
     fn on_idle(&mut self, rtos: u32, mss: u32);
     /// The window was not used up for a timeout, and `used` bytes of it at most.
     fn on_unused(&mut self, _used: u32, _mss: u32) {}
-    /// Sending begins while nothing is in flight. Only algorithms that want rate samples are notified.
-    fn on_restart(&mut self, _now: Instant) {}
+    /// Sending begins while nothing is in flight. Something was last sent at `last_at`.
+    fn on_restart(&mut self, _last_at: Instant, _now: Instant) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         None
@@ -346,8 +346,8 @@ impl CongestionControl for Cc {
     fn on_unused(&mut self, used: u32, mss: u32) {
         begun!(self, cc => cc.on_unused(used, mss));
     }
-    fn on_restart(&mut self, now: Instant) {
-        begun!(self, cc => cc.on_restart(now));
+    fn on_restart(&mut self, last_at: Instant, now: Instant) {
+        begun!(self, cc => cc.on_restart(last_at, now));
     }
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         asked!(self, cc => cc.pacing_rate(), _ => None)

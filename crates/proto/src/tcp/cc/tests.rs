@@ -271,7 +271,7 @@ fn tell<C: CongestionControl + Clone>(cc: &mut C, before: &mut C, rng: &mut Rng,
         4 => cc.on_undo(before),
         5 => cc.on_idle(1 + bytes / MSS / 10, mss),
         6 => cc.on_unused(bytes, mss),
-        7 => cc.on_restart(now),
+        7 => cc.on_restart(Instant::ZERO, now),
         _ => cc.on_ack(&ack(now, MSS, bytes + MSS, mss, Phase::Open, Some(40_000))),
     }
 }

@@ -35,8 +35,8 @@ impl<P: Payload> Pcb<P> {
         let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, known_us, now));
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
-        if sampled && idle {
-            self.cc.on_restart(now);
+        if idle {
+            self.cc.on_restart(self.last_snd_at, now);
         }
         let snapshot = if sampled { loss.rate.on_sent(now, idle) } else { 0 };
         loss.trim_at = NEVER;

@@ -309,7 +309,7 @@ fn bbr_continues_at_the_known_rate_after_a_pause() {
     path.run(3 * SECOND);
     path.run_into(State::Cruise);
     path.bbr.on_idle(1, MSS);
-    path.bbr.on_restart(Instant::from_micros(path.now + 2 * SECOND));
+    path.bbr.on_restart(Instant::ZERO, Instant::from_micros(path.now + 2 * SECOND));
     let rate = path.bbr.pacing_rate().unwrap().get();
     assert!((9_000_000..=10_000_000).contains(&rate), "{rate}");
     assert!(path.bbr.idle_restart);
