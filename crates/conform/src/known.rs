@@ -13,14 +13,16 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 use acknowledging::{
-    acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate, probe_before_a_measurement,
+    acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate, acknowledgment_of_unread_text,
+    probe_before_a_measurement,
 };
 use sending::{
-    edge_of_a_rounded_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
-    round_trip_of_a_repetition, window_after_an_undone_repair, window_probe_beside_text,
+    edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
+    rest_of_a_cut_packet, round_trip_of_a_repetition, undo_by_another_duplicate,
+    window_after_an_undone_repair, window_probe_beside_text,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -98,11 +100,42 @@ impl<'a> Pair<'a> {
     /// How the bytes that the peer has sent before its segment at this place of the scenario end.
     fn sent_before(&self, index: usize) -> u32 {
         let earlier = self.scenario.events[..index].iter().filter_map(|event| match &event.action {
-            Action::Segment(segment) => Some(segment.end()),
+            Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment.end()),
             _ => None,
         });
         // What lies behind a window was not taken.
         earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
+    }
+
+    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
+    fn rcv_nxt_before(&self, index: usize) -> u32 {
+        let taken = |segment: &&Segment| match segment.flags {
+            flags if flags.has(Flags::RST) => false,
+            flags if flags.has(Flags::SYN) => segment.seq == 0,
+            flags => flags.has(Flags::ACK),
+        };
+        let segments = self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+            Action::Segment(segment) => Some(segment),
+            _ => None,
+        });
+        let mut ranges: Vec<_> = segments.filter(taken).map(|segment| (segment.seq, segment.end())).collect();
+        ranges.sort_unstable();
+        ranges.iter().fold(0, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
+    }
+
+    /// The shift of the peer's windows. `None` if none was agreed on.
+    fn shift(&self) -> Option<u8> {
+        self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| {
+            syn.options.iter().find_map(|option| match option {
+                Opt::Wscale(shift) => Some(*shift),
+                _ => None,
+            })
+        })
+    }
+
+    /// What the peer's segment says of where its window ends.
+    fn edge(&self, segment: &Segment) -> u32 {
+        segment.ack + (u32::from(segment.win) << self.shift().unwrap_or(0))
     }
 
     /// The peer's segments so far, each with its place in the scenario.
@@ -211,6 +244,22 @@ pub const KNOWN: &[Known] = &[
         name: "round trip of a repetition",
         scenario: "round-trip-of-a-repetition",
         is: round_trip_of_a_repetition,
+    },
+    Known { name: "first number", scenario: "second-connection", is: first_number },
+    Known {
+        name: "loss after an undone repair",
+        scenario: "loss-after-an-undone-repair",
+        is: loss_after_an_undone_repair,
+    },
+    Known {
+        name: "undo by another duplicate",
+        scenario: "undo-by-another-duplicate",
+        is: undo_by_another_duplicate,
+    },
+    Known {
+        name: "acknowledgment of unread text",
+        scenario: "acknowledgment-of-unread-text",
+        is: acknowledgment_of_unread_text,
     },
 ];
 
@@ -439,17 +488,39 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
 
 /// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
 fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let is_its = |action: &Action| {
-        let Action::Segment(reset) = action else { return false };
-        let is_fin = |event: &Event| match &event.action {
-            Action::Segment(fin) => fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1,
-            _ => false,
-        };
-        reset.flags.has(Flags::RST) && pair.scenario.events.iter().any(is_fin)
+    let is_its = |(index, reset): (usize, &Segment)| {
+        let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1;
+        reset.flags.has(Flags::RST)
+            && pair.peer().take_while(|(at, _)| *at < index).any(|(_, fin)| is_fin(fin))
     };
-    let (kernel, stack) = pair.states()?;
-    let is_reset = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state != "CLOSED";
-    (is_reset && before(pair).is_some_and(is_its)).then_some(Then::Stop)
+    let goes_on = |record: &Record| match &record.what {
+        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state != "CLOSED"),
+        What::Sent(Packet::Tcp(sent)) => !sent.flags.has(Flags::RST),
+        _ => false,
+    };
+    let is_over = match &pair.kernel?.what {
+        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state == "CLOSED"),
+        What::Sent(Packet::Tcp(sent)) => sent.flags.has(Flags::RST),
+        _ => false,
+    };
+    (is_over && goes_on(pair.stack?) && pair.peer().any(is_its)).then_some(Then::Stop)
+}
+
+/// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each
+/// 64 nanoseconds.
+fn first_number(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let both = Flags::SYN.with(Flags::ACK);
+    let first = pair
+        .earlier
+        .iter()
+        .find(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN)))?;
+    let since = pair.kernel?.at.saturating_sub(first.at).as_nanos();
+    let is_by =
+        |number: u32, tick_ns: u128| (u128::from(number) * tick_ns).abs_diff(since) < SLACK.as_nanos();
+    let is_it = kernel.flags.has(both) && stack.flags.has(both) && kernel.seq != 0 && stack.seq != 0;
+    let is_clock = is_by(kernel.seq, 64) && is_by(stack.seq, 4_000);
+    (is_it && is_clock && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
 }
 
 /// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,
@@ -504,12 +575,6 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
 
 /// RFC 6298 section 5.7.
 const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
-
-/// The event that the two states are behind.
-fn before<'a>(pair: &Pair<'a>) -> Option<&'a Action> {
-    let What::State(index, _) = &pair.kernel?.what else { return None };
-    pair.scenario.events.get(*index).map(|event| &event.action)
-}
 
 /// The name of the known difference that this is.
 pub fn find(pair: &Pair<'_>) -> Option<(&'static str, Then)> {

@@ -30,7 +30,8 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
         // What it lets leave, at once; or where its window ends.
         (What::Sent(Packet::Tcp(sent)), stack) => {
             let at_once = sent.len > 0 && pair.kernel?.at < event.at() + SLACK;
-            let ends = sent.len == 0 && sent.seq == cause.ack && pair.why.starts_with("sequence number:");
+            let is_end = sent.seq == cause.ack || sent.seq == pair.edge(cause);
+            let ends = sent.len == 0 && is_end && pair.why.starts_with("sequence number:");
             let waits = !matches!(stack, What::Sent(ack) if matches!(ack, Packet::Tcp(_)));
             let late = waits && sent.flags == Flags::ACK && sent.len == 0 && pair.kernel?.at < soon;
             (is_old && (at_once || ends)) || (is_overtaken && late)
@@ -50,7 +51,12 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
     let index = pair.index()?;
     let Action::Segment(cause) = &pair.scenario.events.get(index)?.action else { return None };
-    let is_beside = |index, old: &Segment| old.len == 0 && old.seq + 1 == pair.sent_before(index);
+    let is_beside = |index, old: &Segment| old.len == 0 && old.seq + 1 == pair.rcv_nxt_before(index);
+    // It has acknowledged something, and since then nothing else has.
+    let is_latest = |(index, old): (usize, &Segment)| {
+        let others = || pair.peer().filter(|(at, other)| !is_beside(*at, other) && at != &index);
+        is_beside(index, old) && others().all(|(_, other)| other.ack < old.ack)
+    };
     let has_blocks = !cause.sack().is_empty();
     let is_news = match (&pair.kernel?.what, &pair.stack?.what) {
         (What::State(_, kernel), What::State(_, stack)) => {
@@ -65,7 +71,13 @@ pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
             if again.end() > again.seq && !matches!(stack, What::Sent(_)) =>
         {
             let is_acked = |(index, old): (usize, &Segment)| is_beside(index, old) && old.ack >= again.end();
-            return pair.peer().any(is_acked).then_some(Then::Stop);
+            return (pair.peer().any(is_acked) || pair.peer().any(is_latest)).then_some(Then::Stop);
+        }
+        // An answer, from where the window begins that was closed.
+        (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack)))
+            if kernel.len == 0 && stack.len == 0 =>
+        {
+            cause.win == 0 && stack.seq == cause.ack && pair.why.starts_with("sequence number:")
         }
         // What it lets leave.
         (_, What::Sent(Packet::Tcp(text))) => {
@@ -90,8 +102,9 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
         _ => true,
     });
-    // The last segment for the second time, or the next one.
-    let is_last = kernel.end() == top && pair.times_sent_to(top) == 1 || kernel.seq == top;
+    // The last segment for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
+    let start = pair.texts().find(|text| text.end() == top)?.seq;
+    let is_last = kernel.seq == start && pair.times_sent_to(top) <= 2 || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
     let is_repeated = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) > 1);
     (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
@@ -107,5 +120,29 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     (pair.why.starts_with("ca_state:") && is_it && is_repeated).then_some(Then::Stop)
 }
 
+/// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
+/// acknowledgment waits.
+pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
+    let index = pair.index()?;
+    let event = pair.scenario.events.get(index)?;
+    let (Action::Segment(cause), What::Sent(Packet::Tcp(ack))) = (&event.action, &pair.kernel?.what) else {
+        return None;
+    };
+    let last = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => Some(sent),
+        _ => None,
+    })?;
+    let is_bare = ack.len == 0 && ack.flags == Flags::ACK && ack.sack().is_empty();
+    let is_at_once = pair.kernel?.at < event.at() + SLACK && cause.len > 0 && ack.ack == cause.end();
+    let grows = ack.win > last.win && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT;
+    let waits = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(later)) => later.ack == ack.ack && pair.why.starts_with("time:"),
+        _ => true,
+    };
+    (is_bare && is_at_once && grows && waits).then_some(Then::Stop)
+}
+
+/// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
+const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.
 const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);

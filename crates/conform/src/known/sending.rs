@@ -5,8 +5,8 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
-use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, What};
+use crate::segment::{Flags, Segment};
+use crate::trace::{Record, State, What};
 
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
 /// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
@@ -18,20 +18,28 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
     });
     // What was not sent cannot be acknowledged.
     let top = pair.texts().map(Segment::end).max().unwrap_or(1);
-    let segments = segments.filter(|segment| segment.ack <= top);
+    let segments = segments.filter(|segment| segment.flags.has(Flags::ACK) && segment.ack <= top);
     let una = segments.clone().map(|segment| segment.ack).max()?;
+    let mss = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("snd_mss"),
+        _ => None,
+    })?;
+    // Of a window that is shut, or has room for no segment: then the probe fills it.
+    let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
     let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(probe))) => {
-            probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una
+            let is_bare = probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una;
+            let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
+            is_bare || (probe.len > 0 && probe.seq == una && segments.clone().last().is_some_and(fills))
         }
         _ => false,
     };
     let counts = ["probes:", "backoff:"].iter().any(|name| pair.why.starts_with(name));
     let before = segments.clone();
     let is_text = |(before, text): (&Segment, &Segment)| {
-        text.len > 0 && text.win == 0 && before.win == 0 && text.ack == before.ack
+        text.len > 0 && is_small(text) && text.win == before.win && text.ack == before.ack
     };
-    let has_text = before.zip(segments.skip(1)).any(is_text);
+    let has_text = before.zip(segments.clone().skip(1)).any(is_text);
     (has_text && (counts || is_probe(pair.kernel) || is_probe(pair.stack))).then_some(Then::Stop)
 }
 
@@ -39,24 +47,19 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
 /// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments by the unit of its own field.
 pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let shift = pair.scenario.events.iter().find_map(|event| match &event.action {
-        Action::Segment(syn) if syn.flags.has(Flags::SYN) => {
-            syn.options.iter().find_map(|option| match option {
-                Opt::Wscale(shift) => Some(*shift),
-                _ => None,
-            })
-        }
-        _ => None,
-    })?;
-    let Action::Segment(latest) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
-    let edge = latest.ack + (u32::from(latest.win) << shift);
-    let is_beyond = |number: u32| number > edge && number - edge < 1 << shift;
+    let shift = pair.shift()?;
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let told = || pair.peer().map(|(_, segment)| segment).filter(|segment| segment.ack <= top);
+    let una = told().map(|segment| segment.ack).max()?;
+    // A smaller window may not have counted.
+    let mut edges = told().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
+    let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
     let is_bare = kernel.len == 0 && stack.len == 0 && kernel.flags == Flags::ACK;
     if pair.why.starts_with("sequence number:") && is_bare {
-        return (kernel.seq == edge && is_beyond(stack.seq)).then_some(Then::GoOn);
+        return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
-    let is_cut = kernel.seq == stack.seq && kernel.end() == edge && is_beyond(stack.end());
-    (is_cut && kernel.len > 0).then_some(Then::Stop)
+    let is_cut = |edge| kernel.end() <= edge && is_beyond(stack.end(), edge);
+    (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
 
 /// What is left of a packet that was cut for a small window leaves the kernel as soon as it fits; here it is text like any other, and waits for room
@@ -98,9 +101,17 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_again = pair.texts().any(|text| text.seq == kernel.seq);
-    let is_before = cause.len > 0 && kernel.ack < cause.end() && stack.ack >= cause.end();
-    (is_again && kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0 && is_before)
-        .then_some(Then::Stop)
+    // New text that decides whether a timeout was needed leaves by the same way.
+    let is_timeout = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => Some(state.info.as_ref()?.get("ca_state") == Some(4)),
+        _ => None,
+    });
+    let has_block =
+        |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && cause.end() <= block.1);
+    let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end())
+        || (kernel.ack < cause.seq && has_block(stack) && !has_block(kernel));
+    let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    ((is_again || is_timeout == Some(true)) && is_sent && cause.len > 0 && is_before).then_some(Then::Stop)
 }
 
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
@@ -134,4 +145,52 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     let has_echo = pair.texts().last()?.timestamp().is_some();
     let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
+}
+
+/// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
+/// 6.2 step 5 looks at all that is out).
+pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
+    let (mut top, mut repair, mut undone, mut acked) = (1, None, None, 0);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) => {
+                acked = info.get("bytes_acked")?;
+                match info.get("ca_state")? {
+                    0 | 1 => undone = repair.take().filter(|end| acked + 1 < u64::from(*end)).or(undone),
+                    _ => repair = Some(top),
+                }
+            }
+            _ => {}
+        }
+    }
+    // It is still out.
+    let end = undone.or(repair)?;
+    let is_out = acked + 1 < u64::from(end);
+    let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
+    let is_open = |state: &State| ca_state(state).is_some_and(|state| state <= 1);
+    let is_judged = match (pair.kernel.map(|record| &record.what), &pair.stack?.what) {
+        (Some(What::State(_, kernel)), What::State(_, stack)) => {
+            is_open(kernel) && ca_state(stack) == Some(3)
+        }
+        (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent_to(again.end()) > 0;
+            is_again && (undone.is_some() || is_open(kernel))
+        }
+        _ => false,
+    };
+    (is_out && is_judged).then_some(Then::Stop)
+}
+
+/// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
+/// of (RFC 3708 section 3: of a segment that was sent again).
+pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let duplicate = *report.sack().first()?;
+    let is_once = duplicate.1 <= report.ack && pair.times_sent_to(duplicate.1) == 1;
+    let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
+    let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
+    (is_once && is_undone && is_window).then_some(Then::Stop)
 }
