@@ -300,13 +300,16 @@ impl<P: Payload> Pcb<P> {
             self.expect_report_of_a_duplicate(&options.sack, now);
         }
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
+        // One from before SND.UNA only counts for its blocks (`tcp_ack`).
+        let is_old = seg.header.ack.before(self.snd_una);
         if (flight != 0 || looks_back)
+            && !(is_old && options.sack.is_empty())
             && self.loss.is_some()
             && let Some(mut report) = self.take_report(0, flight, (options.timestamps, &options.sack), now)
         {
             report.is_duplicate = bare;
             report.is_bare_duplicate = bare && options.sack.is_empty();
-            report.is_old = seg.header.ack.before(self.snd_una);
+            report.is_old = is_old;
             // Data that a block reports has made its round trip as any other.
             self.measure_report(&report, options.timestamps, now);
             self.after_report(&report, options.timestamps, now);
