@@ -109,18 +109,18 @@ impl<'a> Pair<'a> {
 
     /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
     fn rcv_nxt_before(&self, index: usize) -> u32 {
-        let taken = |segment: &&Segment| match segment.flags {
-            flags if flags.has(Flags::RST) => false,
-            flags if flags.has(Flags::SYN) => segment.seq == 0,
-            flags => flags.has(Flags::ACK),
+        let segments = || {
+            self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+                Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
+                _ => None,
+            })
         };
-        let segments = self.scenario.events[..index].iter().filter_map(|event| match &event.action {
-            Action::Segment(segment) => Some(segment),
-            _ => None,
-        });
-        let mut ranges: Vec<_> = segments.filter(taken).map(|segment| (segment.seq, segment.end())).collect();
+        let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
+        let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
+        let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
         ranges.sort_unstable();
-        ranges.iter().fold(0, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
+        let first = segments().find(is_syn).map_or(0, Segment::end);
+        ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
     }
 
     /// The shift of the peer's windows. `None` if none was agreed on.

@@ -49,8 +49,7 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
 
 /// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
 pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let Action::Segment(cause) = &pair.scenario.events.get(index)?.action else { return None };
+    let (index, cause) = pair.peer().last()?;
     let is_beside = |index, old: &Segment| old.len == 0 && old.seq + 1 == pair.rcv_nxt_before(index);
     // It has acknowledged something, and since then nothing else has.
     let is_latest = |(index, old): (usize, &Segment)| {

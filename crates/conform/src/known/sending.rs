@@ -30,7 +30,7 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
         Some(What::Sent(Packet::Tcp(probe))) => {
             let is_bare = probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una;
             let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
-            is_bare || (probe.len > 0 && probe.seq == una && segments.clone().last().is_some_and(fills))
+            is_bare || (probe.len > 0 && probe.seq == una && segments.clone().next_back().is_some_and(fills))
         }
         _ => false,
     };
