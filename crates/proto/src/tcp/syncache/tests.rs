@@ -545,3 +545,9 @@ fn a_syn_that_comes_again_without_flags_leaves_accurate_ecn_and_says_that_it_doe
     let made = accepted(cache.on_ack(&key(1), &third(), 0, at(600), patient)).unwrap();
     assert_eq!(made.accurate_ecn, Some(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true }));
 }
+
+#[test]
+fn a_handshake_under_way_is_known_by_its_name() {
+    let cache = cache_with_one(at(0));
+    assert!(cache.contains(&key(1)) && !cache.contains(&key(2)));
+}

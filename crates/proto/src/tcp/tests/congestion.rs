@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::super::cc::Algorithm;
+use super::super::cc::{Algorithm, Cc};
 use super::super::settings::{PacingMode, Settings};
 use super::script::{MSS, Script, WND, ms, plain};
 use super::world::{Link, World, pattern};
@@ -133,5 +133,16 @@ fn a_large_window_is_refilled_behind_a_recovery_at_a_pace_or_by_slow_start() {
         let (cwnd, ssthresh) = (t.pcb.cwnd(), t.pcb.ssthresh());
         assert!(ssthresh > 400 * MSS && ssthresh < 600 * MSS, "{ssthresh}");
         assert_eq!(cwnd >= ssthresh, is_paced, "{pacing:?}: {cwnd} of {ssthresh}");
+    }
+}
+
+/// Over a round trip of 10 ms: twice the window below half of the threshold, and a fifth more from there on.
+#[test]
+fn a_window_is_paced_with_room_to_grow() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    assert_eq!(t.pcb.srtt(), Some(ms(10)));
+    for (cwnd, percent) in [(4_999, 200), (5_000, 120), (10_000, 120), (20_000, 120)] {
+        t.pcb.cc = Cc::new(Algorithm::NewReno, MSS, false).with_window(cwnd, 10_000);
+        assert_eq!(t.pcb.window_rate().map(u64::from), Some(u64::from(cwnd) * 100 * percent / 100), "{cwnd}");
     }
 }

@@ -1,6 +1,8 @@
 //! When segments are sent: Nagle, TSO, `snd_due_at`; and the size of a pcb.
 
 use super::super::pcb::Pcb;
+use super::super::push::half_of_window;
+use super::super::segment::Header;
 use super::super::settings::{PacingMode, Settings};
 use super::script::{ACK, MSS, Script, WND, plain};
 
@@ -208,4 +210,33 @@ fn room_is_told_in_whole_segments() {
 fn a_burst_is_a_millisecond_of_the_rate_and_half_of_the_window_at_most() {
     let t = Script::established(&Settings { sack: true, ..plain() });
     assert_eq!([1, 2, 8].map(|least| t.pcb.burst_max(least)), [1, 2, 5]);
+}
+
+#[test]
+fn what_is_corked_leaves_when_it_is_pushed_and_only_that() {
+    let mut t = Script::established(&plain());
+    t.pcb.set_cork(true);
+    assert_eq!(t.write(100), []);
+    t.pcb.push_corked();
+    assert_eq!(t.lens(), [100]);
+    assert_eq!(t.write(100), []);
+}
+
+/// A window of no more than the least segment is not cut in half.
+#[test]
+fn half_of_a_window_is_meant_where_it_is_larger_than_the_least_segment() {
+    assert_eq!([0, 536, 537, 60_000].map(half_of_window), [0, 536, 268, 30_000]);
+}
+
+/// RFC 9293 section 3.4: what begins just behind the window is not acceptable, and its acknowledgment does not count.
+#[test]
+fn a_segment_that_begins_where_the_window_ends_acknowledges_nothing() {
+    for (place, acked) in [(1, 0), (0, 0), (-1, MSS)] {
+        let mut t = Script::established(&plain());
+        t.write(MSS);
+        let edge = t.pcb.rcv_nxt() + t.pcb.rcv_wnd();
+        let seq = edge + 1 - (1 - place) as u32;
+        let input = t.input(Header { seq, ..t.seg(ACK) }, b"text");
+        assert_eq!(input.acked, acked, "{place} from the edge");
+    }
 }
