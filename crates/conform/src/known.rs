@@ -16,8 +16,8 @@ use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Ready, Record, State, What};
 use acknowledging::{
-    acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate, acknowledgment_of_unread_text,
-    probe_before_a_measurement,
+    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
+    acknowledgment_of_unread_text, probe_before_a_measurement,
 };
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
@@ -260,6 +260,11 @@ pub const KNOWN: &[Known] = &[
         name: "acknowledgment of unread text",
         scenario: "acknowledgment-of-unread-text",
         is: acknowledgment_of_unread_text,
+    },
+    Known {
+        name: "acknowledgment behind the end",
+        scenario: "acknowledgment-behind-the-end",
+        is: acknowledgment_behind_the_end,
     },
 ];
 

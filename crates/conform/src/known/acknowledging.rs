@@ -141,6 +141,21 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     (is_bare && is_at_once && grows && waits).then_some(Then::Stop)
 }
 
+/// A connection that the application has closed, and whose FIN is acknowledged, is a record without a socket in the kernel, by which an acknowledgment of what was not
+/// sent gets no answer; here it does (RFC 9293 section 3.10.7.4, fifth).
+pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_stack_answers()?;
+    let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+    let fins = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(fin)) if fin.flags.has(Flags::FIN) => Some(fin.end()),
+        _ => None,
+    });
+    let end = fins.max()?;
+    let is_over = pair.scenario.any(|action| *action == Action::Close)
+        && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && old.ack == end);
+    (is_over && cause.len == 0 && cause.ack > end && ack.seq == end).then_some(Then::SkipStack)
+}
+
 /// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
 const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.
