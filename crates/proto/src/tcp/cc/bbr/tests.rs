@@ -585,7 +585,7 @@ fn a_restart_paces_by_the_known_bandwidth_between_probes_only() {
         let mut bbr = Bbr::new(10 * MSS, 7);
         bbr.max_bw.update(10_000_000);
         (bbr.cycle.state, bbr.cycle.full_bw_reached, bbr.pacing_rate) = (state, true, before);
-        bbr.on_restart(Instant::ZERO);
+        bbr.on_restart(Instant::ZERO, Instant::ZERO);
         assert_eq!(bbr.pacing_rate, after, "{state:?}");
     }
 }
