@@ -11,8 +11,8 @@
 //!
 //! # Deferring to callers
 //! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
-//! found frames, when it finds the batch taken, when it has read so much from its socket's buffer that it will be back ([`has_read`]), and when
-//! it has written as much ([`has_written`]): the next frames are the caller's. An input thread that finds this, or the batch taken, clears it
+//! found frames, when it finds the batch taken, and when it has written so much that it will be back ([`has_written`]): the next frames are the
+//! caller's. A reader of much says nothing: readers that pause before each read would keep frames waiting. An input thread that finds this, or the batch taken, clears it
 //! and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and goes back to its interface.
 //! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it,
 //! and so does one that parks elsewhere: in accept, for a datagram, for a handshake whose queue is not known ([`leave_all`]).
@@ -45,7 +45,7 @@ const DEFER_MAX: Duration = Duration::from_micros(200);
 const DEFER_LONG_MAX: Duration = Duration::from_millis(1);
 const DEFER_MANY: u32 = 8;
 
-/// Bytes that a reader takes from its socket's buffer at once and is then expected back.
+/// Bytes that a writer hands over at once and is then expected back.
 const STREAM_MIN: usize = 32 << 10;
 /// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
 const LOOK_MIN: u32 = 192 << 10;
@@ -253,17 +253,6 @@ pub(super) fn pause(core: &Core, at: Place, time: Duration) {
 /// A caller takes the next frames, or is about to: the input thread is to defer.
 pub(super) fn prefer(queue: &PolledQueue) {
     queue.poll.prefer();
-}
-
-/// A caller has found so much to read that it will be back for more before long: it takes that from the queue then, on its core.
-#[inline]
-pub(crate) fn has_read(core: &Core, at: &PlaceCell, bytes: usize) {
-    if bytes >= STREAM_MIN
-        && Chosen::takes_frames_in_calls(core)
-        && let Some(queue) = at.load().and_then(|at| core.input.queues.at(at))
-    {
-        prefer(queue);
-    }
 }
 
 /// A caller has handed over so much that answers to earlier data may be there: it takes them itself, and the memory that they

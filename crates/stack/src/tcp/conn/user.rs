@@ -488,9 +488,6 @@ pub(super) fn recv_into<S: Sink>(
         } else if !runs_own {
             Chosen::bring_message(core, ends);
         }
-        if !conn.options.nonblocking.load(Ordering::Relaxed) {
-            busy::has_read(core, &conn.input_at, take);
-        }
         return Ok(take);
     }
 }
