@@ -265,11 +265,14 @@ fn stops_at(
     }
 }
 
-/// Bytes written and not acknowledged of a connection of the kernel's, which are the unsent ones once all others have arrived.
-fn kernels_unacknowledged(local: SocketAddr) -> usize {
-    let port = format!(":{:04X}", local.port());
+/// Bytes written and not acknowledged of a connection of the kernel's, which are the unsent ones once all others have arrived. A port may be another socket's, too.
+fn kernels_unacknowledged(stream: &std::net::TcpStream) -> usize {
+    let ends = [stream.local_addr(), stream.peer_addr()].map(|addr| format!(":{:04X}", addr.unwrap().port()));
     let table = std::fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
-    let is_own = |line: &&str| line.split_whitespace().nth(1).is_some_and(|own| own.ends_with(&port));
+    let is_own = |line: &&str| {
+        let addrs = line.split_whitespace().skip(1).take(2);
+        addrs.zip(&ends).filter(|(addr, port)| addr.ends_with(port.as_str())).count() == 2
+    };
     let line = table.lines().find(is_own).unwrap();
     let queues = line.split_whitespace().nth(4).unwrap();
     usize::from_str_radix(queues.split_once(':').unwrap().0, 16).unwrap()
@@ -293,7 +296,7 @@ fn a_socket_stops_being_writable_at_as_many_unsent_bytes_as_the_kernels() {
                 let mut fds = [PollFd::new(&kernel, PollFlags::OUT)];
                 rustix::event::poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
             },
-            || kernels_unacknowledged(kernel.local_addr().unwrap()),
+            || kernels_unacknowledged(&kernel),
         );
 
         let (writer, _reader) = crate::common::pair(&crate::common::stack());
