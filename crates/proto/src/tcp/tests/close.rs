@@ -243,7 +243,7 @@ fn a_reset_carries_timestamps_once_they_were_agreed_on() {
     t.now = t.now + ms(30);
     t.peer_ts = t.peer_ts.map(|ts| super::super::segment::Timestamps { val: ts.val + 30, ..ts });
     let _ = t.input(t.seg(ACK), &[]);
-    let expected = Some((t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap()), 130));
+    let expected = Some((t.timestamp(), 130));
     let timestamps_of =
         |reset: super::super::segment::Header| reset.options.timestamps.map(|ts| (ts.val, ts.ecr));
     let mut closed = Script::established(&s);

@@ -184,8 +184,7 @@ fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_af
         let mut t = Script::established(&Settings { timestamps: true, ..plain() });
         t.write(40 * MSS);
         t.now = t.now + ms(10);
-        let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
-        t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+        t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() - 10 });
         if is_timeout {
             time_out(&mut t);
             // Of the second the repetition is the first, too: nothing new was sent to find out by.

@@ -15,6 +15,7 @@ use super::super::sack::SackBlock;
 use super::super::segment::{Flags, Header, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
+use super::super::timestamp;
 use super::super::window::window_scale_for;
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -80,6 +81,11 @@ impl Script {
         let accepted = Accepted { accurate_ecn: Some(syn), ..accepted };
         let pcb = Pcb::accept_fast_open(s, &accepted, 10, None, now);
         Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
+    }
+
+    /// What a segment that leaves now has as its timestamp.
+    pub fn timestamp(&self) -> u32 {
+        timestamp::value(self.now, self.pcb.ts_offset)
     }
 
     fn accepted(s: &Settings) -> (Accepted, Instant) {

@@ -201,7 +201,7 @@ fn a_repeated_segments_round_trip_by_the_echo_is_the_least_if_it_is_shorter() {
     let (_, again) = t.wait(ms(250)).pop().expect("a repetition");
     assert_eq!(t.pcb.loss_stats().min_rtt_us, 10_000);
     let val = again.header().options.timestamps.expect("a timestamp").val;
-    let now = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    let now = t.timestamp();
     t.now = t.now + ms(u64::from(val + 5 - now.min(val + 5)));
     t.peer_ts = Some(Timestamps { val: 101, ecr: now - 4 });
     let _ = t.input(t.ack_of(10, super::script::WND), &[]);

@@ -85,8 +85,7 @@ fn a_short_segment_of_new_data_decides_without_waiting() {
 #[test]
 fn an_echo_from_before_the_retransmission_undoes_it_at_once() {
     let mut t = in_flight(true);
-    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
-    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() - 10 });
     t.report(0, &[(1, 4)]);
     assert_eq!(t.places(), [0, 10]);
     assert!(t.pcb.cwnd() <= 5 * MSS);
@@ -100,7 +99,7 @@ fn an_echo_from_before_the_retransmission_undoes_it_at_once() {
 #[test]
 fn an_echo_of_the_retransmission_undoes_nothing() {
     let mut t = in_flight(true);
-    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    let val = t.timestamp();
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
     t.report(0, &[(1, 4)]);
     let _ = t.places();
@@ -160,7 +159,7 @@ fn pure_reordering_causes_almost_no_retransmissions() {
 #[test]
 fn a_loss_among_what_is_out_twice_after_an_undo_is_repaired_without_a_timeout() {
     let mut t = in_flight(true);
-    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    let val = t.timestamp();
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
     t.report(0, &[(1, 4), (6, 10)]);
     assert_eq!(t.places(), [0, 4, 5, 10, 11]);
@@ -182,7 +181,7 @@ fn a_loss_among_what_is_out_twice_after_an_undo_is_repaired_without_a_timeout() 
 #[test]
 fn the_echo_of_a_duplicate_is_no_round_trip() {
     let mut t = in_flight(true);
-    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
+    let val = t.timestamp();
     let before = t.pcb.srtt();
     t.peer_ts = Some(Timestamps { val: 101, ecr: val - 500 });
     t.report(0, &[]);
@@ -234,8 +233,7 @@ fn a_timeout_sends_one_segment_also_where_several_may_leave_as_one() {
 #[test]
 fn an_undo_within_a_fast_recovery_leaves_the_rest_to_the_next_acknowledgment() {
     let mut t = in_flight(true);
-    let val = t.pcb.ts_offset.wrapping_add(u32::try_from(t.now.as_millis()).unwrap());
-    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
+    t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() - 10 });
     t.report(0, &[(6, 10)]);
     assert_eq!(t.places(), [0, 1, 2, 3]);
     t.now = t.now + ms(20);

@@ -106,10 +106,7 @@ impl Records {
                 continue;
             }
             let next = end + record.end.since(end).min(u32::from(record.segment));
-            if record.segment == 0 || text(start, next) > mss {
-                break;
-            }
-            if next.after(edge) {
+            if record.segment == 0 || text(start, next) > mss || next.after(edge) {
                 break;
             }
             end = next;
