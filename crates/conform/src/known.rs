@@ -97,24 +97,24 @@ impl<'a> Pair<'a> {
         Some(last.map_or(0, |last| last + 1))
     }
 
+    /// The peer's segments before this place of the scenario that were no resets.
+    fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
+        self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+            Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
+            _ => None,
+        })
+    }
+
     /// How the bytes that the peer has sent before its segment at this place of the scenario end.
     fn sent_before(&self, index: usize) -> u32 {
-        let earlier = self.scenario.events[..index].iter().filter_map(|event| match &event.action {
-            Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment.end()),
-            _ => None,
-        });
+        let earlier = self.taken_before(index).map(Segment::end);
         // What lies behind a window was not taken.
         earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
     }
 
     /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
     fn rcv_nxt_before(&self, index: usize) -> u32 {
-        let segments = || {
-            self.scenario.events[..index].iter().filter_map(|event| match &event.action {
-                Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
-                _ => None,
-            })
-        };
+        let segments = || self.taken_before(index);
         let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
         let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
         let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
@@ -139,7 +139,7 @@ impl<'a> Pair<'a> {
     }
 
     /// The peer's segments so far, each with its place in the scenario.
-    fn peer(&self) -> impl Iterator<Item = (usize, &'a Segment)> {
+    fn peer(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Segment)> + Clone {
         let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
         self.scenario.events[..count].iter().enumerate().filter_map(|(index, event)| match &event.action {
             Action::Segment(segment) => Some((index, segment)),

@@ -99,6 +99,14 @@ impl Info {
     }
 }
 
+/// This figure of the latest of these looks that has it.
+pub fn latest_figure(records: &[Record], name: &str) -> Option<u64> {
+    records.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get(name),
+        _ => None,
+    })
+}
+
 impl Trace {
     /// The trace as lines, with the events between.
     pub fn lines(&self, scenario: &Scenario) -> Vec<String> {

@@ -14,7 +14,7 @@ use sockeye_conform::scenario::Scenario;
 
 const PAGE: &str = include_str!("../../../docs/reference/differences.md");
 
-/// So often more is a known difference looked for that its scenario has not shown. Some show only where the kernel's ticks lie so: `round-trip-of-a-repetition`
+/// How often a scenario is run again that has not shown its known difference. Some show it at most phases of the kernel's ticks only: `round-trip-of-a-repetition`
 /// in five runs of six.
 const TRIES_TO_SHOW: usize = 8;
 

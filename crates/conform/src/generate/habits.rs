@@ -1,4 +1,4 @@
-//! What some peers do besides what all do: one scenario in four has such a peer.
+//! Habits of some peers: in one scenario of four the peer has one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
@@ -8,7 +8,7 @@ use crate::codec::Packet;
 use crate::random::Random;
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Echo, Flags, Opt};
-use crate::trace::What;
+use crate::trace::{What, latest_figure};
 
 /// What a peer does besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,11 +114,7 @@ impl Maker {
 
     /// A figure of the latest look at the stack; 0 if it has none.
     fn figure(&self, name: &str) -> u64 {
-        let info = self.driven.trace().records.iter().rev().find_map(|record| match &record.what {
-            What::State(_, state) => state.info.as_ref(),
-            _ => None,
-        });
-        info.and_then(|info| info.get(name)).unwrap_or(0)
+        latest_figure(&self.driven.trace().records, name).unwrap_or(0)
     }
 
     /// Ten milliseconds pass.

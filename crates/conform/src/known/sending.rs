@@ -6,24 +6,17 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
-use crate::trace::{Record, State, What};
+use crate::trace::{Record, State, What, latest_figure};
 
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
 /// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
 pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let segments = pair.scenario.events.iter().take(index + 1).filter_map(|event| match &event.action {
-        Action::Segment(segment) => Some(segment),
-        _ => None,
-    });
+    let segments = pair.peer().map(|(_, segment)| segment);
     // What was not sent cannot be acknowledged.
     let top = pair.texts().map(Segment::end).max().unwrap_or(1);
     let segments = segments.filter(|segment| segment.flags.has(Flags::ACK) && segment.ack <= top);
     let una = segments.clone().map(|segment| segment.ack).max()?;
-    let mss = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::State(_, state) => state.info.as_ref()?.get("snd_mss"),
-        _ => None,
-    })?;
+    let mss = latest_figure(pair.earlier, "snd_mss")?;
     // Of a window that is shut, or has room for no segment: then the probe fills it.
     let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
     let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
@@ -66,11 +59,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
 /// that is worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
-    let mss = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::State(_, state) => state.info.as_ref()?.get("snd_mss"),
-        _ => None,
-    });
-    let largest = pair.texts().map(|text| text.len).max()?.max(mss? as u32);
+    let mss = latest_figure(pair.earlier, "snd_mss")?;
+    let largest = pair.texts().map(|text| text.len).max()?.max(mss as u32);
     let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
     let is_new = pair.texts().all(|text| text.end() <= rest.seq);
     let is_longer = match &pair.stack?.what {
@@ -102,16 +92,13 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_again = pair.texts().any(|text| text.seq == kernel.seq);
     // New text that decides whether a timeout was needed leaves by the same way.
-    let is_timeout = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::State(_, state) => Some(state.info.as_ref()?.get("ca_state") == Some(4)),
-        _ => None,
-    });
+    let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
     let has_block =
         |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && cause.end() <= block.1);
     let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end())
         || (kernel.ack < cause.seq && has_block(stack) && !has_block(kernel));
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
-    ((is_again || is_timeout == Some(true)) && is_sent && cause.len > 0 && is_before).then_some(Then::Stop)
+    ((is_again || is_timeout) && is_sent && cause.len > 0 && is_before).then_some(Then::Stop)
 }
 
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
