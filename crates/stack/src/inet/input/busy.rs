@@ -12,7 +12,7 @@
 //! # Deferring to callers
 //! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
 //! found frames, when it finds the batch taken, and when it has written so much that it will be back ([`has_written`]): the next frames are the
-//! caller's. A reader of much says nothing: readers that pause before each read would keep frames waiting. An input thread that finds this, or the batch taken, clears it
+//! caller's. A caller that has read much does not say so: one that pauses before each read would keep frames waiting. An input thread that finds this, or the batch taken, clears it
 //! and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and goes back to its interface.
 //! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it,
 //! and so does one that parks elsewhere: in accept, for a datagram, for a handshake whose queue is not known ([`leave_all`]).

@@ -221,8 +221,8 @@ struct Taken {
     is_empty: bool,
 }
 
-/// Takes a batch of frames, until they have `bytes_max` bytes, and handles it. Frames are asked for as many at a time as would fill that if each were as long as can be, which may
-/// be one: short ones would otherwise be handled singly, and a caller that pauses before each read would find a write of its peer in each.
+/// Takes a batch of frames, until they have `bytes_max` bytes, and handles it. It asks for as many frames at a time as would have so many bytes if each were as long as the
+/// interface allows. That may be one, so it goes on while they are short: a caller that pauses before each read would otherwise get each write of its peer singly.
 fn turn<T: Transport>(core: &T, at: Place, bytes_max: usize, batch: &mut Batch) -> usize {
     let Some(netif) = core.netifs.netif(at.netif) else { return 0 };
     turn_filled(core, at, (batch_max(netif, bytes_max), bytes_max), batch).frames
