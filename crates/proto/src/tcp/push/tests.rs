@@ -187,6 +187,27 @@ fn a_first_run_that_leaves_in_part_is_filled_up_again() {
 }
 
 #[test]
+fn what_a_probe_leaves_of_its_packet_has_psh_too() {
+    // Packets of 1,000 bytes, of which the first has left. An offset of the whole packet cuts nothing.
+    for (offset, expected) in [(1_600, vec![1_600, 2_000, 9_000]), (2_000, vec![2_000, 9_000])] {
+        let mut pushes = Pushes { run_max: 1_000, ..towards(50_000) };
+        pushes.written(9_000, 9_000, Then::Ends);
+        pushes.sent = SeqNum::new(1_000);
+        pushes.mark_probe(offset);
+        assert_eq!(marks(&pushes, 9_000), expected);
+    }
+    // The packet ends with the text, or at a mark.
+    let mut pushes = towards(50_000);
+    pushes.written(900, 900, Then::Ends);
+    pushes.mark_probe(600);
+    assert_eq!(marks(&pushes, 900), [600, 900]);
+    pushes.end_run(900);
+    pushes.written(9_000, 9_900, Then::Ends);
+    pushes.mark_probe(600);
+    assert_eq!(marks(&pushes, 9_900), [600, 900, 9_900]);
+}
+
+#[test]
 fn marks_besides_the_last_stand_in_order() {
     let mut pushes = towards(50_000);
     pushes.written(20_000, 20_000, Then::Ends);

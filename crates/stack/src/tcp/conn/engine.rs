@@ -386,7 +386,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         } else {
             let end = segment.offset + segment.len;
             if segment.head.flags().has(Flags::PSH) {
-                so.snd.note_pushed(end);
+                so.snd.note_probe(end);
             }
             segment.push_if(so.snd.is_pushed(segment.len, end, mss, pcb));
             Data(so.snd.chain.slice_alone(segment.offset as usize, segment.len as usize))
@@ -401,7 +401,6 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         }
     }
     if !cx.outbox.pending.is_empty() {
-        so.snd.unit = pcb.full_len();
         pcb.meter(Tally::default(), transmit::pushed(cx), cx.now);
         transmit::flush(cx);
     }

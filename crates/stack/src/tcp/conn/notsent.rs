@@ -92,6 +92,7 @@ pub(super) fn settle(cx: &mut Context<'_>, pcb: &Pcb<Data>, conn: &Arc<Conn>, so
     let Some(rare) = so.snd.rare.as_deref_mut() else { return };
     if let Some(pushes) = &mut rare.pushes {
         pushes.settle(pcb, buffered);
+        so.snd.unit = pcb.full_len();
     }
     let sent = pcb.snd_max().since(pcb.snd_una());
     let (has_mark, has_reports) = (rare.mark.lowat() != NONE, rare.reports.is_some());

@@ -93,8 +93,8 @@ pub(crate) struct SendBuf {
     pub reserved: Reserved,
     /// Output is due once the chain is this long. `u32::MAX`: only an event can make it due.
     pub due_at: u32,
-    /// Bytes of the longest run of whole segments that leaves by an interface at once; 0 as long as none has. A hint for
-    /// writers; on loopback a segment is as long as the written data.
+    /// Bytes of the longest run of whole segments that leaves by an interface at once, as of the last output. On loopback 0, as a segment is as
+    /// long as the written data.
     pub unit: u32,
     /// The CPU on which space was last made: where the thread that wakes a blocked writer runs.
     pub cpu: u32,
@@ -191,8 +191,15 @@ impl SendBuf {
         }
     }
 
-    /// PSH stands behind the first `end` bytes, and is kept when they are sent again: a SYN takes them along, or they leave as a probe of a small
-    /// window (`tcp_write_wakeup`).
+    /// PSH stands behind the first `end` bytes, and is kept when they are sent again: they leave as a probe of a small window.
+    #[cold]
+    pub fn note_probe(&mut self, end: u32) {
+        if let Some(pushes) = self.pushes_mut() {
+            pushes.mark_probe(end);
+        }
+    }
+
+    /// The same where a SYN takes them along.
     #[cold]
     pub fn note_pushed(&mut self, end: u32) {
         if let Some(pushes) = self.pushes_mut().filter(|_| end > 0) {
