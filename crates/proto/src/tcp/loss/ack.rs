@@ -274,7 +274,9 @@ impl<P: Payload> Pcb<P> {
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
             if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report) };
-        let begins = self.begins_recovery(&loss, found.has_repeats);
+        // A probe that is lost is no repetition that is lost again.
+        let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
+        let begins = self.begins_recovery(&loss, loses_repeats);
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));

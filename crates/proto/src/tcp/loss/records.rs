@@ -443,7 +443,8 @@ impl Records {
                 self.step(1);
                 // One that was sent again since has an entry of its own.
                 if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
-                    (found.snapshot, found.has_repeats) = (Some(record.snapshot), true);
+                    found.snapshot = Some(record.snapshot);
+                    found.lost_again = Some(found.lost_again.map_or(record.end, |end| end.min(record.end)));
                     found.lost += self.lose(at);
                 }
                 at += 1;

@@ -17,8 +17,8 @@ use super::{Fate, Records, Repeat, Sent};
 pub(in crate::tcp) struct Detection {
     /// Bytes newly believed lost.
     pub lost: u32,
-    /// Some of them had been sent again.
-    pub has_repeats: bool,
+    /// Where the first record of them ends that had been sent again.
+    pub lost_again: Option<SeqNum>,
     /// When the last of those that are waited for will be, if nothing is heard of them; [`NEVER`] if none is.
     pub due: Instant,
     /// The snapshot of the last of them (`rate.rs`).
@@ -30,7 +30,7 @@ const LOOKED_AT_MAX: usize = 128;
 
 impl Detection {
     /// Nothing was found, and nothing is waited for.
-    pub const NOTHING: Self = Self { lost: 0, has_repeats: false, due: NEVER, snapshot: None };
+    pub const NOTHING: Self = Self { lost: 0, lost_again: None, due: NEVER, snapshot: None };
 
     /// Something is waited for until `due`.
     pub(super) fn wait_until(&mut self, due: Instant) {
