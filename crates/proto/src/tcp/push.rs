@@ -307,8 +307,7 @@ impl Pushes {
     fn pass_runs(&mut self, start: SeqNum, end: SeqNum, is_end: bool) {
         if start.since(self.run) >= self.run_max {
             // What is left of a full run that has left in part is filled up again.
-            let has_rest = self.sent.after(self.run) && self.sent.before(start);
-            self.run = if has_rest && start.since(self.sent) < self.run_max { self.sent } else { start };
+            self.run = if start.since(self.sent) < self.run_max { self.sent } else { start };
         }
         if self.sent == self.run && end.since(self.run) > self.run_max {
             // The first full run leaves while the write goes on, as far as there is room (`tcp_push_one`), and what is left of it is

@@ -195,7 +195,7 @@ impl<P: Payload> Reass<P> {
             known += usize::from(self.add_run(place, &mut starts, known));
         }
         let reported = known;
-        let others = self.recent.iter().chain(self.runs.keys().take(2 * SACK_BLOCKS_MAX));
+        let others = self.recent.iter().chain(self.runs.keys().take(SACK_BLOCKS_MAX));
         for &place in others {
             if known < room {
                 known += usize::from(self.add_run(place, &mut starts, known));

@@ -252,3 +252,171 @@ fn positions_go_round() {
     pushes.written(1_000, 2_000, Then::Ends);
     assert_eq!(marks(&pushes, 2_000), [1_000, 2_000]);
 }
+
+/// What was kept of the packets that have left, each from one byte of the stream to another.
+fn packets(pushes: &Pushes) -> Vec<(u32, u32)> {
+    let kept = pushes.kept.as_deref();
+    kept.map_or_else(Vec::new, |kept| {
+        kept.packets.iter().map(|(start, end)| (start.raw(), end.raw())).collect()
+    })
+}
+
+/// All that `t` may send leaves: which of the segments have PSH.
+fn leave(t: &mut Script, pushes: &mut Pushes) -> Vec<bool> {
+    let mut pushed = Vec::new();
+    while let Some(sent) = t.pcb.poll_transmit(t.snd, t.space, t.now) {
+        pushed.push(pushes.leaves(sent.len, sent.offset + sent.len, MSS, &t.pcb));
+    }
+    pushed
+}
+
+#[test]
+fn a_packet_ends_where_it_is_full_or_nothing_more_leaves_or_at_a_mark() {
+    // At least two segments in a packet, or eight, of which half a window of ten leaves; the end of a write after the first segment.
+    for (burst_min, mark, expected, kept) in [
+        (2, None, vec![false, true, false], vec![(0, 2_000)]),
+        (8, None, vec![false, false, true], vec![(0, 3_000)]),
+        (8, Some(1_000), vec![true, false, true], vec![(1_000, 3_000)]),
+        (8, Some(2_000), vec![false, true, false], vec![(0, 2_000)]),
+    ] {
+        let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+        let mut pushes = Pushes { burst_min, ..towards(u32::from(WND)) };
+        t.snd = 3 * MSS;
+        pushes.written(t.snd, t.snd, Then::GoesOn);
+        mark.into_iter().for_each(|at| pushes.mark_within(at));
+        assert_eq!((leave(&mut t, &mut pushes), packets(&pushes)), (expected, kept), "{burst_min} {mark:?}");
+    }
+}
+
+#[test]
+fn segments_that_leave_as_one_are_a_packet_at_once() {
+    for (is_joined, expected) in [(true, vec![true]), (false, vec![false])] {
+        let mut t = Script::established(&Settings { tso_max: 8 * MSS, nodelay: true, ..plain() });
+        let mut pushes = Pushes { is_joined, ..towards(u32::from(WND)) };
+        t.snd = 2 * MSS + 500;
+        pushes.written(t.snd, t.snd, Then::GoesOn);
+        assert_eq!(leave(&mut t, &mut pushes), expected);
+        assert_eq!(packets(&pushes), if is_joined { vec![(0, 2_500)] } else { vec![] });
+    }
+}
+
+/// The last of those that leave again together has PSH, though its packet goes on.
+#[test]
+fn a_part_of_a_packet_that_is_lost_leaves_again_as_one_packet() {
+    let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+    let mut pushes = Pushes { burst_min: 8, ..towards(u32::from(WND)) };
+    t.snd = 5 * MSS;
+    pushes.written(t.snd, t.snd, Then::GoesOn);
+    assert_eq!(leave(&mut t, &mut pushes), [false, false, false, false, true]);
+    // Long enough for the report to say that both are lost at once.
+    t.now = t.now + core::time::Duration::from_millis(50);
+    t.report(0, &[(2, 5)]);
+    let pushed = leave(&mut t, &mut pushes);
+    assert_eq!(pushed, [false, true]);
+}
+
+#[test]
+fn after_output_it_is_known_what_was_sent_and_how_long_runs_are() {
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+    let mut pushes = Pushes::new(true, BURST_MIN);
+    t.write(3 * MSS);
+    let _ = t.input(t.ack_of(MSS, WND), &[]);
+    pushes.acked(MSS);
+    pushes.burst = 1;
+    pushes.settle(&t.pcb, 2 * MSS);
+    assert_eq!((pushes.sent, pushes.burst), (SeqNum::new(3 * MSS), 0));
+    assert_eq!(pushes.room, t.pcb.room_for_segments());
+    // A FIN in flight is no byte of the buffer.
+    pushes.settle(&t.pcb, 2 * MSS - 1);
+    assert_eq!(pushes.sent, SeqNum::new(3 * MSS - 1));
+    // Whole segments of at most 64 KiB and half of the window, where segments are joined. The window alone changes, then the
+    // segment alone.
+    let mut single = Pushes::new(false, BURST_MIN);
+    for (wnd, mss, joined) in [
+        (5_500, 1_000, 2_000),
+        (9_999, 1_000, 4_000),
+        (9_999, 700, 4_900),
+        (1_000_000, 700, 65_100),
+        (1_000_000, 999, 64_935),
+        (500, 999, 500),
+    ] {
+        (t.pcb.max_snd_wnd, t.pcb.mss) = (wnd, mss);
+        pushes.settle(&t.pcb, 0);
+        single.settle(&t.pcb, 0);
+        assert_eq!(pushes.run_max, joined, "{wnd} {mss}");
+        assert_eq!(single.run_max, u32::from(mss).min(wnd), "{wnd} {mss}");
+    }
+}
+
+#[test]
+fn half_of_a_window_is_no_reason_for_a_mark_and_more_is() {
+    for (added, expected) in [(10_000, vec![]), (10_001, vec![10_001])] {
+        let mut pushes = towards(20_000);
+        pushes.written(added, added, Then::More);
+        assert_eq!(marks(&pushes, added), expected);
+    }
+}
+
+#[test]
+fn a_run_that_has_left_in_part_is_filled_up_by_the_write_that_goes_on() {
+    // Runs of 16,000 bytes.
+    for (sent, room) in [(10_000, 7_000), (16_000, 13_000), (0, 13_000)] {
+        let mut pushes = towards(32_000);
+        pushes.written(16_000, 16_000, Then::GoesOn);
+        pushes.sent = SeqNum::new(sent);
+        pushes.written(3_000, 19_000, Then::GoesOn);
+        assert_eq!(pushes.room(19_000, 0), room, "{sent}");
+    }
+}
+
+#[test]
+fn a_first_run_that_leaves_whole_has_its_mark() {
+    let mut pushes = towards(32_896);
+    pushes.written(5_000, 5_000, Then::More);
+    (pushes.sent, pushes.room) = (SeqNum::new(5_000), 16_000);
+    pushes.written(40_000, 45_000, Then::GoesOn);
+    // It is full 21,000 bytes after the last mark.
+    assert_eq!(marks(&pushes, 45_000), [21_000]);
+}
+
+#[test]
+fn a_mark_is_kept_once_and_not_when_it_is_acknowledged() {
+    let mut pushes = towards(50_000);
+    pushes.written(900, 900, Then::Ends);
+    assert!(pushes.kept.is_none(), "there was none before");
+    pushes.end_run(900);
+    pushes.interrupted(900);
+    assert!(pushes.kept.is_none(), "it is the same");
+    pushes.sent = SeqNum::new(900);
+    pushes.acked(900);
+    pushes.written(900, 900, Then::Ends);
+    assert!(pushes.kept.is_none(), "the one before is acknowledged");
+}
+
+#[test]
+fn marks_besides_the_last_are_bounded() {
+    let most = MARKS_MAX as u32;
+    let mut pushes = towards(50_000);
+    pushes.written(20_000, 20_000, Then::Ends);
+    (1..=most).for_each(|at| pushes.mark_within(at));
+    let left = marks(&pushes, 20_000);
+    assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 1));
+    pushes.mark_within(most + 1);
+    let left = marks(&pushes, 20_000);
+    assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 2));
+}
+
+/// Memory for many is given back when neither marks nor packets are left.
+#[test]
+fn what_is_kept_goes_when_all_of_it_is_acknowledged() {
+    let at = SeqNum::new;
+    for (mark, packet) in [(100, 100), (300, 100), (100, 300), (300, 300)] {
+        let mut kept = Kept { marks: VecDeque::with_capacity(MARKS_KEPT + 1), ..Kept::default() };
+        kept.marks.push_back(at(mark));
+        kept.add_packet(at(0), at(packet));
+        assert!(!kept.forget_before(at(99)));
+        assert_eq!(kept.forget_before(at(200)), mark < 200 && packet < 200, "{mark} {packet}");
+        assert!(kept.forget_before(at(300)));
+    }
+    assert!(!Kept::default().forget_before(at(0)), "there is no memory to give back");
+}

@@ -216,3 +216,135 @@ fn a_sequence_number_and_its_place_tell_each_other_on_both_sides_of_the_origin()
         assert_eq!(place + 100, reass.place(seq(100)) + u64::from(offset));
     }
 }
+
+/// What is left of a long run stays one of its own, and a segment over both was there all the same.
+#[test]
+fn a_duplicate_over_runs_that_touch_is_one_range() {
+    let long = 20 + (64 << 10) + 1;
+    for (range, expected) in [(10..30, 10..30), (9..30, 10..30), (11..30, 11..30), (12..19, 12..19)] {
+        let mut reass = Reass::new(seq(0), true);
+        put(&mut reass, 20..long);
+        put(&mut reass, 10..20);
+        let _ = reass.take_sack(0, 0);
+        put(&mut reass, range.clone());
+        let expected = SackBlock { start: seq(expected.start), end: seq(expected.end) };
+        assert_eq!(reass.take_sack(1, 0).as_slice(), [expected], "{range:?}");
+    }
+}
+
+#[test]
+fn a_duplicate_ends_at_the_first_hole() {
+    let mut reass = Reass::new(seq(0), true);
+    put(&mut reass, 10..20);
+    put(&mut reass, 30..40);
+    put(&mut reass, 15..50);
+    assert_eq!(reass.take_sack(1, 0).as_slice(), [SackBlock { start: seq(15), end: seq(20) }]);
+}
+
+#[test]
+fn a_report_without_room_for_a_block_takes_none() {
+    let mut reass: Reass<Vec<u8>> = Reass::new(seq(0), true);
+    reass.note_duplicate(seq(10), seq(20));
+    assert!(reass.take_sack(0, 0).is_empty() && reass.has_duplicate());
+    assert_eq!(reass.take_sack(1, 0).len(), 1);
+    assert!(!reass.has_duplicate());
+}
+
+#[test]
+fn a_report_is_filled_up_with_the_first_runs() {
+    let mut reass = Reass::new(seq(0), true);
+    for start in [100, 200, 300, 400, 500, 600] {
+        put(&mut reass, start..start + 10);
+    }
+    // So that nothing is fresh and none was reported.
+    reass.fresh.clear();
+    for count in 0..=4 {
+        let blocks = reass.take_sack(count, 0);
+        let starts: Vec<SeqNum> = blocks.as_slice().iter().map(|block| block.start).collect();
+        assert_eq!(starts, [100, 200, 300, 400].map(seq)[..count]);
+    }
+    put(&mut reass, 410..420);
+    let blocks = reass.take_sack(4, 0);
+    let starts: Vec<SeqNum> = blocks.as_slice().iter().map(|block| block.start).collect();
+    assert_eq!(starts, [400, 100, 200, 300].map(seq));
+}
+
+/// Runs `a` to `c` begin at 10, 30 and 50; a letter lets that one grow by a byte, `!` reports one, `<` takes the first run.
+fn is_late(script: &str) -> bool {
+    let mut reass = Reass::new(seq(0), true);
+    let mut ends = [10, 30, 50];
+    for step in script.chars() {
+        match step {
+            '!' => assert_eq!(reass.take_sack(1, 0).len(), 1),
+            '<' => {
+                put(&mut reass, 0..10);
+                assert!(reass.take(seq(0)).is_some());
+            }
+            _ => {
+                let end = &mut ends[step as usize - 'a' as usize];
+                put(&mut reass, *end..*end + 1);
+                *end += 1;
+            }
+        }
+    }
+    reass.is_late_block()
+}
+
+#[test]
+fn a_block_is_late_when_two_others_have_grown_since_it_did() {
+    for (script, expected) in [
+        ("", false),
+        ("a", false),
+        ("ab", false),
+        ("abc", true),
+        ("acbc", false),
+        ("cabc", true),
+        // The same other twice, of which one was reported.
+        ("b!bc", false),
+        ("b!abc", true),
+        ("b!abac", true),
+        // Of the others one is gone, which the first place and the last one taken were in.
+        ("ab<c", false),
+        ("b!a<bc", false),
+    ] {
+        assert_eq!(is_late(script), expected, "{script}");
+    }
+}
+
+#[test]
+fn segments_of_less_than_512_bytes_are_counted_until_they_go() {
+    let mut reass = Reass::new(seq(0), true);
+    for (range, count) in [(1_000..1_511, 1), (2_000..2_512, 1), (2_600..2_700, 2), (2_550..2_560, 3)] {
+        put(&mut reass, range.clone());
+        assert_eq!(reass.piece_count, count, "{range:?}");
+    }
+    // A longer one swallows two of them; the stream takes the third, and then all.
+    put(&mut reass, 2_520..3_200);
+    assert_eq!(reass.piece_count, 1);
+    assert!(reass.take(seq(1_000)).is_some());
+    assert_eq!(reass.piece_count, 0);
+    put(&mut reass, 3_200..3_210);
+    assert_eq!((reass.piece_count, reass.take(seq(2_520)).map(|run| run.len())), (1, Some(690)));
+    assert!(!reass.has_text() && reass.piece_count == 0);
+}
+
+/// Its segments have 512 bytes or more on average.
+#[test]
+fn a_last_run_of_full_segments_is_kept() {
+    for (len, is_kept) in [(600, false), (1_023, false), (1_024, true)] {
+        let mut reass = Reass::new(seq(0), true);
+        put(&mut reass, 90_000..90_000 + 511);
+        put(&mut reass, 90_511..90_000 + len - 2);
+        put(&mut reass, 90_000 + len - 2..90_000 + len);
+        // As if the last bytes had come with the segment before.
+        let last = reass.runs.values_mut().next_back().unwrap();
+        last.piece_count = 2;
+        reass.piece_count = 2;
+        for i in 0..PIECES_MAX - 2 {
+            put(&mut reass, 10 * i + 100..10 * i + 105);
+        }
+        assert_eq!(reass.piece_count, PIECES_MAX);
+        put(&mut reass, 50..60);
+        assert_eq!(reass.last_start() == seq(90_000), is_kept, "{len}");
+    }
+}
