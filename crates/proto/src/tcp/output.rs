@@ -132,7 +132,7 @@ impl<P: Payload> Pcb<P> {
         }
         let len = self.sendable(offset, unsent).min(most);
         // A FIN alone is a segment, and waits for room in the congestion window as any other (`tcp_cwnd_test`).
-        let has_room = || len > 0 || !self.keeps_records() || self.usable(offset) > 0;
+        let has_room = || !self.keeps_records() || self.usable(offset) > 0;
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len && has_room();
         if len == 0 && !fin {
             cold_path();
