@@ -94,6 +94,8 @@ pub struct Pcb<P: Payload> {
     pub(super) fin_sent: bool,
     /// The application closed both directions: there is no reader any more.
     pub(super) closed: bool,
+    /// Besides, it holds no handle: nobody waits for the end (Linux's orphans).
+    pub(super) orphaned: bool,
     /// The retransmission timer's slot holds the persist timer.
     pub(super) persist: bool,
     /// A window probe is due.
@@ -288,6 +290,7 @@ impl<P: Payload> Pcb<P> {
             fin_queued: false,
             fin_sent: false,
             closed: false,
+            orphaned: false,
             persist: false,
             probe_now: false,
             keep_probe: false,

@@ -89,7 +89,7 @@ impl<P: Payload> Pcb<P> {
         let handshake = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
         // A window that was closed over data in flight is probed by that data, and the peer may keep it closed for as long as it
         // lives (RFC 9293 section 3.8.6, MAY-7 and SHLD-17).
-        let is_shut = !handshake && !self.persist && self.snd_wnd == 0 && !self.closed;
+        let is_shut = !handshake && !self.persist && self.snd_wnd == 0 && !self.orphaned;
         let most = match () {
             () if handshake => self.tuning.syn_retries,
             () if is_shut => u8::MAX,
@@ -144,7 +144,7 @@ impl<P: Payload> Pcb<P> {
     /// may. It answers them, so nothing else would ever end the connection, and a peer could make us keep unsent data for as long
     /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here).
     fn is_held_shut(&self) -> bool {
-        self.closed && self.persist && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
+        self.orphaned && self.persist && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
     }
 
     /// Whether a peer whose window is closed over data in flight has not been heard for as long as two of the rarest probes.

@@ -43,12 +43,21 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application closed both sides and will not read any more.
+    /// The application closed both directions and keeps its handle. Like [`Pcb::shutdown_write`], but new data from the peer is answered with a
+    /// reset. A connection that is not open yet is deleted.
+    pub fn shutdown(&mut self) {
+        if self.state == State::SynSent {
+            return self.enter_closed();
+        }
+        self.shutdown_write();
+        self.closed = true;
+    }
+
+    /// The application gave up its last handle.
     ///
     /// `unread` is the number of bytes left in `so_rcv`: if there are any, the peer's data is lost and it
     /// has to learn so by a reset, which is returned (RFC 9293 section 3.6.1, RFC 2525 section 2.17).
-    /// Otherwise like [`Pcb::shutdown_write`], but new data from the peer is answered with a reset,
-    /// and FIN-WAIT-2 does not last for ever. A connection that is not open yet is deleted.
+    /// Otherwise like [`Pcb::shutdown`], and FIN-WAIT-2 does not last for ever. A connection that is not open yet is deleted.
     pub fn close(&mut self, unread: u32, now: Instant) -> Option<Header> {
         let now = self.clock(now);
         if self.state == State::SynSent {
@@ -59,8 +68,9 @@ impl<P: Payload> Pcb<P> {
             return self.abort();
         }
         self.shutdown_write();
-        if !self.closed {
-            self.closed = true;
+        self.closed = true;
+        if !self.orphaned {
+            self.orphaned = true;
             if self.state == State::FinWait2 {
                 if self.tuning.fin_wait_2_ms == 0 {
                     return self.abort();

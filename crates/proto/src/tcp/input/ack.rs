@@ -354,7 +354,7 @@ impl<P: Payload> Pcb<P> {
         match self.state {
             State::FinWait1 => {
                 self.state = State::FinWait2;
-                if self.closed && self.tuning.fin_wait_2_ms == 0 {
+                if self.orphaned && self.tuning.fin_wait_2_ms == 0 {
                     // As on Linux: nobody is left to wait for the peer's FIN.
                     input.reply =
                         Some(self.reset_answering(&Header { ack: self.snd_una, ..Header::default() }));
@@ -362,7 +362,7 @@ impl<P: Payload> Pcb<P> {
                     input.events.insert(Events::CLOSED);
                     return Step::Break(());
                 }
-                if self.closed {
+                if self.orphaned {
                     self.start_fin_wait_2(now);
                 }
                 Step::Continue(())

@@ -338,7 +338,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & reason::SHUTDOWN != 0 {
         if so.rcv.shut {
             // With both directions shut, further data from the peer is answered with a reset, as on Linux.
-            close(cx, pcb, conn, so, false);
+            shutdown(cx, pcb, conn, so);
         } else {
             pcb.shutdown_write();
         }
@@ -348,6 +348,18 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     }
     if reasons & reason::REPLY != 0 {
         Chosen::reply(cx, conn);
+    }
+}
+
+/// The application has shut both directions.
+fn shutdown(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
+    if pcb.state() == State::Closed {
+        return;
+    }
+    fast_open::given_up(cx, pcb, conn, so);
+    pcb.shutdown();
+    if pcb.state() == State::Closed {
+        on_events(cx, pcb, conn, so, Events::CLOSED);
     }
 }
 
