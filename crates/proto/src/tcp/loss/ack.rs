@@ -254,7 +254,6 @@ impl<P: Payload> Pcb<P> {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
-        loss.awaits_renege = false;
         if !is_plain && report.moves() && loss.records.starts_sacked() {
             self.expect_renege(&mut loss, report, (ts, now));
             self.loss = Some(loss);
@@ -266,7 +265,9 @@ impl<P: Payload> Pcb<P> {
         let is_put_off = sign == Some(Sign::Echo)
             && phase == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
-        if let Some(sign) = sign {
+        // While something that was sent again is out, nothing is taken back, and only new data leaves.
+        loss.holds_repairs = is_put_off && loss.records.repeated_count(loss.repeated_until) > 0;
+        if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(&mut loss, sign);
         }
         self.pass_recovery_point(&mut loss);
@@ -299,6 +300,9 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
+        if self.recovery.phase() == Phase::Open && !loss.has_repeats(self.snd_una) {
+            loss.repeated_ts = None;
+        }
         if !looks && self.renews_timer(&loss, report, now) {
             // The one timer that there is was of reordering, and is another one now (`tcp_set_xmit_timer`).
             loss.reorder_at = NEVER;
@@ -409,13 +413,7 @@ impl<P: Payload> Pcb<P> {
     /// Ends the phase once everything is acknowledged that was out when it began.
     fn pass_recovery_point(&mut self, loss: &mut Loss) {
         let phase = self.recovery.phase();
-        if phase == Phase::Open {
-            if loss.undo.as_ref().is_some_and(|undo| undo.is_over(self.snd_una)) {
-                loss.undo = None;
-            }
-            return;
-        }
-        if self.snd_una.before(self.recovery.recover()) {
+        if phase == Phase::Open || self.snd_una.before(self.recovery.recover()) {
             return;
         }
         if self.holds_repair() {

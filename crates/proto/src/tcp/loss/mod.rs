@@ -93,14 +93,17 @@ pub(super) struct Loss {
     is_only_repair: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
+    /// TSval of the first repetition since nothing was that is still out, probes aside (`retrans_stamp`).
+    repeated_ts: Option<u32>,
     /// Segments that were sent again needlessly, and of which neither is known to have arrived.
     twice_count: u32,
     /// Segments that duplicate acknowledgments stand for, where the peer has no SACK.
     stood_for: u32,
     /// The repair that goes on as after a timeout is one of segments that were too large.
     for_mtu: bool,
-    /// The peer may have thrown away data that it had reported: nothing is repaired until it has shown that, or a timeout has.
-    awaits_renege: bool,
+    /// Nothing is repaired until the next acknowledgment, or a timeout: the peer may have thrown away data that it had reported, or what was
+    /// repaired was not lost.
+    holds_repairs: bool,
     /// State of path MTU discovery, if the MTU is in question.
     path_mtu: Option<Box<PathMtu>>,
     pub(super) stats: LossStats,
@@ -140,10 +143,11 @@ impl Loss {
             is_passed_over: false,
             is_only_repair: false,
             repeated_until: una,
+            repeated_ts: None,
             twice_count: 0,
             stood_for: 0,
             for_mtu: false,
-            awaits_renege: false,
+            holds_repairs: false,
             path_mtu: None,
             stats: LossStats::default(),
         })
@@ -200,7 +204,7 @@ impl Loss {
     /// True if something lost is to be sent again. As much as is out twice may be it, and is waited for first (`retrans_out` and `lost_out` in
     /// `tcp_xmit_retransmit_queue`).
     pub(super) fn has_repairs(&self) -> bool {
-        !self.awaits_renege && self.records.counts().lost > self.twice_count
+        !self.holds_repairs && self.records.counts().lost > self.twice_count
     }
 
     /// A round trip was measured.

@@ -29,7 +29,7 @@ impl<P: Payload> Pcb<P> {
         self.reduce_window(loss, report.count.saturating_mul(self.mss.into()), true);
         self.allow(loss);
         (loss.probe_at, loss.probe_now, loss.reorder_at) = (NEVER, false, NEVER);
-        loss.awaits_renege = true;
+        loss.holds_repairs = true;
         let wait_us = (self.rtt.srtt_us() / 2).max(RENEGE_WAIT_MIN_US);
         self.rexmt_at = after_us(now, wait_us.into());
     }

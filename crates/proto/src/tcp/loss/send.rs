@@ -330,13 +330,15 @@ impl<P: Payload> Pcb<P> {
         if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut())
             && why != Why::Probe
         {
-            undo.on_rexmt(end.since(start), ts, offset == 0);
+            undo.on_rexmt(end.since(start));
         }
         if let Some(loss) = self.loss.as_deref_mut()
             && why != Why::Probe
-            && end.after(loss.repeated_until)
         {
-            loss.repeated_until = end;
+            loss.repeated_ts.get_or_insert(ts);
+            if end.after(loss.repeated_until) {
+                loss.repeated_until = end;
+            }
         }
         self.spoil_timing();
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))

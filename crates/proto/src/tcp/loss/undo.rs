@@ -27,22 +27,17 @@ pub(in crate::tcp) struct Undo {
     pub before: Cc,
     /// SND.UNA when it began.
     marker: SeqNum,
-    /// End of the data out then, and later of the data out when it had ended: then it is too late to undo.
+    /// End of the data out then, and later of the data out when it had ended: a duplicate of later data says nothing of it.
     until: SeqNum,
-    /// TSval of the first repetition.
-    rexmt_ts: Option<u32>,
     /// Bytes repeated of which the peer has not reported a duplicate.
     unreported: u32,
     /// Bytes of which it has.
     reported: u32,
-    /// SND.UNA has moved since, or something else lay before the first repetition: a timestamp proves nothing any
-    /// more.
-    moved: bool,
 }
 
 impl Undo {
     pub fn new(before: Cc, marker: SeqNum, until: SeqNum) -> Self {
-        Self { before, marker, until, rexmt_ts: None, unreported: 0, reported: 0, moved: false }
+        Self { before, marker, until, unreported: 0, reported: 0 }
     }
 
     /// The same where so many bytes that were sent again are still out.
@@ -50,13 +45,9 @@ impl Undo {
         Self { unreported: bytes, ..self }
     }
 
-    /// `bytes` are sent again, with this TSval; `at_una` if they begin at SND.UNA.
-    pub fn on_rexmt(&mut self, bytes: u32, ts: u32, at_una: bool) {
+    /// `bytes` are sent again.
+    pub fn on_rexmt(&mut self, bytes: u32) {
         self.unreported = self.unreported.saturating_add(bytes);
-        // Data below the first repetition, an earlier repair's repetition for one, may move SND.UNA next, and its echo
-        // is older without saying anything of this one.
-        self.moved |= self.rexmt_ts.is_none() && !at_una;
-        self.rexmt_ts.get_or_insert(ts);
     }
 
     /// The peer has received `start` to `end` twice. True if a repetition of ours can be the reason.
@@ -70,16 +61,6 @@ impl Undo {
         ours
     }
 
-    /// SND.UNA has moved with an acknowledgment that echoes `echo`, if timestamps are on. True if that says
-    /// that the original had arrived.
-    pub fn on_new_ack(&mut self, echo: Option<u32>) -> bool {
-        let first = !core::mem::replace(&mut self.moved, true);
-        match (self.rexmt_ts, echo) {
-            (Some(rexmt), Some(echo)) => first && timestamp::older(echo, rexmt),
-            (Some(_) | None, Some(_) | None) => false,
-        }
-    }
-
     /// True if every repetition was reported as a duplicate.
     pub fn is_all_reported(&self) -> bool {
         self.reported > 0 && self.unreported == 0
@@ -88,11 +69,6 @@ impl Undo {
     /// The repair is over, `snd_max` is the end of the sent data.
     pub fn on_end(&mut self, snd_max: SeqNum) {
         self.until = snd_max;
-    }
-
-    /// True once everything is acknowledged whose acknowledgment could decide.
-    pub fn is_over(&self, una: SeqNum) -> bool {
-        una.at_or_after(self.until)
     }
 }
 
@@ -129,15 +105,19 @@ impl<P: Payload> Pcb<P> {
 
     /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
     pub(super) fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
-        let undo = loss.undo.as_mut()?;
-        let by_timestamp = report.acked > 0 && undo.on_new_ack(echo);
+        let undo = loss.undo.as_ref()?;
+        let is_older = |echo| loss.repeated_ts.is_some_and(|repeated| timestamp::older(echo, repeated));
+        let by_timestamp =
+            report.moves() && self.recovery.phase() != Phase::Open && echo.is_some_and(is_older);
+        // A repair after a timeout goes on until more is acknowledged, whatever was reported meanwhile (`tcp_process_loss`).
+        let by_reports = undo.is_all_reported() && (report.moves() || self.recovery.phase() != Phase::Loss);
         let by_original = match loss.frto.as_mut() {
             Some(_) if report.original => true,
             Some(frto) if self.snd_max.after(frto.recover) => {
                 // Step 3: of the new data there are signs, and none of what is from before the timeout, which is lost. Without any it may
-                // still show; meanwhile the repair goes on.
+                // still show, a report of the repetition as a duplicate is none; meanwhile the repair goes on.
                 frto.tries_new_data = false;
-                if report.sacked > 0 || report.is_duplicate {
+                if report.sacked > 0 || (report.is_duplicate && report.dsack.is_none()) {
                     loss.frto = None;
                 }
                 false
@@ -151,7 +131,7 @@ impl<P: Payload> Pcb<P> {
         };
         match () {
             () if by_timestamp => Some(Sign::Echo),
-            () if undo.is_all_reported() => Some(Sign::Reports),
+            () if by_reports => Some(Sign::Reports),
             () if by_original => Some(Sign::Original),
             () => None,
         }
@@ -181,23 +161,6 @@ impl<P: Payload> Pcb<P> {
         count(&mut loss.stats.undo_count);
         if self.recovery.phase() != Phase::Open && !is_held {
             self.recovery.finish();
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::super::cc::Algorithm;
-    use super::*;
-
-    #[test]
-    fn an_old_echo_proves_a_spurious_retransmission_only_if_nothing_below_it_is_outstanding() {
-        for at_una in [true, false] {
-            let una = SeqNum::new(1000);
-            let mut undo = Undo::new(Cc::new(Algorithm::NewReno, 1000, false), una, una + 20_000);
-            undo.on_rexmt(1000, 50, at_una);
-            undo.on_rexmt(1000, 50, false);
-            assert_eq!(undo.on_new_ack(Some(40)), at_una);
         }
     }
 }

@@ -159,22 +159,24 @@ fn pure_reordering_causes_almost_no_retransmissions() {
 #[test]
 fn a_loss_among_what_is_out_twice_after_an_undo_is_repaired_without_a_timeout() {
     let mut t = in_flight(true);
-    let val = t.timestamp();
-    t.peer_ts = Some(Timestamps { val: 101, ecr: val - 10 });
-    t.report(0, &[(1, 4), (6, 10)]);
-    assert_eq!(t.places(), [0, 4, 5, 10, 11]);
-    t.now = t.now + ms(2);
-    t.report(4, &[(6, 10)]);
-    assert_eq!(t.pcb.loss_stats().undo_count, 1);
-    let _ = t.places();
-    // Of both neither the original nor the repetition arrives, but what was sent behind them.
-    t.now = t.now + ms(10);
-    t.peer_ts = Some(Timestamps { val: 111, ecr: val });
-    t.report(4, &[(6, 12)]);
+    let early = t.timestamp() - 10;
+    time_out(&mut t);
+    t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() });
+    t.report(1, &[]);
+    let last = *t.places().last().expect("new data");
+    t.report(1, &[(last, last + 1)]);
+    assert_eq!(t.places(), [1]);
+    t.report(2, &[(last, last + 1)]);
+    assert_eq!(t.places(), [2, 3]);
+    t.peer_ts = Some(Timestamps { val: 102, ecr: early });
+    t.report(3, &[(last, last + 1)]);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.undo_count, stats.rto_count), (1, 1));
+    // Of segment 3 neither the original nor the repetition arrives.
     let mut again = t.places();
     again.extend(t.places_within(ms(20)));
-    assert!(again.contains(&4), "{again:?}");
-    assert_eq!(t.pcb.loss_stats().rto_count, 0);
+    assert!(again.contains(&3), "{again:?}");
+    assert_eq!(t.pcb.loss_stats().rto_count, 1);
 }
 
 /// RFC 7323 section 4.1: an acknowledgment that acknowledges nothing new measures nothing.
@@ -229,18 +231,46 @@ fn a_timeout_sends_one_segment_also_where_several_may_leave_as_one() {
     assert_eq!((t.pcb.loss_stats().rto_count, t.place_of(&again), again.len), (1, 0, MSS));
 }
 
-/// `tcp_try_undo_partial`: the path has overtaken what was taken for lost. Whether the rest is lost is for the next acknowledgment to say.
+/// `tcp_try_undo_partial`: the path has overtaken what was taken for lost. While something that was sent again is out, only new data leaves. Then all is
+/// taken back, and whether the rest is lost is for the next acknowledgment to say.
 #[test]
-fn an_undo_within_a_fast_recovery_leaves_the_rest_to_the_next_acknowledgment() {
+fn an_undo_within_a_fast_recovery_waits_for_what_was_sent_again() {
     let mut t = in_flight(true);
-    t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() - 10 });
+    let early = t.timestamp() - 10;
+    t.peer_ts = Some(Timestamps { val: 101, ecr: early });
     t.report(0, &[(6, 10)]);
     assert_eq!(t.places(), [0, 1, 2, 3]);
-    t.now = t.now + ms(20);
-    t.report(1, &[(6, 10)]);
-    assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.info(0, t.now).ca_state), (1, CaState::Disorder));
-    assert!(t.places().iter().all(|place| *place >= 10), "only what is new");
+    let state = |t: &Script| (t.pcb.loss_stats().undo_count, t.pcb.info(0, t.now).ca_state);
+    for (acked, expected) in
+        [(1, (0, CaState::Recovery)), (3, (0, CaState::Recovery)), (4, (1, CaState::Disorder))]
+    {
+        t.now = t.now + ms(10);
+        t.report(acked, &[(6, 10)]);
+        assert_eq!(state(&t), expected, "{acked}");
+        assert!(t.places().iter().all(|place| *place >= 10), "only what is new");
+    }
     t.now = t.now + ms(10);
-    t.report(2, &[(6, 10)]);
-    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Recovery, "it is");
+    t.report(5, &[(6, 12)]);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Recovery, "it is lost");
+}
+
+/// The repetitions of a timeout may still be out when a fast recovery begins, whose own do not begin at SND.UNA: an echo from before the first of all proves as much.
+#[test]
+fn an_echo_from_before_an_earlier_repair_undoes_the_later_one() {
+    for (ecr_is_early, undone) in [(true, 2), (false, 1)] {
+        let mut t = in_flight(true);
+        let early = t.timestamp() - 10;
+        time_out(&mut t);
+        let repeated = t.timestamp();
+        t.now = t.now + ms(30);
+        // An original shows that the timeout was not needed, and that what is before it is lost.
+        t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() });
+        t.report(0, &[(9, 10)]);
+        let again = t.places_within(ms(100));
+        assert!(!again.contains(&0) && again.contains(&1), "{again:?}");
+        assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Recovery);
+        t.peer_ts = Some(Timestamps { val: 102, ecr: if ecr_is_early { early } else { repeated } });
+        t.report(10, &[]);
+        assert_eq!(t.pcb.loss_stats().undo_count, undone, "{ecr_is_early}");
+    }
 }
