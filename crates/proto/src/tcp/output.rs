@@ -317,19 +317,18 @@ impl<P: Payload> Pcb<P> {
     /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a window that was too small for a good segment
     /// goes as much as it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux
     /// does: a window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one
-    /// of them progress that ends the back-off and the stall. A FIN that was not sent waits as text does. Data in flight is
-    /// repeated byte by byte, since the peer may wait for it; and so is a FIN that was sent. SND.NXT counts neither.
+    /// of them progress that ends the back-off and the stall. A FIN waits as text does. Nothing is in flight, or the retransmission
+    /// timer would run.
     fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
-        let len = self.snd_len.min(self.snd_wnd.max(1)).min(u32::from(self.mss));
-        let fin = len == 0 && self.fin_queued;
-        if len == 0 && !fin {
+        if self.snd_len == 0 && !self.fin_queued {
             self.persist = false;
             self.rexmt_at = NEVER;
             return None;
         }
         if self.snd_wnd > 0 {
             let small = self.snd_sml;
-            let mut segment = self.transmit_at_nxt(0, len, fin, rcv_space, now);
+            let len = self.snd_len.min(self.snd_wnd).min(u32::from(self.mss));
+            let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
             // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
             self.snd_sml = small;
@@ -339,12 +338,7 @@ impl<P: Payload> Pcb<P> {
             }
             return Some(segment);
         }
-        if self.snd_max == self.snd_una {
-            return Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now));
-        }
-        self.snd_max = self.snd_max.max(self.snd_una + u32::from(fin));
-        self.fin_sent |= fin;
-        Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
+        Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now))
     }
 
     #[inline(never)]
@@ -501,13 +495,12 @@ impl<P: Payload> Pcb<P> {
     /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment behind
     /// its end would not be acceptable to it. An end that is less than a unit of the window field short was only
     /// rounded down (RFC 7323 section 2.4): the peer has accepted data beyond it, and to begin before that would not
-    /// be acceptable either. The one byte beyond a shut window is no such case: it is a probe, and was refused.
+    /// be acceptable either.
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
-        let is_probe = self.persist && self.snd_wnd == 0 && self.snd_max == edge + 1;
         // Linux takes the unit of its own field for that of the peer's.
         let unit = if self.scaling { 1 << self.snd_scale.max(self.rcv_scale) } else { 1 };
-        let is_rounded = !is_probe && self.snd_max.after(edge) && self.snd_max.since(edge) < unit;
+        let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < unit;
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
 

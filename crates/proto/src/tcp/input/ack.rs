@@ -315,7 +315,7 @@ impl<P: Payload> Pcb<P> {
             self.after_report(&report, options.timestamps, now);
             return;
         }
-        if !bare || flight == 0 || self.persist {
+        if !bare || flight == 0 {
             return;
         }
         if self.recovery.on_dup_ack(&mut self.cc, self.snd_una, self.snd_max, u32::from(self.mss), now) {

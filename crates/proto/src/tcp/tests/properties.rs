@@ -156,6 +156,7 @@ fn check(t: &Script) {
     assert!(pcb.state() == State::SynSent || pcb.rcv_nxt().at_or_before(pcb.rcv_adv()));
     assert!(pcb.cwnd() >= u32::from(pcb.mss()));
     assert!(pcb.state() != State::Closed || pcb.next_deadline().is_none());
+    assert!(!pcb.persist || pcb.snd_una() == pcb.snd_max(), "a window is probed with data in flight");
     let (stats, flight) = (pcb.loss_stats(), pcb.snd_max().since(pcb.snd_una()));
     assert!(stats.sacked_bytes + stats.lost_bytes <= flight, "more was consumed than was there");
 }

@@ -374,6 +374,11 @@ impl World {
         }
         let end = &self.ends[i];
         if let Some(pcb) = &end.pcb {
+            assert!(
+                !pcb.persist || pcb.snd_una() == pcb.snd_max(),
+                "probes with data in flight: {}",
+                self.report()
+            );
             let waiting = pcb.state().transmits() && (!end.snd.is_empty() || pcb.snd_una() != pcb.snd_max());
             assert!(!waiting || pcb.next_deadline().is_some(), "nothing will wake it: {}", self.report());
         }
