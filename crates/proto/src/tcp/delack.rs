@@ -29,7 +29,7 @@
 //! `comp_sack.rs` does not hold it back.
 //!
 //! Does not depend on buffers: the caller asks [`Pcb::acks_at_read`] after output, keeps the answer where its reader finds
-//! it, and calls [`Pcb::on_read`]. Tests: `tests/delack.rs`, `tests/quick_ack.rs`.
+//! it, and calls [`Pcb::on_read`]. Tests: `delack/tests.rs`, `tests/delack.rs`, `tests/quick_ack.rs`.
 
 use crate::time::Instant;
 
@@ -110,8 +110,7 @@ impl Piece {
     /// Of a segment with `len` bytes of text.
     #[inline]
     pub fn of(header: &Header, len: u32) -> Self {
-        let blocks = header.options.sack.len();
-        let options_len = if blocks == 0 { 0 } else { u16::try_from(wire::sack_len(blocks)).unwrap_or(0) };
+        let options_len = u16::try_from(wire::sack_len(header.options.sack.len())).unwrap_or(0);
         Self { gso_size: header.gso_size, options_len, ..Self::of_flags(header.flags, len) }
     }
 
@@ -457,3 +456,6 @@ impl<P: Payload> Pcb<P> {
 pub(super) fn low_micros(now: Instant) -> u32 {
     u32::try_from(now.as_micros() & u64::from(u32::MAX)).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

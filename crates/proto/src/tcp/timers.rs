@@ -5,7 +5,7 @@
 //! that has not come is left alone. It does not depend on the caller's wheel. Retransmission and persist
 //! share a slot, for data is either in flight or held back by the window. FIN-WAIT-2 and TIME-WAIT share one,
 //! for they are states. No wake-up is lost: wherever data is unacknowledged or held back by the window, that
-//! slot runs (`output.rs` arms it, asserted in `tests/properties.rs`). Tests: `tests/timers.rs`.
+//! slot runs (`output.rs` arms it, asserted in `tests/properties.rs`). Tests: `timers/tests.rs`, `tests/timers.rs`.
 
 use core::time::Duration;
 
@@ -316,3 +316,6 @@ type Verdict = core::ops::ControlFlow<()>;
 
 /// Keepalive runs no faster than this, whatever it is set to.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::super::pcb::Pcb;
 use super::super::push::half_of_window;
-use super::super::segment::Header;
+use super::super::segment::{Flags, Header};
 use super::super::settings::{PacingMode, Settings};
 use super::script::{ACK, MSS, Script, WND, plain};
 
@@ -238,5 +238,117 @@ fn a_segment_that_begins_where_the_window_ends_acknowledges_nothing() {
         let seq = edge + 1 - (1 - place) as u32;
         let input = t.input(Header { seq, ..t.seg(ACK) }, b"text");
         assert_eq!(input.acked, acked, "{place} from the edge");
+    }
+}
+
+/// Ends of our stream among the segments due now.
+fn fins(t: &mut Script) -> Vec<bool> {
+    t.output().iter().map(|sent| sent.header().flags.has(Flags::FIN)).collect()
+}
+
+/// As any other segment, where there is a congestion window (`tcp_cwnd_test`).
+#[test]
+fn a_fin_alone_waits_for_room_in_the_windows() {
+    for (lossless, segments, expected) in
+        [(false, 9, vec![true]), (false, 10, vec![]), (true, 10, vec![true])]
+    {
+        let mut t = Script::established(&Settings { lossless, ..plain() });
+        assert_eq!(t.write(segments * MSS).len(), segments as usize);
+        t.pcb.shutdown_write();
+        assert_eq!(fins(&mut t), expected, "{lossless} {segments}");
+        let _ = t.input(t.ack_of(MSS, WND), &[]);
+        assert_eq!(fins(&mut t).len(), 1 - expected.len());
+    }
+}
+
+#[test]
+fn a_fin_does_not_leave_beyond_the_window_of_the_peer() {
+    for (window, expected) in [(1_999, vec![false]), (2_000, vec![false, false]), (2_001, vec![false, true])]
+    {
+        let mut t = Script::established(&plain());
+        t.write(MSS);
+        let _ = t.input(t.ack_of(MSS, window), &[]);
+        t.pcb.shutdown_write();
+        t.snd = 2 * MSS;
+        assert_eq!(fins(&mut t), expected, "{window}");
+    }
+}
+
+#[test]
+fn a_segment_ends_with_its_record_wherever_that_begins() {
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+    t.pcb.end_record(1_300);
+    assert_eq!(t.write(2_600), [1_000, 300, 1_000, 300]);
+}
+
+/// RFC 9293 section 3.8.6.2.1: half of the largest window is worth a segment.
+#[test]
+fn a_part_of_the_text_leaves_when_half_of_the_largest_window_is_free() {
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+    (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
+    let _ = t.input(t.ack_of(0, 500), &[]);
+    assert_eq!(t.write(1_200), [500]);
+    let _ = t.input(t.ack_of(249, 500), &[]);
+    assert_eq!(t.lens(), []);
+    let _ = t.input(t.ack_of(1, 500), &[]);
+    assert_eq!(t.lens(), [250]);
+}
+
+#[test]
+fn only_blocks_that_are_sent_make_segments_shorter() {
+    for (sack, mss) in [(false, MSS), (true, MSS - 12)] {
+        let mut t = Script::established(&Settings { sack, ..plain() });
+        let _ = t.input(Header { seq: t.pcb.rcv_nxt() + 100, ..t.seg(ACK) }, b"text");
+        assert_eq!(u32::from(t.pcb.send_mss()), mss);
+    }
+}
+
+/// A window of 60 bytes and an MSS of 76 beside timestamps: three blocks have no room.
+#[test]
+fn blocks_that_have_no_room_beside_text_follow_in_an_acknowledgment() {
+    let mut t =
+        Script::established(&Settings { sack: true, timestamps: true, mss: 88, nodelay: true, ..plain() });
+    (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
+    let _ = t.input(t.ack_of(0, 60), &[]);
+    for offset in [100, 200, 300] {
+        let header = Header { seq: t.pcb.rcv_nxt() + offset, ..t.ack_of(0, 60) };
+        let _ = t.input(header, b"text");
+        t.output();
+    }
+    t.snd = 60;
+    let sent: Vec<_> = t.output().iter().map(|sent| (sent.len, sent.header().options.sack.len())).collect();
+    assert_eq!(sent, [(60, 0), (0, 3)]);
+}
+
+#[test]
+fn whether_more_would_leave_now() {
+    let mut t = Script::established(&plain());
+    assert!(!t.pcb.sends_more(), "there is nothing");
+    t.snd = 2 * MSS + 1;
+    let _ = t.pcb.poll_transmit(t.snd, t.space, t.now);
+    assert!(t.pcb.sends_more());
+    t.output();
+    assert!(!t.pcb.sends_more());
+    t.write(1);
+    assert!(!t.pcb.sends_more(), "it waits for the short segment before it");
+}
+
+#[test]
+fn room_in_the_window_of_the_peer_is_told_in_whole_segments_too() {
+    let mut t = Script::established(&plain());
+    t.write(MSS);
+    let _ = t.input(t.ack_of(MSS, 2_500), &[]);
+    assert_eq!(t.pcb.room_for_segments(), 2 * MSS);
+}
+
+/// `tcp_tso_rtt_log`: the most of a packet is halved with each 512 microseconds of the least round trip.
+#[test]
+fn bursts_are_longer_on_a_short_path() {
+    for (us, expected) in [(600, 5), (3_000, 4), (5_000, 2)] {
+        let mut t = Script::established(&Settings { sack: true, ..plain() });
+        t.write(2 * MSS);
+        t.now = t.now + core::time::Duration::from_micros(us);
+        let _ = t.input(t.ack_of(MSS, WND), &[]);
+        assert_eq!(t.pcb.burst_max(1), expected, "{us} us");
     }
 }
