@@ -46,7 +46,7 @@ pub(super) enum Phase {
 }
 
 /// Content of an acknowledgment. Without transmission records (on a path that loses
-/// nothing) `sacked`, `lost`, `rtt_us` and `rate` stay empty, and `pipe` is the outstanding data.
+/// nothing) `lost`, `pipe`, `rtt_us` and `rate` stay empty.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub now: Instant,

@@ -65,7 +65,7 @@ impl<P: Payload> Pcb<P> {
                 // Another window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
             }
-            if self.persist && self.rexmt_at != NEVER {
+            if self.persist {
                 // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`).
                 self.arm_rexmt(now);
             }
@@ -166,8 +166,8 @@ impl<P: Payload> Pcb<P> {
     ) -> u32 {
         let acked = ack.since(self.snd_una);
         let flight = self.snd_max.since(self.snd_una);
-        let fin = self.fin_sent && ack == self.snd_max;
-        let bytes = (acked - u32::from(fin)).min(self.snd_len);
+        // Our FIN is no byte of the buffer.
+        let bytes = acked.min(self.snd_len);
         self.snd_una = ack;
         self.snd_nxt = self.snd_nxt.max(ack);
         self.snd_sml = self.snd_sml.max(ack);
@@ -225,7 +225,7 @@ impl<P: Payload> Pcb<P> {
             delivered: acked.saturating_sub(told).max(acked.min(mss)),
             lost: 0,
             flight,
-            pipe: flight - acked,
+            pipe: 0,
             // Without records nothing tells apart a window that is full from one that nearly is.
             used: (flight > self.cc.cwnd() / 2, flight),
             mss,
@@ -253,7 +253,7 @@ impl<P: Payload> Pcb<P> {
             // The echo says which transmission is meant (RFC 7323 section 4.1).
             Timing::Spoilt => self.echoed_us(ts, now),
         };
-        if self.timing != Timing::Idle && ack.at_or_after(self.rtt_seq) {
+        if ack.at_or_after(self.rtt_seq) {
             self.timing = Timing::Idle;
         }
         if let Some(rtt_us) = sample {
@@ -293,7 +293,7 @@ impl<P: Payload> Pcb<P> {
             && seg.payload.is_empty()
             && !seg.flags.any(Flags::SYN.with(Flags::FIN))
             && !self.brings_window(seg.seq, false, seg.header.window);
-        if self.loss.is_some() && !seg.payload.is_empty() && self.is_on_short_path(seg) {
+        if !seg.payload.is_empty() && self.is_on_short_path(seg) {
             self.pass_over_usage();
         }
         if self.loss.is_none() && !options.sack.is_empty() {

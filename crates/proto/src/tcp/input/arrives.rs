@@ -191,9 +191,6 @@ impl<P: Payload> Pcb<P> {
             self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
             // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
             self.ack_now |= stale >= seg.payload_len() || !self.state.receives();
-            if stale > seg.payload_len() {
-                seg.flags = seg.flags.without(Flags::FIN);
-            }
             seg.payload.trim_front(stale as usize);
             seg.seq = self.rcv_nxt;
         }

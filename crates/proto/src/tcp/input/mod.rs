@@ -8,13 +8,16 @@
 //! Nothing is kept of a segment that may be forged: what each variable needs before it changes stands in `docs/blind.md`.
 //!
 //! It does not depend on buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
-//! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `tests/`.
+//! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `input/tests.rs`, `tests/`.
 
 mod ack;
 mod arrives;
 mod challenge;
 mod syn_sent;
 mod text;
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 pub(super) use challenge::{CHALLENGES_MAX, CHALLENGES_MIN};

@@ -91,8 +91,8 @@ impl<P: Payload> Pcb<P> {
             Some(_) | None => (self.scaling, self.snd_scale, self.rcv_scale) = (false, 0, 0),
         }
         match syn.options.timestamps {
-            Some(ts) if self.ts_on => (self.ts_recent, self.ts_recent_at) = (ts.val, now),
-            Some(_) | None => self.ts_on = false,
+            Some(ts) => (self.ts_recent, self.ts_recent_at) = (ts.val, now),
+            None => self.ts_on = false,
         }
         self.take_user_timeout(syn);
         self.sack_ok &= syn.options.sack_permitted;
