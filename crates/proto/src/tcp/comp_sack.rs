@@ -126,3 +126,18 @@ impl<P: Payload> Pcb<P> {
         self.reass.as_deref_mut().is_some_and(|reass| reass.comp.restart())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_leave_for_a_number_then_44_are_left_out_until_one_leaves() {
+        let (mut comp, nxt) = (CompSack::default(), SeqNum::new(7));
+        assert!(!comp.restart(), "none was left out");
+        assert!((0..3).all(|_| !comp.leaves_out(nxt)));
+        assert!((0..44).all(|_| comp.leaves_out(nxt)) && !comp.leaves_out(nxt));
+        assert!(comp.restart() && !comp.restart());
+        assert!(comp.leaves_out(nxt) && !comp.leaves_out(nxt + 1));
+    }
+}

@@ -356,11 +356,9 @@ impl<P: Payload> Pcb<P> {
         (self.syn_unacked, self.takes_all_steps) = (false, self.ecn.is_accurate());
         self.measure_handshake(ack, header.options.timestamps, now);
         self.rexmt_count = 0;
-        if !self.persist {
-            self.rexmt_at = NEVER;
-            if self.snd_una != self.snd_max {
-                self.arm_rexmt(now);
-            }
+        self.rexmt_at = NEVER;
+        if self.snd_una != self.snd_max {
+            self.arm_rexmt(now);
         }
         input.events.insert(Events::SYN_ACKED);
         true

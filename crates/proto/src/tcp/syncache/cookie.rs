@@ -70,7 +70,7 @@ pub fn syn_ack(
     // Without timestamps there is no place for the other options, nor for ECN: they are not agreed on.
     let (options, flags) = match syn.options.timestamps {
         Some(_) if params.timestamps => (syn.options, syn.flags),
-        Some(_) | None => (Options { mss: Some(mss), ..Options::default() }, Flags::SYN),
+        Some(_) | None => (Options::default(), Flags::SYN),
     };
     let iss = encode(secret, ends, syn.seq, mss, now);
     let half_open =

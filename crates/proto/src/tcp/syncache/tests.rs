@@ -8,6 +8,7 @@ use crate::tcp::segment::{Options, Timestamps};
 
 mod cookie;
 mod model;
+mod rare;
 
 type Key = [u8; 40];
 type Cache = SynCache<Key, u64>;

@@ -439,3 +439,47 @@ fn the_option_of_the_first_syn_is_known_later() {
         assert_eq!(t.pcb.fast_open_option(), option);
     }
 }
+
+#[test]
+fn a_new_cookie_goes_with_the_first_syn_ack() {
+    let mut t = Script::connect(&plain());
+    t.pcb = Pcb::accept_fast_open(&plain(), &accepted(), 10, Some(cookie()), t.now);
+    assert_eq!(t.output()[0].header().options.fast_open, Some(cookie()));
+    let sent = t.wait(secs(2));
+    assert!(!sent.is_empty() && sent.iter().all(|(_, sent)| sent.header().options.fast_open.is_none()));
+}
+
+#[test]
+fn the_text_of_the_syn_is_where_the_connection_begins() {
+    assert_eq!(server(10).pcb.behind_syn(), SeqNum::new(IRS + 11));
+    assert_eq!(Script::established(&plain()).pcb.behind_syn(), SeqNum::new(IRS + 1));
+}
+
+/// Karn's rule: the acknowledgment may be of either.
+#[test]
+fn a_syn_ack_that_answers_a_repeated_syn_measures_no_round_trip() {
+    for (repeats, is_measured) in [(false, true), (true, false)] {
+        let mut t = server(0);
+        t.now = t.now + ms(300);
+        if repeats {
+            let _ = t.input(t.raw(IRS, 0, SYN), &[]);
+            assert_eq!(t.output().len(), 1);
+        }
+        t.now = t.now + ms(10);
+        let _ = t.input(t.seg(ACK), &[]);
+        assert_eq!(t.pcb.srtt().is_some(), is_measured);
+    }
+}
+
+#[test]
+fn the_timer_of_the_syn_ack_ends_with_its_acknowledgment_and_that_of_text_begins() {
+    let mut t = server(0);
+    let _ = t.input(t.seg(ACK), &[]);
+    assert_eq!((t.lens(), t.pcb.next_deadline()), (vec![], None));
+    let mut t = server(0);
+    t.now = t.now + ms(10);
+    assert_eq!(t.write(100), [100]);
+    t.now = t.now + ms(10);
+    let _ = t.input(Header { ack: SeqNum::new(ISS + 1), ..t.seg(ACK) }, &[]);
+    assert_eq!(t.pcb.running_timer(t.now).map(|timer| timer.left), Some(t.pcb.rto()));
+}

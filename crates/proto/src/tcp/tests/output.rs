@@ -4,6 +4,7 @@ use super::super::pcb::Pcb;
 use super::super::push::half_of_window;
 use super::super::segment::{Flags, Header};
 use super::super::settings::{PacingMode, Settings};
+use super::super::state::State;
 use super::script::{ACK, MSS, Script, WND, plain};
 
 #[test]
@@ -351,4 +352,51 @@ fn bursts_are_longer_on_a_short_path() {
         let _ = t.input(t.ack_of(MSS, WND), &[]);
         assert_eq!(t.pcb.burst_max(1), expected, "{us} us");
     }
+}
+
+/// Of a connection that has sent all: one change, and it may have more to do.
+#[test]
+fn whatever_is_owed_or_open_is_something_to_send() {
+    type Change = fn(&mut Script);
+    let sent_all = |change: Change| {
+        let mut t = Script::established(&Settings { lossless: true, nodelay: true, ..plain() });
+        t.write(100);
+        change(&mut t);
+        t.pcb.has_sent_all(100)
+    };
+    assert!(sent_all(|_| ()));
+    let changes: [Change; 13] = [
+        |t| t.pcb.state = State::CloseWait,
+        |t| t.pcb.count_timeout(t.now),
+        |t| drop(t.input(Header { seq: t.pcb.rcv_nxt() + 10, ..t.ack_of(0, WND) }, b"hole")),
+        |t| t.pcb.recovery.begin(t.pcb.snd_max),
+        |t| t.pcb.snd_nxt = t.pcb.snd_una,
+        |t| t.pcb.snd_max += 1,
+        |t| t.pcb.ack_now = true,
+        |t| t.pcb.dup_acks_owed = 1,
+        |t| t.pcb.keep_probe = true,
+        |t| t.pcb.probe_now = true,
+        |t| t.pcb.fin_queued = true,
+        |t| t.pcb.syn_unacked = true,
+        |t| (t.pcb.snd_nxt, t.pcb.snd_max) = (t.pcb.snd_nxt - 1, t.pcb.snd_max - 1),
+    ];
+    for (index, change) in changes.into_iter().enumerate() {
+        assert!(!sent_all(change), "{index}");
+    }
+    // Where nothing is there nothing was sent.
+    let t = Script::established(&Settings { lossless: true, ..plain() });
+    assert!(!t.pcb.has_sent_all(0));
+}
+
+/// The blocks at its beginning count while output goes on (`tcp_write_xmit`).
+#[test]
+fn segments_are_whole_again_when_the_hole_is_filled_and_output_is_over() {
+    let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+    let _ = t.input(Header { seq: t.pcb.rcv_nxt() + 4, ..t.seg(ACK) }, b"more");
+    assert_eq!(t.write(2 * MSS)[0], MSS - 12);
+    assert_eq!(t.pcb.reass.as_deref().map(|reass| reass.comp.burst_blocks), Some(0));
+    let _ = t.input(t.ack_of(0, WND), b"text");
+    t.output();
+    assert!(t.pcb.reass.is_none());
+    assert_eq!(u32::from(t.pcb.send_mss()), MSS);
 }

@@ -391,3 +391,9 @@ proptest! {
         options_of(Flags::from_bits(flags), &options[..whole]);
     }
 }
+
+#[test]
+fn a_buffer_that_is_too_short_is_told_with_both_lengths() {
+    let error = BufferTooShort { need: 32, have: 20 };
+    assert_eq!(error.to_string(), "TCP header of 32 bytes in a buffer of 20");
+}

@@ -185,3 +185,30 @@ fn which_ecn_was_agreed_to_the_flags_of_the_acknowledgment_say() {
         assert_eq!((made.ecn, made.accurate_ecn.is_some()), (ecn, is_accurate), "{asked:?} {told:03b}");
     }
 }
+
+/// There is no place to remember it.
+#[test]
+fn without_timestamps_no_ecn_is_agreed_to() {
+    let mut syn = syn();
+    syn.flags = OFFER;
+    syn.options.timestamps = None;
+    let answer = syn_ack(&SECRET, ENDS, &syn, &PARAMS, TS_OFFSET, at(1_000));
+    assert_eq!((answer.flags, answer.options.timestamps), (Flags::SYN.with(Flags::ACK), None));
+    let options = answer.options;
+    assert_eq!((options.mss, options.window_scale, options.sack_permitted), (Some(PARAMS.mss), None, false));
+}
+
+/// RFC 9768 section 5.1: after agreement on accurate ECN no first acknowledgment has 0 or 1 there.
+#[test]
+fn the_flags_of_the_acknowledgment_tell_which_ecn_it_was() {
+    let params = ListenParams { accurate_ecn: true, ..PARAMS };
+    for ace in 0..8 {
+        let mut syn = syn();
+        syn.flags = Flags::SYN.with(Flags::ACE);
+        let answer = syn_ack(&SECRET, ENDS, &syn, &params, TS_OFFSET, at(1_000));
+        let mut third = third_of(&syn, &answer);
+        third.flags = third.flags.with(Flags::from_ace(ace));
+        let got = check(&SECRET, ENDS, &third, &params, TS_OFFSET, at(1_080)).unwrap();
+        assert_eq!((got.ecn, got.accurate_ecn.is_some()), (ace < 2, ace >= 2), "{ace:03b}");
+    }
+}
