@@ -330,7 +330,7 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     pub(super) fn settle_waiting_ack(&mut self, rcv_space: u32) {
         if self.delack_at != NEVER && self.has_full_segment() {
-            let unit = 1u32 << self.rcv_scale;
+            let unit = 1u32 << self.scale.rcv;
             let window = rcv_space.min(self.rcv_wnd_max()).next_multiple_of(unit);
             let is_reader_told = self.rcv_hiwat.saturating_sub(rcv_space) >= self.rcv_limits().lowat;
             self.ack_now |= !is_reader_told || window >= self.rcv_adv.since(self.last_ack_sent);

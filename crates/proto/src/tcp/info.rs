@@ -254,7 +254,7 @@ impl<P: Payload> Pcb<P> {
             retransmits: if self.persist { 0 } else { expiries },
             probes: if self.persist { expiries } else { self.keepalive_probes() },
             backoff: self.rtt.backoff(),
-            wscale: self.scaling.then_some((self.snd_scale, self.rcv_scale)),
+            wscale: self.scaling.then_some((self.scale.snd, self.scale.rcv)),
             ato: Duration::from_micros(u64::from(self.tuning.delack_us)),
             rcv_mss: u32::from(self.rcv_mss_seen),
             advmss: u32::from(self.rcv_mss),

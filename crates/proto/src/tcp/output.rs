@@ -449,7 +449,7 @@ impl<P: Payload> Pcb<P> {
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         header.window = window::window_field(self.rcv_wnd(), 0);
         header.options.mss = Some(self.rcv_mss);
-        header.options.window_scale = self.scaling.then_some(self.rcv_scale);
+        header.options.window_scale = self.scaling.then_some(self.scale.rcv);
         header.options.sack_permitted = self.sack_ok;
         if self.rare.user_timeout().is_some() {
             self.attach_user_timeout(&mut header, 0);
@@ -499,7 +499,7 @@ impl<P: Payload> Pcb<P> {
     fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         // Linux takes the unit of its own field for that of the peer's.
-        let unit = if self.scaling { 1 << self.snd_scale.max(self.rcv_scale) } else { 1 };
+        let unit = if self.scaling { 1 << self.scale.snd.max(self.scale.rcv) } else { 1 };
         let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < unit;
         if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
     }
@@ -555,7 +555,7 @@ impl<P: Payload> Pcb<P> {
         let space = rcv_space.min(most);
         let growth = space.saturating_sub(self.rcv_wnd());
         if growth >= window::least_growth(self.rcv_hiwat.min(most), self.window_unit()) {
-            self.rcv_adv = self.rcv_nxt + ((space >> self.rcv_scale) << self.rcv_scale);
+            self.rcv_adv = self.rcv_nxt + ((space >> self.scale.rcv) << self.scale.rcv);
         }
     }
 
@@ -567,7 +567,7 @@ impl<P: Payload> Pcb<P> {
             .ts_on
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent });
         let ack = if self.state == State::SynSent { SeqNum::default() } else { self.rcv_nxt };
-        let window = window::window_field(self.rcv_wnd(), self.rcv_scale);
+        let window = window::window_field(self.rcv_wnd(), self.scale.rcv);
         PlainHeader { seq, ack, flags: flags.with(self.ecn.echo()), window, timestamps }
     }
 }

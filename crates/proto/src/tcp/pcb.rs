@@ -79,8 +79,8 @@ pub struct Pcb<P: Payload> {
     /// The MSS that we announced.
     pub(super) rcv_mss: u16,
     pub(super) state: State,
-    pub(super) snd_scale: u8,
-    pub(super) rcv_scale: u8,
+    /// Zero both where scaling is not agreed on.
+    pub(super) scale: WindowScale,
     /// Pure duplicate acknowledgments owed, one for each segment out of order.
     pub(super) dup_acks_owed: u8,
     /// An acknowledgment must go out with the next poll.
@@ -189,7 +189,7 @@ impl<P: Payload> Pcb<P> {
     pub fn connect(s: &Settings, iss: SeqNum, rcv_space: u32, now: Instant) -> Self {
         let scale = if s.window_scaling { window::window_scale_for(s.rcv_buf_max) } else { 0 };
         let mut pcb = Self::new(s, iss, State::SynSent, now);
-        pcb.rcv_scale = scale;
+        pcb.scale.rcv = scale;
         pcb.scaling = s.window_scaling;
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
@@ -221,8 +221,8 @@ impl<P: Payload> Pcb<P> {
         let mut pcb = Self::new(s, a.iss, State::Established, now);
         let scale = a.window_scale.unwrap_or(WindowScale { snd: 0, rcv: 0 });
         pcb.scaling = a.window_scale.is_some();
-        pcb.snd_scale = scale.snd.min(window::WINDOW_SCALE_MAX);
-        pcb.rcv_scale = scale.rcv.min(window::WINDOW_SCALE_MAX);
+        pcb.scale.snd = scale.snd.min(window::WINDOW_SCALE_MAX);
+        pcb.scale.rcv = scale.rcv.min(window::WINDOW_SCALE_MAX);
         pcb.sack_ok = a.sack_permitted;
         pcb.ecn = Ecn::new(if a.ecn { Mode::Classic } else { Mode::Off }, a.iss);
         if let Some(syn_came_with) = a.accurate_ecn {
@@ -281,8 +281,7 @@ impl<P: Payload> Pcb<P> {
             rcv_mss_seen: mss,
             rcv_mss: mss,
             state,
-            snd_scale: 0,
-            rcv_scale: 0,
+            scale: WindowScale { snd: 0, rcv: 0 },
             dup_acks_owed: 0,
             ack_now: false,
             ts_on: false,
@@ -453,7 +452,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The largest window that this connection can advertise, bytes.
     pub fn rcv_wnd_max(&self) -> u32 {
-        (u32::from(u16::MAX) << self.rcv_scale).min(self.rcv_limits().clamp)
+        (u32::from(u16::MAX) << self.scale.rcv).min(self.rcv_limits().clamp)
     }
 
     /// `so_rcv`'s hiwat as the pcb counts with it, bytes; see [`Pcb::set_rcv_hiwat`].
@@ -464,7 +463,7 @@ impl<P: Payload> Pcb<P> {
     /// The step of the receive window, bytes: the `mss` argument of
     /// [`window_update_due`](super::window::window_update_due). Constant once connected.
     pub fn window_unit(&self) -> u32 {
-        u32::from(self.rcv_mss).max(1 << self.rcv_scale)
+        u32::from(self.rcv_mss).max(1 << self.scale.rcv)
     }
 
     /// Payload bytes of a full segment to the peer.
@@ -529,7 +528,7 @@ impl<P: Payload> Pcb<P> {
         TimeWaitParams {
             snd_nxt: self.snd_max,
             rcv_nxt: self.rcv_nxt,
-            window_field: window::window_field(self.rcv_wnd(), self.rcv_scale),
+            window_field: window::window_field(self.rcv_wnd(), self.scale.rcv),
             timestamps: self.ts_on.then_some(TimestampState {
                 ts_recent: self.ts_recent,
                 ts_recent_at: self.ts_recent_at,

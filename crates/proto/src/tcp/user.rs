@@ -216,7 +216,7 @@ impl<P: Payload> Pcb<P> {
     /// `so_rcv`'s hiwat, bytes. Counted as at least twice the step in which the window field can be
     /// expressed; `so_rcv` must not be smaller than [`Pcb::rcv_hiwat`] says, or its window stays shut.
     pub fn set_rcv_hiwat(&mut self, hiwat: u32) {
-        self.rcv_hiwat = hiwat.clamp(2 << self.rcv_scale, RCV_WND_MAX);
+        self.rcv_hiwat = hiwat.clamp(2 << self.scale.rcv, RCV_WND_MAX);
     }
 
     /// The reset for a connection that we give up ourselves.

@@ -343,7 +343,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn scaled(&self, field: u16) -> u32 {
-        u32::from(field) << self.snd_scale
+        u32::from(field) << self.scale.snd
     }
 
     /// Changes the state at the acknowledgment of our FIN.

@@ -87,8 +87,8 @@ impl<P: Payload> Pcb<P> {
         self.snd_wnd = u32::from(syn.window);
         self.max_snd_wnd = self.snd_wnd;
         match syn.options.window_scale {
-            Some(scale) if self.scaling => self.snd_scale = scale.min(window::WINDOW_SCALE_MAX),
-            Some(_) | None => (self.scaling, self.snd_scale, self.rcv_scale) = (false, 0, 0),
+            Some(scale) if self.scaling => self.scale.snd = scale.min(window::WINDOW_SCALE_MAX),
+            Some(_) | None => (self.scaling, self.scale.snd, self.scale.rcv) = (false, 0, 0),
         }
         match syn.options.timestamps {
             Some(ts) => (self.ts_recent, self.ts_recent_at) = (ts.val, now),

@@ -305,7 +305,7 @@ impl<P: Payload> Pcb<P> {
     fn repeat_edge(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         let is_rounded =
-            self.snd_wnd > 0 && self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.snd_scale;
+            self.snd_wnd > 0 && self.snd_max.after(edge) && self.snd_max.since(edge) < 1 << self.scale.snd;
         if is_rounded { self.snd_max } else { edge }
     }
 

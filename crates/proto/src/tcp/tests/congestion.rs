@@ -115,7 +115,7 @@ fn a_large_window_is_refilled_behind_a_recovery_at_a_pace_or_by_slow_start() {
     for (pacing, is_paced) in [(PacingMode::Auto, true), (PacingMode::Off, false)] {
         let settings = Settings { sack: true, congestion_control: Algorithm::Cubic, pacing, ..plain() };
         let mut t = Script::established(&settings);
-        t.pcb.snd_scale = 8;
+        t.pcb.scale.snd = 8;
         let mut acked = 0;
         while t.pcb.cwnd() < 600 * MSS {
             let segments = t.pcb.cwnd() / MSS;
