@@ -365,7 +365,8 @@ fn without_records_a_round_trip_is_measured_from_a_segment_to_its_acknowledgment
 /// RFC 5681 section 2, within one process.
 #[test]
 fn without_records_text_or_a_window_make_an_acknowledgment_no_duplicate() {
-    let repeated = |change: &dyn Fn(&Script, u16) -> (Header, &'static [u8])| {
+    type Change = fn(&Script, u16) -> (Header, &'static [u8]);
+    let repeated = |change: Change| {
         let mut t = Script::established(&Settings { lossless: true, ..plain() });
         assert_eq!(t.write(10 * MSS).len(), 10);
         for count in 1..=3 {
@@ -374,10 +375,10 @@ fn without_records_text_or_a_window_make_an_acknowledgment_no_duplicate() {
         }
         t.output().iter().any(|sent| sent.len > 0)
     };
-    assert!(repeated(&|t, _| (t.ack_of(0, WND), b"")));
-    assert!(!repeated(&|t, _| (t.ack_of(0, WND), b"text")));
-    assert!(!repeated(&|t, count| (t.ack_of(0, WND + count), b"")));
-    assert!(!repeated(&|t, _| (Header { ack: t.pcb.snd_una() - 1, ..t.ack_of(0, WND) }, b"")));
+    assert!(repeated(|t, _| (t.ack_of(0, WND), b"")));
+    assert!(!repeated(|t, _| (t.ack_of(0, WND), b"text")));
+    assert!(!repeated(|t, count| (t.ack_of(0, WND + count), b"")));
+    assert!(!repeated(|t, _| (Header { ack: t.pcb.snd_una() - 1, ..t.ack_of(0, WND) }, b"")));
     let mut t = Script::established(&Settings { lossless: true, ..plain() });
     (0..3).for_each(|_| drop(t.input(t.ack_of(0, WND), &[])));
     assert_eq!((t.lens(), t.pcb.cwnd()), (vec![], 10 * MSS), "nothing is in flight");
