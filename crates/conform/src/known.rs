@@ -6,6 +6,7 @@
 //! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
 
 mod acknowledging;
+mod closing;
 mod sending;
 
 use std::time::Duration;
@@ -14,10 +15,14 @@ use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
-use crate::trace::{Info, Ready, Record, State, What};
+use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
     acknowledgment_of_unread_text, probe_before_a_measurement,
+};
+use closing::{
+    fin_in_byte_counts, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, text_behind_a_fin,
+    time_wait_in_tcp_info, timestamp_in_time_wait,
 };
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
@@ -303,41 +308,6 @@ fn window_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::GoOn)
 }
 
-/// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
-fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_it = cause.len > 0 && kernel.flags.has(Flags::RST) && stack.flags == Flags::ACK && stack.len == 0;
-    is_it.then_some(Then::Stop)
-}
-
-/// The kernel counts a FIN that waits as a byte not sent, and one that is sent again not as a byte; here it is the other way round.
-fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let closing = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK"].contains(&kernel.state);
-    let more = |name, a: &Info, b: &Info| a.get(name) > b.get(name);
-    let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack);
-    let again = pair.why.starts_with("bytes_retrans:") && more("bytes_retrans", stack, kernel);
-    (closing && (waits || again)).then_some(Then::GoOn)
-}
-
-/// The kernel's socket is CLOSED where a record without one waits out TIME-WAIT; here the socket says TIME-WAIT, as RFC 9293 calls the state.
-fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let is_it = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state == "TIME-WAIT";
-    (is_it && kernel.ready == stack.ready).then_some(Then::GoOn)
-}
-
-/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, here that of the latest acceptable segment (RFC 7323 section 4.3).
-fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
-    let is_it = pair.why.starts_with("option:") && kernel.flags == Flags::ACK && echo(kernel) != echo(stack);
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
-}
-
 /// A reset has the timestamps that were agreed on (RFC 7323 section 3.2), and no blocks; the kernel's has no timestamps where the socket is gone, and
 /// blocks where there are some.
 fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
@@ -346,19 +316,6 @@ fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let has_no_more = kernel.options.is_empty() && stack.timestamp().is_some() && stack.options.len() == 3;
     let has_blocks = !kernel.sack().is_empty() && stack.sack().is_empty();
     (is_reset && (has_no_more || has_blocks)).then_some(Then::GoOn)
-}
-
-/// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
-fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let is_reset =
-        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
-    let is_it = kernel.flags == Flags::RST && stack.flags == Flags::ACK && stack.len == 0;
-    (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
-}
-
-fn is_fin(action: &Action) -> bool {
-    matches!(action, Action::Segment(segment) if segment.flags.has(Flags::FIN))
 }
 
 /// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection's, and sends the SYN again at once; here the timer
@@ -438,34 +395,6 @@ fn segment_without_ack(pair: &Pair<'_>) -> Option<Then> {
     (cause.flags.0 & any.0 == 0).then_some(Then::SkipStack)
 }
 
-/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text.
-fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let fins: Vec<u32> = pair
-        .scenario
-        .events
-        .iter()
-        .filter_map(|event| match &event.action {
-            Action::Segment(segment) if segment.flags.has(Flags::FIN) => Some(segment.end() - 1),
-            _ => None,
-        })
-        .collect();
-    // Nothing that is behind a FIN is taken here.
-    let is_ours = |start| stack.sack().iter().any(|ours| ours.0 == start);
-    let is_news = |block: &&(u32, u32)| is_ours(block.0) || !fins.iter().any(|fin| block.0 >= *fin);
-    let is_longer =
-        |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 > b.1 && fins.contains(&b.1));
-    let mut theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
-    let ours = stack.sack();
-    // The block that a FIN has made longer is the latest.
-    let moves = theirs.first().is_some_and(|(_, end)| fins.contains(&(end - 1)));
-    if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
-        theirs[..=place].rotate_left(1);
-    }
-    let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
-    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
-}
-
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
 fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
@@ -489,26 +418,6 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_it && is_challenged).then_some(Then::Stop)
-}
-
-/// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
-fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let is_its = |(index, reset): (usize, &Segment)| {
-        let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1;
-        reset.flags.has(Flags::RST)
-            && pair.peer().take_while(|(at, _)| *at < index).any(|(_, fin)| is_fin(fin))
-    };
-    let goes_on = |record: &Record| match &record.what {
-        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state != "CLOSED"),
-        What::Sent(Packet::Tcp(sent)) => !sent.flags.has(Flags::RST),
-        _ => false,
-    };
-    let is_over = match &pair.kernel?.what {
-        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state == "CLOSED"),
-        What::Sent(Packet::Tcp(sent)) => sent.flags.has(Flags::RST),
-        _ => false,
-    };
-    (is_over && goes_on(pair.stack?) && pair.peer().any(is_its)).then_some(Then::Stop)
 }
 
 /// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each

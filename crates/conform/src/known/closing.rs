@@ -1,0 +1,105 @@
+//! Differences behind a FIN, and in TIME-WAIT.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::scenario::Action;
+use crate::segment::{Flags, Segment};
+use crate::trace::{Info, Record, What};
+
+/// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
+pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_it = cause.len > 0 && kernel.flags.has(Flags::RST) && stack.flags == Flags::ACK && stack.len == 0;
+    is_it.then_some(Then::Stop)
+}
+
+/// The kernel counts a FIN that waits as a byte not sent, and one that is sent again not as a byte; here it is the other way round.
+pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let closing = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK"].contains(&kernel.state);
+    let more = |name, a: &Info, b: &Info| a.get(name) > b.get(name);
+    let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack);
+    let again = pair.why.starts_with("bytes_retrans:") && more("bytes_retrans", stack, kernel);
+    (closing && (waits || again)).then_some(Then::GoOn)
+}
+
+/// The kernel's socket is CLOSED where a record without one waits out TIME-WAIT; here the socket says TIME-WAIT, as RFC 9293 calls the state.
+pub(super) fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_it = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state == "TIME-WAIT";
+    (is_it && kernel.ready == stack.ready).then_some(Then::GoOn)
+}
+
+/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, here that of the latest acceptable segment (RFC 7323 section 4.3).
+pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
+    let is_it = pair.why.starts_with("option:") && kernel.flags == Flags::ACK && echo(kernel) != echo(stack);
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
+}
+
+/// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
+pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_reset =
+        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
+    let is_it = kernel.flags == Flags::RST && stack.flags == Flags::ACK && stack.len == 0;
+    (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
+}
+
+/// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
+pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let is_its = |(index, reset): (usize, &Segment)| {
+        let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1;
+        reset.flags.has(Flags::RST)
+            && pair.peer().take_while(|(at, _)| *at < index).any(|(_, fin)| is_fin(fin))
+    };
+    let goes_on = |record: &Record| match &record.what {
+        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state != "CLOSED"),
+        What::Sent(Packet::Tcp(sent)) => !sent.flags.has(Flags::RST),
+        _ => false,
+    };
+    let is_over = match &pair.kernel?.what {
+        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state == "CLOSED"),
+        What::Sent(Packet::Tcp(sent)) => sent.flags.has(Flags::RST),
+        _ => false,
+    };
+    (is_over && goes_on(pair.stack?) && pair.peer().any(is_its)).then_some(Then::Stop)
+}
+
+/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text.
+pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let fins: Vec<u32> = pair
+        .scenario
+        .events
+        .iter()
+        .filter_map(|event| match &event.action {
+            Action::Segment(segment) if segment.flags.has(Flags::FIN) => Some(segment.end() - 1),
+            _ => None,
+        })
+        .collect();
+    // Nothing that is behind a FIN is taken here.
+    let is_ours = |start| stack.sack().iter().any(|ours| ours.0 == start);
+    let is_news = |block: &&(u32, u32)| is_ours(block.0) || !fins.iter().any(|fin| block.0 >= *fin);
+    let is_longer =
+        |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 > b.1 && fins.contains(&b.1));
+    let mut theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
+    let ours = stack.sack();
+    // The block that a FIN has made longer is the latest.
+    let moves = theirs.first().is_some_and(|(_, end)| fins.contains(&(end - 1)));
+    if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
+        theirs[..=place].rotate_left(1);
+    }
+    let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
+    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
+}
+
+fn is_fin(action: &Action) -> bool {
+    matches!(action, Action::Segment(segment) if segment.flags.has(Flags::FIN))
+}
