@@ -391,9 +391,7 @@ fn likely(delta: u32, acked: &Acked<'_>, marked_bytes: Option<u32>, is_joined: b
             most.min(delta + (u32::try_from(share).unwrap_or(u32::MAX) & !ACE_MAX))
         }
         Some(bytes) if u64::from(bytes) > u64::from(delta) * u64::from(acked.mss) => most,
-        // A segment may have been shorter than a whole one, by half on average.
-        Some(bytes) if u64::from(bytes) < u64::from(most) * u64::from(acked.mss) / 2 => delta,
-        Some(_) => most,
+        Some(_) => delta,
     }
 }
 

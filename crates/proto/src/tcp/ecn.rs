@@ -391,3 +391,47 @@ impl<P: Payload> Pcb<P> {
         if goes_on { Phase::Recovery } else { phase }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ISS: SeqNum = SeqNum::new(u32::MAX - 10);
+
+    /// Text up to 1,000 bytes behind the ISS was sent, and is answered.
+    fn reduced(mode: Mode) -> Ecn {
+        let mut ecn = Ecn::new(mode, ISS);
+        ecn.on_reduced(ISS + 1_000);
+        ecn
+    }
+
+    #[test]
+    fn an_answer_covers_what_was_sent_before_it_until_it_is_acknowledged() {
+        assert!(!Ecn::new(Mode::Classic, ISS).covers(ISS - 1), "nothing was answered");
+        for mode in [Mode::Classic, Mode::Accurate] {
+            let mut ecn = reduced(mode);
+            assert!(ecn.covers(ISS + 999) && !ecn.covers(ISS + 1_000));
+            let _ = ecn.on_text(ISS + 1_000, ISS + 2_000);
+            ecn.pass(ISS + 1_000);
+            assert!(ecn.covers(ISS + 999));
+            ecn.pass(ISS + 2_001);
+            assert!(!ecn.covers(ISS + 999), "{mode:?}");
+        }
+        assert!(!reduced(Mode::Off).covers(ISS + 999));
+    }
+
+    #[test]
+    fn an_answer_that_the_peer_has_not_heard_of_can_be_taken_back() {
+        let mut unsaid = reduced(Mode::Classic);
+        unsaid.withdraw();
+        assert!(!unsaid.covers(ISS + 999));
+        let mut said = reduced(Mode::Classic);
+        assert!(said.on_text(ISS + 1_000, ISS + 2_000).has(Flags::CWR));
+        said.withdraw();
+        assert!(said.covers(ISS + 999));
+        // Accurate ECN does not say it.
+        let mut never_said = reduced(Mode::Accurate);
+        never_said.withdraw();
+        assert!(!never_said.covers(ISS + 999));
+    }
+}

@@ -163,4 +163,12 @@ mod tests {
     fn the_secret_does_not_print_itself() {
         assert_eq!(format!("{SECRET:?}"), "Secret(..)");
     }
+
+    /// RFC 6528 section 3: ISN = M + F.
+    #[test]
+    fn at_the_beginning_of_time_an_isn_is_the_hash() {
+        let hash = SECRET.hash(Domain::SequenceNumber, LOCAL, REMOTE);
+        assert_eq!(SECRET.isn(Instant::ZERO, LOCAL, REMOTE), SeqNum::new(hash));
+        assert_eq!(SECRET.isn(Instant::from_micros(40), LOCAL, REMOTE), SeqNum::new(hash) + 10);
+    }
 }

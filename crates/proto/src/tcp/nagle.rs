@@ -103,6 +103,7 @@ impl<P: Payload> Pcb<P> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::script::{Script, plain};
     use super::*;
 
     #[test]
@@ -121,5 +122,37 @@ mod tests {
         assert!(nagle.is_pushed());
         nagle.set_cork(false);
         assert!(!nagle.is_corked() && nagle.is_off());
+    }
+
+    #[test]
+    fn only_switching_nagle_off_pushes_what_is_corked() {
+        let mut nagle = Nagle::new(false);
+        assert!(!nagle.cork());
+        nagle.set_nodelay(true);
+        assert!(!nagle.is_pushed(), "nothing is corked");
+        nagle.set_cork(true);
+        assert!(nagle.cork());
+        nagle.set_nodelay(true);
+        assert!(!nagle.is_pushed(), "it was off");
+        nagle.set_nodelay(false);
+        assert!(!nagle.is_pushed() && !nagle.is_off());
+        nagle.set_nodelay(true);
+        nagle.set_nodelay(false);
+        assert!(nagle.is_pushed(), "it stays so until a short segment has left");
+    }
+
+    #[test]
+    fn what_is_corked_leaves_with_the_end_of_the_stream_or_urgent_text_or_a_push() {
+        let leaves = |change: fn(&mut Script)| {
+            let mut t = Script::established(&plain());
+            t.pcb.set_cork(true);
+            assert!(t.write(100).is_empty());
+            change(&mut t);
+            t.lens() == [100]
+        };
+        assert!(!leaves(|_| ()));
+        assert!(leaves(|t| t.pcb.shutdown_write()));
+        assert!(leaves(|t| t.pcb.set_urgent(100)));
+        assert!(leaves(|t| t.pcb.push_corked()));
     }
 }

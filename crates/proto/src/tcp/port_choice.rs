@@ -282,4 +282,30 @@ mod tests {
             .map(|bits| scale(bits, 1_000));
         assert_eq!(scaled, [0, 500, 499, 999, 0, 250]);
     }
+
+    #[test]
+    fn where_one_address_ends_and_the_other_begins_matters() {
+        let chooser = chooser(10_000, 10_999);
+        assert_ne!(chooser.hash(&[1, 2], &[3], 80), chooser.hash(&[1], &[2, 3], 80));
+        assert_ne!(chooser.hash(&[1, 2], &[3], 80), chooser.hash(&[1, 2], &[3], 81));
+    }
+
+    #[test]
+    fn gaps_are_cut_from_one_hash_until_its_bits_are_used_up() {
+        let (mut gap, secret) = (Gap::default(), *b"another sixteen.");
+        let from_a_hash = usize::try_from(u64::BITS / GAP_BITS).unwrap();
+        let gaps: Vec<u16> = (0..300 * from_a_hash).map(|_| gap.next(&secret)).collect();
+        assert_eq!(gap.counter, 300);
+        // All of them are used, and about as often behind an equal one as behind any other.
+        let distinct: HashSet<u16> = gaps.iter().copied().collect();
+        assert_eq!(distinct.len() as u64, GAP_MAX.min(gaps.len() as u64));
+        let repeated = gaps.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!(repeated < gaps.len() / 4, "{repeated} of {}", gaps.len());
+    }
+
+    #[test]
+    fn neither_the_secret_nor_the_counters_are_printed() {
+        let text = format!("{:?}", chooser(10_000, 10_999));
+        assert!(text.contains("10000") && !text.contains("moved") && !text.contains("secret"), "{text}");
+    }
 }

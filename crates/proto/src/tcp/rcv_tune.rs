@@ -143,6 +143,9 @@ const FIRST_SPACE_SEGMENTS: u32 = 10;
 
 #[cfg(test)]
 mod tests {
+    use super::super::rtt::Rtt;
+    use super::super::settings::Settings;
+    use super::super::tests::script::{ACK, Script, plain};
     use super::*;
 
     const MSS: u32 = 1448;
@@ -200,5 +203,60 @@ mod tests {
         assert!(tune.rtt_us < 300_000);
         tune.on_rtt(40_000);
         assert_eq!(tune.rtt_us, 40_000);
+    }
+
+    #[test]
+    fn a_longer_round_trip_counts_by_an_eighth_and_a_shorter_one_at_once() {
+        let start = SeqNum::new(7);
+        let mut tune = RcvTune::new(start, start, 65_535, 1, at(0));
+        for (sample, rtt) in [(0, 1), (801, 101), (901, 201), (200, 200), (200, 200), (1_000, 300)] {
+            tune.on_rtt(sample);
+            assert_eq!(tune.rtt_us, rtt, "{sample}");
+        }
+    }
+
+    /// Twice the bytes of a round trip and sixteen segments, and twice that share of it by which they were more than before.
+    #[test]
+    fn the_buffer_wanted_is_twice_what_was_read_with_headroom_and_room_to_grow() {
+        let start = SeqNum::new(7);
+        let mut tune = RcvTune::new(start, start, 65_535, 10_000, at(0));
+        tune.on_rtt(100_000);
+        assert_eq!(tune.on_read(start + 20_000, 1_000, at(100)), Some(56_000 + 2 * 56_000));
+        assert_eq!(tune.on_read(start + 20_000 + 25_000, 1_000, at(200)), Some(66_000 + 2 * 16_500));
+        assert_eq!(tune.on_read(start + 45_000 + 25_000, 1_000, at(300)), None);
+    }
+
+    /// A tick of the clock that echoes is a millisecond.
+    #[test]
+    fn below_a_tick_the_round_trip_of_our_own_text_is_taken() {
+        for (srtt_us, echo_ms, expected) in [
+            (300, 0, 300),
+            (999, 0, 999),
+            (1_000, 0, 1_000),
+            (5_000, 0, 1_000),
+            (300, 1, 1_000),
+            (300, 7, 7_000),
+            (5_000, 7, 7_000),
+        ] {
+            let mut t = Script::established(&Settings { timestamps: true, ..plain() });
+            t.pcb.rtt = Rtt::new(Duration::from_secs(1));
+            t.pcb.rtt.sample(srtt_us, true, 200_000, 120_000_000);
+            t.now = t.now + Duration::from_millis(10);
+            assert_eq!(
+                t.pcb.incoming_rtt_us(t.timestamp() - echo_ms, t.now),
+                Some(expected),
+                "{srtt_us} {echo_ms}"
+            );
+        }
+    }
+
+    /// What waits in the buffer is not read.
+    #[test]
+    fn the_reader_stands_before_what_is_buffered() {
+        let mut t = Script::established(&Settings { timestamps: true, ..plain() });
+        let _ = t.input(t.seg(ACK), &[7; 500]);
+        assert_eq!(t.pcb.wanted_rcv_hiwat(200, None, t.now), None);
+        let tune = t.pcb.meter.as_deref().and_then(|meter| meter.tune.as_ref()).unwrap();
+        assert_eq!(tune.read, t.pcb.rcv_nxt - 200);
     }
 }

@@ -325,4 +325,21 @@ mod tests {
         let _ = recovery.on_new_ack(&mut cc, una() + MSS, &news(MSS, 10 * MSS));
         assert!(recovery.is_at_rest() && recovery.told_by_duplicates(MSS) == 0);
     }
+
+    #[test]
+    fn a_phase_a_duplicate_and_an_inflated_window_are_no_rest() {
+        let (fresh, mut cc) = (Recovery::new(), Cc::new(Algorithm::NewReno, MSS, false));
+        assert_eq!(fresh.ca_state(), (cc::Phase::Open, false));
+        let mut repairing = fresh.clone();
+        repairing.begin(una() + MSS);
+        assert!(!repairing.is_at_rest());
+        let mut inflated = fresh.clone();
+        inflated.inflate(1_000);
+        assert!(!inflated.is_at_rest());
+        let mut counting = fresh.clone();
+        let _ = counting.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
+        counting.inflate(0);
+        assert!(!counting.is_at_rest() && fresh.is_at_rest());
+        assert_eq!(counting.ca_state(), (cc::Phase::Open, true));
+    }
 }

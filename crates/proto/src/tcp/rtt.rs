@@ -262,4 +262,15 @@ mod tests {
         assert_eq!((rto(&rtt), rtt.backoff()), (ms(600), 0), "the window opened, and nothing was measured");
         assert_eq!(rtt.first_probe_us(MIN, MAX), 600_000);
     }
+
+    #[test]
+    fn expiries_are_counted_until_a_sample_comes() {
+        let mut rtt = Rtt::new(Duration::from_secs(1));
+        assert_eq!(rtt.backoff(), 0);
+        rtt.back_off();
+        rtt.back_off_probe();
+        assert_eq!(rtt.backoff(), 2);
+        rtt.sample(100_000, true, MIN, MAX);
+        assert_eq!(rtt.backoff(), 0);
+    }
 }

@@ -304,3 +304,31 @@ fn a_path_joins_acknowledgments_from_more_than_four_packets_on_average_on() {
         assert_eq!(state.take_ack(&acked(6, 9, None)), news, "{} after it", state.packets_avg);
     }
 }
+
+#[test]
+fn only_text_is_news_for_the_counters_of_bytes() {
+    for (text_len, needed) in [(0, 0), (1, 3)] {
+        let mut state = AccEcn::client(ace(0b010), Some(&AccEcnOption::first()));
+        state.count(Flags::ECT, text_len, 1);
+        assert_eq!((state.needed(), state.info().received.ect_0), (needed, text_len));
+    }
+}
+
+/// An empty option says that more may come, and nothing of what came before it.
+#[test]
+fn an_empty_option_is_told_from_one_with_counters() {
+    let (empty, counters) = (option(AccEcnOption::KIND_1, &[]), AccEcnOption::first());
+    for (options, seen) in [
+        (vec![], OptionSeen::No),
+        (vec![empty], OptionSeen::Empty),
+        (vec![counters], OptionSeen::Counters),
+        (vec![empty, counters], OptionSeen::Counters),
+        (vec![counters, empty], OptionSeen::Counters),
+    ] {
+        let mut state = server();
+        for option in &options {
+            state.take_ack(&acked(5, 1, Some(option)));
+        }
+        assert_eq!(state.info().option_seen, seen, "{options:?}");
+    }
+}

@@ -3,10 +3,12 @@
 use super::super::accecn::{AccEcnInfo, AccEcnOption, IpEcn, OptionSeen, SynEcn};
 use super::super::ecn::EcnMode;
 use super::super::events::Transmit;
-use super::super::segment::{Flags, Header};
+use super::super::sack::SackBlock;
+use super::super::segment::{Flags, Header, Timestamps};
 use super::super::settings::Settings;
 use super::super::wire;
 use super::script::{ACK, IRS, ISS, MSS, SYN, SYN_ACK, Script, plain, secs};
+use crate::seq::SeqNum;
 
 fn accurate() -> Settings {
     Settings { ecn: EcnMode::Accurate, sack: true, ..plain() }
@@ -259,4 +261,132 @@ fn a_server_that_has_taken_text_from_the_syn_reflects_its_field() {
         let header = again[0].1.header();
         assert_eq!((header.flags, header.options.accecn), (SYN_ACK.with(Flags::from_ace(ace)), None));
     }
+}
+
+/// RFC 9768 section 3.2.2.1: text, an end and blocks make the first segment one that counts.
+#[test]
+fn a_first_segment_that_is_not_bare_does_not_tell_how_the_syn_ack_came() {
+    for (text, ends, ace) in [(0, false, 0b010), (10, false, 5), (0, true, 5), (10, true, 5)] {
+        let mut t = Script::connect(&accurate());
+        t.output();
+        if ends {
+            t.pcb.shutdown_write();
+        }
+        let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK.with(Flags::from_ace(0b010))), &[]);
+        t.snd = text;
+        assert_eq!(ace_of(&t.output()[0]), ace, "{text} {ends}");
+    }
+}
+
+/// Of a SYN-ACK that was not ECN-capable the client says that it came with ECT(1).
+#[test]
+fn only_a_bare_first_segment_shows_that_the_syn_ack_was_changed() {
+    let fails = |text: &[u8], flags: Flags, has_block: bool| {
+        let mut t = Script::established(&accurate());
+        t.pcb.rare.set_accecn(Some(super::super::accecn::AccEcn::server(Default::default())));
+        t.snd = 100;
+        t.output();
+        let mut first = from_peer(&t, flags, 0b011, None);
+        first.ack = t.pcb.snd_una();
+        if has_block {
+            first.options.sack.push(SackBlock { start: first.ack + 10, end: first.ack + 20 });
+        }
+        let _ = t.input(first, text);
+        info(&t).fail.bits() != 0
+    };
+    assert!(fails(b"", ACK, false));
+    assert!(!fails(b"text", ACK, false));
+    assert!(!fails(b"", ACK.with(Flags::FIN), false));
+    assert!(!fails(b"", ACK, true));
+}
+
+/// RFC 9768 section 3.2.2.5: what neither acknowledges more nor is known to be later may be an old segment.
+#[test]
+fn only_news_are_asked_for_marks() {
+    // What it acknowledges of 3,000 bytes, whether it has a block, and the timestamp; TS.Recent is 100.
+    for (acked, has_block, val, counts) in [
+        (1_000, false, 100, true),
+        (0, false, 100, false),
+        (0, true, 100, true),
+        (0, false, 101, true),
+        (-1, true, 100, false),
+        (-1, false, 101, false),
+    ] {
+        let mut t = server_with(&Settings { timestamps: true, ..accurate() }, false);
+        t.snd = 3_000;
+        t.output();
+        let mut header = from_peer(&t, ACK, 6, None);
+        header.ack = SeqNum::new(t.pcb.snd_una().raw().wrapping_add_signed(acked));
+        header.options.timestamps = Some(Timestamps { val, ecr: 0 });
+        if has_block {
+            let una = t.pcb.snd_una();
+            header.options.sack.push(SackBlock { start: una + 1_000, end: una + 2_000 });
+        }
+        let _ = t.input(header, &[]);
+        assert_eq!(info(&t).delivered_ce, u32::from(counts), "{acked} {has_block} {val}");
+    }
+    // Without timestamps one of the option's says nothing.
+    let mut t = server(false);
+    t.snd = 3_000;
+    t.output();
+    let mut header = from_peer(&t, ACK, 6, None);
+    header.ack = t.pcb.snd_una();
+    header.options.timestamps = Some(Timestamps { val: 101, ecr: 0 });
+    let _ = t.input(header, &[]);
+    assert_eq!(info(&t).delivered_ce, 0);
+}
+
+#[test]
+fn an_acknowledgment_of_ten_packets_may_report_nine_marks() {
+    let mut t = server(false);
+    t.snd = 10 * MSS;
+    assert_eq!(t.output().len(), 10);
+    // So that the path is not taken for one that joins acknowledgments.
+    for ace in [5, 5] {
+        let mut header = from_peer(&t, ACK, ace, None);
+        header.ack = t.pcb.snd_una() + MSS / 2;
+        let _ = t.input(header, &[]);
+    }
+    t.snd += MSS;
+    t.output();
+    let mut header = from_peer(&t, ACK, 6, None);
+    header.ack = t.pcb.snd_una() + 10 * MSS;
+    let _ = t.input(header, &[]);
+    assert_eq!(info(&t).delivered_ce, 9);
+}
+
+#[test]
+fn a_mark_begins_an_acknowledgment_that_does_not_wait() {
+    let mut t = server(true);
+    let _ = t.input(from_peer(&t, ACK.with(Flags::ECT), 5, None), &[1; 100]);
+    t.output();
+    for (came_with, is_owed) in [(Flags::ECT, false), (Flags::CE, true)] {
+        t.pcb.acks.quick = 0;
+        let _ = t.input(from_peer(&t, ACK.with(came_with), 5, None), &[1; 10]);
+        assert_eq!(t.pcb.ack_now, is_owed, "{came_with:?}");
+    }
+}
+
+/// A block goes for counters with news, where three or more are left.
+#[test]
+fn blocks_stay_where_there_is_no_news_or_few_of_them() {
+    let last = |timestamps: bool, came_with: Flags, holes: u32| {
+        let mut t = server_with(&Settings { timestamps, ..accurate() }, true);
+        let mut found = (0, false);
+        for hole in 1..=holes {
+            let mut segment = from_peer(&t, ACK.with(came_with), 5, None);
+            segment.seq += hole * 200;
+            let _ = t.input(segment, &[1; 100]);
+            for sent in t.output() {
+                let options = sent.header().options;
+                found =
+                    (options.sack.len(), options.accecn.is_some_and(|option| !option.fields().is_empty()));
+            }
+        }
+        found
+    };
+    assert_eq!(last(false, Flags::NONE, 4), (4, false));
+    assert_eq!(last(false, Flags::CE, 4), (3, true));
+    // Counters up to ECT(0)'s have no room beside timestamps and two blocks.
+    assert_eq!(last(true, Flags::ECT, 2), (2, false));
 }

@@ -253,3 +253,20 @@ fn a_reduction_that_is_undone_is_not_told_to_the_peer() {
         assert_eq!(flags(&mut t)[0].has(Flags::CWR), !is_undone);
     }
 }
+
+/// The first text gets more acknowledgments at once than a mark.
+#[test]
+fn a_mark_on_the_first_text_takes_no_quick_acknowledgment_from_it_and_later_ones_count_once() {
+    let mut t = Script::established(&on());
+    let _ = t.input(t.seg(MARKED), b"text");
+    assert_eq!(t.pcb.acks.quick, 16);
+    t.output();
+    // The mark is echoed: another one is no news.
+    t.pcb.acks.quick = 0;
+    let _ = t.input(t.seg(MARKED), b"text");
+    assert_eq!(t.pcb.acks.quick, 0);
+    let _ = t.input(t.seg(ACK.with(Flags::CWR)), b"text");
+    t.pcb.acks.quick = 0;
+    let _ = t.input(t.seg(MARKED), b"text");
+    assert_eq!(t.pcb.acks.quick, 2);
+}

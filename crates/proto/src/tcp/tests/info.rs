@@ -2,10 +2,12 @@
 
 use core::time::Duration;
 
+use super::super::cc::Algorithm;
 use super::super::info::{CaState, TimerKind};
 use super::super::meter::{Limit, Tally};
 use super::super::sack::SackBlock;
 use super::super::settings::{KeepaliveSettings, Settings};
+use super::super::state::State;
 use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, ms, plain, secs};
 
 fn script() -> Script {
@@ -311,4 +313,49 @@ fn an_idle_connection_shows_the_timer_that_keeps_it_alive() {
     assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(40));
     t.pcb.set_keepalive(KeepaliveSettings { count: 5, ..keepalive }, t.now);
     assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(60));
+}
+
+#[test]
+fn the_timer_of_an_end_that_waits_is_told() {
+    for state in [State::TimeWait, State::FinWait2] {
+        let t = Script::in_state(state, &plain(), true);
+        let timer = t.pcb.running_timer(t.now).unwrap();
+        assert_eq!(
+            (timer.kind, timer.left),
+            (TimerKind::TimeWait, t.pcb.two_msl_at.since(t.now)),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn time_wait_ends_when_it_would_have_and_one_that_has_not_begun_lasts_from_now() {
+    let t = Script::in_state(State::TimeWait, &plain(), true);
+    assert_eq!(t.pcb.time_wait_record(t.now + secs(1)).expires_at, t.pcb.two_msl_at);
+    let t = Script::established(&plain());
+    assert_eq!(t.pcb.time_wait_record(t.now).expires_at, t.now + t.pcb.tuning.time_wait());
+}
+
+/// In fast recovery that of proportional rate reduction, unless congestion control says it itself.
+#[test]
+fn the_window_that_is_told_is_the_one_that_counts() {
+    for (congestion_control, is_own) in [(Algorithm::Bbr, true), (Algorithm::Cubic, false)] {
+        let mut t = Script::established(&Settings { sack: true, congestion_control, ..plain() });
+        t.write(40 * MSS);
+        t.now = t.now + ms(40);
+        t.report(0, &[(4, 10)]);
+        let info = t.pcb.info(0, t.now);
+        assert_eq!(info.ca_state, CaState::Recovery);
+        assert_eq!(info.cwnd == t.pcb.cwnd(), is_own, "{} {}", info.cwnd, t.pcb.cwnd());
+    }
+}
+
+#[test]
+fn blocks_print_as_a_list() {
+    let blocks: super::super::sack::SackBlocks =
+        [SackBlock { start: crate::seq::SeqNum::new(17), end: crate::seq::SeqNum::new(23) }]
+            .into_iter()
+            .collect();
+    let text = format!("{blocks:?}");
+    assert!(text.starts_with('[') && text.contains("17") && text.contains("23"), "{text}");
 }

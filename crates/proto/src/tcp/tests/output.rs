@@ -400,3 +400,12 @@ fn segments_are_whole_again_when_the_hole_is_filled_and_output_is_over() {
     assert!(t.pcb.reass.is_none());
     assert_eq!(u32::from(t.pcb.send_mss()), MSS);
 }
+
+#[test]
+fn each_end_of_a_record_stays_until_it_is_acknowledged() {
+    let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+    for end in [300, 700, 1_800] {
+        t.pcb.end_record(end);
+    }
+    assert_eq!(t.write(2_000), [300, 400, 1_000, 100, 200]);
+}

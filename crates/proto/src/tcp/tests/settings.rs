@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
+use super::super::cc::Algorithm;
 use super::super::delack::QUICK_ACKS_MAX;
 use super::super::settings::Settings;
 use super::super::state::State;
-use super::script::{ACK, Script, ms, plain, secs};
+use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 
 #[test]
@@ -69,4 +70,33 @@ fn a_time_wait_of_zero_closes_at_once() {
         end.close_after_write = true;
     }
     w.run("closing", |w| w.ends.iter().all(|e| e.state() == State::Closed));
+}
+
+#[test]
+fn a_path_gets_the_algorithm_that_it_has_the_signals_for() {
+    use Algorithm::{Bbr, Cubic, NewReno};
+    for (lossless, sack, expected) in [
+        (false, true, [NewReno, Cubic, Bbr]),
+        (false, false, [NewReno, Cubic, Cubic]),
+        (true, true, [NewReno; 3]),
+        (true, false, [NewReno; 3]),
+    ] {
+        let t = Script::established(&Settings { lossless, sack, ..plain() });
+        assert_eq!(
+            [NewReno, Cubic, Bbr].map(|wanted| t.pcb.supported(wanted)),
+            expected,
+            "{lossless} {sack}"
+        );
+        assert_eq!(t.pcb.sack_permitted(), sack);
+    }
+}
+
+#[test]
+fn the_step_of_the_window_is_a_segment_or_the_unit_of_its_field() {
+    let mut t = Script::established(&plain());
+    assert_eq!(t.pcb.snd_wnd_max(), u32::from(WND));
+    for (scale, unit) in [(0, MSS), (9, MSS), (10, 1_024), (14, 16_384)] {
+        t.pcb.scale.rcv = scale;
+        assert_eq!(t.pcb.window_unit(), unit);
+    }
 }
