@@ -4,7 +4,7 @@
 //! nothing is counted. Counts of segments come from the caller, which sees them; bytes are the way that SND.UNA and RCV.NXT
 //! have gone since the last call, for which less than 2^31 bytes must lie between two calls: windows are smaller. Which
 //! times are counted, and when they begin and end, is Linux's `tcp_chrono`: see `Busy`. It does not depend on frames.
-//! Tests: `tests/info.rs`.
+//! Tests: `meter/tests.rs`, `tests/info.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -264,3 +264,6 @@ impl<P: Payload> Pcb<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -40,7 +40,7 @@ impl<P: Payload> Pcb<P> {
         if len == 0 || self.state == State::Closed {
             return;
         }
-        let is_syn_out = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
+        let is_syn_out = matches!(self.state, State::SynSent | State::SynReceived);
         let up = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
         match self.rare.urgent_mut() {
             Some(urgent) => urgent.up = up,

@@ -145,7 +145,7 @@ impl<P: Payload> Pcb<P> {
 
     /// A record ends with the first `len` bytes of `so_snd` (`MSG_EOR`): no segment has text from both sides of the boundary.
     pub fn end_record(&mut self, len: u32) {
-        let is_syn_out = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
+        let is_syn_out = matches!(self.state, State::SynSent | State::SynReceived);
         let at = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
         let una = self.snd_una;
         let mut records = self.rare.take_records().unwrap_or_default();

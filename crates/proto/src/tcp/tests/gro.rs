@@ -248,3 +248,14 @@ fn a_segment_longer_than_64_kib_is_not_joined_even_if_the_window_takes_it() {
     assert!(t.pcb.join_from(&header, LEN_MAX).is_some());
     assert!(t.pcb.join_from(&header, LEN_MAX + 1).is_none());
 }
+
+#[test]
+fn segments_that_fill_the_window_are_joined_and_no_byte_more() {
+    let t = Script::established(&Settings { rcv_buf: 2_000, ..plain() });
+    let header = t.seg(ACK);
+    let next = Header { seq: header.seq + 1_000, ..header };
+    for (len, is_joined) in [(999, true), (1_000, true), (1_001, false)] {
+        let mut joined = t.pcb.join_from(&header, 1_000).unwrap();
+        assert_eq!(joined.add(&next, len), is_joined, "{len}");
+    }
+}

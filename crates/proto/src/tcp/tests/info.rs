@@ -359,3 +359,36 @@ fn blocks_print_as_a_list() {
     let text = format!("{blocks:?}");
     assert!(text.starts_with('[') && text.contains("17") && text.contains("23"), "{text}");
 }
+
+#[test]
+fn flags_print_as_letters() {
+    let flags = super::super::segment::Flags::SYN.with(ACK);
+    let text = format!("{flags:?}");
+    assert!(text.contains('S') && text.contains('.') && !text.contains('F'), "{text}");
+}
+
+/// Without SACK the repair of a timeout lasts until more is acknowledged than was out.
+#[test]
+fn a_timeout_that_is_repaired_is_over_when_all_is_acknowledged_and_there_are_blocks() {
+    for (sack, expected) in [(true, CaState::Open), (false, CaState::Loss)] {
+        let mut t = Script::established(&Settings { sack, ..plain() });
+        t.write(2 * MSS);
+        while t.pcb.rexmt_count == 0 {
+            let at = t.pcb.next_deadline().unwrap();
+            let _ = t.wait(at.since(t.now));
+        }
+        assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Loss);
+        let _ = t.input(t.ack_of(2 * MSS, WND), &[]);
+        assert_eq!(t.pcb.info(0, t.now).ca_state, expected, "{sack}");
+    }
+}
+
+#[test]
+fn where_nothing_is_recorded_the_window_of_congestion_control_is_told() {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    t.write(40 * MSS);
+    (0..3).for_each(|_| drop(t.input(t.ack_of(0, WND), &[])));
+    t.output();
+    let info = t.pcb.info(0, t.now);
+    assert_eq!((info.ca_state, info.cwnd), (CaState::Recovery, t.pcb.cwnd()));
+}

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::super::cc::Algorithm;
 use super::super::delack::QUICK_ACKS_MAX;
+use super::super::rare::RcvLimits;
 use super::super::settings::Settings;
 use super::super::state::State;
 use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
@@ -99,4 +100,50 @@ fn the_step_of_the_window_is_a_segment_or_the_unit_of_its_field() {
         t.pcb.scale.rcv = scale;
         assert_eq!(t.pcb.window_unit(), unit);
     }
+}
+
+#[test]
+fn a_syn_is_repeated_as_often_as_was_set() {
+    for retries in [1, 3] {
+        let mut t = Script::connect(&plain());
+        t.output();
+        t.pcb.set_syn_retries(retries);
+        let repeated = t.wait(secs(1_000)).len();
+        assert_eq!((repeated, t.pcb.state()), (usize::from(retries), State::Closed));
+    }
+}
+
+#[test]
+fn a_cork_and_a_writer_with_more_to_come_hold_short_segments() {
+    let mut t = Script::established(&plain());
+    assert!(!t.pcb.cork());
+    t.pcb.set_cork(true);
+    assert!(t.pcb.cork());
+    t.pcb.set_cork(false);
+    t.pcb.hold_small(true);
+    assert!(!t.pcb.cork() && t.write(100).is_empty());
+    t.pcb.hold_small(false);
+    assert_eq!(t.lens(), [100]);
+}
+
+#[test]
+fn bounds_of_the_window_hold_until_they_are_taken_back() {
+    let mut t = Script::established(&plain());
+    assert!(t.pcb.rare.rcv_limits().is_none());
+    t.pcb.set_window_clamp(1_000);
+    t.pcb.set_rcv_lowat(7);
+    assert_eq!((t.pcb.rcv_wnd_max(), t.pcb.rcv_limits().lowat), (1_000, 7));
+    t.pcb.set_window_clamp(2_000);
+    assert_eq!((t.pcb.rcv_wnd_max(), t.pcb.rcv_limits().lowat), (2_000, 7));
+    t.pcb.set_rcv_limits(RcvLimits::NONE);
+    assert!(t.pcb.rare.rcv_limits().is_none(), "nothing is kept");
+    assert_eq!(t.pcb.rcv_wnd_max(), 65_535);
+}
+
+#[test]
+fn a_reset_says_what_was_received() {
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.seg(ACK), b"text");
+    let reset = t.pcb.abort().unwrap();
+    assert_eq!((reset.ack, reset.seq), (t.pcb.rcv_nxt(), t.pcb.snd_max()));
 }

@@ -2,7 +2,7 @@
 
 use super::super::events::Events;
 use super::super::segment::{Flags, Header};
-use super::script::{ACK, MSS, Script, WND, plain, secs};
+use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, plain, secs};
 
 const URG: Flags = Flags::URG;
 
@@ -99,4 +99,41 @@ fn a_mark_is_processed_through_a_closed_window() {
     let header = Header { urgent: 3, ..t.seg(ACK.with(URG)) };
     let input = t.input(header, b"abc");
     assert_eq!((input.deliver.len(), input.events), (0, Events::URGENT));
+}
+
+#[test]
+fn no_byte_and_a_closed_connection_have_no_mark() {
+    let mut t = Script::established(&plain());
+    t.pcb.set_urgent(0);
+    assert!(t.pcb.rare.urgent().is_none());
+    let _ = t.pcb.abort();
+    t.pcb.set_urgent(10);
+    assert!(t.pcb.rare.urgent().is_none());
+}
+
+#[test]
+fn a_mark_and_the_end_of_a_record_that_are_set_during_the_handshake_count_from_behind_the_syn() {
+    let mut t = Script::connect(&plain());
+    t.output();
+    t.pcb.set_urgent(10);
+    t.pcb.end_record(20);
+    t.snd = 30;
+    let _ = t.input(t.raw(IRS, ISS + 1, SYN_ACK), &[]);
+    let _ = t.input(Header { window: WND, ..t.seg(ACK) }, b"a window");
+    let sent: Vec<_> = t.output().iter().map(|sent| (sent.len, sent.header().urgent)).collect();
+    assert_eq!(sent, [(20, 10), (10, 0)]);
+}
+
+/// The pointer names a byte that is farther than the field counts, and it has left or not.
+#[test]
+fn a_segment_that_goes_again_points_no_farther_than_what_was_sent() {
+    for (sent, expected) in [(60_000, (true, u16::MAX)), (66_000, (false, 0))] {
+        let mut t = Script::established(&plain());
+        t.pcb.set_urgent(70_000);
+        t.pcb.snd_nxt = t.pcb.snd_una + sent;
+        let mut header = t.seg(ACK);
+        header.seq = t.pcb.snd_una;
+        t.pcb.attach_urgent(&mut header);
+        assert_eq!((header.flags.has(URG), header.urgent), expected, "{sent}");
+    }
 }

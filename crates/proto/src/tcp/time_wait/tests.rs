@@ -306,3 +306,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_next_answer_to_a_segment_without_data_leaves_when_the_interval_is_over() {
+    let answers_after = |millis: i64| {
+        let mut record = record(true);
+        assert!(is_ack(record.on_segment(&segment(Flags::ACK, -1, Some(1)), 0, start())));
+        let interval = i64::from(record.ack_interval_ms());
+        is_ack(record.on_segment(&segment(Flags::ACK, -1, Some(1)), 0, after((interval + millis) as u64)))
+    };
+    assert_eq!([-1, 0, 1].map(answers_after), [false, true, true]);
+}
+
+/// Both numbers and the time are needed to foretell it, whatever the other two are.
+#[test]
+fn the_interval_changes_with_each_of_the_numbers_it_is_made_of() {
+    let distinct = |change: fn(&mut TimeWait, u32), other: u32| {
+        let intervals: std::collections::HashSet<u32> = (0..64)
+            .map(|count: u32| {
+                let mut record = record(true);
+                (record.snd_nxt, record.rcv_nxt) = (SeqNum::new(other), SeqNum::new(other));
+                record.limited_at_ms = 0;
+                change(&mut record, count.wrapping_mul(0x0101_0101));
+                record.ack_interval_ms()
+            })
+            .collect();
+        intervals.len()
+    };
+    for other in [0, u32::MAX] {
+        assert!(distinct(|record, n| record.snd_nxt = SeqNum::new(n), other) > 32);
+        assert!(distinct(|record, n| record.rcv_nxt = SeqNum::new(n), other) > 32);
+        assert!(distinct(|record, n| record.limited_at_ms = n, other) > 32);
+        assert!(
+            distinct(|record, n| (record.snd_nxt, record.limited_at_ms) = (SeqNum::new(n), 1), other) > 32
+        );
+    }
+    // So that what is mixed with the time is all ones.
+    let ones = |record: &mut TimeWait, n| {
+        (record.snd_nxt, record.rcv_nxt, record.limited_at_ms) = (SeqNum::new(u32::MAX), SeqNum::new(0), n);
+    };
+    assert!(distinct(ones, 0) > 32);
+}
