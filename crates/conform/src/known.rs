@@ -18,11 +18,11 @@ use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
-    acknowledgment_of_unread_text, probe_before_a_measurement,
+    acknowledgment_of_unread_text, duplicate_beside_text, probe_before_a_measurement,
 };
 use closing::{
-    fin_in_byte_counts, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, text_behind_a_fin,
-    time_wait_in_tcp_info, timestamp_in_time_wait,
+    fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
+    syn_and_fin_in_time_wait, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
 };
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
@@ -152,10 +152,10 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The kernel's segments with text so far.
+    /// The kernel's segments with text or a FIN so far.
     fn texts(&self) -> impl Iterator<Item = &'a Segment> {
         self.earlier.iter().filter_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(text)) if text.len > 0 => Some(text),
+            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
             _ => None,
         })
     }
@@ -163,6 +163,21 @@ impl<'a> Pair<'a> {
     /// How often the kernel has sent a segment with text that ends at this number.
     fn times_sent_to(&self, end: u32) -> usize {
         self.texts().filter(|text| text.end() == end).count()
+    }
+
+    /// How often the kernel has sent the byte with this number, in whatever pieces.
+    fn times_sent(&self, seq: u32) -> usize {
+        self.texts().filter(|text| text.seq <= seq && seq < text.end()).count()
+    }
+
+    /// True if the kernel has sent text again that ends below this number, in whatever pieces: options take room from some.
+    fn has_repeated_below(&self, end: u32) -> bool {
+        let mut top = 0;
+        self.texts().any(|text| {
+            let is_again = text.seq < top && text.end() < end;
+            top = top.max(text.end());
+            is_again
+        })
     }
 
     /// Both states, if both are.
@@ -179,12 +194,19 @@ pub const KNOWN: &[Known] = &[
     Known { name: "receive window", scenario: "passive-open", is: receive_window },
     Known { name: "first window", scenario: "passive-open", is: first_window },
     Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
+    Known { name: "ECN of a repeated SYN", scenario: "ecn-syn-then-plain-syn", is: ecn_of_a_repeated_syn },
     Known { name: "window of a reset", scenario: "linger-zero", is: window_of_a_reset },
     Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
     Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
     Known { name: "timestamp in TIME-WAIT", scenario: "active-open", is: timestamp_in_time_wait },
     Known { name: "timestamps of a reset", scenario: "fin-wait-2-text", is: timestamps_of_a_reset },
+    Known { name: "old reset in FIN-WAIT-2", scenario: "old-reset-after-close", is: old_reset_in_fin_wait_2 },
+    Known {
+        name: "SYN and FIN in TIME-WAIT",
+        scenario: "syn-fin-in-time-wait",
+        is: syn_and_fin_in_time_wait,
+    },
     Known { name: "reset in TIME-WAIT", scenario: "reset-after-close", is: reset_in_time_wait },
     Known {
         name: "SYN after a wrong acknowledgment",
@@ -207,6 +229,7 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-of-a-duplicate",
         is: acknowledgment_of_a_duplicate,
     },
+    Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
     Known {
         name: "acknowledgment beside a probe",
         scenario: "acknowledgment-beside-a-probe",
@@ -299,6 +322,15 @@ fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
         && stack.flags == Flags::ACK
         && stack.seq == 1;
     is_it.then_some(Then::Stop)
+}
+
+/// The kernel answers a SYN that comes again as the first, with ECN; here the latest counts, and one that asks for no ECN gets none (RFC 3168 section 6.1.1).
+fn ecn_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let asks = |segment: &Segment| segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ECE);
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_dropped = cause.flags.has(Flags::SYN) && !asks(cause) && pair.peer().any(|(_, first)| asks(first));
+    (pair.why.starts_with("flags:") && is_dropped && asks(kernel) && !asks(stack)).then_some(Then::Stop)
 }
 
 /// A reset's window means nothing; the kernel's is its receive window, here it is 0.

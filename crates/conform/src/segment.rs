@@ -22,6 +22,8 @@ impl Flags {
     pub const ACK: Self = Self(16);
     /// The urgent pointer means something.
     pub const URG: Self = Self(32);
+    /// ECN's echo; on a SYN the question for ECN.
+    pub const ECE: Self = Self(64);
 
     /// Whether all of these are set.
     pub const fn has(self, other: Self) -> bool {

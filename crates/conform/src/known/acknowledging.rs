@@ -8,7 +8,7 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::Action;
-use crate::segment::{Flags, Segment};
+use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{State, What};
 
 /// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
@@ -105,17 +105,17 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let start = pair.texts().find(|text| text.end() == top)?.seq;
     let is_last = kernel.seq == start && pair.times_sent_to(top) <= 2 || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
-    let is_repeated = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) > 1);
+    let is_repeated = pair.has_repeated_below(top);
     (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
 }
 
 /// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
     let last = pair.texts().last()?;
-    let is_repeated = pair.texts().any(|text| text.end() < last.end() && pair.times_sent_to(text.end()) > 1);
+    let is_repeated = pair.has_repeated_below(last.end());
     let loses = |state: &State| state.info.as_ref().is_some_and(|info| info.get("ca_state") == Some(4));
     let is_it =
-        pair.times_sent_to(last.end()) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
+        pair.times_sent(last.seq) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
     (pair.why.starts_with("ca_state:") && is_it && is_repeated).then_some(Then::Stop)
 }
 
@@ -132,7 +132,8 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     })?;
     let is_bare = ack.len == 0 && ack.flags == Flags::ACK && ack.sack().is_empty();
-    let is_at_once = pair.kernel?.at < event.at() + SLACK && cause.len > 0 && ack.ack == cause.end();
+    let is_at_once =
+        pair.kernel?.at < event.at() + SLACK && cause.end() > cause.seq && ack.ack == cause.end();
     let grows = ack.win > last.win && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT;
     let waits = match &pair.stack?.what {
         What::Sent(Packet::Tcp(later)) => later.ack == ack.ack && pair.why.starts_with("time:"),
@@ -154,6 +155,20 @@ pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     let is_over = pair.scenario.any(|action| *action == Action::Close)
         && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && old.ack == end);
     (is_over && cause.len == 0 && cause.ack > end && ack.seq == end).then_some(Then::SkipStack)
+}
+
+/// Without SACK only a segment without text is a duplicate acknowledgment (RFC 5681 section 2), so text that comes out of order is answered with one even if text leaves just
+/// then; the kernel lets that text do.
+pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_stack_answers()?;
+    let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+    let next = pair.rcv_nxt_before(pair.index()?);
+    let is_out_of_order = cause.len > 0 && cause.seq > next && ack.ack == next;
+    let has_sack = |(_, segment): (usize, &Segment)| segment.options.contains(&Opt::SackOk);
+    let has_text = pair.earlier.iter().rev().take_while(|record| record.at + SLACK > answer.at).any(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.ack == next),
+    );
+    (is_out_of_order && has_text && !pair.peer().any(has_sack)).then_some(Then::SkipStack)
 }
 
 /// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).

@@ -97,7 +97,39 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
         theirs[..=place].rotate_left(1);
     }
     let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
-    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
+    match () {
+        () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
+        // A block takes room from text.
+        () if is_it && pair.why.starts_with("length:") && kernel.len < stack.len => Some(Then::Stop),
+        () => None,
+    }
+}
+
+/// A reset with a timestamp from before the latest ends the connection of a closed socket in FIN-WAIT-2, as any other, since PAWS is not for resets (RFC 7323
+/// section 5.2); the kernel's record without a socket answers it with an acknowledgment.
+pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
+    let answer = pair.kernel?;
+    let event = pair.scenario.events.get(pair.index()?)?;
+    let (Action::Segment(cause), What::Sent(Packet::Tcp(ack))) = (&event.action, &answer.what) else {
+        return None;
+    };
+    let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
+    let is_old = cause.flags.has(Flags::RST) && pair.peer().any(|(_, old)| value(old) > value(cause));
+    let is_answer = ack.flags == Flags::ACK && ack.len == 0 && cause.seq == ack.ack;
+    let waits =
+        pair.stack.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at);
+    let is_closed = pair.scenario.any(|action| *action == Action::Close);
+    (is_old && value(cause).is_some() && is_answer && is_closed && waits).then_some(Then::Stop)
+}
+
+/// A SYN with a FIN is answered in TIME-WAIT; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
+pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, _) = pair.only_the_stack_answers()?;
+    let is_both = cause.flags.has(Flags::SYN) && cause.flags.has(Flags::FIN) && !cause.flags.has(Flags::ACK);
+    let is_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
+    let is_over =
+        pair.texts().any(is_fin) && pair.peer().any(|(_, old)| is_fin(old) && !old.flags.has(Flags::SYN));
+    (is_both && is_over).then_some(Then::Stop)
 }
 
 fn is_fin(action: &Action) -> bool {

@@ -28,11 +28,15 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     let counts = ["probes:", "backoff:"].iter().any(|name| pair.why.starts_with(name));
-    let before = segments.clone();
-    let is_text = |(before, text): (&Segment, &Segment)| {
+    let is_text = |before: &Segment, text: &Segment| {
         text.len > 0 && is_small(text) && text.win == before.win && text.ack == before.ack
     };
-    let has_text = before.zip(segments.clone().skip(1)).any(is_text);
+    let mut before: Option<&Segment> = None;
+    // What was overtaken says nothing of the window.
+    let has_text = segments.clone().any(|segment| match before {
+        Some(before) if segment.ack < before.ack => false,
+        _ => before.replace(segment).is_some_and(|before| is_text(before, segment)),
+    });
     (has_text && (counts || is_probe(pair.kernel) || is_probe(pair.stack))).then_some(Then::Stop)
 }
 
@@ -77,7 +81,7 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let una = pair.texts().last()?.seq;
-    let sent = pair.texts().filter(|text| text.seq == una).count() as u64;
+    let sent = pair.times_sent(una) as u64;
     let is_repaired = kernel.get("ca_state") == Some(4) && stack.get("ca_state") == Some(4);
     let is_undone = kernel.get("retransmits")? + 2 <= sent;
     let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
@@ -98,7 +102,7 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end())
         || (kernel.ack < cause.seq && has_block(stack) && !has_block(kernel));
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
-    ((is_again || is_timeout) && is_sent && cause.len > 0 && is_before).then_some(Then::Stop)
+    ((is_again || is_timeout) && is_sent && cause.end() > cause.seq && is_before).then_some(Then::Stop)
 }
 
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
@@ -163,6 +167,11 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent_to(again.end()) > 0;
             is_again && (undone.is_some() || is_open(kernel))
+        }
+        // Instead the kernel sends what is new.
+        (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent_to(again.end()) > 0;
+            is_again && undone.is_some() && new.len > 0 && new.seq == top
         }
         _ => false,
     };
