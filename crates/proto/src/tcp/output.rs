@@ -500,8 +500,7 @@ impl<P: Payload> Pcb<P> {
         let edge = self.snd_una + self.snd_wnd;
         // Linux takes the unit of its own field for that of the peer's.
         let unit = if self.scaling { 1 << self.scale.snd.max(self.scale.rcv) } else { 1 };
-        let is_rounded = self.snd_max.after(edge) && self.snd_max.since(edge) < unit;
-        if is_rounded { self.snd_max } else { self.snd_max.min(edge) }
+        if self.snd_max.since(edge) < unit { self.snd_max } else { edge }
     }
 
     /// Reports the data behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside

@@ -370,8 +370,13 @@ fn flags_print_as_letters() {
 /// Without SACK the repair of a timeout lasts until more is acknowledged than was out.
 #[test]
 fn a_timeout_that_is_repaired_is_over_when_all_is_acknowledged_and_there_are_blocks() {
-    for (sack, expected) in [(true, CaState::Open), (false, CaState::Loss)] {
-        let mut t = Script::established(&Settings { sack, ..plain() });
+    for (lossless, sack, expected) in [
+        (false, true, CaState::Open),
+        (false, false, CaState::Loss),
+        (true, true, CaState::Open),
+        (true, false, CaState::Loss),
+    ] {
+        let mut t = Script::established(&Settings { lossless, sack, ..plain() });
         t.write(2 * MSS);
         while t.pcb.rexmt_count == 0 {
             let at = t.pcb.next_deadline().unwrap();
@@ -379,7 +384,7 @@ fn a_timeout_that_is_repaired_is_over_when_all_is_acknowledged_and_there_are_blo
         }
         assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Loss);
         let _ = t.input(t.ack_of(2 * MSS, WND), &[]);
-        assert_eq!(t.pcb.info(0, t.now).ca_state, expected, "{sack}");
+        assert_eq!(t.pcb.info(0, t.now).ca_state, expected, "{lossless} {sack}");
     }
 }
 

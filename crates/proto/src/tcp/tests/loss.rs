@@ -255,3 +255,57 @@ fn without_records_too_a_fin_in_flight_probes_a_window_that_was_closed_over_it()
     let _ = t.input(t.ack_of(1, 0), &[]);
     assert_eq!(t.pcb.state(), super::super::state::State::FinWait2);
 }
+
+fn lossless(segments: u32) -> Script {
+    let mut t = Script::established(&Settings { lossless: true, ..plain() });
+    assert_eq!(t.write(segments * MSS).len(), segments as usize);
+    t
+}
+
+#[test]
+fn without_records_what_is_sent_again_is_counted_too() {
+    let mut t = lossless(3);
+    assert_eq!(t.wait(ms(250)).len(), 1);
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.rto_count, stats.rexmt_rto, stats.rexmt_fast, stats.rexmt_bytes), (1, 1, 0, 1_000));
+    let mut t = lossless(5);
+    (0..3).for_each(|_| drop(duplicate(&mut t)));
+    let stats = t.pcb.loss_stats();
+    assert_eq!((stats.rto_count, stats.rexmt_rto, stats.rexmt_fast, stats.rexmt_bytes), (0, 0, 1, 1_000));
+}
+
+/// The end of the stream goes again with the last of its text, and only if there is one.
+#[test]
+fn without_records_a_repeated_segment_has_the_fin_that_it_had() {
+    for ends in [false, true] {
+        let mut t = lossless(4);
+        if ends {
+            t.pcb.shutdown_write();
+        }
+        t.write(MSS);
+        let mut again = Vec::new();
+        for acked in [0, 0, 0, 3, 1] {
+            let _ = t.input(t.ack_of(acked * MSS, WND), &[]);
+            again.extend(t.output().iter().map(|sent| {
+                (
+                    sent.header().seq.since(SeqNum::new(FIRST)) / MSS,
+                    sent.header().flags.has(super::script::FIN),
+                )
+            }));
+        }
+        let has_fin = |place, fin| again.contains(&(place, fin));
+        assert!(has_fin(0, false) && has_fin(3, false) && has_fin(4, ends), "{ends} {again:?}");
+    }
+}
+
+/// The window is closed over data in flight: only its first segment goes again, and what follows goes on behind it.
+#[test]
+fn without_records_a_repetition_into_a_closed_window_is_behind_us() {
+    let mut t = lossless(2);
+    let _ = t.input(t.ack_of(0, 0), b"later than the window before");
+    t.output();
+    assert_eq!(t.wait(ms(250)).iter().map(|(_, sent)| sent.len).collect::<Vec<_>>(), [MSS]);
+    assert_eq!(t.pcb.snd_nxt(), t.pcb.snd_una() + MSS);
+    let _ = t.input(t.ack_of(0, WND), b"once more");
+    assert!(t.output().iter().all(|sent| sent.len == 0), "the congestion window is a segment");
+}

@@ -409,3 +409,13 @@ fn each_end_of_a_record_stays_until_it_is_acknowledged() {
     }
     assert_eq!(t.write(2_000), [300, 400, 1_000, 100, 200]);
 }
+
+/// So that the use of the window is known.
+#[test]
+fn the_first_byte_that_waits_is_told_and_no_other() {
+    let mut t = Script::established(&plain());
+    t.write(10 * MSS);
+    assert_eq!(t.pcb.snd_due_at(), 10 * MSS + 1);
+    t.write(1);
+    assert_eq!(t.pcb.snd_due_at(), u32::MAX);
+}

@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::super::cc::Algorithm;
 use super::super::sack::SackBlock;
 use super::super::settings::Settings;
-use super::script::{MSS, Script, WND, ms, plain, secs};
+use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
 
 fn begun(congestion_control: Algorithm) -> Script {
     Script::established(&Settings { sack: true, congestion_control, ..plain() })
@@ -187,4 +187,24 @@ fn a_pause_of_just_two_timeouts_halves_the_window_once() {
         t.write(MSS);
         assert_eq!(t.pcb.cwnd(), before >> halved);
     }
+}
+
+/// What is received in a pause does not make the window smaller, a write does, once.
+#[test]
+fn only_a_write_ends_a_pause() {
+    let mut t = begun(Algorithm::NewReno);
+    t.write(70 * MSS);
+    for segments in [10, 20, 40] {
+        acknowledge(&mut t, segments);
+    }
+    assert_eq!((t.snd, t.pcb.snd_una()), (0, t.pcb.snd_max()));
+    let cwnd = t.pcb.cwnd();
+    t.now = t.now + t.pcb.rto() + ms(10);
+    for _ in 0..3 {
+        let _ = t.input(t.seg(ACK), b"text");
+        t.output();
+        assert_eq!(t.pcb.cwnd(), cwnd);
+    }
+    t.write(1);
+    assert_eq!(t.pcb.cwnd(), cwnd / 2);
 }

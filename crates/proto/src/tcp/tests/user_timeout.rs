@@ -152,3 +152,48 @@ fn the_option_is_in_seconds_and_from_nine_hours_on_in_minutes() {
     assert_eq!((UserTimeout::from_bits(0), UserTimeout::from_bits(0x8000)), (None, None));
     assert_eq!(UserTimeout::from_bits(0x8001).map(UserTimeout::timeout), Some(secs(60)));
 }
+
+/// The option is for the peer's side of RFC 5482's, and only where it is used.
+#[test]
+fn a_timeout_that_is_set_later_is_announced_where_the_option_is_used() {
+    for option in [false, true] {
+        let mut t = Script::established(&Settings { user_timeout_option: option, ..with(secs(90)) });
+        let _ = t.input(t.seg(ACK), &[0; 2000]);
+        t.output();
+        t.pcb.set_user_timeout(secs(40));
+        let _ = t.input(t.seg(ACK), &[0; 2000]);
+        let announced = t.output()[0].header().options.user_timeout.is_some();
+        assert_eq!(announced, option);
+    }
+}
+
+/// Three blocks beside timestamps fill the header.
+#[test]
+fn the_announcement_waits_for_a_segment_with_room() {
+    let settings = Settings { user_timeout_option: true, sack: true, timestamps: true, ..plain() };
+    let mut t = Script::established(&settings);
+    for offset in [100, 200, 300] {
+        let _ = t.input(Header { seq: t.pcb.rcv_nxt() + offset, ..t.seg(ACK) }, b"hole");
+        t.output();
+    }
+    t.pcb.set_user_timeout(secs(40));
+    let _ = t.input(Header { seq: t.pcb.rcv_nxt() + 300, ..t.seg(ACK) }, b"hole!");
+    let full = t.output()[0].header();
+    assert_eq!((full.options.sack.len(), full.options.user_timeout), (3, None));
+    let _ = t.input(t.seg(ACK), &[7; 400]);
+    assert!(t.output()[0].header().options.user_timeout.is_some());
+}
+
+/// It counts from the first expiry for the oldest byte, not from the latest.
+#[test]
+fn a_stall_begins_once_for_each_place_in_the_stream() {
+    let mut t = Script::established(&with(secs(30)));
+    t.write(2000);
+    let _ = t.wait(secs(8));
+    let _ = t.input(t.ack_of(1000, WND), &[]);
+    t.output();
+    assert_eq!(t.pcb.state(), State::Established);
+    // The byte behind it has waited for less.
+    let end = end_of(&mut t, secs(100)).unwrap();
+    assert!((secs(29)..=secs(30)).contains(&end), "{end:?}");
+}
