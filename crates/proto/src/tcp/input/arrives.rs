@@ -237,8 +237,14 @@ impl<P: Payload> Pcb<P> {
             // An old duplicate must not cut TIME-WAIT short (RFC 1337).
             State::TimeWait => return Step::Break(()),
             State::SynReceived => Events::REFUSED,
-            State::Established | State::FinWait1 | State::FinWait2 | State::CloseWait => Events::RESET,
-            State::SynSent | State::Closing | State::LastAck | State::Closed => Events::NONE,
+            // In CLOSING and LAST-ACK, too, where text may be lost that was sent before our FIN (as on Linux; the RFC signals nothing there).
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => Events::RESET,
+            State::SynSent | State::Closed => Events::NONE,
         };
         self.enter_closed();
         input.events.insert(events.with(Events::CLOSED));
