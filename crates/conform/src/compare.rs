@@ -22,6 +22,9 @@ use crate::trace::{Info, Record, State, Trace, What};
 /// Two ticks of the kernel's clock of 4 ms, and what a run may be late.
 pub const SLACK: Duration = Duration::from_millis(12);
 
+/// What leaves within so much leaves together.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
 /// By how much a timer of the kernel that runs for `wait` may expire late: its wheel has levels, each eight times as coarse
 /// as the one below, from 64 ticks on.
 pub fn granularity(wait: Duration) -> Duration {
@@ -137,8 +140,11 @@ impl Drift {
         let coarse = granularity(stack.at.saturating_sub(self.sent[0])) / 2;
         // Since then it may have been doubled.
         let allowed = SLACK + self.late + coarse + 2 * self.rto;
-        self.sent.rotate_left(1);
-        self.sent[2] = stack.at;
+        // Segments that leave together are one time.
+        if stack.at > self.sent[2] + AT_ONCE {
+            self.sent.rotate_left(1);
+            self.sent[2] = stack.at;
+        }
         allowed
     }
 
