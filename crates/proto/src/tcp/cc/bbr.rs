@@ -93,7 +93,8 @@ impl Bbr {
     }
 
     fn quantized(&self, inflight: u32, mss: u32) -> u32 {
-        let inflight = inflight.max(3 * self.quantum(mss)).max(PIPE_SEGMENTS_MIN * mss);
+        // Which is more than enough for acknowledgments to keep coming.
+        let inflight = inflight.max(3 * self.quantum(mss));
         if self.cycle.state == State::Up { inflight + 2 * mss } else { inflight }
     }
 

@@ -273,4 +273,24 @@ mod tests {
         cc.on_ack(&Ack { phase: Phase::Recovery, ..ack(5 * MSS, 20 * MSS, MSS) });
         assert_eq!(cc.cwnd(), 20 * MSS);
     }
+
+    #[test]
+    fn the_threshold_is_half_of_the_whole_segments_of_the_window() {
+        for (cwnd, ssthresh) in [(11_900, 5_000), (12_000, 6_000), (12_999, 6_000)] {
+            let mut cc = NewReno::new(cwnd);
+            lose(&mut cc, cwnd);
+            assert_eq!(cc.ssthresh(), ssthresh, "{cwnd}");
+        }
+    }
+
+    /// More than half of it was out, which is enough in slow start alone.
+    #[test]
+    fn at_the_threshold_a_window_that_is_not_full_does_not_grow() {
+        for (cwnd, used, counted) in [(10_000, false, 0), (10_000, true, MSS), (9_999, false, MSS - 1)] {
+            let mut cc = NewReno::new(cwnd);
+            cc.ssthresh = 10_000;
+            cc.on_ack(&Ack { used: (used, 10_000), ..ack(MSS, 10_000, MSS) });
+            assert_eq!(cc.bytes_acked, counted, "{cwnd} {used}");
+        }
+    }
 }

@@ -333,3 +333,16 @@ fn an_algorithm_that_takes_over_has_the_window_and_the_threshold_of_the_one_befo
         assert_eq!((cc.cwnd(), cc.ssthresh(), cc.algorithm()), (20_000, ssthresh, algorithm));
     }
 }
+
+#[test]
+fn a_window_of_which_all_was_used_stays_as_it_is() {
+    for (cwnd, used, expected) in [
+        (12_500, 12_500, 12_500),
+        (12_500, 12_499, 12_000),
+        (9_500, 100, 9_500),
+        (10_000, 100, 10_000),
+        (20_000, 100, 15_000),
+    ] {
+        assert_eq!(super::unused_window(cwnd, used, 1_000), expected, "{cwnd} {used}");
+    }
+}

@@ -142,4 +142,25 @@ mod tests {
         assert_eq!(unused(2, 1500), None);
         assert_eq!(unused(20, 2500), None, "used up");
     }
+
+    #[test]
+    fn in_slow_start_a_window_of_which_more_than_half_was_out_is_used() {
+        for (is_slow_start, most, unused) in
+            [(true, 10, true), (true, 11, false), (true, 9, true), (false, 11, true), (false, 19, true)]
+        {
+            let mut usage = Usage::new(seq(0), Instant::ZERO);
+            usage.note((seq(0), seq(most)), most * MSS, false);
+            let found = usage.unused_for(MSS, 20 * MSS, is_slow_start, 1_000, Instant::from_micros(1_000));
+            assert_eq!(found.is_some(), unused, "{is_slow_start} {most}");
+        }
+    }
+
+    #[test]
+    fn as_much_as_before_does_not_make_a_window_last() {
+        let mut usage = Usage::new(seq(0), Instant::ZERO);
+        usage.note((seq(0), seq(3)), 3 * MSS, false);
+        usage.note((seq(1), seq(4)), 3 * MSS, false);
+        usage.note((seq(3), seq(5)), 2 * MSS, false);
+        assert_eq!(usage.get(), (false, 2 * MSS));
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! All moves are made here, by an acknowledgment ([`Bbr::on_ack_in_state`], [`Bbr::check_probe_rtt`]), a mark or an undo.
 //! Rounds are counted by delivery: a round is over when something arrives that was sent after it began. Tests:
-//! `tests.rs`.
+//! `tests.rs`, `cycle/decisions.rs`.
 
 use crate::time::Instant;
 
@@ -495,3 +495,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod decisions;

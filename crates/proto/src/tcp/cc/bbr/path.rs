@@ -183,4 +183,29 @@ mod tests {
         }
         assert_eq!(heaps.extra(), 10_000);
     }
+
+    #[test]
+    fn a_smaller_round_trip_counts_at_once_and_an_equal_one_does_not_make_it_younger() {
+        let mut rtt = MinRtt::new();
+        rtt.update(Some(20_000), at(1_000));
+        rtt.update(Some(10_000), at(2_000));
+        assert_eq!(rtt.us(), 10_000);
+        let mut rtt = MinRtt::new();
+        rtt.update(Some(20_000), at(1_000));
+        assert!(rtt.update(Some(20_000), at(6_001)), "looked for after five seconds, and found again");
+        assert!(rtt.update(Some(30_000), at(11_002)));
+        assert_eq!(rtt.us(), 30_000, "eleven seconds old");
+    }
+
+    #[test]
+    fn a_heap_ends_with_a_pause() {
+        let mut heaps = Aggregation::new();
+        heaps.on_ack(50_000, 1_000_000, 100_000, at(10), false, false);
+        heaps.restart(at(20));
+        heaps.on_ack(1_000, 1_000_000, 100_000, at(20), false, false);
+        assert_eq!((heaps.since, heaps.delivered), (at(20), 1_000));
+        // Of one that goes on what was heard before counts.
+        heaps.on_ack(1_000, 1_000_000, 100_000, at(20), false, false);
+        assert_eq!((heaps.since, heaps.delivered), (at(20), 2_000));
+    }
 }

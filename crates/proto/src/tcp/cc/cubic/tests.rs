@@ -361,3 +361,109 @@ fn a_timeout_reduces_whole_segments() {
     cc.on_rto(0, MSS, true);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 2 * MSS), "seven tenths of four");
 }
+
+fn period(age_us: u64) -> Period {
+    Period { age_us, curve: Curve::new(20, 14), line: RenoLine::new(14) }
+}
+
+/// Right after a recovery round trips say little of the path.
+#[test]
+fn the_least_round_trip_is_of_settled_times() {
+    for (age_us, known, expected) in [
+        (None, 0, 100),
+        (None, 101, 100),
+        (None, 99, 99),
+        (Some(1_000_000), 0, 100),
+        (Some(1_000_000), 101, 100),
+        (Some(1_000_000), 99, 99),
+        (Some(999_999), 0, 0),
+        (Some(999_999), 101, 101),
+    ] {
+        let mut cc = Cubic::new(20 * MSS);
+        (cc.period, cc.delay_min_us) = (age_us.map(period), known);
+        cc.smooth(Some(100));
+        assert_eq!(cc.delay_min_us, expected, "{age_us:?} {known}");
+    }
+}
+
+/// Fast convergence, of a window that has shrunk since the last loss (section 4.7).
+#[test]
+fn a_window_that_is_as_large_as_at_the_last_loss_leaves_no_room() {
+    for (cwnd, w_max) in [(20_000, 20_000), (19_999, 17_000), (20_001, 20_001)] {
+        let mut cc = Cubic::new(cwnd);
+        cc.w_max = 20_000;
+        congest(&mut cc, cwnd, Cause::Loss);
+        assert_eq!(cc.w_max, w_max, "{cwnd}");
+    }
+}
+
+#[test]
+fn an_acknowledgment_of_nothing_ends_no_round() {
+    for (acked, left) in [(0, 0), (MSS, 9 * MSS)] {
+        let mut cc = Cubic::new(10 * MSS);
+        cc.on_ack(&ack(at(0), acked, 10 * MSS, MSS, Phase::Open, None));
+        assert_eq!(cc.round_left, left);
+    }
+}
+
+#[test]
+fn a_window_is_deflated_until_it_has_come_back_to_the_threshold() {
+    for (cwnd, is_deflated) in [(9_999, true), (10_000, false), (10_001, false)] {
+        let mut cc = Cubic::new(cwnd);
+        (cc.ssthresh, cc.is_deflated) = (10_000, true);
+        cc.on_ack(&ack(at(0), 0, cwnd, MSS, Phase::Open, None));
+        assert_eq!(cc.is_deflated, is_deflated, "{cwnd}");
+    }
+}
+
+#[test]
+fn at_the_threshold_a_window_that_is_not_full_does_not_grow() {
+    for (used, grows) in [(false, false), (true, true)] {
+        let mut cc = Cubic::new(10 * MSS);
+        cc.ssthresh = 10 * MSS;
+        let flight = 10 * MSS;
+        cc.on_ack(&Ack { used: (used, flight), ..ack(at(0), MSS, flight, MSS, Phase::Open, None) });
+        assert_eq!(cc.period.is_some(), grows);
+    }
+}
+
+/// Ten acknowledgments each round trip, which becomes longer by 20 ms each time.
+fn slow_start_into_a_queue(used: bool) -> (Cubic, Vec<u32>) {
+    let mut cc = Cubic::new(100 * MSS);
+    let mut growth = Vec::new();
+    for round in 0..10u64 {
+        let before = cc.cwnd();
+        for i in 0..10 {
+            let now = at(round * 1_000 + i * 40);
+            let rtt_us = Some(100_000 + round as u32 * 20_000);
+            let used = (used, if used { cc.cwnd() } else { MSS });
+            cc.on_ack(&Ack { used, ..ack(now, MSS, 10 * MSS, MSS, Phase::Open, rtt_us) });
+        }
+        growth.push(cc.cwnd() - before);
+    }
+    (cc, growth)
+}
+
+#[test]
+fn slow_start_into_a_queue_grows_by_a_quarter_and_ends() {
+    let (cc, growth) = slow_start_into_a_queue(true);
+    assert!(cc.ssthresh() < CWND_MAX, "{growth:?}");
+    assert_eq!(growth[0], 10 * MSS);
+    assert!(growth.contains(&(10 * MSS / 4)), "{growth:?}");
+    // A window that is not used says nothing.
+    let (cc, growth) = slow_start_into_a_queue(false);
+    assert_eq!((cc.ssthresh(), growth), (CWND_MAX, vec![0; 10]));
+}
+
+/// Half of the threshold in flight is there in a round trip of slow start.
+#[test]
+fn less_than_half_of_the_threshold_is_filled_up_at_a_pace() {
+    let calm = 66 * MSS;
+    for (ssthresh, paced) in [(2 * calm - 1, false), (2 * calm + 1, false), (2 * calm + 2, true)] {
+        let mut cc = Cubic::new(ssthresh);
+        (cc.ssthresh, cc.srtt_8) = (ssthresh, 800_000);
+        cc.on_recovery_end(MSS, MSS, true);
+        assert_eq!(cc.cwnd(), if paced { ssthresh } else { calm }, "{ssthresh}");
+        assert_eq!((cc.is_deflated, cc.refill_left != 0), (!paced, paced));
+    }
+}
