@@ -149,3 +149,10 @@ fn what_an_acknowledgment_finds_lost_lowers_the_bounds_at_the_end_of_the_round()
         }
     }
 }
+
+/// Marsaglia's generator with the shifts 13, 17 and 5, which passes through all numbers but zero.
+#[test]
+fn random_numbers_are_those_of_xorshift() {
+    let mut cycle = Cycle::new(1);
+    assert_eq!([(); 3].map(|()| cycle.random(u32::MAX)), [270_369, 67_634_689, 2_647_435_461]);
+}
