@@ -2,7 +2,10 @@
 //!
 //! Lost data goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
 //! data. SND.NXT does not move for a repetition, so the window is deflated by it. It does not depend on why
-//! something is lost. Tests: `tests/rack.rs`, `tests/sack.rs`.
+//! something is lost. Tests: `send/tests.rs`, `tests/rack.rs`, `tests/sack.rs`.
+
+#[cfg(test)]
+mod tests;
 
 use core::num::NonZeroU64;
 
@@ -214,7 +217,7 @@ impl<P: Payload> Pcb<P> {
         let allowed = allowed / u32::from(self.mss).max(1) * mss;
         let room = self.room_to_repeat(start, mss);
         let mut len = want.min(allowed).min(room);
-        if len < want && (len < room || len > mss) {
+        if len < want && len > mss {
             // No part of a segment goes alone: the rest would cost another header. Only where the peer has
             // no room for more does it go, or it would never.
             len -= len % mss;
@@ -320,7 +323,8 @@ impl<P: Payload> Pcb<P> {
     ) -> Option<Transmit> {
         let offset = start.since(self.snd_una);
         let fin = self.fin_sent && end == self.snd_max;
-        let len = (end.since(start) - u32::from(fin)).min(self.snd_len.saturating_sub(offset));
+        // The buffer ends before a FIN.
+        let len = end.since(start).min(self.snd_len.saturating_sub(offset));
         if len == 0 && !fin {
             return None;
         }
