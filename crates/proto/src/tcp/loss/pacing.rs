@@ -124,4 +124,22 @@ mod tests {
         }
         assert!(sent <= 4, "{sent}");
     }
+
+    #[test]
+    fn two_segments_leave_at_once_from_150_000_bytes_a_second_on() {
+        let of = |rate| quantum(NonZeroU64::new(rate).unwrap(), 1_000);
+        assert_eq!([149_999, 150_000, 2_999_999, 3_000_000].map(of), [1_000, 2_000, 2_000, 3_000]);
+    }
+
+    #[test]
+    fn a_caller_that_may_not_send_waits_until_it_may_or_has_nothing() {
+        let (mut pacing, now) = (Pacing::new(), Instant::from_micros(9_000_000));
+        pacing.on_sent(10_000, 1_000, NonZeroU64::new(1_000_000).unwrap(), now);
+        assert!(!pacing.is_waiting());
+        assert!(!pacing.may_send(now) && pacing.is_waiting());
+        assert!(pacing.may_send(pacing.deadline()) && !pacing.is_waiting());
+        assert!(!pacing.may_send(now));
+        pacing.stop_waiting();
+        assert!(!pacing.is_waiting());
+    }
 }

@@ -237,4 +237,33 @@ mod tests {
         rack.on_recovery_end();
         assert_eq!(rack.reo_wnd_us(false, 20_000), 5_000);
     }
+
+    fn record(start: u32, repeated: bool) -> Record {
+        let (start, count, segment) = (SeqNum::new(start), 1, 100);
+        let (sent_at, fate) = (Instant::from_micros(1_000), super::super::records::Fate::Flying);
+        Record { start, end: start + 100, sent_at, span_us: 0, snapshot: 0, fate, count, segment, repeated }
+    }
+
+    /// RFC 8985 section 6.2 step 3.
+    #[test]
+    fn an_original_behind_a_later_one_has_been_overtaken() {
+        for (start, repeated, seen) in
+            [(100, false, true), (100, true, false), (200, false, false), (300, false, false)]
+        {
+            let mut rack = Rack::new(SeqNum::new(100), (20_000, 20_000), Instant::ZERO);
+            rack.on_delivered(&record(200, false), Instant::from_micros(50_000), true);
+            rack.on_delivered(&record(start, repeated), Instant::from_micros(50_000), true);
+            assert_eq!(rack.reordering_seen(), seen, "{start} {repeated}");
+        }
+    }
+
+    /// Step 2: else the original has arrived.
+    #[test]
+    fn a_repetition_that_arrives_after_the_least_round_trip_counts() {
+        for (rtt_us, ours, counts) in [(19_999, true, false), (20_000, true, true), (20_000, false, false)] {
+            let mut rack = Rack::new(SeqNum::new(100), (20_000, 20_000), Instant::ZERO);
+            rack.on_delivered(&record(100, true), Instant::from_micros(1_000 + rtt_us), ours);
+            assert_eq!(rack.patience(false, 20_000).is_some(), counts, "{rtt_us} {ours}");
+        }
+    }
 }

@@ -90,3 +90,23 @@ impl LossStats {
 pub(super) fn count(counter: &mut u32) {
     *counter = counter.saturating_add(1);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_duplicates_have_arrived_than_were_sent_again() {
+        let mut stats = LossStats::default();
+        stats.on_rexmt(Why::Fast, 2_000, 1_000);
+        stats.on_rexmt(Why::Probe, 1, 1_000);
+        let mut arrived = 5;
+        let mut take = |start, end| {
+            let ours = stats.take_duplicate(SeqNum::new(start), SeqNum::new(end), 1_000, &mut arrived);
+            (ours, arrived)
+        };
+        assert_eq!(take(0, 1_001), (true, 7));
+        assert_eq!(take(0, 0), (true, 8));
+        assert_eq!(take(0, 1_000), (false, 8));
+    }
+}

@@ -164,3 +164,48 @@ impl<P: Payload> Pcb<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::cc::Algorithm;
+    use super::*;
+
+    fn seq(offset: u32) -> SeqNum {
+        SeqNum::new(u32::MAX - 150) + offset
+    }
+
+    /// Of a repair from 100 to 200.
+    fn undo(unreported: u32) -> Undo {
+        Undo::new(Cc::new(Algorithm::NewReno, 1_000, false), seq(100), seq(200)).with_unreported(unreported)
+    }
+
+    #[test]
+    fn a_duplicate_is_of_a_repetition_that_lies_in_the_repair_and_was_not_reported() {
+        for (start, end, unreported, ours) in [
+            (100, 200, 100, true),
+            (150, 160, 1, true),
+            (99, 150, 100, false),
+            (150, 201, 100, false),
+            (99, 201, 100, false),
+            (100, 200, 0, false),
+        ] {
+            let mut undo = undo(unreported);
+            assert_eq!(undo.on_dsack(seq(start), seq(end)), ours, "{start} {end} {unreported}");
+            assert_eq!(undo.is_all_reported(), ours && end - start >= unreported);
+        }
+        // Later data counts once the repair is over.
+        let mut late = undo(10);
+        late.on_end(seq(300));
+        assert!(late.on_dsack(seq(250), seq(300)) && late.is_all_reported());
+    }
+
+    #[test]
+    fn all_that_was_sent_again_has_to_be_reported() {
+        let mut undo = undo(0);
+        assert!(!undo.is_all_reported(), "nothing was");
+        undo.on_rexmt(50);
+        undo.on_rexmt(50);
+        assert!(undo.on_dsack(seq(100), seq(150)) && !undo.is_all_reported());
+        assert!(undo.on_dsack(seq(150), seq(200)) && undo.is_all_reported());
+    }
+}

@@ -397,3 +397,37 @@ fn where_nothing_is_recorded_the_window_of_congestion_control_is_told() {
     let info = t.pcb.info(0, t.now);
     assert_eq!((info.ca_state, info.cwnd), (CaState::Recovery, t.pcb.cwnd()));
 }
+
+#[test]
+fn a_pace_holds_back_and_a_further_write_need_not_be_told() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.pcb.set_max_pacing_rate(Some(100_000));
+    assert_eq!(t.write(5 * MSS).len(), 1);
+    assert_eq!((t.pcb.limit(false), t.pcb.snd_due_at()), (Limit::Path, u32::MAX));
+}
+
+#[test]
+fn delivered_bytes_are_told_where_rates_are_measured() {
+    let mut t = Script::established(&Settings { sack: true, congestion_control: Algorithm::Bbr, ..plain() });
+    t.write(3 * MSS);
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(2 * MSS, WND), &[]);
+    assert_eq!(t.pcb.loss_stats().delivered_bytes, u64::from(2 * MSS));
+}
+
+/// The window of the algorithm before is not to come back.
+#[test]
+fn a_repair_under_another_algorithm_is_not_undone() {
+    for (changes, undone) in [(false, 1), (true, 0)] {
+        let mut t = script();
+        t.write(10 * MSS);
+        t.now = t.now + ms(50);
+        t.report(0, &[(1, 4)]);
+        assert_eq!(t.places(), [0]);
+        if changes {
+            t.pcb.set_congestion_control(Algorithm::Cubic);
+        }
+        t.report(4, &[(0, 1)]);
+        assert_eq!(t.pcb.loss_stats().undo_count, undone);
+    }
+}

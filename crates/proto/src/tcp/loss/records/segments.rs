@@ -181,3 +181,71 @@ impl Records {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::time::Instant;
+
+    use super::*;
+
+    fn seq(offset: u32) -> SeqNum {
+        SeqNum::new(u32::MAX - 150) + offset
+    }
+
+    /// What was sent, each in segments of 100 bytes and at a time of its own.
+    fn sent(ends: &[u32]) -> Records {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        let mut start = 0;
+        for (at, &end) in ends.iter().enumerate() {
+            records.sent(seq(start), seq(end), Instant::from_micros(1_000 * at as u64), 0);
+            start = end;
+        }
+        records
+    }
+
+    #[test]
+    fn the_first_segment_is_lost_whole_and_once() {
+        for (ends, lost) in [(&[250][..], 100), (&[50, 250], 50), (&[100, 250], 100)] {
+            let mut records = sent(ends);
+            let all = records.counts().all();
+            assert_eq!((records.lose_first(1_000), records.lose_first(1_000)), (lost, 0), "{ends:?}");
+            assert_eq!((records.counts().lost, records.counts().all()), (1, all), "{ends:?}");
+        }
+        // One of which the size is not known is one.
+        let mut records = Records::new(seq(0));
+        records.sent(seq(0), seq(100), Instant::ZERO, 0);
+        assert_eq!((records.lose_first(50), records.counts().lost), (100, 1));
+    }
+
+    #[test]
+    fn what_is_lost_in_part_does_not_become_one_segment() {
+        let mut records = sent(&[100, 150]);
+        records.make_one(seq(0), seq(150));
+        assert_eq!((records.counts().all(), records.list.len()), (1, 1));
+        let mut records = sent(&[100, 150]);
+        assert_eq!(records.lose_first(1_000), 100);
+        records.make_one(seq(0), seq(150));
+        assert_eq!((records.counts().all(), records.list.len()), (2, 2));
+        records.make_one(seq(150), seq(150));
+        assert_eq!(records.list.len(), 2, "there is nothing");
+    }
+
+    #[test]
+    fn segments_are_known_where_only_the_last_is_short() {
+        let records = sent(&[200, 300, 350]);
+        assert!(records.is_aligned(0, 2) && records.is_aligned(0, 3));
+        let records = sent(&[150, 250]);
+        assert!(!records.is_aligned(0, 2), "a short one lies between");
+        assert!(records.is_aligned(0, 1));
+    }
+
+    #[test]
+    fn a_fin_takes_no_room_in_a_segment() {
+        for (fin, end) in [(Some(seq(100)), 101), (None, 60)] {
+            let mut records = sent(&[60, 101]);
+            let found = records.short_segment(seq(0), (100, seq(10_000)), fin);
+            assert_eq!(found, Some(seq(end)), "{fin:?}");
+        }
+    }
+}
