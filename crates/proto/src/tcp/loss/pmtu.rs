@@ -366,6 +366,9 @@ const RAISE_AFTER: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::cc::{Algorithm, Cc};
+    use super::super::super::settings::Settings;
+    use super::super::super::tests::script::{Script, plain};
     use super::*;
 
     const NOW: Instant = Instant::from_micros(1);
@@ -443,5 +446,65 @@ mod tests {
     #[test]
     fn the_plateau_below_is_a_smaller_one() {
         assert_eq!([40_000, 1_493, 1_492, 552, 68].map(plateau_below), [32_000, 1_492, 1_006, 0, 0]);
+    }
+
+    /// Segments of 600 bytes, and a search for up to 1,460.
+    fn searching() -> Script {
+        let mtu_probing = MtuProbing::Always;
+        let settings = Settings { mtu_probing, base_mss: 600, mss: 1_460, sack: true, ..plain() };
+        Script::established(&settings)
+    }
+
+    fn high(t: &Script) -> u16 {
+        t.pcb.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()).unwrap().high
+    }
+
+    #[test]
+    fn a_report_of_the_probe_bounds_the_search_and_one_of_another_segment_does_not() {
+        for (offset, size, expected) in
+            [(0, 1_000, 1_000), (1_460, 1_000, 1_460), (0, 1_460, 1_460), (0, 1_500, 1_460)]
+        {
+            let mut t = searching();
+            let start = t.pcb.snd_una();
+            assert_eq!(t.write(8_000)[..2], [1_460, 600]);
+            assert!(
+                !t.pcb.on_packet_too_big(start + offset, size + 40, t.now),
+                "the size in use is not too large"
+            );
+            assert_eq!((high(&t), t.pcb.mss()), (expected, 600), "{offset} {size}");
+        }
+    }
+
+    #[test]
+    fn a_probe_leaves_where_the_congestion_window_has_just_room() {
+        for (flight, cwnd, expected) in [
+            (0, 3_860, Some(1_460)),
+            (0, 3_859, Some(600)),
+            (3_000, 4_460, Some(1_460)),
+            (3_000, 4_459, None),
+        ] {
+            let mut t = searching();
+            t.write(flight);
+            t.pcb.cc = Cc::new(Algorithm::NewReno, 600, false).with_window(cwnd, 1 << 30);
+            assert_eq!(t.write(20_000).first().copied(), expected, "{flight} {cwnd}");
+        }
+    }
+
+    #[test]
+    fn no_probe_leaves_while_something_is_repaired() {
+        let mut t = searching();
+        t.pcb.recovery.begin(t.pcb.snd_max());
+        assert_ne!(t.write(20_000).first(), Some(&1_460));
+    }
+
+    /// The base, or half if that was no better.
+    #[test]
+    fn a_black_hole_makes_segments_as_small_as_the_base_first() {
+        for (mss, base_mss, expected) in [(1_460, 1_024, 1_024), (1_300, 1_300, 650), (1_301, 1_300, 1_300)] {
+            let mut t = Script::established(&Settings { mss, base_mss, ..plain() });
+            t.write(2 * u32::from(mss));
+            t.pcb.suspect_black_hole(t.now);
+            assert_eq!(t.pcb.mss(), expected, "{mss} {base_mss}");
+        }
     }
 }

@@ -103,3 +103,44 @@ impl<P: Payload> Pcb<P> {
         !self.sack_ok && self.snd_una == self.recovery.recover()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seq::SeqNum;
+    use crate::time::Instant;
+
+    /// Ten segments of 100 bytes are out, and `stood_for` duplicates have come.
+    fn loss(stood_for: u32) -> Box<Loss> {
+        let start = SeqNum::new(u32::MAX - 150);
+        let mut loss = Loss::new(start, (10_000, 10_000), Instant::ZERO);
+        loss.records.set_segment(100);
+        loss.records.sent(start, start + 1_000, Instant::ZERO, 0);
+        loss.stood_for = stood_for;
+        loss
+    }
+
+    /// One of the segments fills the hole, the others were told by duplicates.
+    #[test]
+    fn an_acknowledgment_tells_of_what_no_duplicate_stood_for() {
+        for (count, stood_for, told, left) in
+            [(1, 0, 1, 0), (1, 5, 1, 5), (3, 5, 1, 3), (3, 1, 2, 0), (6, 5, 1, 0), (7, 5, 2, 0)]
+        {
+            let (mut loss, mut report) = (loss(stood_for), Report::default());
+            report.count = count;
+            loss.fill_hole(&mut report);
+            assert_eq!((report.count, loss.stood_for), (told, left), "{count} {stood_for}");
+        }
+    }
+
+    /// One is the hole.
+    #[test]
+    fn more_duplicates_than_others_are_out_say_that_the_path_reorders() {
+        for (stood_for, left, seen) in [(8, 8, 0), (9, 9, 0), (10, 9, 1)] {
+            let mut loss = loss(stood_for);
+            loss.bound_stood_for(2);
+            assert_eq!((loss.stood_for, loss.rack.reordered_count), (left, seen), "{stood_for}");
+            assert_eq!(loss.rack.degree, if seen == 0 { 3 } else { 12 });
+        }
+    }
+}

@@ -109,3 +109,50 @@ impl<P: Payload> Pcb<P> {
         self.recovery.inflate(i32::try_from(beyond).unwrap_or(i32::MAX));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::settings::Settings;
+    use super::super::super::tests::script::{MSS, Script, plain};
+    use super::*;
+
+    fn in_flight() -> Script {
+        let mut t = Script::established(&Settings { sack: true, ..plain() });
+        assert_eq!(t.write(5 * MSS).len(), 5);
+        t
+    }
+
+    #[test]
+    fn after_a_timeout_a_segment_may_leave_beside_all_that_is_out() {
+        for cwnd in [1, 4, 20] {
+            let mut t = in_flight();
+            t.pcb.cc =
+                super::super::super::cc::Cc::new(super::super::super::cc::Algorithm::NewReno, MSS, false)
+                    .with_window(cwnd * MSS, 2 * MSS);
+            t.pcb.allow_a_segment();
+            assert_eq!(t.pcb.recovery.window(&t.pcb.cc, MSS), 6 * MSS, "{cwnd}");
+        }
+    }
+
+    /// RFC 5682 section 3, step 1.
+    #[test]
+    fn new_data_decides_after_a_timeout_but_not_in_a_recovery_or_after_progress_in_a_repair() {
+        for (phase, is_first, decides) in [
+            (Phase::Open, true, true),
+            (Phase::Open, false, true),
+            (Phase::Recovery, true, false),
+            (Phase::Loss, true, false),
+            (Phase::Loss, false, true),
+        ] {
+            let mut t = in_flight();
+            match phase {
+                Phase::Open => {}
+                Phase::Recovery => t.pcb.recovery.begin(t.pcb.snd_max()),
+                Phase::Loss => t.pcb.recovery.on_timeout(t.pcb.snd_max()),
+            }
+            assert!(t.pcb.lose_overdue(is_first, false, t.now));
+            let found = t.pcb.loss.as_deref().is_some_and(|loss| loss.frto.is_some());
+            assert_eq!(found, decides, "{phase:?} {is_first}");
+        }
+    }
+}
