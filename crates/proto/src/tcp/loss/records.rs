@@ -212,9 +212,7 @@ impl Records {
                 record.fate = Fate::Sacked;
             }
         }
-        if to > from {
-            self.join_sacked(from, to);
-        }
+        self.join_sacked(from, to);
     }
 
     /// Data that was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step

@@ -1,7 +1,11 @@
 //! Segments among the records: how many there are of each fate, where they end, and which go again as one.
 //!
 //! The congestion window counts segments, a short one as one. A part that is cut off one counts as another, as on Linux (`tcp_fragment`). Invariant: the
-//! counts are the sums of the records' own. Does not depend on time. Tests: those of the scoreboard, `tests/tail.rs`.
+//! counts are the sums of the records' own. Does not depend on time. Tests: `segments/tests.rs`, those of the
+//! scoreboard, `tests/tail.rs`.
+
+#[cfg(test)]
+mod tests;
 
 use crate::seq::SeqNum;
 

@@ -397,3 +397,138 @@ fn a_fin_behind_whole_segments_is_no_segment_of_its_own() {
         assert_eq!((records.counts().flying, records.counts().all()), (count, count), "{text}");
     }
 }
+
+#[test]
+fn a_peer_may_cut_twice_as_many_records_as_there_are_segments() {
+    let mut records = ten();
+    for (count, most) in
+        [(0, SPLIT_MIN), (256, SPLIT_MIN), (257, 514), (2_000, 4_000), (u32::MAX / 2, RECORDS_MAX)]
+    {
+        records.set_segments(count);
+        assert_eq!(records.split_max, most, "{count}");
+    }
+    // Ten records: one more may be made, or none.
+    for (split_max, held) in [(11, 250), (10, 200)] {
+        let mut records = ten();
+        records.split_max = split_max;
+        records.sack(seq(100), seq(350), |_| {});
+        assert_eq!((records.sacked(), records.list.len()), (held, 9), "{split_max}");
+        assert!(records.list.iter().all(|record| record.fate != Fate::Sacked || record.start == seq(100)));
+    }
+}
+
+#[test]
+fn memory_is_given_back() {
+    let mut records = ten();
+    records.lose_all();
+    for i in 0..10 {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(50 + 2 * u64::from(i)), 0);
+    }
+    records.ack(seq(1000), |_| {});
+    assert!(records.list.capacity() > 0 && records.repeats.capacity() > 0);
+    records.shrink();
+    assert_eq!((records.list.capacity(), records.repeats.capacity()), (0, 0));
+}
+
+#[test]
+fn a_timeout_loses_the_first_segment_and_what_has_been_out_for_long() {
+    use Fate::{Flying, Lost};
+    // Sent in three segments at once, and another one later; out for so long of 10 us.
+    for (segment, us, expected) in [
+        (100, 9, vec![(0, 100, Lost), (100, 300, Flying), (300, 400, Flying)]),
+        (0, 9, vec![(0, 70, Lost), (70, 300, Flying), (300, 400, Flying)]),
+        (100, 10, vec![(0, 300, Lost), (300, 400, Flying)]),
+        (100, 13, vec![(0, 300, Lost), (300, 400, Flying)]),
+        (100, 14, vec![(0, 300, Lost), (300, 400, Lost)]),
+    ] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(segment);
+        records.sent(seq(0), seq(300), at(0), 0);
+        records.sent(seq(300), seq(400), at(4), 0);
+        records.lose_overdue(70, 10, at(us));
+        assert_eq!(fates(&records), expected, "{segment} {us}");
+    }
+    // A short first one is all, and nothing of the next.
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(50), at(0), 0);
+    records.sent(seq(50), seq(150), at(1), 0);
+    records.lose_overdue(100, 10, at(5));
+    assert_eq!(fates(&records), [(0, 50, Lost), (50, 150, Flying)]);
+}
+
+#[test]
+fn repetitions_that_go_on_at_once_are_noted_as_one() {
+    let mut records = ten();
+    records.lose_all();
+    for (from, us) in [(0, 50), (100, 50), (300, 50), (400, 51), (200, 51)] {
+        records.sent(seq(from), seq(from + 100), at(us), 0);
+    }
+    let noted: Vec<_> =
+        records.repeats.iter().map(|r| (r.start.since(seq(0)), r.end.since(seq(0)))).collect();
+    assert_eq!(noted, [(0, 200), (300, 400), (400, 500), (200, 300)]);
+}
+
+#[test]
+fn few_lost_records_stay_apart_where_their_segments_would_not_be_known() {
+    for (last, count) in [(100, 1), (50, 3)] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        let mut end = 0;
+        // Every other one is held, but for the last two.
+        for i in 0..50u32 {
+            let len = if i == 48 { last } else { 100 };
+            records.sent(seq(end), seq(end + len), at(u64::from(i)), 0);
+            end += len;
+        }
+        for i in (0..47).step_by(2) {
+            records.sack(seq(100 * i), seq(100 * i + 100), |_| {});
+        }
+        records.sent(seq(end), seq(end + 100), at(60), 0);
+        records.detect(latest(60, end + 100), 1, at(100));
+        // 47 to 49 were three.
+        assert_eq!(records.list.len(), 47 + count + 1, "{last}: {:?}", fates(&records));
+    }
+}
+
+#[test]
+fn records_become_one_where_few_move_or_many_become_one() {
+    let mut records = Records::new(seq(0));
+    for i in 0..2_000 {
+        records.sent(seq(i), seq(i + 1), at(u64::from(i)), 0);
+    }
+    for (from, to, may) in [
+        (1_000, 1_002, false),
+        (1_000, 1_000 + RUN_MIN - 1, false),
+        (1_000, 1_000 + RUN_MIN, true),
+        (MOVED_MAX, MOVED_MAX + 2, true),
+        (MOVED_MAX + 1, MOVED_MAX + 3, false),
+        (2_000 - MOVED_MAX - 1, 2_000 - MOVED_MAX + 1, false),
+        (2_000 - MOVED_MAX, 2_000 - MOVED_MAX + 2, true),
+    ] {
+        assert_eq!(records.may_collapse(from, to), may, "{from} {to}");
+    }
+    assert_eq!([0, 31, 32, 320, 1_000, 1_999].map(|at| moved(at, 2_000)), [1, 1, 2, 11, 32, 1]);
+}
+
+#[test]
+fn one_record_that_is_held_keeps_its_segments() {
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(150), at(0), 0);
+    records.sack(seq(0), seq(150), |_| {});
+    assert_eq!((records.list[0].segment, records.list[0].count), (100, 2));
+}
+
+#[test]
+fn a_burst_of_one_cell_has_arrived_when_its_first_segment_has() {
+    let mut records = Records::new(seq(0));
+    // Cells of 16 us.
+    records.set_round_trip(16 * CELLS_PER_ROUND_TRIP);
+    for (i, us) in [(0, 0), (1, 5), (2, 15), (3, 16)] {
+        records.sent(seq(100 * i), seq(100 * i + 100), at(us), 0);
+    }
+    assert_eq!(fates(&records).len(), 2);
+    let first = records.list[0];
+    assert_eq!((first.sent_at, first.span_us, first.sent_since()), (at(15), 15, at(0)));
+}

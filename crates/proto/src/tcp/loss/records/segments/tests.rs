@@ -1,0 +1,128 @@
+//! Where segments are cut, joined and counted.
+
+use crate::time::Instant;
+
+use super::*;
+
+fn seq(offset: u32) -> SeqNum {
+    SeqNum::new(u32::MAX - 120) + offset
+}
+
+fn at(us: u64) -> Instant {
+    Instant::from_micros(1_000_000 + us)
+}
+
+/// What was sent in these pieces, a microsecond apart, in segments of 100 bytes.
+fn sent(lens: &[u32]) -> Records {
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    let mut start = 0;
+    for (i, len) in (0..).zip(lens) {
+        records.sent(seq(start), seq(start + len), at(i), 0);
+        start += len;
+    }
+    records
+}
+
+/// Length, segments and fate of each record.
+fn all(records: &Records) -> Vec<(u32, u32, Fate)> {
+    records.list.iter().map(|record| (record.len(), record.count, record.fate)).collect()
+}
+
+#[test]
+fn the_first_segment_is_lost_and_no_part_of_the_next() {
+    use Fate::{Flying, Lost};
+    // A FIN is no segment of its own.
+    let mut with_fin = sent(&[101, 100]);
+    with_fin.list[0].count = 1;
+    assert_eq!(with_fin.lose_first(100), 101);
+    // Several of unknown sizes, all of them shorter than one of today.
+    let mut unknown = sent(&[50, 100]);
+    (unknown.list[0].count, unknown.list[0].segment) = (2, 0);
+    assert_eq!(unknown.lose_first(100), 50);
+    assert_eq!(all(&unknown).iter().map(|record| record.0).collect::<Vec<_>>(), [50, 100]);
+    let mut several = sent(&[250, 100]);
+    assert_eq!(several.lose_first(7), 100, "as they were sent");
+    assert_eq!(all(&several), [(100, 1, Lost), (150, 2, Flying), (100, 1, Flying)]);
+    assert_eq!(several.lose_first(100), 0, "it is known");
+    several.sent(seq(0), seq(100), at(9), 0);
+    assert_eq!(several.lose_first(100), 0, "it was sent again");
+}
+
+#[test]
+fn a_fin_takes_no_room_of_the_segment_it_ends() {
+    // Sent in segments of 200 bytes, which are 100 now.
+    let mut records = Records::new(seq(0));
+    records.set_segment(200);
+    records.sent(seq(0), seq(101), at(0), 0);
+    let edge = seq(1000);
+    assert_eq!(records.short_segment(seq(0), (100, edge), Some(seq(100))), Some(seq(101)));
+    assert_eq!(records.short_segment(seq(0), (100, edge), None), Some(seq(100)));
+    let mut two = sent(&[60, 41]);
+    assert_eq!(two.short_segment(seq(0), (100, edge), Some(seq(100))), Some(seq(101)));
+    assert_eq!(two.short_segment(seq(0), (100, edge), None), Some(seq(60)));
+    assert_eq!(two.short_segment(seq(0), (100, seq(100)), Some(seq(100))), Some(seq(60)), "the peer's edge");
+    assert_eq!(two.short_segment(seq(0), (100, seq(101)), Some(seq(100))), Some(seq(101)));
+}
+
+#[test]
+fn only_what_is_all_on_its_way_becomes_one_segment() {
+    let mut records = sent(&[30, 30, 30]);
+    records.make_one(seq(0), seq(60));
+    assert_eq!(all(&records), [(60, 1, Fate::Flying), (30, 1, Fate::Flying)]);
+    assert_eq!((records.list[0].segment, records.counts().flying), (60, 2));
+    records.sack(seq(60), seq(90), |_| {});
+    records.make_one(seq(0), seq(90));
+    assert_eq!(all(&records), [(60, 1, Fate::Flying), (30, 1, Fate::Sacked)]);
+    records.make_one(seq(0), seq(50));
+    assert_eq!(records.counts().all(), 2, "no part of one does");
+}
+
+#[test]
+fn segments_are_known_of_records_that_follow_whole_ones_of_the_same_size() {
+    for (lens, from, to, known) in [
+        (&[100, 50][..], 0, 2, true),
+        (&[50, 100], 0, 2, false),
+        (&[50, 100], 1, 2, true),
+        (&[100, 100, 20, 100], 0, 3, true),
+        (&[100, 100, 20, 100], 0, 4, false),
+        (&[20, 100, 100, 10], 1, 4, true),
+    ] {
+        assert_eq!(sent(lens).is_aligned(from, to), known, "{lens:?} {from} {to}");
+    }
+}
+
+#[test]
+fn a_fin_is_counted_with_the_text_before_it_in_its_packet() {
+    // In one record with a segment that had left before, in the same moment.
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(100), at(0), 0);
+    records.sent(seq(100), seq(101), at(0), 0);
+    assert_eq!(all(&records), [(101, 2, Fate::Flying)]);
+    records.seat_fin(0);
+    assert_eq!(records.counts().flying, 2, "it left alone");
+    records.seat_fin(99);
+    assert_eq!(records.counts().flying, 2, "there was room for it");
+    records.seat_fin(100);
+    assert_eq!((records.counts().flying, records.list[0].count), (1, 1));
+    records.seat_fin(100);
+    assert_eq!(records.counts().flying, 1, "one at least");
+}
+
+#[test]
+fn what_was_sent_again_is_judged_anew_where_its_loss_was_a_mistake() {
+    let mut records = sent(&[100, 100, 100]);
+    records.lose_from(seq(0));
+    records.sent(seq(100), seq(200), at(10), 0);
+    records.sent(seq(0), seq(100), at(12), 0);
+    records.lose_all();
+    assert!(records.repeats.is_empty());
+    records.unlose();
+    let order: Vec<_> = records.repeats.iter().map(|repeat| (repeat.start, repeat.sent_at)).collect();
+    assert_eq!(order, [(seq(100), at(10)), (seq(0), at(12))], "in order of time");
+    let latest = super::super::Sent { at: at(11), end: seq(300), repeated: true };
+    let found = records.detect(latest, 5, at(20));
+    assert!(records.is_lost_at(seq(100)) && !records.is_lost_at(seq(0)));
+    assert_eq!(found.lost_again, Some(seq(200)));
+}
