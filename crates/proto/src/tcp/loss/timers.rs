@@ -113,7 +113,7 @@ impl<P: Payload> Pcb<P> {
 #[cfg(test)]
 mod tests {
     use super::super::super::settings::Settings;
-    use super::super::super::tests::script::{MSS, Script, plain};
+    use super::super::super::tests::script::{MSS, Script, WND, plain};
     use super::*;
 
     fn in_flight() -> Script {
@@ -153,6 +153,28 @@ mod tests {
             assert!(t.pcb.lose_overdue(is_first, false, t.now));
             let found = t.pcb.loss.as_deref().is_some_and(|loss| loss.frto.is_some());
             assert_eq!(found, decides, "{phase:?} {is_first}");
+        }
+    }
+
+    /// `tcp_rcv_established`: text of a transfer in one direction is no occasion to look at the use of the window.
+    #[test]
+    fn text_that_says_nothing_new_of_ours_passes_over_the_use_of_the_window() {
+        for timestamps in [false, true] {
+            for (text, window, passes) in [
+                (&b"text"[..], WND, true),
+                (b"", WND, false),
+                (b"text", WND + 1, false),
+                (b"", WND + 1, false),
+            ] {
+                let mut t = Script::established(&Settings { sack: true, timestamps, ..plain() });
+                t.write(5 * MSS);
+                // Without the option that was agreed on it goes through all steps.
+                let mut header = t.ack_of(0, window);
+                header.options.timestamps = None;
+                let _ = t.input(header, text);
+                let found = t.pcb.loss.as_deref().unwrap().is_passed_over;
+                assert_eq!(found, passes, "{timestamps} {text:?} {window}");
+            }
         }
     }
 }
