@@ -41,6 +41,10 @@ fn the_first_segment_is_lost_and_no_part_of_the_next() {
     (unknown.list[0].count, unknown.list[0].segment) = (2, 0);
     assert_eq!(unknown.lose_first(100), 50);
     assert_eq!(all(&unknown).iter().map(|record| record.0).collect::<Vec<_>>(), [50, 100]);
+    // One of which the size is not known is one.
+    let mut unsized_one = Records::new(seq(0));
+    unsized_one.sent(seq(0), seq(100), at(0), 0);
+    assert_eq!((unsized_one.lose_first(50), unsized_one.counts().lost), (100, 1));
     let mut several = sent(&[250, 100]);
     assert_eq!(several.lose_first(7), 100, "as they were sent");
     assert_eq!(all(&several), [(100, 1, Lost), (150, 2, Flying), (100, 1, Flying)]);
@@ -76,6 +80,11 @@ fn only_what_is_all_on_its_way_becomes_one_segment() {
     assert_eq!(all(&records), [(60, 1, Fate::Flying), (30, 1, Fate::Sacked)]);
     records.make_one(seq(0), seq(50));
     assert_eq!(records.counts().all(), 2, "no part of one does");
+    let mut records = sent(&[100, 50]);
+    records.lose_first(100);
+    records.make_one(seq(0), seq(150));
+    records.make_one(seq(150), seq(150));
+    assert_eq!(all(&records), [(100, 1, Fate::Lost), (50, 1, Fate::Flying)]);
 }
 
 #[test]
