@@ -557,3 +557,6 @@ fn sorted(
 const AFTER_ANOTHER_US: u64 = 1_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;
+
+#[cfg(test)]
+mod tests;
