@@ -1,5 +1,7 @@
 //! What is read out of an acknowledgment, and which timer and window follow.
 
+mod conclusions;
+
 use core::time::Duration;
 
 use super::super::super::cc::Algorithm;
