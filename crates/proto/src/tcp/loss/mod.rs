@@ -285,3 +285,69 @@ impl Loss {
 
 /// How long nothing has to be in flight before the memory for transmission records is given back.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use core::num::NonZeroU64;
+
+    use super::*;
+
+    const MSS: u32 = 1000;
+
+    /// Ten segments are out.
+    fn begun() -> Box<Loss> {
+        let una = SeqNum::new(u32::MAX - 2_500);
+        let mut loss = Loss::new(una, (10_000, 0), Instant::ZERO);
+        loss.records.sent(una, una + 10 * MSS, Instant::ZERO, 0);
+        loss
+    }
+
+    #[test]
+    fn new_data_waits_for_the_pace_and_for_repairs_unless_it_is_to_decide() {
+        for (is_paced, is_lost, tries, holds) in [
+            (false, false, false, false),
+            (true, false, false, true),
+            (true, false, true, true),
+            (false, true, false, true),
+            (false, true, true, false),
+            (true, true, true, true),
+            (false, false, true, false),
+        ] {
+            let mut loss = begun();
+            if is_paced {
+                loss.pacing.on_sent(10 * MSS, MSS, NonZeroU64::MIN, Instant::ZERO);
+                assert!(!loss.pacing.may_send(Instant::ZERO));
+            }
+            if is_lost {
+                loss.records.lose_all();
+            }
+            loss.frto = Some(Frto { recover: SeqNum::default(), tries_new_data: tries, pushes: false });
+            assert_eq!(loss.holds_new_data(), holds, "{is_paced} {is_lost} {tries}");
+            assert_eq!((loss.is_paced(), loss.has_repairs()), (is_paced, is_lost));
+            loss.frto = None;
+            assert_eq!(loss.holds_new_data(), is_paced || is_lost);
+        }
+    }
+
+    #[test]
+    fn as_much_as_is_out_twice_is_no_repair() {
+        let mut loss = begun();
+        loss.records.lose_all();
+        let lost = loss.records.counts().lost;
+        for (twice_count, holds_repairs, has) in [
+            (0, false, true),
+            (lost - 1, false, true),
+            (lost, false, false),
+            (lost + 1, false, false),
+            (0, true, false),
+        ] {
+            (loss.twice_count, loss.holds_repairs) = (twice_count, holds_repairs);
+            assert_eq!(loss.has_repairs(), has, "{twice_count} {holds_repairs}");
+        }
+    }
+
+    #[test]
+    fn the_round_trip_that_is_known_at_first_is_the_least() {
+        assert_eq!((begun().min_rtt_us(), begun().stats().min_rtt_us), (10_000, 10_000));
+    }
+}
