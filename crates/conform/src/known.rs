@@ -26,7 +26,7 @@ use closing::{
 };
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
-    rest_of_a_cut_packet, round_trip_of_a_repetition, undo_by_another_duplicate,
+    rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery, undo_by_another_duplicate,
     window_after_an_undone_repair, window_probe_beside_text,
 };
 
@@ -261,6 +261,7 @@ pub const KNOWN: &[Known] = &[
         scenario: "undone-repair",
         is: window_after_an_undone_repair,
     },
+    Known { name: "tail of a recovery", scenario: "tail-of-a-recovery", is: tail_of_a_recovery },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
     Known { name: "repair beside text", scenario: "repair-beside-text", is: repair_beside_text },
     Known {

@@ -6,7 +6,7 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
-use crate::trace::{Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
 /// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
@@ -136,6 +136,24 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     let has_echo = pair.texts().last()?.timestamp().is_some();
     let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
+}
+
+/// A recovery ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
+/// threshold.
+pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
+    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("ca_state"),
+        _ => None,
+    });
+    let was_repaired = states.into_iter().next() == Some(3);
+    let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
+        && stack.get("snd_cwnd") <= kernel.get("snd_ssthresh")
+        && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
+    (is_it && was_repaired && is_smaller).then_some(Then::Stop)
 }
 
 /// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section

@@ -300,7 +300,9 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
-        if self.recovery.phase() == Phase::Open && !loss.has_repeats(self.snd_una) {
+        // In a repair that is only held, without SACK, too.
+        let is_over = self.recovery.phase() == Phase::Open || !self.snd_una.before(self.recovery.recover());
+        if is_over && !loss.has_repeats(self.snd_una) {
             loss.repeated_ts = None;
         }
         if !looks && self.renews_timer(&loss, report, now) {
