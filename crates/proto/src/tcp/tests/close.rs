@@ -104,6 +104,30 @@ fn fin_wait_2_ends_after_close_but_not_after_shutdown() {
     assert_eq!(t.pcb.state(), State::Closed);
 }
 
+/// As long as the application holds its handle it may wait for the peer's FIN, though it reads nothing (Linux's orphans are others).
+#[test]
+fn with_both_directions_shut_fin_wait_2_begins_to_end_with_the_last_handle() {
+    for mut t in [State::FinWait1, State::FinWait2].map(|state| Script::in_state(state, &plain(), false)) {
+        t.pcb.shutdown();
+        let _ = t.input(t.ack_of(1, WND), &[]);
+        let _ = t.wait(secs(10_000));
+        assert_eq!(t.pcb.state(), State::FinWait2);
+        assert_eq!(t.pcb.close(0, t.now), None);
+        let _ = t.wait(ms(59_999));
+        assert_eq!(t.pcb.state(), State::FinWait2);
+        let _ = t.wait(ms(1));
+        assert_eq!(t.pcb.state(), State::Closed);
+    }
+    let mut t = Script::in_state(State::FinWait2, &plain(), false);
+    t.pcb.shutdown();
+    let input = t.input(t.seg(ACK), b"new");
+    assert_eq!(
+        (input.reply.map(|reset| reset.flags), t.pcb.state()),
+        (Some(RST), State::Closed),
+        "nobody reads it"
+    );
+}
+
 #[test]
 fn fin_wait_2_is_as_long_as_was_set_and_lasts_some_retransmission_timeouts() {
     let mut t = Script::in_state(State::FinWait2, &plain(), false);
