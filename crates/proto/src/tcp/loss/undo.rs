@@ -1,10 +1,11 @@
 //! Repairs that were not needed: how that is found out, and the way back.
 //!
-//! Three signs. The first acknowledgment that moves SND.UNA after a repetition echoes a timestamp from before
-//! it: the original had arrived (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK,
-//! RFC 3708). After a timeout, something that was sent before it, and only once, turns out to have arrived
-//! (F-RTO with SACK, RFC 5682 section 3). Then congestion control gets its old state back (RFC 4015 in
-//! spirit: the whole window comes back, as it was in use), and the data marked lost is not.
+//! Three signs. An acknowledgment that moves SND.UNA echoes a timestamp from before the first repetition: the original had arrived
+//! (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK, RFC 3708), however late. After a timeout,
+//! something that was sent before it, and only once, turns out to have arrived (F-RTO with SACK, RFC 5682 section 3). Then
+//! congestion control gets its old state back (RFC 4015 in spirit: the whole window comes back, as it was in use), and the data
+//! marked lost is not. Within a fast recovery an echo waits until all that was sent again has arrived; after a timeout, reports
+//! wait for an acknowledgment of more (both as Linux has it).
 //!
 //! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
 //! acknowledged, new data is sent; the next acknowledgment decides. Tests:
