@@ -171,7 +171,12 @@ impl<P: Payload> Pcb<P> {
     /// gives up (RFC 5682 section 2.1 step 2b).
     fn keeps_trying_new_data(&mut self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
-        let can_go = self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0;
+        let is_fin = self.has_unsent() && self.snd_len == offset;
+        let can_go = if is_fin {
+            self.snd_wnd > offset && self.usable(offset) > 0
+        } else {
+            self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0
+        };
         let snd_max = self.snd_max;
         let Some(loss) = self.loss.as_deref_mut() else { return false };
         let Some(frto) = loss.frto.filter(|frto| frto.tries_new_data) else { return false };
