@@ -84,9 +84,8 @@ impl<P: Payload> Pcb<P> {
     /// Text came as expected, without news of ours: where it brings no other window, the kernel does not look for something to send.
     #[inline]
     pub(super) fn pass_over_usage_by_text(&mut self, field: u16) {
-        if self.loss.is_some() && self.scaled(field) == self.snd_wnd {
-            self.pass_over_usage();
-        }
+        let is_same = self.scaled(field) == self.snd_wnd;
+        self.look_at_usage_after(!is_same);
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
@@ -293,9 +292,8 @@ impl<P: Payload> Pcb<P> {
             && seg.payload.is_empty()
             && !seg.flags.any(Flags::SYN.with(Flags::FIN))
             && !self.brings_window(seg.seq, false, seg.header.window);
-        if !seg.payload.is_empty() && self.is_on_short_path(seg) {
-            self.pass_over_usage();
-        }
+        let is_passed_over = !seg.payload.is_empty() && self.is_on_short_path(seg);
+        self.look_at_usage_after(!is_passed_over);
         if self.loss.is_none() && !options.sack.is_empty() {
             self.expect_report_of_a_duplicate(&options.sack, now);
         }

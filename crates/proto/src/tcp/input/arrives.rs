@@ -138,7 +138,7 @@ impl<P: Payload> Pcb<P> {
             self.challenge(now);
             return Step::Break(());
         }
-        self.pass_over_usage();
+        self.look_at_usage_after(false);
         self.note_duplicate(seg.seq, seg.payload_len());
         if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
             // The acknowledgment was lost or is late. Only of the last text it counts as one of those that go at once.

@@ -112,10 +112,13 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The segment that has come is none by which the kernel looks for something to send (`tcp_rcv_established`), and the use of the window with it.
-    pub(in crate::tcp) fn pass_over_usage(&mut self) {
+    /// A segment has come. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`), and at the use of the window with it. Of several
+    /// before an output one is enough.
+    #[inline]
+    pub(in crate::tcp) fn look_at_usage_after(&mut self, looks: bool) {
         if let Some(loss) = self.loss.as_deref_mut() {
-            loss.is_passed_over = true;
+            loss.is_looked_at |= looks;
+            loss.is_passed_over = !loss.is_looked_at;
         }
     }
 
@@ -249,6 +252,8 @@ impl<P: Payload> Pcb<P> {
         let phase = self.recovery.phase();
         let is_plain = phase == Phase::Open && !loss.is_disordered && !report.is_sign();
         let was_waiting = loss.probe_at != NEVER || loss.reorder_at != NEVER;
+        loss.is_looked_at |= report.moves();
+        loss.is_passed_over &= !loss.is_looked_at;
         self.judge_probe(&mut loss, report, now);
         if loss.path_mtu.is_some() {
             self.judge_mtu_probe(&mut loss, now);

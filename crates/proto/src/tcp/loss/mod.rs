@@ -88,6 +88,8 @@ pub(super) struct Loss {
     /// The next look at the use of the window is passed over, if no new text leaves: a timer has expired, and what it sends again says nothing of it; or a segment has come by which
     /// the kernel does not look. Until the next output.
     is_passed_over: bool,
+    /// The use of the window is looked at in the next output, whatever else comes before that.
+    is_looked_at: bool,
     /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
     /// `tcp_rack_reo_timeout`).
     is_only_repair: bool,
@@ -141,6 +143,7 @@ impl Loss {
             is_disordered: false,
             has_sent: false,
             is_passed_over: false,
+            is_looked_at: false,
             is_only_repair: false,
             repeated_until: una,
             repeated_ts: None,
@@ -178,7 +181,7 @@ impl Loss {
 
     /// Nothing more leaves: what comes next is looked at anew.
     pub(super) fn end_output(&mut self) {
-        self.is_passed_over = false;
+        (self.is_passed_over, self.is_looked_at) = (false, false);
     }
 
     /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.

@@ -426,7 +426,7 @@ impl Records {
             if !end.after(repeat.start) {
                 return;
             }
-            if after_us(repeat.sent_at, wait_us) > now {
+            if after_us(repeat.sent_at, wait_us) > now && self.is_out(&repeat, end) {
                 found.wait_until(self.last_repeat_due(latest, wait_us));
                 return;
             }

@@ -70,6 +70,22 @@ impl Records {
         last
     }
 
+    /// True if something of this, up to `end`, is still out, as far as is looked.
+    pub(super) fn is_out(&mut self, repeat: &Repeat, end: SeqNum) -> bool {
+        let at = self.find(repeat.start);
+        let to = at.saturating_add(LOOKED_AT_MAX);
+        for index in at..to {
+            let Some(record) = self.list.get(index).filter(|record| record.start.before(end)) else {
+                return false;
+            };
+            if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
+                return true;
+            }
+            self.step(1);
+        }
+        true
+    }
+
     /// The same of what was sent again.
     pub(super) fn last_repeat_due(&mut self, latest: Sent, wait_us: u64) -> Instant {
         let count = self.repeats.partition_point(|repeat| repeat.sent_before(latest).after(repeat.start));
