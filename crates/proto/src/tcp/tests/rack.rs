@@ -362,3 +362,20 @@ fn a_block_that_ends_beyond_what_was_sent_says_nothing() {
     t.report(0, &[(8, 10)]);
     assert_eq!(t.pcb.loss_stats().sacked_bytes, 2 * MSS);
 }
+
+/// What was sent again at once is judged segment by segment: where all that was sent before the latest arrival has arrived, no timer waits.
+#[test]
+fn the_timer_of_reordering_waits_for_no_repetition_that_has_arrived() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(6, 9)]);
+    let again = t.places();
+    assert!(again.starts_with(&[0, 1, 2]), "{again:?}");
+    t.now = t.now + ms(15);
+    // The last to arrive has been out for 25 ms, and the others that go again for 15.
+    t.report(2, &[(6, 10)]);
+    let _ = t.places();
+    let at = t.pcb.next_deadline().expect("a timer");
+    assert!(at.since(t.now) >= t.pcb.rto(), "{:?}", at.since(t.now));
+}

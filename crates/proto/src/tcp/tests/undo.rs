@@ -274,3 +274,18 @@ fn an_echo_from_before_an_earlier_repair_undoes_the_later_one() {
         assert_eq!(t.pcb.loss_stats().undo_count, undone, "{ecr_is_early}");
     }
 }
+
+/// `tcp_process_loss`: a FIN is new, too, and decides whether the timeout was needed.
+#[test]
+fn a_fin_decides_without_other_new_data() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(10 * MSS);
+    t.now = t.now + ms(10);
+    time_out(&mut t);
+    t.pcb.shutdown_write();
+    assert_eq!(t.places(), []);
+    t.report(1, &[]);
+    assert_eq!(t.places(), [10], "the FIN and no more");
+    t.report(2, &[]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+}
