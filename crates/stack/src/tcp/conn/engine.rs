@@ -142,7 +142,7 @@ fn text(
         // for it, so the peer learns so at once; an acknowledgment would be a lie (RFC 2525 section 2.17).
         cold_path();
         cx.outbox.freed.push(payload.0);
-        close(cx, pcb, conn, so, true);
+        end(cx, pcb, conn, so, End::Abort);
         return false;
     }
     deliver(cx, conn, so, payload);
@@ -338,39 +338,43 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
     if reasons & reason::SHUTDOWN != 0 {
         if so.rcv.shut {
             // With both directions shut, further data from the peer is answered with a reset, as on Linux.
-            shutdown(cx, pcb, conn, so);
+            end(cx, pcb, conn, so, End::Shutdown);
         } else {
             pcb.shutdown_write();
         }
     }
     if reasons & (reason::CLOSE | reason::ABORT) != 0 {
-        close(cx, pcb, conn, so, reasons & reason::ABORT != 0);
+        end(cx, pcb, conn, so, if reasons & reason::ABORT != 0 { End::Abort } else { End::Close });
     }
     if reasons & reason::REPLY != 0 {
         Chosen::reply(cx, conn);
     }
 }
 
-/// The application has shut both directions.
-fn shutdown(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
-    if pcb.state() == State::Closed {
-        return;
-    }
-    fast_open::given_up(cx, pcb, conn, so);
-    pcb.shutdown();
-    if pcb.state() == State::Closed {
-        on_events(cx, pcb, conn, so, Events::CLOSED);
-    }
+/// How the application ends a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It has shut both directions, and holds a handle.
+    Shutdown,
+    /// The last handle is gone.
+    Close,
+    /// It wants a reset, or the last handle is gone while bytes were unread, which was looked at under the socket lock.
+    Abort,
 }
 
-/// The last handle is gone, or the application wants a reset.
-fn close(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, abort: bool) {
+fn end(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers, how: End) {
     if pcb.state() == State::Closed {
         return;
     }
     fast_open::given_up(cx, pcb, conn, so);
-    // Whether bytes were unread was looked at under the socket lock: then it is an abort.
-    let reset = if abort { pcb.abort() } else { pcb.close(0, cx.now) };
+    let reset = match how {
+        End::Shutdown => {
+            pcb.shutdown();
+            None
+        }
+        End::Close => pcb.close(0, cx.now),
+        End::Abort => pcb.abort(),
+    };
     if let Some(reset) = reset {
         emit_bare(cx, conn, reset);
     }
