@@ -126,9 +126,9 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let (cause, _) = pair.only_the_stack_answers()?;
     let is_both = cause.flags.has(Flags::SYN) && cause.flags.has(Flags::FIN) && !cause.flags.has(Flags::ACK);
-    let is_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
+    let has_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
     let is_over =
-        pair.texts().any(is_fin) && pair.peer().any(|(_, old)| is_fin(old) && !old.flags.has(Flags::SYN));
+        pair.texts().any(has_fin) && pair.peer().any(|(_, old)| has_fin(old) && !old.flags.has(Flags::SYN));
     (is_both && is_over).then_some(Then::Stop)
 }
 

@@ -83,9 +83,8 @@ impl<P: Payload> Pcb<P> {
 
     /// Text came as expected, without news of ours: where it brings no other window, the kernel does not look for something to send.
     #[inline]
-    pub(super) fn pass_over_usage_by_text(&mut self, field: u16) {
-        let is_same = self.scaled(field) == self.snd_wnd;
-        self.look_at_usage_after(!is_same);
+    pub(super) fn look_at_usage_after_text(&mut self, field: u16) {
+        self.look_at_usage_after(self.scaled(field) != self.snd_wnd);
     }
 
     /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
@@ -224,7 +223,7 @@ impl<P: Payload> Pcb<P> {
             delivered: acked.saturating_sub(told).max(acked.min(mss)),
             lost: 0,
             flight,
-            pipe: 0,
+            pipe: flight - acked,
             // Without records nothing tells apart a window that is full from one that nearly is.
             used: (flight > self.cc.cwnd() / 2, flight),
             mss,

@@ -154,7 +154,7 @@ impl<P: Payload> Pcb<P> {
         let acked = if moved {
             self.acknowledge(header.ack, ts, &SackBlocks::NONE, now)
         } else {
-            self.pass_over_usage_by_text(header.window);
+            self.look_at_usage_after_text(header.window);
             0
         };
         self.update_snd_wnd(last, moved, header.window);

@@ -112,13 +112,11 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A segment has come. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`), and at the use of the window with it. Of several
-    /// before an output one is enough.
+    /// A segment has come. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`), and at the use of the window with it.
     #[inline]
     pub(in crate::tcp) fn look_at_usage_after(&mut self, looks: bool) {
         if let Some(loss) = self.loss.as_deref_mut() {
-            loss.is_looked_at |= looks;
-            loss.is_passed_over = !loss.is_looked_at;
+            loss.note_look(looks);
         }
     }
 
@@ -252,8 +250,9 @@ impl<P: Payload> Pcb<P> {
         let phase = self.recovery.phase();
         let is_plain = phase == Phase::Open && !loss.is_disordered && !report.is_sign();
         let was_waiting = loss.probe_at != NEVER || loss.reorder_at != NEVER;
-        loss.is_looked_at |= report.moves();
-        loss.is_passed_over &= !loss.is_looked_at;
+        if report.moves() {
+            loss.note_look(true);
+        }
         self.judge_probe(&mut loss, report, now);
         if loss.path_mtu.is_some() {
             self.judge_mtu_probe(&mut loss, now);
@@ -305,17 +304,21 @@ impl<P: Payload> Pcb<P> {
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
-        // In a repair that is only held, without SACK, too.
-        let is_over = self.recovery.phase() == Phase::Open || !self.snd_una.before(self.recovery.recover());
-        if is_over && !loss.has_repeats(self.snd_una) {
-            loss.repeated_ts = None;
-        }
+        self.forget_repeats(&mut loss);
         if !looks && self.renews_timer(&loss, report, now) {
             // The one timer that there is was of reordering, and is another one now (`tcp_set_xmit_timer`).
             loss.reorder_at = NEVER;
         }
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
+    }
+
+    /// Once a repair has ended, or is only held without SACK, and no repetition is out, the next one is the first.
+    fn forget_repeats(&self, loss: &mut Loss) {
+        let is_over = self.recovery.phase() == Phase::Open || !self.snd_una.before(self.recovery.recover());
+        if is_over && !loss.has_repeats(self.snd_una) {
+            loss.repeated_ts = None;
+        }
     }
 
     /// Whether the timer starts anew: a segment is acknowledged, or a round trip that is longer than the first segment is out has just been measured by a later one.

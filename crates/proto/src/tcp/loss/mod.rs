@@ -95,7 +95,7 @@ pub(super) struct Loss {
     is_only_repair: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
-    /// TSval of the first repetition since nothing was that is still out, probes aside (`retrans_stamp`).
+    /// TSval of the first of the repetitions that may still be out, probes aside (`retrans_stamp`).
     repeated_ts: Option<u32>,
     /// Segments that were sent again needlessly, and of which neither is known to have arrived.
     twice_count: u32,
@@ -177,6 +177,12 @@ impl Loss {
     /// Congestion control is another one: its old state is not to come back.
     pub(super) fn forget_undo(&mut self) {
         self.undo = None;
+    }
+
+    /// A segment has come: the kernel `looks` for something to send behind it, or does not. Of several before an output one is enough.
+    fn note_look(&mut self, looks: bool) {
+        self.is_looked_at |= looks;
+        self.is_passed_over = !self.is_looked_at;
     }
 
     /// Nothing more leaves: what comes next is looked at anew.

@@ -336,18 +336,14 @@ impl<P: Payload> Pcb<P> {
         self.record(start, end, now);
         self.count_rexmt(why, end.since(start), now);
         let ts = timestamp::value(now, self.ts_offset);
-        if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut())
-            && why != Why::Probe
-        {
-            undo.on_rexmt(end.since(start));
-        }
         if let Some(loss) = self.loss.as_deref_mut()
             && why != Why::Probe
         {
-            loss.repeated_ts.get_or_insert(ts);
-            if end.after(loss.repeated_until) {
-                loss.repeated_until = end;
+            if let Some(undo) = loss.undo.as_mut() {
+                undo.on_rexmt(end.since(start));
             }
+            loss.repeated_ts.get_or_insert(ts);
+            loss.repeated_until = loss.repeated_until.max(end);
         }
         self.spoil_timing();
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))

@@ -70,7 +70,7 @@ impl Records {
         last
     }
 
-    /// True if something of this, up to `end`, is still out, as far as is looked.
+    /// True if part of a repetition, before `end`, is still out, or may be: of many records the first [`LOOKED_AT_MAX`] are looked at.
     pub(super) fn is_out(&mut self, repeat: &Repeat, end: SeqNum) -> bool {
         let at = self.find(repeat.start);
         let to = at.saturating_add(LOOKED_AT_MAX);
