@@ -1,0 +1,95 @@
+//! When events are: away from times at which the kernel's timers decide otherwise than those of the stack may.
+//!
+//! Tests: those of `generate.rs`, and the random scenarios.
+
+use std::time::Duration;
+
+use super::Maker;
+use crate::codec::Packet;
+use crate::compare::{SLACK, granularity};
+use crate::segment::Flags;
+use crate::trace::What;
+
+impl Maker {
+    /// Moves text of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
+    /// ticks.
+    pub(super) fn not_before_an_answer(&mut self) {
+        for _ in 0..TRIES {
+            let answer = Duration::from_millis(self.at_ms.into()) + ANSWER_MAX;
+            match self.driven.next_due().filter(|due| due.abs_diff(answer) < SLACK + granularity(RTO) / 2) {
+                Some(due) => self.at_ms = due.as_millis() as u32 + 1,
+                None => break,
+            }
+            self.settle();
+        }
+    }
+
+    /// Lets the time pass up to the next event, and moves that away from where the kernel's timers may be on either side of it.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..TRIES {
+            let at = Duration::from_millis(self.at_ms.into());
+            self.driven.advance(at);
+            // One that has sent nothing shows in no trace.
+            let quiet = self.driven.ran_at().filter(|ran| *ran > self.last_event);
+            let quiet = quiet.map(|ran| ran + SLACK).filter(|done| *done > at);
+            let due =
+                self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
+            let clear =
+                self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
+            match clear.or_else(|| self.pause_is_over()).or(quiet) {
+                None => break,
+                Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
+            }
+        }
+        self.observe();
+    }
+
+    /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
+    /// them, and the kernel counts in ticks.
+    fn pause_is_over(&self) -> Option<Duration> {
+        let at = Duration::from_millis(self.at_ms.into());
+        let records = self.driven.trace().records.iter().rev();
+        let sent = records.clone().find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(record.at),
+            _ => None,
+        })?;
+        let rto = records.clone().find_map(|record| match &record.what {
+            What::State(_, state) => state.info.as_ref().map(|info| info.rto),
+            _ => None,
+        })?;
+        let near = |count: u32| (sent + rto * count).abs_diff(at) < SLACK + SLACK;
+        (1..=3).find(|count| near(*count)).map(|count| sent + rto * count + SLACK + SLACK)
+    }
+
+    /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to
+    /// how late the next one is.
+    fn kernel_is_done(&self) -> Option<Duration> {
+        let is_event = |at: Duration| self.scenario.events.iter().rev().any(|event| event.at() == at);
+        let records = self.driven.trace().records.iter();
+        let timers: Vec<(Duration, bool)> = records
+            .filter_map(|record| match &record.what {
+                What::Sent(Packet::Tcp(segment)) if !is_event(record.at) => {
+                    Some((record.at, segment.len > 0))
+                }
+                _ => None,
+            })
+            .collect();
+        let (expired, is_text) = *timers.last().filter(|(at, _)| *at > self.last_event)?;
+        if !is_text && timers.len() == 1 {
+            return Some(expired + SLACK + granularity(expired.saturating_sub(self.last_event)));
+        }
+        let before = timers.len().checked_sub(2).map_or(Duration::ZERO, |index| timers[index].0);
+        let several = u32::try_from(timers.len()).unwrap_or(LATE_COUNT_MAX).min(LATE_COUNT_MAX);
+        let longest = granularity(expired.saturating_sub(before)).max(granularity(RTO));
+        Some(expired + SLACK + longest + granularity(RTO) * several)
+    }
+}
+
+/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
+const ANSWER_MAX: Duration = Duration::from_millis(40);
+/// An ordinary retransmission timeout.
+const RTO: Duration = Duration::from_millis(300);
+/// Timers whose lateness adds up.
+const LATE_COUNT_MAX: u32 = 3;
+/// How often an event is moved away from timers.
+const TRIES: u32 = 6;
