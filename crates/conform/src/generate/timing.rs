@@ -7,8 +7,10 @@ use std::time::Duration;
 use super::Maker;
 use crate::codec::Packet;
 use crate::compare::{SLACK, granularity};
+use crate::scenario::{Action, Event};
 use crate::segment::Flags;
 use crate::trace::What;
+use crate::wheel::JIFFY;
 
 impl Maker {
     /// Moves text of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
@@ -36,7 +38,7 @@ impl Maker {
                 self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
             let clear =
                 self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
-            match clear.or_else(|| self.pause_is_over()).or(quiet) {
+            match clear.or_else(|| self.pause_is_over()).or_else(|| self.is_no_answer()).or(quiet) {
                 None => break,
                 Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
             }
@@ -59,6 +61,14 @@ impl Maker {
         })?;
         let near = |count: u32| (sent + rto * count).abs_diff(at) < SLACK + SLACK;
         (1..=3).find(|count| near(*count)).map(|count| sent + rto * count + SLACK + SLACK)
+    }
+
+    /// When what follows text of the peer is certainly no answer to it, if it is about as late as that.
+    fn is_no_answer(&self) -> Option<Duration> {
+        let at = Duration::from_millis(self.at_ms.into());
+        let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
+        let late = self.scenario.events.iter().rev().find(is_text)?.at() + ANSWER_MAX;
+        (late.abs_diff(at) <= JIFFY).then_some(late + JIFFY)
     }
 
     /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to
@@ -92,4 +102,4 @@ const RTO: Duration = Duration::from_millis(300);
 /// Timers whose lateness adds up.
 const LATE_COUNT_MAX: u32 = 3;
 /// How often an event is moved away from timers.
-const TRIES: u32 = 6;
+const TRIES: u32 = 16;
