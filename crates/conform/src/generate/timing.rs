@@ -47,28 +47,37 @@ impl Maker {
     }
 
     /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
-    /// them, and the kernel counts in ticks.
+    /// them, and acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
     fn pause_is_over(&self) -> Option<Duration> {
         let at = Duration::from_millis(self.at_ms.into());
         let records = self.driven.trace().records.iter().rev();
         let sent = records.clone().find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(record.at),
             _ => None,
-        })?;
+        });
         let rto = records.clone().find_map(|record| match &record.what {
             What::State(_, state) => state.info.as_ref().map(|info| info.rto),
             _ => None,
         })?;
-        let near = |count: u32| (sent + rto * count).abs_diff(at) < SLACK + SLACK;
-        (1..=3).find(|count| near(*count)).map(|count| sent + rto * count + SLACK + SLACK)
+        let over = |since: Duration, most| {
+            let near = |count: &u32| (since + rto * *count).abs_diff(at) < SLACK + SLACK;
+            (1..=most).find(near).map(|count| since + rto * count + SLACK + SLACK)
+        };
+        let over_sent = sent.and_then(|sent| over(sent, 3));
+        over_sent.or_else(|| self.text_came_at().and_then(|came| over(came, 1)))
     }
 
     /// When what follows text of the peer is certainly no answer to it, if it is about as late as that.
     fn is_no_answer(&self) -> Option<Duration> {
+        let late = self.text_came_at()? + ANSWER_MAX;
         let at = Duration::from_millis(self.at_ms.into());
-        let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
-        let late = self.scenario.events.iter().rev().find(is_text)?.at() + ANSWER_MAX;
         (late.abs_diff(at) <= JIFFY).then_some(late + JIFFY)
+    }
+
+    /// When the latest text of the peer came.
+    fn text_came_at(&self) -> Option<Duration> {
+        let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
+        self.scenario.events.iter().rev().find(is_text).map(Event::at)
     }
 
     /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to
