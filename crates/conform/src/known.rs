@@ -14,20 +14,22 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
-    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
-    acknowledgment_of_unread_text, duplicate_beside_text, probe_before_a_measurement,
+    ACKNOWLEDGMENT_MAX, acknowledgment_behind_the_end, acknowledgment_beside_a_probe,
+    acknowledgment_of_a_duplicate, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
+    answer_told_by_ticks, duplicate_beside_text, probe_before_a_measurement,
 };
 use closing::{
-    fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
-    syn_and_fin_in_time_wait, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
+    fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait,
+    sack_of_a_fin, syn_and_fin_in_time_wait, text_behind_a_fin, time_wait_in_tcp_info,
+    timestamp_in_time_wait,
 };
 use sending::{
-    edge_of_a_rounded_window, loss_after_an_undone_repair, repair_beside_text, repetition_that_is_lost_again,
-    rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery, undo_by_another_duplicate,
-    window_after_an_undone_repair, window_probe_beside_text,
+    edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window, repair_beside_text,
+    repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery,
+    undo_by_another_duplicate, window_after_an_undone_repair, window_probe_beside_text,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -130,12 +132,7 @@ impl<'a> Pair<'a> {
 
     /// The shift of the peer's windows. `None` if none was agreed on.
     fn shift(&self) -> Option<u8> {
-        self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| {
-            syn.options.iter().find_map(|option| match option {
-                Opt::Wscale(shift) => Some(*shift),
-                _ => None,
-            })
-        })
+        self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.shift())
     }
 
     /// What the peer's segment says of where its window ends.
@@ -248,6 +245,12 @@ pub const KNOWN: &[Known] = &[
         scenario: "simultaneous-open",
         is: options_of_a_crossed_syn_ack,
     },
+    Known { name: "FIN before its text", scenario: "fin-before-its-text", is: fin_before_its_text },
+    Known {
+        name: "packet of a small window",
+        scenario: "packet-of-a-small-window",
+        is: packet_of_a_small_window,
+    },
     Known {
         name: "probe before a measurement",
         scenario: "probe-before-a-measurement",
@@ -290,6 +293,12 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-of-unread-text",
         is: acknowledgment_of_unread_text,
     },
+    Known {
+        name: "acknowledgment of a growing window",
+        scenario: "acknowledgment-of-a-growing-window",
+        is: acknowledgment_of_a_growing_window,
+    },
+    Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },
     Known {
         name: "acknowledgment behind the end",
         scenario: "acknowledgment-behind-the-end",
@@ -406,6 +415,9 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel answers unacceptable segments of a connection once in half a second (`tcp_invalid_ratelimit`); here 7 to 14 of them are answered in a
 /// second, a number that nobody else can predict (RFC 5961 section 7, CVE-2016-5696).
 fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
+    if acknowledges_without_a_challenge(pair) {
+        return Some(Then::Stop);
+    }
     let (cause, answer) = pair.only_the_stack_answers()?;
     let since = answer.at.saturating_sub(CHALLENGE_INTERVAL);
     let is_limited = pair.earlier.iter().rev().take_while(|record| record.at >= since).any(|record| {
@@ -416,6 +428,23 @@ fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
         |record| matches!(&record.what, What::State(_, State { info: Some(info), .. }) if info.state == "CLOSED"),
     );
     (is_limited && is_limitable && !is_closed).then_some(Then::SkipStack)
+}
+
+/// What a challenge that only the stack has sent acknowledged, the kernel acknowledges when the delay is over.
+fn acknowledges_without_a_challenge(pair: &Pair<'_>) -> bool {
+    let Some(kernel) = pair.kernel else { return false };
+    let What::Sent(Packet::Tcp(ack)) = &kernel.what else { return false };
+    let sent = pair.texts().map(Segment::end).max().unwrap_or(0);
+    let lately = pair
+        .peer()
+        .rev()
+        .take_while(|(index, _)| pair.scenario.events[*index].at() + ACKNOWLEDGMENT_MAX + SLACK > kernel.at);
+    let is_challenged =
+        lately.clone().any(|(_, cause)| cause.len == 0 && (cause.ack > sent || cause.seq > ack.ack));
+    let is_asked = lately.clone().any(|(_, text)| text.end() > text.seq && text.end() == ack.ack);
+    let is_late =
+        pair.stack.is_none_or(|record| record.at > kernel.at || matches!(record.what, What::State(..)));
+    is_challenged && is_asked && ack.len == 0 && ack.flags == Flags::ACK && is_late
 }
 
 /// `tcp_invalid_ratelimit`.

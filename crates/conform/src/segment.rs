@@ -109,6 +109,14 @@ impl Segment {
         })
     }
 
+    /// The shift of its sender's windows, if it says one.
+    pub fn shift(&self) -> Option<u8> {
+        self.options.iter().find_map(|option| match option {
+            Opt::Wscale(shift) => Some(*shift),
+            _ => None,
+        })
+    }
+
     /// Its SACK blocks.
     pub fn sack(&self) -> &[(u32, u32)] {
         let found = self.options.iter().find_map(|option| match option {

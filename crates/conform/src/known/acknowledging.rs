@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::Action;
+use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{State, What};
+use crate::trace::{Record, State, What};
 
 /// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
 /// unacceptable (RFC 9293 section 3.10.7.4, first).
@@ -32,7 +32,8 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
             let at_once = sent.len > 0 && pair.kernel?.at < event.at() + SLACK;
             let is_end = sent.seq == cause.ack || sent.seq == pair.edge(cause);
             let ends = sent.len == 0 && is_end && pair.why.starts_with("sequence number:");
-            let waits = !matches!(stack, What::Sent(ack) if matches!(ack, Packet::Tcp(_)));
+            let answers = matches!(stack, What::Sent(Packet::Tcp(_)));
+            let waits = !answers || pair.why.starts_with("time:");
             let late = waits && sent.flags == Flags::ACK && sent.len == 0 && pair.kernel?.at < soon;
             (is_old && (at_once || ends)) || (is_overtaken && late)
         }
@@ -121,25 +122,18 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
 
 /// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
 /// acknowledgment waits.
+///
+/// Or the other way round: its window has become smaller.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let event = pair.scenario.events.get(index)?;
-    let (Action::Segment(cause), What::Sent(Packet::Tcp(ack))) = (&event.action, &pair.kernel?.what) else {
-        return None;
-    };
+    let What::Sent(Packet::Tcp(ack)) = &pair.kernel?.what else { return None };
     let last = pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => Some(sent),
         _ => None,
     })?;
-    let is_bare = ack.len == 0 && ack.flags == Flags::ACK && ack.sack().is_empty();
-    let is_at_once =
-        pair.kernel?.at < event.at() + SLACK && cause.end() > cause.seq && ack.ack == cause.end();
-    let grows = ack.win > last.win && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT;
-    let waits = match &pair.stack?.what {
-        What::Sent(Packet::Tcp(later)) => later.ack == ack.ack && pair.why.starts_with("time:"),
-        _ => true,
-    };
-    (is_bare && is_at_once && grows && waits).then_some(Then::Stop)
+    let hurry = Hurry::of(pair)?;
+    let depends = if hurry.is_kernels { ack.win > last.win } else { ack.win < last.win };
+    let is_it = depends && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT && ack.sack().is_empty();
+    is_it.then_some(Then::Stop)
 }
 
 /// A connection that the application has closed, and whose FIN is acknowledged, is a record without a socket in the kernel, by which an acknowledgment of what was not
@@ -171,7 +165,86 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     (is_out_of_order && has_text && !pair.peer().any(has_sack)).then_some(Then::SkipStack)
 }
 
+/// Text that one of the two acknowledges at once, and the other when its delay is over or an application reads.
+struct Hurry<'a> {
+    /// Its place in the scenario.
+    index: usize,
+    /// When it comes.
+    at: Duration,
+    ack: &'a Segment,
+    is_kernels: bool,
+}
+
+impl<'a> Hurry<'a> {
+    fn of(pair: &Pair<'a>) -> Option<Self> {
+        let index = pair.index()?;
+        let event = pair.scenario.events.get(index)?;
+        let Action::Segment(text) = &event.action else { return None };
+        let at = event.at();
+        let bare = |record: Option<&'a Record>| match record.map(|record| (record.at, &record.what)) {
+            Some((sent_at, What::Sent(Packet::Tcp(ack)))) if ack.len == 0 && ack.flags == Flags::ACK => {
+                Some((sent_at < at + SLACK, ack))
+            }
+            _ => None,
+        };
+        let (kernel, stack) = (bare(pair.kernel), bare(pair.stack));
+        let is_late = |other: Option<(bool, &Segment)>, ack: u32| {
+            other.is_none_or(|(is_early, late)| !is_early && late.ack == ack)
+        };
+        let (ack, is_kernels) = match (kernel, stack) {
+            (Some((true, ack)), other) if is_late(other, ack.ack) => (ack, true),
+            (other, Some((true, ack))) if is_late(other, ack.ack) => (ack, false),
+            _ => return None,
+        };
+        (text.len > 0 && ack.ack == text.end()).then_some(Self { index, at, ack, is_kernels })
+    }
+}
+
+/// Each time that its window grows, the kernel acknowledges a segment more at once (`tcp_grow_window`); here the window does not grow.
+pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then> {
+    let hurry = Hurry::of(pair)?;
+    let mut is_growing = false;
+    let (mut most, mut shift, mut next, mut since) = (None, 0, 0, 0);
+    let earlier = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) if !sent.flags.has(Flags::RST) => Some(sent),
+        _ => None,
+    });
+    for sent in earlier.chain([hurry.ack]) {
+        let scale = if sent.flags.has(Flags::SYN) { 0 } else { shift };
+        let window = u32::from(sent.win) << scale;
+        since += u8::from(sent.ack > next);
+        // A window that is said for the first time may be rounded up.
+        if most.is_some_and(|most| window >= most + (1 << scale)) {
+            (is_growing, since) = (true, 0);
+        }
+        (most, next) = (most.max(Some(window)), next.max(sent.ack));
+        if pair.shift().is_some() {
+            shift = sent.shift().unwrap_or(shift);
+        }
+    }
+    (hurry.is_kernels && is_growing && since <= QUICK_ACKS).then_some(Then::Stop)
+}
+
+/// Text that leaves some 40 ms after text of the peer is an answer to it or not, by which of the two clocks' ticks it leaves. What comes next is acknowledged at once only where
+/// there was no answer.
+pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
+    let hurry = Hurry::of(pair)?;
+    let events = &pair.scenario.events[..hurry.index];
+    let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
+    let answer_at = events.iter().rev().find(is_text)?.at() + ANSWER_MAX;
+    let is_near = |record: &Record| {
+        matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0)
+            && record.at.abs_diff(answer_at) < SLACK
+            && record.at < hurry.at
+    };
+    pair.earlier.iter().any(is_near).then_some(Then::Stop)
+}
+
+/// So many acknowledgments may leave at once in a row (`TCP_MAX_QUICKACKS` and one).
+const QUICK_ACKS: u8 = 17;
+/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
+const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
 const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.
-const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
+pub(super) const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);

@@ -43,12 +43,26 @@ pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
 }
 
+/// A FIN that has come before the text with its number is where the peer's text ends (RFC 9293 section 3.10.7.4, eighth); the kernel drops it for the text.
+pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_fin = |(_, fin): (usize, &Segment)| fin.flags.has(Flags::FIN) && fin.end() == stack.ack;
+    let is_text = |(_, text): (usize, &Segment)| text.len > 0 && text.end() == kernel.ack;
+    let is_it = kernel.ack > stack.ack && pair.peer().any(is_fin) && pair.peer().any(is_text);
+    is_it.then_some(Then::Stop)
+}
+
 /// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
 pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
+    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    let waits = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(stack)) => stack.flags == Flags::ACK && stack.len == 0,
+        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state == "TIME-WAIT"),
+        _ => false,
+    };
     let is_reset =
         |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
-    let is_it = kernel.flags == Flags::RST && stack.flags == Flags::ACK && stack.len == 0;
+    let is_it = kernel.flags == Flags::RST && waits;
     (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
 }
 
@@ -106,7 +120,7 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// A reset with a timestamp from before the latest ends the connection of a closed socket in FIN-WAIT-2, as any other, since PAWS is not for resets (RFC 7323
-/// section 5.2); the kernel's record without a socket answers it with an acknowledgment.
+/// section 5.2), or is dropped if it is out of the window; the kernel's record without a socket answers it with an acknowledgment.
 pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     let answer = pair.kernel?;
     let event = pair.scenario.events.get(pair.index()?)?;
@@ -115,7 +129,7 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     };
     let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
     let is_old = cause.flags.has(Flags::RST) && pair.peer().any(|(_, old)| value(old) > value(cause));
-    let is_answer = ack.flags == Flags::ACK && ack.len == 0 && cause.seq == ack.ack;
+    let is_answer = ack.flags == Flags::ACK && ack.len == 0 && cause.seq >= ack.ack;
     let waits =
         pair.stack.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at);
     let is_closed = pair.scenario.any(|action| *action == Action::Close);

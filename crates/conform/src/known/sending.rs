@@ -71,9 +71,36 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(text)) if text.seq == rest.seq && text.len > 0 => text.len > rest.len,
         _ => true,
     };
-    let is_cut = cut.flags.has(Flags::PSH) && rest.len > 0 && rest.len < largest;
-    (is_new && is_cut && is_longer).then_some(Then::Stop)
+    // Both together are a packet.
+    let is_rest =
+        u64::from(cut.len + rest.len) == mss && pair.peer().any(|(_, old)| pair.edge(old) == cut.end());
+    let is_cut = is_rest || (is_new && cut.flags.has(Flags::PSH));
+    (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
+
+/// The kernel cuts text into packets when it is written, by half of the largest window so far; here it is cut when it leaves.
+pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let mut written = 0;
+    let write = pair.scenario.events.iter().position(|event| {
+        if let Action::Write(len) = event.action {
+            written += len;
+        }
+        written > 0 && written + 1 >= kernel.end()
+    })?;
+    let windows = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::State(index, state) if *index < write => state.info.as_ref()?.get("snd_wnd"),
+        _ => None,
+    });
+    let largest = windows.max()?;
+    // `tcp_bound_to_half_wnd`.
+    let size = (if largest > MSS_DEFAULT { largest / 2 } else { largest }).max(1);
+    let is_cut = kernel.seq == stack.seq && kernel.len > 0 && kernel.len < stack.len;
+    (is_cut && u64::from(kernel.len) % size == 0 && u64::from(stack.len) > size).then_some(Then::Stop)
+}
+
+/// A window of at most so much is used whole (`TCP_MSS_DEFAULT`).
+const MSS_DEFAULT: u64 = 536;
 
 /// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
 /// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
