@@ -138,12 +138,13 @@ impl<P: Payload> Pcb<P> {
             self.challenge(now);
             return Step::Break(());
         }
-        self.look_at_usage_after(false);
         self.note_duplicate(seg.seq, seg.payload_len());
-        if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
+        let is_old = seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt);
+        let is_latest = is_old && (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
+        self.look_at_usage_after(is_latest);
+        if is_old {
             // The acknowledgment was lost or is late. Only of the last text it counts as one of those that go at once.
             self.enter_quick_acks(QUICK_ACKS_MAX);
-            let is_latest = (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
             self.acks.scheduled |= is_latest;
             if is_latest && self.ecn.is_accurate() {
                 self.count_marks(&seg.header, seg.payload_len());

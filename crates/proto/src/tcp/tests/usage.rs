@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use super::super::cc::Algorithm;
 use super::super::sack::SackBlock;
+use super::super::segment::Header;
 use super::super::settings::Settings;
 use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
 
@@ -207,4 +208,30 @@ fn only_a_write_ends_a_pause() {
     }
     t.write(1);
     assert_eq!(t.pcb.cwnd(), cwnd / 2);
+}
+
+/// Linux looks for something to send behind the latest text that comes again (`tcp_data_snd_check`), and finds the window used up.
+#[test]
+fn behind_the_latest_text_that_comes_again_the_use_of_the_window_is_looked_at_and_behind_older_text_not() {
+    for (offset, cwnd) in [(4, 13), (8, 10)] {
+        let mut t = begun(Algorithm::NewReno);
+        let _ = t.input(t.seg(ACK), b"old text");
+        t.output();
+        t.write(MSS + 100);
+        while t.pcb.loss_stats().probe_count == 0 {
+            let _ = t.wait(ms(1));
+        }
+        // The rest waits for the acknowledgment of the short segment (Nagle's algorithm).
+        assert_eq!(t.write(MSS + 100).len(), 1);
+        while t.pcb.loss_stats().rto_count == 0 {
+            let _ = t.wait(ms(1));
+        }
+        let seq = t.pcb.rcv_nxt() - offset;
+        let _ = t.input(Header { seq, ..t.seg(ACK) }, b"text");
+        t.output();
+        // Of the three one was sent once, so the timeout was needless.
+        t.now = t.now + ms(10);
+        let _ = t.input(t.ack_of(2 * MSS + 100, WND), &[]);
+        assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{offset}");
+    }
 }
