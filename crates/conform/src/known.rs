@@ -82,6 +82,16 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// The peer's segment, if the kernel answers it with an acknowledgment and the stack does not answer.
+    fn only_the_kernel_answers(&self) -> Option<(&'a Segment, &'a Record)> {
+        let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.kernel) else { return None };
+        let waits = self
+            .stack
+            .is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
+    }
+
     /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
     fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
         let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.stack) else { return None };
@@ -412,43 +422,24 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
 }
 
-/// The kernel answers unacceptable segments of a connection once in half a second (`tcp_invalid_ratelimit`); here 7 to 14 of them are answered in a
-/// second, a number that nobody else can predict (RFC 5961 section 7, CVE-2016-5696).
+/// The kernel answers unacceptable segments without text once in 500 ms (`tcp_invalid_ratelimit`); here the interval is up to 31 ms longer, by a number that nobody
+/// else can predict.
 fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
-    if acknowledges_without_a_challenge(pair) {
-        return Some(Then::Stop);
-    }
-    let (cause, answer) = pair.only_the_stack_answers()?;
-    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL);
-    let is_limited = pair.earlier.iter().rev().take_while(|record| record.at >= since).any(|record| {
-        matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
+    let (cause, answer) = pair.only_the_kernel_answers()?;
+    let interval = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX)
+        ..=answer.at.saturating_sub(CHALLENGE_INTERVAL - SLACK);
+    let is_limited = pair.earlier.iter().any(|record| {
+        interval.contains(&record.at)
+            && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
     });
     let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
-    let is_closed = pair.kernel.is_some_and(
-        |record| matches!(&record.what, What::State(_, State { info: Some(info), .. }) if info.state == "CLOSED"),
-    );
-    (is_limited && is_limitable && !is_closed).then_some(Then::SkipStack)
-}
-
-/// What a challenge that only the stack has sent acknowledged, the kernel acknowledges when the delay is over.
-fn acknowledges_without_a_challenge(pair: &Pair<'_>) -> bool {
-    let Some(kernel) = pair.kernel else { return false };
-    let What::Sent(Packet::Tcp(ack)) = &kernel.what else { return false };
-    let sent = pair.texts().map(Segment::end).max().unwrap_or(0);
-    let lately = pair
-        .peer()
-        .rev()
-        .take_while(|(index, _)| pair.scenario.events[*index].at() + ACKNOWLEDGMENT_MAX + SLACK > kernel.at);
-    let is_challenged =
-        lately.clone().any(|(_, cause)| cause.len == 0 && (cause.ack > sent || cause.seq > ack.ack));
-    let is_asked = lately.clone().any(|(_, text)| text.end() > text.seq && text.end() == ack.ack);
-    let is_late =
-        pair.stack.is_none_or(|record| record.at > kernel.at || matches!(record.what, What::State(..)));
-    is_challenged && is_asked && ack.len == 0 && ack.flags == Flags::ACK && is_late
+    (is_limited && is_limitable).then_some(Then::SkipKernel)
 }
 
 /// `tcp_invalid_ratelimit`.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500 + 4);
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest interval here, and a tick of the kernel's.
+const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
 
 /// The kernel drops what has none of ACK, RST and SYN without a look; here an unacceptable one is answered first (RFC 9293 section 3.10.7.4, first).
 fn segment_without_ack(pair: &Pair<'_>) -> Option<Then> {

@@ -120,16 +120,16 @@ pub struct Pcb<P: Payload> {
     pub(super) acks: Acks,
     /// Ends of messages that came since the last acknowledgment, at most 2.
     pub(super) pushed: u8,
-    // This and `challenge_second` fill gaps; an ordinary segment does not touch them.
-    pub(super) challenge_count: u8,
+    /// True once `challenged_at_ms` means something. Both fill gaps; an ordinary segment does not touch them.
+    pub(super) is_challenged: bool,
     /// The length of the last segment, if it was short and may have been a full one (`delack.rs`).
     pub(super) rcv_last_len: u16,
     /// When text in order last came: the low 32 bits of the clock, microseconds.
     pub(super) text_at_us: u32,
     /// How long an acknowledgment waits, microseconds; 0 before the first text.
     pub(super) ato_us: u32,
-    /// The second in which `challenge_count` challenge acknowledgments were sent.
-    pub(super) challenge_second: u32,
+    /// The millisecond clock at the last challenge acknowledgment.
+    pub(super) challenged_at_ms: u32,
     /// Retransmission timer, or persist timer if `persist`.
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
@@ -328,8 +328,8 @@ impl<P: Payload> Pcb<P> {
             iss,
             irs: SeqNum::default(),
             rcv_hiwat: 0,
-            challenge_second: 0,
-            challenge_count: 0,
+            challenged_at_ms: 0,
+            is_challenged: false,
             tuning: Tuning::new(s),
         }
     }

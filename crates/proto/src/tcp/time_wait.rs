@@ -10,7 +10,7 @@
 //! a repeated FIN restarts the 2MSL timer, so that nothing else prolongs it.
 //!
 //! Invariants: the numbers never change but TS.Recent, which only grows; segments that may be one half
-//! of an ACK loop are answered at most once per [`ACK_INTERVAL_MS`] and a bit. Tests: `time_wait/tests.rs`.
+//! of an ACK loop are answered at most once in half a second and a bit. Tests: `time_wait/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,7 @@ use core::time::Duration;
 
 use crate::seq::SeqNum;
 use crate::tcp::accepted::{TimeWaitParams, TimestampState};
+use crate::tcp::input::interval_ms;
 use crate::tcp::segment::{Flags, Header, Options, Timestamps};
 use crate::tcp::timestamp;
 use crate::time::Instant;
@@ -26,12 +27,6 @@ use crate::time::Instant;
 /// How far past SND.NXT the next incarnation's ISS lies at least, bytes: farther than any unscaled
 /// window reaches, so that the peer cannot take the new SYN for data of the old connection.
 const ISS_DISTANCE: u32 = 65_535 + 2;
-/// Least milliseconds between two answers to segments that carry neither data nor a FIN.
-///
-/// Two hosts that each think the other's number wrong would otherwise exchange ACKs for ever.
-pub const ACK_INTERVAL_MS: u32 = 500;
-/// Up to so many milliseconds less one are added each time: a prober of the end of an interval learns nothing.
-pub const ACK_INTERVAL_SPREAD_MS: u32 = 256;
 
 /// A connection in TIME-WAIT, without its addresses.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +39,7 @@ pub struct TimeWait {
     ts_offset: u32,
     /// No TSval later than this has been sent.
     ts_sent: u32,
-    /// The millisecond clock at the last answer that counts against [`ACK_INTERVAL_MS`].
+    /// The millisecond clock at the last answer to a segment without length, which are limited as challenges are.
     limited_at_ms: u32,
     /// RCV.WND as it stands in the header.
     window_field: u16,
@@ -191,8 +186,8 @@ impl TimeWait {
         }
     }
 
-    /// An acknowledgment, unless the segment may be part of an ACK loop and the last such answer is
-    /// less than [`ACK_INTERVAL_MS`] old. A segment with data or a FIN is never part of one.
+    /// An acknowledgment, unless the segment may be part of an ACK loop and it is too early for another such answer
+    /// (`input/challenge.rs`). A segment with data or a FIN is never part of one.
     fn ack_limited(&mut self, len: u32, now: Instant) -> TimeWaitAction {
         if len == 0 {
             // An unshifted timestamp is the low half of the millisecond clock.
@@ -206,12 +201,9 @@ impl TimeWait {
         TimeWaitAction::Ack(self.ack(now))
     }
 
-    /// Milliseconds from the last limited answer to the next one: another number each time, which only an end that knows both
-    /// ends' sequence numbers could predict.
+    /// Milliseconds from the last limited answer to the next one, which only an end that knows both ends' sequence numbers could predict.
     fn ack_interval_ms(&self) -> u32 {
-        let numbers = self.snd_nxt.raw() ^ self.rcv_nxt.raw().rotate_left(16);
-        let mixed = (numbers ^ self.limited_at_ms.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
-        ACK_INTERVAL_MS + (mixed >> 16) % ACK_INTERVAL_SPREAD_MS
+        interval_ms(self.snd_nxt.raw() ^ self.rcv_nxt.raw().rotate_left(16), self.limited_at_ms)
     }
 
     fn note_timestamp(&mut self, hdr: &Header) {

@@ -95,11 +95,13 @@ impl<P: Payload> Pcb<P> {
                 if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
                     return Step::Continue(());
                 }
-                // Any host can send an old timestamp, so the answer is limited. An acknowledgment from before the latest text was
-                // overtaken by that, and is worth none (Linux's `tcp_disordered_ack_check`).
+                // An acknowledgment from before the latest text was overtaken by that, and is worth no answer (Linux's
+                // `tcp_disordered_ack_check`).
                 let is_overtaken = seg.seq_len() == 0 && seg.seq.before(self.rcv_nxt);
-                if !(is_overtaken && seg.flags.has(Flags::ACK)) {
+                if seg.flags.has(Flags::SYN) || !self.acknowledges_plausibly(seg) {
                     self.challenge(now);
+                } else if !is_overtaken {
+                    self.acknowledge_unacceptable(seg, now);
                 }
                 Step::Break(())
             }

@@ -1,40 +1,39 @@
 //! Acknowledgments that any host can provoke, and their limit (RFC 5961).
 //!
 //! A challenge acknowledgment asks the true peer to prove itself. Because a blind attacker can ask for as many as it likes,
-//! and two confused ends can ask each other for ever, only `CHALLENGES_MIN` to `CHALLENGES_MAX` leave a connection in each
-//! second of the driver's clock (RFC 5961 section 7). The limit is per connection, for a global one leaks other connections to
-//! an attacker (CVE-2016-5696); and it differs from second to second in a way that only an end that knows our ISS could
-//! predict, so that counting the rest of it reveals nothing either. Tests: `tests/attacks.rs`.
+//! and two confused ends can ask each other for ever, one leaves a connection in half a second (RFC 5961 section 7; Linux's
+//! `tcp_invalid_ratelimit`). The limit is per connection, for a global one leaks other connections to
+//! an attacker (CVE-2016-5696); and the interval differs from one to the next in a way that only an end that knows our ISS could
+//! predict, so that a probe of its end reveals nothing either. Tests: `tests/attacks.rs`.
 
 use crate::time::Instant;
 
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
+use super::super::timestamp;
+
+/// Least milliseconds between two answers to segments without text that may be anybody's.
+pub(in crate::tcp) const CHALLENGE_INTERVAL_MS: u32 = 500;
+/// Up to so many milliseconds less one are added each time.
+#[cfg(test)]
+pub(in crate::tcp) const CHALLENGE_SPREAD_MS: u32 = 32;
 
 impl<P: Payload> Pcb<P> {
     /// Owes the peer a challenge acknowledgment, if the limit allows one.
     pub(super) fn challenge(&mut self, now: Instant) {
-        // Only for equality with itself: the narrowing that wraps after 136 years is harmless.
-        let second = u32::try_from((now.as_millis() / 1000) & u64::from(u32::MAX)).unwrap_or(0);
-        if self.challenge_second != second {
-            (self.challenge_second, self.challenge_count) = (second, 0);
-        }
-        if self.challenge_count < self.challenges_in(second) {
-            self.challenge_count += 1;
+        // An unshifted timestamp is the low half of the millisecond clock.
+        let now_ms = timestamp::value(now, 0);
+        let since_ms = now_ms.wrapping_sub(self.challenged_at_ms);
+        if !self.is_challenged || since_ms >= interval_ms(self.iss.raw(), self.challenged_at_ms) {
+            (self.is_challenged, self.challenged_at_ms) = (true, now_ms);
             self.ack_now = true;
         }
     }
-
-    /// How many are allowed in this second.
-    fn challenges_in(&self, second: u32) -> u8 {
-        let mixed = (self.iss.raw() ^ second.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
-        // The three highest bits: 0 to 7.
-        CHALLENGES_MIN + u8::try_from(mixed >> 29).unwrap_or(0)
-    }
 }
 
-/// Fewest challenge acknowledgments that a connection may send in a second.
-pub(in crate::tcp) const CHALLENGES_MIN: u8 = 7;
-/// Most of them.
-#[cfg(test)]
-pub(in crate::tcp) const CHALLENGES_MAX: u8 = CHALLENGES_MIN + 7;
+/// Milliseconds from the answer at `at_ms` to the next one: another number each time, which only an end that knows `secret` could predict.
+pub(in crate::tcp) fn interval_ms(secret: u32, at_ms: u32) -> u32 {
+    let mixed = (secret ^ at_ms.wrapping_mul(0x9e37_79b1)).wrapping_mul(0x85eb_ca6b);
+    // The five highest bits.
+    CHALLENGE_INTERVAL_MS + (mixed >> 27)
+}

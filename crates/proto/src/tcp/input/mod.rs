@@ -19,8 +19,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
+pub(super) use challenge::interval_ms;
 #[cfg(test)]
-pub(super) use challenge::{CHALLENGES_MAX, CHALLENGES_MIN};
+pub(super) use challenge::{CHALLENGE_INTERVAL_MS, CHALLENGE_SPREAD_MS};
 
 use crate::seq::SeqNum;
 use crate::time::Instant;

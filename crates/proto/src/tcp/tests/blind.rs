@@ -4,7 +4,6 @@ use core::time::Duration;
 
 use super::super::ecn::EcnMode;
 use super::super::events::Events;
-use super::super::input::CHALLENGES_MAX;
 use super::super::segment::{Flags, Header, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -20,7 +19,7 @@ fn all() -> Settings {
 /// The pcb's whole state, except the fields that a challenge changes.
 fn state_of(t: &Script) -> String {
     let mut text = format!("{:?}", t.pcb);
-    for field in ["ack_now: ", "challenge_count: ", "challenge_second: "] {
+    for field in ["ack_now: ", "is_challenged: ", "challenged_at_ms: "] {
         let begin = text.find(field).expect("a field of that name");
         let end = text[begin..].find(',').expect("fields are separated") + begin;
         text.replace_range(begin..end, "");
@@ -89,10 +88,13 @@ fn unproven_segments_change_no_state_and_are_challenged_within_the_limit() {
                     assert_eq!(state_of(&t), before, "{state:?}: {what}: {header:?}, {len} bytes");
                     let sent = t.output();
                     assert!(sent.iter().all(|answer| answer.len == 0));
-                    answers += sent.len();
+                    // Text with an old timestamp and an acknowledgment that may be the peer's is answered as repeated text is.
+                    let is_limited =
+                        what != "is older than TS.Recent" || (len == 0 && !header.flags.has(FIN));
+                    answers += if is_limited { sent.len() } else { 0 };
                 }
             }
-            assert!((1..=usize::from(CHALLENGES_MAX)).contains(&answers), "{state:?}: {what}: {answers}");
+            assert_eq!(answers, 1, "{state:?}: {what}");
         }
     }
 }
