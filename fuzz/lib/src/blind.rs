@@ -2,9 +2,9 @@
 //!
 //! Each such segment fails the sequence check, the check of its ACK (RFC 5961 section 5), PAWS, or the rules for RST and SYN, and
 //! is otherwise as harmful as the bytes make it. Invariants: it delivers nothing, acknowledges nothing and reports nothing; it
-//! leaves the whole state of the pcb, as its `Debug` prints it, unchanged, except for the challenge that is owed and its count;
+//! leaves the whole state of the pcb, as its `Debug` prints it, unchanged, except for the challenge that is owed and its time;
 //! the answers are acknowledgments without text, within the limit of challenges; and the peer's stream arrives completely.
-//! One kind may do more: text before RCV.NXT with a plausible acknowledgment is the same as text that the peer repeats, so
+//! Text with an old timestamp is answered each time. One kind may do more: text before RCV.NXT with a plausible acknowledgment is the same as text that the peer repeats, so
 //! it is answered each time, and may be reported (D-SACK) and end request-response mode. `docs/blind.md` has the table.
 //! Tests: `tests/corpus.rs`.
 
@@ -35,13 +35,13 @@ const BUFFER: u32 = 256 << 10;
 const WND: u16 = 60_000;
 /// TSval of the peer's first segment.
 const CLOCK: u32 = 100;
-/// Challenges that a connection sends in a second, at most (`input/challenge.rs`).
-const CHALLENGES_MAX: u32 = 14;
+/// The time between two challenges of a connection, at least (`input/challenge.rs`).
+const CHALLENGE_INTERVAL_MS: u64 = 500;
 const ISS: u32 = u32::MAX - 5000;
 const IRS: u32 = u32::MAX - 9000;
 
 /// The fields that a challenge changes.
-const CHALLENGED: &[&str] = &["ack_now: ", "challenge_count: ", "challenge_second: "];
+const CHALLENGED: &[&str] = &["ack_now: ", "is_challenged: ", "challenged_at_ms: "];
 /// The further fields that text changes if it may be the peer's own.
 const REPEATED: &[&str] = &["reass: ", "acks: ", "ato_us: ", "rcv_last_len: "];
 
@@ -57,9 +57,8 @@ struct Bed {
     /// Text that the peer has sent, and that has not arrived: a hole.
     hole: Option<Text>,
     timestamps: bool,
-    /// Challenges in this second.
-    second: u64,
-    challenges: u32,
+    /// When the last challenge left.
+    challenged_at: Option<Instant>,
 }
 
 /// A segment of the attacker's.
@@ -68,6 +67,8 @@ struct Forged {
     len: u16,
     /// It may be taken for text that the peer repeats.
     is_plausible: bool,
+    /// Its timestamp is old, its acknowledgment is not wrong.
+    is_old: bool,
 }
 
 /// See the module's head.
@@ -120,8 +121,7 @@ impl Bed {
             peer: first,
             hole: None,
             timestamps: settings.timestamps,
-            second: 0,
-            challenges: 0,
+            challenged_at: None,
         };
         bed.output();
         Ok(bed)
@@ -225,7 +225,7 @@ impl Bed {
             options: self.harmful_options(u, una)?,
         };
         let mut len = if u.arbitrary()? { u.int_in_range(0..=2000)? } else { u.int_in_range(0..=2)? };
-        let mut is_plausible = false;
+        let (mut is_plausible, mut is_old) = (false, false);
         match u.int_in_range(0..=7u8)? {
             0 => header.ack = max + far,
             1 => header.ack = una - u32::from(WND) - far,
@@ -241,6 +241,7 @@ impl Bed {
             }
             5 if self.timestamps => {
                 header.options.timestamps = self.timestamps(CLOCK.wrapping_sub(far));
+                is_old = true;
             }
             6 => {
                 header.seq = self.pcb.rcv_adv() + 2 + far;
@@ -254,7 +255,7 @@ impl Bed {
                 is_plausible = true;
             }
         }
-        Ok(Forged { header, len, is_plausible })
+        Ok(Forged { header, len, is_plausible, is_old })
     }
 
     /// Options that would do harm if they were taken.
@@ -287,22 +288,31 @@ impl Bed {
         if !forged.is_plausible {
             let is_one_at_most = answers.iter().all(|answer| answer.len == 0) && answers.len() <= 1;
             assert!(is_one_at_most, "{header:?} {answers:?}");
-            self.count(u32::try_from(answers.len()).unwrap_or(u32::MAX));
+            let is_limited = !forged.is_old || (forged.len == 0 && !header.flags.has(FIN));
+            if is_limited && !answers.is_empty() {
+                self.note_challenge();
+            }
         }
     }
 
-    /// The state of the connection, without some fields. A flag that the next output takes back may change, where there is one.
+    /// The state of the connection, without some fields. Flags that the next output takes back may change, where there are any.
     fn state_without(&self, fields: &[&str]) -> String {
-        without(format!("{:?}", self.pcb), fields).replace("is_passed_over: true", "is_passed_over: false")
+        ["is_passed_over", "is_looked_at"]
+            .iter()
+            .fold(without(format!("{:?}", self.pcb), fields), |text, flag| {
+                text.replace(&format!("{flag}: true"), &format!("{flag}: false"))
+            })
     }
 
-    fn count(&mut self, answers: u32) {
-        let second = self.now.as_millis() / 1000;
-        if second != self.second {
-            (self.second, self.challenges) = (second, 0);
+    fn note_challenge(&mut self) {
+        let (now_ms, last) = (self.now.as_millis(), self.challenged_at.replace(self.now));
+        if let Some(last) = last {
+            assert!(
+                now_ms - last.as_millis() >= CHALLENGE_INTERVAL_MS,
+                "challenges at {last:?} and {:?}",
+                self.now
+            );
         }
-        self.challenges += answers;
-        assert!(self.challenges <= CHALLENGES_MAX, "{} challenges in a second", self.challenges);
     }
 
     /// The peer's stream and ours complete as if nothing had happened.

@@ -1,7 +1,7 @@
 //! What is acceptable, what a segment outside the window still says, and what is cut off.
 
 use super::super::settings::Settings;
-use super::super::tests::script::{ACK, FIN, IRS, ISS, MSS, RST, SYN_ACK, Script, WND, ms, plain, secs};
+use super::super::tests::script::{ACK, FIN, IRS, ISS, MSS, RST, SYN_ACK, Script, WND, ms, plain};
 use super::*;
 use crate::tcp::cc::{Algorithm, Cc};
 use crate::tcp::events::Events;
