@@ -17,9 +17,9 @@ use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
-    ACKNOWLEDGMENT_MAX, acknowledgment_behind_the_end, acknowledgment_beside_a_probe,
-    acknowledgment_of_a_duplicate, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
-    answer_told_by_ticks, duplicate_beside_text, probe_before_a_measurement,
+    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
+    acknowledgment_of_a_growing_window, acknowledgment_of_unread_text, answer_told_by_ticks,
+    duplicate_beside_text, probe_before_a_measurement,
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait,
