@@ -190,8 +190,12 @@ impl<P: Payload> Pcb<P> {
             }
             Some(_) | None => 0,
         };
-        let rest = mss.saturating_sub(u16::try_from(blocks).unwrap_or(u16::MAX));
-        if u32::from(rest) >= LEAST_MSS { rest } else { mss }
+        // Where they take all of it they do not go beside text.
+        u16::try_from(blocks)
+            .ok()
+            .and_then(|blocks| mss.checked_sub(blocks))
+            .filter(|rest| *rest > 0)
+            .unwrap_or(mss)
     }
 
     /// Whether another segment of new text would leave now.

@@ -304,11 +304,11 @@ fn only_blocks_that_are_sent_make_segments_shorter() {
     }
 }
 
-/// A window of 60 bytes and an MSS of 76 beside timestamps: three blocks have no room.
-#[test]
-fn blocks_that_have_no_room_beside_text_follow_in_an_acknowledgment() {
+/// Text of 60 bytes beside timestamps and three blocks of 28, in segments of this size.
+fn beside_three_blocks(mss: u16) -> Vec<(u32, usize)> {
     let mut t =
         Script::established(&Settings { sack: true, timestamps: true, mss: 88, nodelay: true, ..plain() });
+    t.pcb.mss = mss;
     (t.pcb.snd_wnd, t.pcb.max_snd_wnd) = (0, 0);
     let _ = t.input(t.ack_of(0, 60), &[]);
     for offset in [100, 200, 300] {
@@ -317,8 +317,20 @@ fn blocks_that_have_no_room_beside_text_follow_in_an_acknowledgment() {
         t.output();
     }
     t.snd = 60;
-    let sent: Vec<_> = t.output().iter().map(|sent| (sent.len, sent.header().options.sack.len())).collect();
-    assert_eq!(sent, [(60, 0), (0, 3)]);
+    t.output().iter().map(|sent| (sent.len, sent.header().options.sack.len())).collect()
+}
+
+/// The window bounds a segment first, and then it is shorter by the blocks (`tcp_current_mss`).
+#[test]
+fn a_segment_of_a_small_window_is_shorter_by_its_blocks() {
+    assert_eq!(beside_three_blocks(76), [(32, 3), (28, 3)]);
+    assert_eq!(beside_three_blocks(29)[..2], [(1, 3), (1, 3)]);
+}
+
+#[test]
+fn blocks_that_take_a_whole_segment_follow_in_an_acknowledgment() {
+    assert_eq!(beside_three_blocks(28), [(28, 0), (28, 0), (4, 0), (0, 3)]);
+    assert_eq!(beside_three_blocks(20), [(20, 0), (20, 0), (20, 0), (0, 3)]);
 }
 
 #[test]
