@@ -449,6 +449,7 @@ impl Maker {
     fn finish(&mut self) {
         match self.random.below(6) {
             0..3 if !self.peer.is_done => {
+                self.not_before_an_answer();
                 let next = self.peer.snd_nxt;
                 self.send(Flags::FIN, next, 0);
                 self.peer.snd_nxt = next + 1;
@@ -465,6 +466,7 @@ impl Maker {
 
     /// A segment that a peer does not send.
     fn oddity(&mut self) {
+        self.not_before_an_answer();
         let next = self.peer.snd_nxt;
         let near =
             self.random.pick(&[next, next, next + 1, next + 500, next.saturating_sub(1), next + 3_000_000]);

@@ -19,7 +19,7 @@ use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
     acknowledgment_of_a_growing_window, acknowledgment_of_unread_text, answer_told_by_ticks,
-    duplicate_beside_text, probe_before_a_measurement,
+    delay_beside_a_timer, duplicate_beside_text, probe_before_a_measurement,
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait,
@@ -308,6 +308,7 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-of-a-growing-window",
         is: acknowledgment_of_a_growing_window,
     },
+    Known { name: "delay beside a timer", scenario: "delay-beside-a-timer", is: delay_beside_a_timer },
     Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },
     Known {
         name: "acknowledgment behind the end",

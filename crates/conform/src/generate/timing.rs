@@ -13,7 +13,7 @@ use crate::trace::What;
 use crate::wheel::JIFFY;
 
 impl Maker {
-    /// Moves text of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
+    /// Moves text or a FIN of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
     /// ticks.
     pub(super) fn not_before_an_answer(&mut self) {
         for _ in 0..TRIES {

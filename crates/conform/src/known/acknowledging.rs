@@ -27,6 +27,11 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
             let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
             is_old && (acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:"))
         }
+        // It acknowledges the FIN of a closed socket, behind which the kernel's record answers nothing.
+        (What::State(..), What::Sent(Packet::Tcp(ack))) if ack.len == 0 && is_old => {
+            let is_closed = pair.scenario.any(|action| *action == Action::Close);
+            is_closed && pair.texts().map(Segment::end).max() == Some(cause.ack)
+        }
         // What it lets leave, at once; or where its window ends.
         (What::Sent(Packet::Tcp(sent)), stack) => {
             let at_once = sent.len > 0 && pair.kernel?.at < event.at() + SLACK;
@@ -213,8 +218,8 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
         let scale = if sent.flags.has(Flags::SYN) { 0 } else { shift };
         let window = u32::from(sent.win) << scale;
         since += u8::from(sent.ack > next);
-        // A window that is said for the first time may be rounded up.
-        if most.is_some_and(|most| window >= most + (1 << scale)) {
+        // A window that is said for the first time may be rounded up. One that is all that the field can say may still grow.
+        if sent.win == u16::MAX || most.is_some_and(|most| window >= most + (1 << scale)) {
             (is_growing, since) = (true, 0);
         }
         (most, next) = (most.max(Some(window)), next.max(sent.ack));
@@ -240,6 +245,21 @@ pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
     pair.earlier.iter().any(is_near).then_some(Then::Stop)
 }
 
+/// The delay of an acknowledgment ends when a timer sends text: whichever comes first, by the ticks of the kernel or here, and text takes the acknowledgment along.
+pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (kernel_at, stack_at) = (pair.kernel?.at, pair.stack?.at);
+    let is_bare = |ack: &Segment| ack.len == 0 && ack.flags == Flags::ACK;
+    let is_text = |text: &Segment| text.len > 0;
+    let is_one = is_bare(kernel) && is_text(stack) || is_text(kernel) && is_bare(stack);
+    let is_together = kernel_at.abs_diff(stack_at) < SLACK && kernel.ack == stack.ack;
+    let (index, asked) = pair.peer().rev().find(|(_, asked)| asked.end() > asked.seq)?;
+    let since = pair.scenario.events[index].at();
+    let is_late = |at: Duration| (since + SLACK..since + SLACK + ACKNOWLEDGMENT_MAX).contains(&at);
+    (is_one && is_together && asked.end() == kernel.ack && is_late(kernel_at) && is_late(stack_at))
+        .then_some(Then::Stop)
+}
+
 /// So many acknowledgments may leave at once in a row (`TCP_MAX_QUICKACKS` and one).
 const QUICK_ACKS: u8 = 17;
 /// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
@@ -247,4 +267,4 @@ const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
 const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.
-pub(super) const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
+const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);

@@ -106,7 +106,7 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let mut theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
     let ours = stack.sack();
     // The block that a FIN has made longer is the latest.
-    let moves = theirs.first().is_some_and(|(_, end)| fins.contains(&(end - 1)));
+    let moves = theirs.first().is_some_and(|(start, end)| fins.iter().any(|fin| (start..end).contains(&fin)));
     if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
         theirs[..=place].rotate_left(1);
     }
