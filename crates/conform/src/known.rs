@@ -527,10 +527,14 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     (is_active && is_it && kernel.options.len() > stack.options.len()).then_some(Then::Stop)
 }
 
-/// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3).
+/// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let What::State(_, State { info, .. }) = &pair.kernel?.what else { return None };
-    let (Some(Action::Segment(cause)), What::Sent(_)) = (pair.event, &pair.stack?.what) else { return None };
+    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let goes_on = match &pair.stack?.what {
+        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state != "CLOSED"),
+        answer => matches!(answer, What::Sent(_)),
+    };
     let mut reports = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
         _ => None,
@@ -538,7 +542,7 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let end = reports.next()?;
     // A socket that the application has closed shows no state.
     let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
-    (is_closed && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
+    (is_closed && goes_on && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
 }
 
 /// RFC 6298 section 5.7.
