@@ -176,7 +176,7 @@ impl<P: Payload> Pcb<P> {
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = self.sack_ok && !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
-        let (mut is_ambiguous, mut twice_count) = (false, loss.twice_count);
+        let mut twice_count = loss.twice_count;
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
             if record.repeated {
                 twice_count = twice_count.saturating_sub(record.count);
@@ -187,14 +187,13 @@ impl<P: Payload> Pcb<P> {
             report.add(record, now, recover);
         };
         let mut first = NEVER;
-        report.has_segment = loss.records.ack(una, |record: &Record| {
+        (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
             note(&mut loss.rack, &mut report, record);
-            is_ambiguous |= record.repeated;
             first = first.min(record.sent_since());
         });
         loss.rack.measure_reordering(mss);
         let round_trip = |since| u32::try_from(since_us(now, since)).unwrap_or(u32::MAX).max(1);
-        let ack_rtt_us = (first != NEVER && !is_ambiguous).then(|| round_trip(first));
+        report.ack_rtt_us = (first != NEVER && !report.is_ambiguous).then(|| round_trip(first));
         if has_blocks {
             let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
             let before = loss.records.sacked();
@@ -217,7 +216,6 @@ impl<P: Payload> Pcb<P> {
                 .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
         }
         loss.twice_count = twice_count;
-        (report.ack_rtt_us, report.is_ambiguous) = (ack_rtt_us, is_ambiguous);
         if !self.sack_ok {
             loss.fill_hole(&mut report);
         }

@@ -143,9 +143,10 @@ impl Records {
         }
     }
 
-    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived. True if that is all of a segment.
-    pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) -> bool {
-        let mut is_whole = false;
+    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived. Whether that is all of a
+    /// segment, and whether any of it was sent again, also of what had arrived before.
+    pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) -> (bool, bool) {
+        let (mut is_whole, mut is_repeated) = (false, false);
         while let Some(first) = self.list.front_mut()
             && first.start.before(una)
         {
@@ -160,6 +161,7 @@ impl Records {
             }
             first.start = part.end;
             is_whole |= part.count > 0;
+            is_repeated |= part.repeated;
             *self.counts.of(part.fate) -= part.count;
             if whole {
                 self.list.pop_front();
@@ -175,7 +177,7 @@ impl Records {
         if self.list.is_empty() {
             self.repeats.clear();
         }
-        is_whole
+        (is_whole, is_repeated)
     }
 
     /// The peer says that it holds `start` to `end`, which lies inside the outstanding data. `report` gets
@@ -526,8 +528,10 @@ impl Records {
             first.snapshot = last.snapshot;
         }
         let more = self.list.range(from + 1..to).map(|record| record.count).sum::<u32>();
+        let repeated = self.list.range(from + 1..to).any(|record| record.repeated);
         if let Some(first) = self.list.get_mut(from) {
             first.count += more;
+            first.repeated |= repeated;
         }
         self.step(moved(from, self.list.len()));
         self.list.drain(from + 1..to);

@@ -83,6 +83,21 @@ fn neighbours_that_are_acknowledged_become_one() {
     assert_eq!((records.sacked(), fates(&records).len()), (0, 2));
 }
 
+/// Karn's rule holds for what was reported before, too, and for all of a run of reported segments of which one was sent again.
+#[test]
+fn an_acknowledgment_over_what_was_sent_again_and_reported_is_ambiguous() {
+    for again in [4, 5, 6] {
+        let mut records = ten();
+        records.sent(seq(100 * again), seq(100 * again + 100), at(60), 0);
+        for i in [5, 4, 6] {
+            records.sack(seq(100 * i), seq(100 * i + 100), |_| {});
+        }
+        assert_eq!(records.ack(seq(300), |_| {}), (true, false));
+        assert_eq!(records.ack(seq(800), |_| {}), (true, true), "{again}");
+        assert_eq!(records.ack(seq(900), |_| {}), (true, false));
+    }
+}
+
 #[test]
 fn segments_sent_before_the_latest_arrival_are_lost_after_the_reordering_window() {
     let mut records = ten();
