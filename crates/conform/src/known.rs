@@ -227,7 +227,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
-    Known { name: "segment without ACK", scenario: "no-ack-bit", is: segment_without_ack },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
@@ -441,13 +440,6 @@ fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
 const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest interval here, and a tick of the kernel's.
 const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
-
-/// The kernel drops what has none of ACK, RST and SYN without a look; here an unacceptable one is answered first (RFC 9293 section 3.10.7.4, first).
-fn segment_without_ack(pair: &Pair<'_>) -> Option<Then> {
-    let (cause, _) = pair.only_the_stack_answers()?;
-    let any = Flags::ACK.with(Flags::RST).with(Flags::SYN);
-    (cause.flags.0 & any.0 == 0).then_some(Then::SkipStack)
-}
 
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
 fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {

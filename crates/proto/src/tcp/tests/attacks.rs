@@ -125,9 +125,11 @@ fn acknowledgments_of_unsent_or_very_old_data_are_challenged_and_their_data_drop
 #[test]
 fn a_segment_without_ack_is_dropped() {
     let mut t = established();
-    let input = t.input(t.raw(IRS + 1, 0, Flags::NONE), b"text");
-    assert!(input.deliver.is_empty());
-    assert_eq!(t.pcb.rcv_nxt(), SeqNum::new(IRS + 1));
+    for (seq, flags) in [(IRS + 1, Flags::NONE), (IRS + 1, Flags::FIN), (IRS + 70_000, Flags::PSH)] {
+        let input = t.input(t.raw(seq, 0, flags), b"text");
+        assert!(input.deliver.is_empty());
+        assert_eq!((t.pcb.rcv_nxt(), t.output().len()), (SeqNum::new(IRS + 1), 0), "{flags:?}");
+    }
 }
 
 #[test]
