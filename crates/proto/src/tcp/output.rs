@@ -500,7 +500,7 @@ impl<P: Payload> Pcb<P> {
     /// its end would not be acceptable to it. An end that is less than a unit of the window field short was only
     /// rounded down (RFC 7323 section 2.4): the peer has accepted data beyond it, and to begin before that would not
     /// be acceptable either.
-    fn acceptable_seq(&self) -> SeqNum {
+    pub(super) fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         // Linux takes the unit of its own field for that of the peer's.
         let unit = if self.scaling { 1 << self.scale.snd.max(self.scale.rcv) } else { 1 };

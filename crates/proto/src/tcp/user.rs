@@ -221,14 +221,12 @@ impl<P: Payload> Pcb<P> {
 
     /// The reset for a connection that we give up ourselves.
     ///
-    /// Where the peer's window ends before SND.NXT (it did not take our probe), a reset behind that end would
-    /// not be acceptable to it (RFC 5961 section 3.2), and it would wait for us for ever. The SYN is no part
-    /// of the window.
+    /// It begins where an acknowledgment does: a reset behind the end of the peer's window (it did not take our probe) would not be acceptable
+    /// to it (RFC 5961 section 3.2), and it would wait for us for ever. The SYN is no part of the window.
     pub fn reset_header(&self) -> Header {
-        let edge = self.snd_una + self.snd_wnd;
         let is_synchronized = self.state != State::SynReceived;
         Header {
-            seq: if is_synchronized { self.snd_max.min(edge) } else { self.snd_max },
+            seq: if is_synchronized { self.acceptable_seq() } else { self.snd_max },
             ack: self.rcv_nxt,
             flags: Flags::RST.with(Flags::ACK),
             options: self.reset_options(),

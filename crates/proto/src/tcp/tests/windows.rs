@@ -268,6 +268,7 @@ fn an_acknowledgment_does_not_begin_where_rounding_put_the_edge_but_where_a_peer
             Some(una + begins_at),
             "{left} KiB are left of {sent_len}"
         );
+        assert_eq!(t.pcb.abort().expect("a reset").seq, una + begins_at, "as a reset does");
     }
 }
 
