@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
-use crate::segment::{Echo, Flags, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
@@ -22,9 +22,9 @@ use acknowledging::{
     delay_beside_a_timer, duplicate_beside_text, probe_before_a_measurement,
 };
 use closing::{
-    fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, reset_before_a_fin, reset_in_time_wait,
-    sack_of_a_fin, syn_and_fin_in_time_wait, text_behind_a_fin, time_wait_in_tcp_info,
-    timestamp_in_time_wait,
+    fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, record_of_a_closed_socket,
+    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait, text_behind_a_fin,
+    time_wait_in_tcp_info, timestamp_in_time_wait,
 };
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window, repair_beside_text,
@@ -253,6 +253,11 @@ pub const KNOWN: &[Known] = &[
         name: "options of a crossed SYN-ACK",
         scenario: "simultaneous-open",
         is: options_of_a_crossed_syn_ack,
+    },
+    Known {
+        name: "record of a closed socket",
+        scenario: "record-of-a-closed-socket",
+        is: record_of_a_closed_socket,
     },
     Known { name: "FIN before its text", scenario: "fin-before-its-text", is: fin_before_its_text },
     Known {
@@ -516,7 +521,8 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let both = Flags::SYN.with(Flags::ACK);
     let is_active = pair.scenario.any(|action| *action == Action::Connect);
     let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
-    (is_active && is_it && kernel.options.len() > stack.options.len()).then_some(Then::Stop)
+    let count = |segment: &Segment| segment.options.iter().filter(|option| **option != Opt::Nop).count();
+    (is_active && is_it && count(kernel) > count(stack)).then_some(Then::Stop)
 }
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.

@@ -34,7 +34,7 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
         }
         // What it lets leave, at once; or where its window ends.
         (What::Sent(Packet::Tcp(sent)), stack) => {
-            let at_once = sent.len > 0 && pair.kernel?.at < event.at() + SLACK;
+            let at_once = sent.end() > sent.seq && pair.kernel?.at < event.at() + SLACK;
             let is_end = sent.seq == cause.ack || sent.seq == pair.edge(cause);
             let ends = sent.len == 0 && is_end && pair.why.starts_with("sequence number:");
             let answers = matches!(stack, What::Sent(Packet::Tcp(_)));

@@ -136,6 +136,25 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     (is_old && value(cause).is_some() && is_answer && is_closed && waits).then_some(Then::Stop)
 }
 
+/// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, and a SYN resets the connection. Here they are reported
+/// (RFC 2883), and it is challenged (RFC 5961 section 4).
+pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let end = pair.texts().map(Segment::end).max();
+    let is_over = pair.scenario.any(|action| *action == Action::Close)
+        && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && Some(old.ack) == end);
+    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
+    match () {
+        () if !is_over || !is_ack(stack) => None,
+        () if cause.len > 0 && is_ack(kernel) && kernel.ack == stack.ack && pair.why == "options" => {
+            (kernel.sack().is_empty() && !stack.sack().is_empty()).then_some(Then::GoOn)
+        }
+        () if cause.flags.has(Flags::SYN) => kernel.flags.has(Flags::RST).then_some(Then::Stop),
+        () => None,
+    }
+}
+
 /// A SYN with a FIN is answered in TIME-WAIT; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let (cause, _) = pair.only_the_stack_answers()?;
