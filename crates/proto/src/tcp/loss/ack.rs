@@ -176,9 +176,9 @@ impl<P: Payload> Pcb<P> {
         let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = self.sack_ok && !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
-        let mut twice_count = loss.twice_count;
+        let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
-            if record.repeated {
+            if record.repeated && record.sent_at < undone_at {
                 twice_count = twice_count.saturating_sub(record.count);
             }
             let ours =
@@ -268,9 +268,9 @@ impl<P: Payload> Pcb<P> {
             && phase == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
         // While something that was sent again is out, nothing is taken back, and only new data leaves.
-        loss.holds_repairs = is_put_off && loss.records.repeated_count(loss.repeated_until) > 0;
+        loss.holds_repairs = is_put_off && loss.records.repeated_count(loss.repeated_until, now) > 0;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
-            self.undo(&mut loss, sign);
+            self.undo(&mut loss, sign, now);
         }
         self.pass_recovery_point(&mut loss);
         let looks = self.sack_ok && !is_plain && !is_put_off && loss.rack.take_news();
@@ -338,7 +338,8 @@ impl<P: Payload> Pcb<P> {
         loss.reorder_at = found.due;
         if found.lost > 0 && loss.twice_count > 0 {
             // One that is given up is not out any more.
-            loss.twice_count = loss.twice_count.min(loss.records.repeated_count(loss.repeated_until));
+            let out = loss.records.repeated_count(loss.repeated_until, loss.undone_at(now));
+            loss.twice_count = loss.twice_count.min(out);
         }
         loss.rate.on_lost(found.lost);
         found

@@ -48,6 +48,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::cc::Usage;
+use super::delack::low_micros;
 use super::timers::NEVER;
 use pacing::Pacing;
 use pmtu::PathMtu;
@@ -97,8 +98,10 @@ pub(super) struct Loss {
     repeated_until: SeqNum,
     /// TSval of the first of the repetitions that may still be out, probes aside (`retrans_stamp`).
     repeated_ts: Option<u32>,
-    /// Segments that were sent again needlessly, and of which neither is known to have arrived.
+    /// Segments that were sent again needlessly, and of which neither is known to have arrived: before [`undone_at`](Self::undone_at).
     twice_count: u32,
+    /// When a repair was last undone, the low part of the microseconds.
+    undone_us: u32,
     /// Segments that duplicate acknowledgments stand for, where the peer has no SACK.
     stood_for: u32,
     /// The repair that goes on as after a timeout is one of segments that were too large.
@@ -148,6 +151,7 @@ impl Loss {
             repeated_until: una,
             repeated_ts: None,
             twice_count: 0,
+            undone_us: 0,
             stood_for: 0,
             for_mtu: false,
             holds_repairs: false,
@@ -261,6 +265,12 @@ impl Loss {
     /// True if it would be worth keeping beyond the flight.
     fn is_worth_keeping(&self) -> bool {
         self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
+    }
+
+    /// When a repair was last undone, if it was within the last hour: nothing is out for as long.
+    fn undone_at(&self, now: Instant) -> Instant {
+        let age_us = low_micros(now).wrapping_sub(self.undone_us);
+        Instant::from_micros(now.as_micros().saturating_sub(age_us.into()))
     }
 
     /// True if something that was sent again, but for probes, is outstanding, or the first segment was (`tcp_any_retrans_done`).

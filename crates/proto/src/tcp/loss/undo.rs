@@ -12,8 +12,10 @@
 //! `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;
+use crate::time::Instant;
 
 use super::super::cc::{Cc, CongestionControl, Phase};
+use super::super::delack::low_micros;
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
 use super::super::timestamp;
@@ -138,7 +140,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign) {
+    pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign, now: Instant) {
         let Some(undo) = loss.undo.take() else { return };
         // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
         let is_held = self.holds_repair()
@@ -154,7 +156,8 @@ impl<P: Payload> Pcb<P> {
         }
         self.rexmt_count = 0;
         self.ecn.withdraw();
-        loss.twice_count = loss.records.repeated_count(loss.repeated_until);
+        loss.twice_count = loss.records.repeated_count(loss.repeated_until, now);
+        loss.undone_us = low_micros(now);
         self.cc.on_undo(&undo.before);
         loss.frto = None;
         loss.records.unlose();
@@ -169,6 +172,8 @@ impl<P: Payload> Pcb<P> {
 #[cfg(test)]
 mod tests {
     use super::super::super::cc::Algorithm;
+    use super::super::super::settings::Settings;
+    use super::super::super::tests::script::{MSS, Script, ms, plain};
     use super::*;
 
     fn seq(offset: u32) -> SeqNum {
@@ -198,6 +203,40 @@ mod tests {
         let mut late = undo(10);
         late.on_end(seq(300));
         assert!(late.on_dsack(seq(250), seq(300)) && late.is_all_reported());
+    }
+
+    #[test]
+    fn a_later_repetition_that_arrives_leaves_that_of_an_undone_repair_out_twice() {
+        let mut t = Script::established(&Settings { sack: true, ..plain() });
+        t.write(10 * MSS);
+        while t.pcb.loss_stats().rto_count == 0 {
+            let at = t.pcb.next_deadline().expect("a timer");
+            let _ = t.wait(at.since(t.now));
+        }
+        let twice = |t: &Script| t.pcb.loss.as_deref().map(|loss| loss.twice_count);
+        t.now = t.now + ms(10);
+        t.report(0, &[(4, 5)]);
+        assert_eq!((t.pcb.loss_stats().undo_count, twice(&t)), (1, Some(1)));
+        let mut again = t.places();
+        again.extend(t.places_within(ms(5)));
+        assert_eq!(again.first(), Some(&1));
+        // Before it can have arrived, so that nothing is found lost.
+        t.report(0, &[(1, 2), (4, 5)]);
+        assert_eq!(twice(&t), Some(1));
+        t.report(2, &[(4, 5)]);
+        assert_eq!(twice(&t), Some(0));
+    }
+
+    #[test]
+    fn an_undo_is_told_apart_for_an_hour() {
+        let t = |secs: u64| Instant::from_micros(secs * 1_000_000);
+        let mut loss = Loss::new(seq(0), (0, 0), t(0));
+        for undone in [0, 1, 5_000] {
+            loss.undone_us = low_micros(t(undone));
+            for later in [0, 1, 4_294] {
+                assert_eq!(loss.undone_at(t(undone + later)), t(undone), "{undone} {later}");
+            }
+        }
     }
 
     #[test]
