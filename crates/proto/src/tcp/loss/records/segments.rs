@@ -8,6 +8,7 @@
 mod tests;
 
 use crate::seq::SeqNum;
+use crate::time::Instant;
 
 use super::{Fate, Record, Records, Repeat};
 
@@ -65,9 +66,19 @@ impl Records {
         self.lose(0)
     }
 
-    /// Segments that were sent again and about which nothing is known, up to `until`. Looks at every record.
-    pub fn repeated_count(&self, until: SeqNum) -> u32 {
-        self.repeats().filter(|record| !record.end.after(until)).map(|record| record.count).sum()
+    /// What goes again ends at `end`: where the peer has no room for the rest of that segment it is one of its own, as what follows would else not begin
+    /// with a segment. What is too large goes in segments of another size.
+    pub(super) fn keep_rest_apart(&mut self, end: SeqNum) {
+        let record = self.list.get(self.find(end)).filter(|record| record.segment <= self.segment);
+        if let Some(behind) = record.and_then(|record| record.cut_segment_end(end)) {
+            self.split(behind);
+        }
+    }
+
+    /// Segments that were sent again, before `at`, and about which nothing is known, up to `until`. Looks at every record.
+    pub fn repeated_count(&self, until: SeqNum, at: Instant) -> u32 {
+        let repeats = self.repeats().filter(|record| record.sent_at < at);
+        repeats.filter(|record| !record.end.after(until)).map(|record| record.count).sum()
     }
 
     /// The bytes of these.

@@ -329,7 +329,10 @@ fn what_was_sent_again_and_is_out_is_counted_up_to_a_number() {
     // The second has arrived, the third and the fifth are lost, and the last four were sent once.
     for (until, count) in [(0, 0), (100, 1), (300, 1), (399, 1), (400, 2), (1000, 2)] {
         assert_eq!(records.repeated_len(seq(until)), 100 * count, "{until}");
-        assert_eq!(records.repeated_count(seq(until)), count, "{until}");
+        assert_eq!(records.repeated_count(seq(until), at(32)), count, "{until}");
+    }
+    for (before, count) in [(30, 0), (31, 1), (32, 2)] {
+        assert_eq!(records.repeated_count(seq(1000), at(before)), count, "{before}");
     }
     assert_eq!(records.repeated(), 200);
 }
@@ -373,7 +376,7 @@ fn what_is_sent_again_at_about_the_same_time_is_one_record() {
         records.sent(seq(start), seq(start + 100), at(64), 0);
     }
     assert_eq!(fates(&records)[..2], [(0, 400, Fate::Flying), (400, 500, Fate::Lost)]);
-    assert_eq!(records.repeated_count(seq(1000)), 4);
+    assert_eq!(records.repeated_count(seq(1000), at(65)), 4);
 }
 
 #[test]
@@ -546,4 +549,38 @@ fn a_burst_of_one_cell_has_arrived_when_its_first_segment_has() {
     assert_eq!(fates(&records).len(), 2);
     let first = records.list[0];
     assert_eq!((first.sent_at, first.span_us, first.sent_since()), (at(15), 15, at(0)));
+}
+
+/// The peer has no room for the rest of a segment, or segments have become smaller or larger.
+#[test]
+fn the_rest_of_a_segment_that_goes_again_in_part_is_one_of_its_own() {
+    for (segment, held) in [(100, (100, 300)), (110, (100, 300)), (90, (160, 260))] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        records.sent(seq(0), seq(1000), at(7), 0);
+        records.lose_all();
+        records.set_segment(segment);
+        records.sent(seq(0), seq(60), at(20), 0);
+        records.sack(seq(100), seq(300), |record| {
+            assert_eq!((record.start, record.end), (seq(held.0), seq(held.1)))
+        });
+        assert_eq!(records.sacked(), held.1 - held.0, "{segment}");
+    }
+}
+
+/// The latest that was sent before the arrival may have arrived itself.
+#[test]
+fn the_timer_waits_for_the_last_repetition_that_is_out() {
+    for (arrived, due) in [(0, 60), (1, 60), (14, 60), (15, 60), (16, 50), (17, 50)] {
+        let mut records = ten();
+        records.lose_all();
+        records.sent(seq(900), seq(1000), at(20), 0);
+        records.sent(seq(700), seq(800), at(30), 0);
+        for i in 0..arrived {
+            records.sent(seq(10 * i), seq(10 * i + 10), at(40 + u64::from(i)), 0);
+        }
+        records.ack(seq(10 * arrived), |_| {});
+        let latest = Sent { at: at(99), end: seq(10), repeated: true };
+        assert_eq!(records.detect(latest, 30, at(49)).due, at(due), "{arrived}");
+    }
 }

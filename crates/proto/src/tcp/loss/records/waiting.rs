@@ -27,6 +27,8 @@ pub(in crate::tcp) struct Detection {
 
 /// Records that are looked at for one time.
 const LOOKED_AT_MAX: usize = 128;
+/// Repetitions that are.
+const REPEATS_LOOKED_AT_MAX: usize = 16;
 
 impl Detection {
     /// Nothing was found, and nothing is waited for.
@@ -89,8 +91,16 @@ impl Records {
     /// The same of what was sent again.
     pub(super) fn last_repeat_due(&mut self, latest: Sent, wait_us: u64) -> Instant {
         let count = self.repeats.partition_point(|repeat| repeat.sent_before(latest).after(repeat.start));
+        let first = count.saturating_sub(REPEATS_LOOKED_AT_MAX);
         self.step(1);
-        let last = count.checked_sub(1).and_then(|last| self.repeats.get(last));
-        last.map_or(NEVER, |repeat| after_us(repeat.sent_at, wait_us))
+        // The first of all is out, the last may have arrived.
+        for index in (first..count).rev() {
+            if let Some(repeat) = self.repeats.get(index).copied()
+                && (index == 0 || self.is_out(&repeat, repeat.sent_before(latest)))
+            {
+                return after_us(repeat.sent_at, wait_us);
+            }
+        }
+        self.repeats.front().map_or(NEVER, |repeat| after_us(repeat.sent_at, wait_us))
     }
 }
