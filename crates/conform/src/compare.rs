@@ -23,7 +23,7 @@ use crate::trace::{Info, Record, State, Trace, What};
 pub const SLACK: Duration = Duration::from_millis(12);
 
 /// What leaves within so much leaves together.
-const AT_ONCE: Duration = Duration::from_millis(1);
+pub const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// By how much a timer of the kernel that runs for `wait` may expire late: its wheel has levels, each eight times as coarse
 /// as the one below, from 64 ticks on.

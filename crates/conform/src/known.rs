@@ -8,6 +8,7 @@
 mod acknowledging;
 mod closing;
 mod sending;
+mod timers;
 
 use std::time::Duration;
 
@@ -29,7 +30,10 @@ use closing::{
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window, repair_beside_text,
     repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery,
-    undo_by_another_duplicate, window_after_an_undone_repair, window_probe_beside_text,
+    text_in_a_repair, undo_by_another_duplicate, window_after_an_undone_repair, window_probe_beside_text,
+};
+use timers::{
+    arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -279,6 +283,19 @@ pub const KNOWN: &[Known] = &[
         is: window_after_an_undone_repair,
     },
     Known { name: "tail of a recovery", scenario: "tail-of-a-recovery", is: tail_of_a_recovery },
+    Known {
+        name: "event between two timeouts",
+        scenario: "event-between-two-timeouts",
+        is: event_between_two_timeouts,
+    },
+    Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
+    Known { name: "probe at the timeout", scenario: "probe-at-the-timeout", is: probe_at_the_timeout },
+    Known { name: "arrivals a wait apart", scenario: "arrivals-a-wait-apart", is: arrivals_a_wait_apart },
+    Known {
+        name: "loss among what left at once",
+        scenario: "loss-among-what-left-at-once",
+        is: loss_among_what_left_at_once,
+    },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
     Known { name: "repair beside text", scenario: "repair-beside-text", is: repair_beside_text },
     Known {
@@ -420,7 +437,7 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let mut top = 0;
     let is_duplicate = pair.scenario.events.iter().any(|event| {
         let Action::Segment(segment) = &event.action else { return false };
-        let is_old = segment.len > 0 && segment.end() <= top;
+        let is_old = segment.end() > segment.seq && segment.end() <= top;
         top = top.max(segment.end());
         is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
     });

@@ -9,7 +9,7 @@ use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, State, What};
+use crate::trace::{Record, State, What, latest_rto};
 
 /// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
 /// unacceptable (RFC 9293 section 3.10.7.4, first).
@@ -34,7 +34,10 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
         }
         // What it lets leave, at once; or where its window ends.
         (What::Sent(Packet::Tcp(sent)), stack) => {
-            let at_once = sent.end() > sent.seq && pair.kernel?.at < event.at() + SLACK;
+            // By the timer of reordering, if it reports something: for a quarter of the least round trip.
+            let is_reported = pair.times_sent(sent.seq) > 0 && !cause.sack().is_empty();
+            let wait = latest_rto(pair.earlier).filter(|_| is_reported).unwrap_or_default() / 4;
+            let at_once = sent.end() > sent.seq && pair.kernel?.at < event.at() + SLACK + wait;
             let is_end = sent.seq == cause.ack || sent.seq == pair.edge(cause);
             let ends = sent.len == 0 && is_end && pair.why.starts_with("sequence number:");
             let answers = matches!(stack, What::Sent(Packet::Tcp(_)));

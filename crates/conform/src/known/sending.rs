@@ -132,6 +132,21 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     ((is_again || is_timeout) && is_sent && cause.end() > cause.seq && is_before).then_some(Then::Stop)
 }
 
+/// Text that brings no news of ours leaves the kernel's short path if its packet does not fit the memory that the socket has reserved, and then lets something be sent again,
+/// before it is taken; here it never does.
+pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
+    let (cause, before) = (pair.peer().last()?.1, pair.peer().nth_back(1)?.1);
+    let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
+    let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
+    let waits = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
+        _ => true,
+    };
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    (is_text && is_again && waits && is_repaired).then_some(Then::Stop)
+}
+
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
 /// is lost again does (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
@@ -147,7 +162,7 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     });
     // A timeout's repair, and then none of that kind although nothing before it was acknowledged.
     let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
-    (is_again && is_undone && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
+    (is_again && is_undone).then_some(Then::Stop)
 }
 
 /// An echo from before a repetition says that the original has arrived, and nothing of the repetition's round trip (RFC 8985 section 6.2 step 2); the kernel takes the
@@ -168,9 +183,20 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
 /// A recovery ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
 /// threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
+    let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
+    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(stack), .. })) =
+        (pair.kernel.map(|record| &record.what), &pair.stack?.what)
+    {
+        // Everything was acknowledged, and what has left since then is the stack's window.
+        let una = pair.peer().last()?.1.ack;
+        let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
+        let is_full = stack.get("snd_cwnd") == Some(out.count() as u64);
+        let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
+        let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+        return (is_full && is_one_more && was_repaired && is_over(stack)).then_some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
     let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::State(_, state) => state.info.as_ref()?.get("ca_state"),
         _ => None,
@@ -186,15 +212,21 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
 /// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
 /// 6.2 step 5 looks at all that is out).
 pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
-    let (mut top, mut repair, mut undone, mut acked) = (1, None, None, 0);
-    for record in pair.earlier {
+    let (mut top, mut repair, mut undone, mut acked, mut timeouts) = (1, None, None, 0, 0);
+    let is_state = |record: &&Record| matches!(record.what, What::State(..));
+    for record in pair.earlier.iter().chain(pair.kernel.filter(is_state)) {
         match &record.what {
             What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
             What::State(_, State { info: Some(info), .. }) => {
-                acked = info.get("bytes_acked")?;
-                match info.get("ca_state")? {
-                    0 | 1 => undone = repair.take().filter(|end| acked + 1 < u64::from(*end)).or(undone),
-                    _ => repair = Some(top),
+                // The repair of a timeout that is undone, and the next that begins, may be those of one acknowledgment.
+                let is_next = acked == info.get("bytes_acked")? && timeouts > info.get("retransmits")?;
+                (acked, timeouts) = (info.get("bytes_acked")?, info.get("retransmits")?);
+                let is_over = info.get("ca_state")? <= 1;
+                if is_over || is_next {
+                    undone = repair.take().filter(|end| acked + 1 < u64::from(*end)).or(undone);
+                }
+                if !is_over {
+                    repair = Some(top);
                 }
             }
             _ => {}

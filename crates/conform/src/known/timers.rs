@@ -1,0 +1,114 @@
+//! Differences that are the clocks': the kernel counts timeouts in ticks, and its segments leave some microseconds apart.
+//!
+//! Tests: as those of `known.rs`.
+
+use std::time::Duration;
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::compare::{AT_ONCE, SLACK, granularity};
+use crate::scenario::Action;
+use crate::segment::{Flags, Segment};
+use crate::trace::{Record, State, What, latest_figure};
+use crate::wheel::JIFFY;
+
+/// The first segment that is out, when the kernel sent it last, and how long it waits since then: each time doubles that.
+fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
+    let top = pair.texts().map(Segment::end).max()?;
+    // What was not sent cannot be acknowledged.
+    let una = pair.peer().map(|(_, segment)| segment.ack).filter(|ack| *ack <= top).max()?;
+    let (mut times, mut last, mut rto) = (0, None, None);
+    for record in pair.earlier.iter().rev() {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 && text.seq == una => {
+                last = last.or(Some((text, record.at)));
+                times += usize::from(rto.is_none());
+            }
+            What::State(_, State { info: Some(info), .. }) => rto = rto.or(Some(info.rto)),
+            _ => {}
+        }
+    }
+    let (first, at) = last?;
+    let repetitions = pair.texts().filter(|text| text.seq == una).count() - 1;
+    Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
+}
+
+/// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may.
+pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
+    let (first, sent_at, rto) = first_out(pair)?;
+    let (What::Sent(Packet::Tcp(again)), What::State(_, State { info: Some(stack), .. })) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    else {
+        return None;
+    };
+    let is_timeout = again.seq == first.seq
+        && again.len > 0
+        && pair.kernel?.at.abs_diff(sent_at + rto) < granularity(rto) + SLACK;
+    let differs = stack.rto > rto && stack.rto - rto <= rto / 8 + SLACK;
+    let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
+    (is_timeout && differs && is_between).then_some(Then::Stop)
+}
+
+/// Behind a tail loss probe new text leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next
+/// probe is the timeout, and the stack's comes after two round trips.
+pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (first, sent_at, rto) = first_out(pair)?;
+    let top = pair.texts().map(Segment::end).max()?;
+    let (what, new_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 => Some((text, record.at)),
+        _ => None,
+    })?;
+    let is_again = kernel.seq == first.seq && stack.seq == first.seq && pair.times_sent_to(first.end()) == 1;
+    let is_new = what.end() == top && pair.times_sent_to(top) == 1;
+    let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
+    let age = new_at - sent_at;
+    let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 2 * JIFFY;
+    let is_it = is_again && is_new && was_probed && is_then;
+    (is_it && pair.why.starts_with("time:")).then_some(Then::Stop)
+}
+
+/// Two arrivals of text are as far apart as an acknowledgment waits, to a tick: whether they are less decides how long the next one waits.
+pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let events = pair.scenario.events.get(..=pair.index()?)?;
+    let texts = events.iter().filter(|event| matches!(&event.action, Action::Segment(text) if text.len > 0));
+    let times: Vec<Duration> = texts.map(|event| event.at()).collect();
+    let is_apart = times.windows(2).any(|pair| pair[1] - pair[0] == ACKNOWLEDGMENT_WAIT);
+    let is_bare = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
+    let since = *times.last()?;
+    let is_short = pair.kernel?.at < since + ACKNOWLEDGMENT_WAIT + SLACK;
+    let is_long = pair.stack?.at < since + ACKNOWLEDGMENT_WAIT * 3 / 2 + SLACK;
+    let is_it = is_bare(kernel) && is_bare(stack) && kernel.ack == stack.ack && is_short && is_long;
+    (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
+}
+
+/// Segments that leave at once leave the kernel some microseconds apart. Where the least round trip is not longer, the last of them has not overtaken the first by a quarter of
+/// it, and the timer of reordering runs; here they leave at one time, and the first is lost.
+pub(super) fn loss_among_what_left_at_once(pair: &Pair<'_>) -> Option<Then> {
+    let (index, cause) = pair.peer().last()?;
+    let (What::State(..), What::Sent(Packet::Tcp(again))) = (&pair.kernel?.what, &pair.stack?.what) else {
+        return None;
+    };
+    let (first, sent_at, _) = first_out(pair)?;
+    let reported = cause.sack().first()?.1;
+    let is_together = pair.earlier.iter().any(|record| {
+        let is_it = matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.end() == reported);
+        is_it && record.at.abs_diff(sent_at) < AT_ONCE
+    });
+    let is_first = again.seq == first.seq && pair.stack?.at < pair.scenario.events.get(index)?.at() + AT_ONCE;
+    // An echo of what has just left measures no longer round trip.
+    let is_near = pair.peer().filter(|(_, old)| old.timestamp().is_some()).any(|(index, _)| {
+        let at = pair.scenario.events[index].at();
+        let before = |record: &&Record| !matches!(record.what, What::State(state, _) if state + 1 == index);
+        let mut before = pair.earlier.iter().take_while(before);
+        index > 0 && before.any(|record| matches!(record.what, What::Sent(_)) && record.at >= at)
+    });
+    let is_open = latest_figure(pair.earlier, "ca_state") == Some(0);
+    (is_together && is_first && is_near && is_open).then_some(Then::Stop)
+}
+
+/// A timeout is not doubled more often.
+const BACKOFF_MAX: usize = 15;
+/// How long an acknowledgment waits at first.
+const ACKNOWLEDGMENT_WAIT: Duration = Duration::from_millis(40);
