@@ -372,8 +372,7 @@ impl Records {
     /// Bytes sent before were sent again. Those that the peer holds by now stay so.
     fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let from = self.split(start);
-        self.keep_rest_apart(end);
-        self.split(end);
+        self.end_repetition(end);
         let mut at = from;
         while let Some(record) = self.list.get_mut(at)
             && record.start.before(end)

@@ -68,11 +68,12 @@ impl Records {
 
     /// What goes again ends at `end`: where the peer has no room for the rest of that segment it is one of its own, as what follows would else not begin
     /// with a segment. What is too large goes in segments of another size.
-    pub(super) fn keep_rest_apart(&mut self, end: SeqNum) {
+    pub(super) fn end_repetition(&mut self, end: SeqNum) {
         let record = self.list.get(self.find(end)).filter(|record| record.segment <= self.segment);
         if let Some(behind) = record.and_then(|record| record.cut_segment_end(end)) {
             self.split(behind);
         }
+        self.split(end);
     }
 
     /// Segments that were sent again, before `at`, and about which nothing is known, up to `until`. Looks at every record.
