@@ -41,7 +41,7 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
-/// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments by the unit of its own field.
+/// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments and resets by the unit of its own field.
 pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let shift = pair.shift()?;
@@ -51,7 +51,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     // A smaller window may not have counted.
     let mut edges = told().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
-    let is_bare = kernel.len == 0 && stack.len == 0 && kernel.flags == Flags::ACK;
+    let is_reset = kernel.flags == Flags::RST.with(Flags::ACK);
+    let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.flags == Flags::ACK || is_reset);
     if pair.why.starts_with("sequence number:") && is_bare {
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
