@@ -82,12 +82,12 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel cuts text into packets when it is written, by half of the largest window so far; here it is cut when it leaves.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let mut written = 0;
+    let (mut begin, mut end) = (1, 1);
     let write = pair.scenario.events.iter().position(|event| {
         if let Action::Write(len) = event.action {
-            written += len;
+            (begin, end) = (end, end + len);
         }
-        written > 0 && written + 1 >= kernel.end()
+        kernel.end() <= end
     })?;
     let windows = pair.earlier.iter().filter_map(|record| match &record.what {
         What::State(index, state) if *index < write => state.info.as_ref()?.get("snd_wnd"),
@@ -97,7 +97,8 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     // `tcp_bound_to_half_wnd`.
     let size = (if largest > MSS_DEFAULT { largest / 2 } else { largest }).max(1);
     let is_cut = kernel.seq == stack.seq && kernel.len > 0 && kernel.len < stack.len;
-    (is_cut && u64::from(kernel.len) % size == 0 && u64::from(stack.len) > size).then_some(Then::Stop)
+    let is_end = u64::from(kernel.end() - begin.min(kernel.end())) % size == 0;
+    (is_cut && is_end && u64::from(stack.len) > size).then_some(Then::Stop)
 }
 
 /// A window of at most so much is used whole (`TCP_MSS_DEFAULT`).
