@@ -28,10 +28,12 @@ impl<P: Payload> Pcb<P> {
             State::SynSent | State::SynReceived => self.fin_queued = true,
             State::Established => {
                 self.fin_queued = true;
+                self.look_at_usage_after(true);
                 self.state = State::FinWait1;
             }
             State::CloseWait => {
                 self.fin_queued = true;
+                self.look_at_usage_after(true);
                 self.state = State::LastAck;
             }
             State::FinWait1
@@ -102,6 +104,7 @@ impl<P: Payload> Pcb<P> {
     /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll, once also if `TCP_CORK` is on.
     pub fn set_nodelay(&mut self, nodelay: bool) {
         self.nagle.set_nodelay(nodelay);
+        self.look_at_usage_after(nodelay);
     }
 
     /// `TCP_SYNCNT`: how often a SYN, or the SYN-ACK of a simultaneous open or of Fast Open, is repeated.
@@ -125,11 +128,13 @@ impl<P: Payload> Pcb<P> {
     /// after a retransmission timeout. Switching it off lets a held segment go with the next poll.
     pub fn set_cork(&mut self, cork: bool) {
         self.nagle.set_cork(cork);
+        self.look_at_usage_after(!cork);
     }
 
     /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` holds may go with the next poll, as on Linux.
     pub fn push_corked(&mut self) {
         self.nagle.push();
+        self.look_at_usage_after(true);
     }
 
     /// Whether `TCP_CORK` is on.

@@ -102,17 +102,18 @@ impl<P: Payload> Pcb<P> {
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
             loss.usage.is_write = false;
-            let is_passed_over = loss.is_passed_over;
+            let looks = loss.is_looked_at;
             if let Some(frto) = loss.frto.as_mut() {
                 frto.pushes = false;
             }
-            if has_sent || (!is_passed_over && self.has_unsent()) {
+            if has_sent || (looks && self.has_unsent()) {
                 self.validate_window(has_sent, now);
             }
         }
     }
 
-    /// A segment has come. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`), and at the use of the window with it.
+    /// A segment has come, or a call been made. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`,
+    /// `__tcp_push_pending_frames`), and at the use of the window with it.
     #[inline]
     pub(in crate::tcp) fn look_at_usage_after(&mut self, looks: bool) {
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -120,12 +121,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Output begins for a write, all text before which has left, if `so_snd` has grown to `snd_len` bytes.
+    /// Output begins, for a write if `so_snd` has grown to `snd_len` bytes; whether all text before it has left is noted.
     #[inline]
     pub(in crate::tcp) fn note_write(&mut self, snd_len: u32) {
-        let is_write = snd_len > self.snd_len && self.snd_nxt.since(self.snd_una) == self.snd_len;
-        if let Some(loss) = self.loss.as_deref_mut().filter(|_| is_write) {
-            loss.usage.is_write = true;
+        let begins = self.snd_nxt.since(self.snd_una) == self.snd_len;
+        if let Some(loss) = self.loss.as_deref_mut().filter(|_| snd_len > self.snd_len) {
+            loss.usage.is_write |= begins;
+            // A write that was not told before a timer expired was looked at before that.
+            loss.note_look(!loss.is_only_repair);
         }
     }
 

@@ -86,10 +86,8 @@ pub(super) struct Loss {
     is_disordered: bool,
     /// New text has left since the use of the window was last looked at.
     has_sent: bool,
-    /// The next look at the use of the window is passed over, if no new text leaves: a timer has expired, and what it sends again says nothing of it; or a segment has come by which
-    /// the kernel does not look. Until the next output.
-    is_passed_over: bool,
-    /// The use of the window is looked at in the next output, whatever else comes before that.
+    /// The use of the window is looked at in the next output, also if no new text leaves: something has happened by which the kernel looks for something to
+    /// send. Timers are not that, nor is what makes only an acknowledgment leave.
     is_looked_at: bool,
     /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
     /// `tcp_rack_reo_timeout`).
@@ -145,7 +143,6 @@ impl Loss {
             probe_unmeasured: false,
             is_disordered: false,
             has_sent: false,
-            is_passed_over: false,
             is_looked_at: false,
             is_only_repair: false,
             repeated_until: una,
@@ -183,20 +180,19 @@ impl Loss {
         self.undo = None;
     }
 
-    /// A segment has come: the kernel `looks` for something to send behind it, or does not. Of several before an output one is enough.
+    /// The kernel `looks` for something to send, or does not. One time before an output is enough.
     fn note_look(&mut self, looks: bool) {
         self.is_looked_at |= looks;
-        self.is_passed_over = !self.is_looked_at;
     }
 
     /// Nothing more leaves: what comes next is looked at anew.
     pub(super) fn end_output(&mut self) {
-        (self.is_passed_over, self.is_looked_at) = (false, false);
+        self.is_looked_at = false;
     }
 
     /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.
     pub(super) fn note_window_probe(&mut self) {
-        (self.probe_at, self.has_sent, self.is_passed_over) = (NEVER, false, true);
+        (self.probe_at, self.has_sent, self.is_looked_at) = (NEVER, false, false);
     }
 
     /// The earliest of its timers.

@@ -19,7 +19,6 @@ impl<P: Payload> Pcb<P> {
     #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
-        loss.is_passed_over = true;
         if loss.trim_at <= now {
             loss.trim_at = NEVER;
             if !loss.is_worth_keeping() {
@@ -172,8 +171,8 @@ mod tests {
                 let mut header = t.ack_of(0, window);
                 header.options.timestamps = None;
                 let _ = t.input(header, text);
-                let found = t.pcb.loss.as_deref().unwrap().is_passed_over;
-                assert_eq!(found, passes, "{timestamps} {text:?} {window}");
+                let found = t.pcb.loss.as_deref().unwrap().is_looked_at;
+                assert_eq!(found, !passes, "{timestamps} {text:?} {window}");
             }
         }
     }

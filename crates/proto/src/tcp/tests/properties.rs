@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::loss::Loss;
 use super::super::sack::{SackBlock, SackBlocks};
 use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
@@ -189,8 +190,9 @@ fn check_due(t: &mut Script, more: u32) {
         1 if to_due < 100_000 => to_due.saturating_sub(1),
         _ => more,
     };
-    // Where records are kept the first byte that waits is told, and no more.
-    let is_told = !t.pcb.keeps_records() || t.pcb.has_unsent();
+    // Where records are kept the first byte that waits is told, and no more; and the first one behind a timer.
+    let is_untold = t.pcb.loss.as_deref().is_some_and(Loss::is_untold);
+    let is_told = !t.pcb.keeps_records() || (t.pcb.has_unsent() && !is_untold);
     // A write that finds text waiting and nothing in flight may end a pause.
     let ends_pause = t.snd > 0 && t.pcb.snd_una() == max;
     t.snd += more;

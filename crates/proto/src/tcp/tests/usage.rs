@@ -235,3 +235,34 @@ fn behind_the_latest_text_that_comes_again_the_use_of_the_window_is_looked_at_an
         assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{offset}");
     }
 }
+
+/// Linux looks for something to send where a call pushes (`__tcp_push_pending_frames`): a write, a FIN, and what lets a held segment go.
+#[test]
+fn the_use_of_the_window_is_looked_at_by_calls_that_push_and_by_no_others() {
+    type Call = fn(&mut Script);
+    let calls: [(&str, Call, u32); 7] = [
+        ("none", |_| {}, 10),
+        ("write", |t| t.snd += 1, 13),
+        ("shutdown", |t| t.pcb.shutdown_write(), 13),
+        ("nodelay", |t| t.pcb.set_nodelay(true), 13),
+        ("Nagle", |t| t.pcb.set_nodelay(false), 10),
+        ("cork", |t| t.pcb.set_cork(true), 10),
+        ("uncork", |t| t.pcb.set_cork(false), 13),
+    ];
+    for (name, call, cwnd) in calls {
+        let mut t = begun(Algorithm::NewReno);
+        t.write(MSS + 100);
+        while t.pcb.loss_stats().probe_count == 0 {
+            let _ = t.wait(ms(1));
+        }
+        assert_eq!(t.write(MSS + 100).len(), 1);
+        while t.pcb.loss_stats().rto_count == 0 {
+            let _ = t.wait(ms(1));
+        }
+        call(&mut t);
+        t.output();
+        t.now = t.now + ms(10);
+        let _ = t.input(t.ack_of(2 * MSS + 100, WND), &[]);
+        assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{name}");
+    }
+}
