@@ -25,7 +25,8 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let counts = match (&pair.kernel?.what, &pair.stack?.what) {
         (What::State(_, kernel), What::State(_, stack)) => {
             let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-            is_old && (acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:"))
+            let is_reported = !cause.sack().is_empty() && pair.why.starts_with("ca_state:");
+            is_old && (acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:") || is_reported)
         }
         // It acknowledges the FIN of a closed socket, behind which the kernel's record answers nothing.
         (What::State(..), What::Sent(Packet::Tcp(ack))) if ack.len == 0 && is_old => {
@@ -43,7 +44,7 @@ pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
             let answers = matches!(stack, What::Sent(Packet::Tcp(_)));
             let waits = !answers || pair.why.starts_with("time:");
             let late = waits && sent.flags == Flags::ACK && sent.len == 0 && pair.kernel?.at < soon;
-            (is_old && (at_once || ends)) || (is_overtaken && late)
+            (is_old && (at_once || ends)) || (is_overtaken && (at_once || late))
         }
         // It has acknowledged what the stack sends again.
         (_, What::Sent(Packet::Tcp(again))) => {

@@ -257,12 +257,24 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         }
         // Instead the kernel sends what is new.
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
-            let is_again = again.len > 0 && again.seq < end && pair.times_sent_to(again.end()) > 0;
-            is_again && undone.is_some() && new.len > 0 && new.seq == top
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
+            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) == 1 && undoes_a_timeout(pair);
+            let is_new = undone.is_some() && new.seq == top;
+            is_again && new.len > 0 && (is_new || is_behind)
         }
         _ => false,
     };
     (is_out && is_judged).then_some(Then::Stop)
+}
+
+/// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
+fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    let peer = || pair.peer().map(|(_, segment)| segment);
+    let (una, report) = (peer().map(|segment| segment.ack).max(), peer().next_back());
+    let is_original = report.and_then(|report| report.sack().first().copied());
+    let is_original = is_original.is_some_and(|block| pair.times_sent_to(block.1) == 1);
+    is_repaired && is_original && una.is_some_and(|una| pair.times_sent(una) >= 3)
 }
 
 /// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
