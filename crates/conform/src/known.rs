@@ -263,6 +263,11 @@ pub const KNOWN: &[Known] = &[
         scenario: "record-of-a-closed-socket",
         is: record_of_a_closed_socket,
     },
+    Known {
+        name: "timestamp of an old acknowledgment",
+        scenario: "timestamp-of-an-old-acknowledgment",
+        is: timestamp_of_an_old_acknowledgment,
+    },
     Known { name: "FIN before its text", scenario: "fin-before-its-text", is: fin_before_its_text },
     Known {
         name: "packet of a small window",
@@ -424,6 +429,22 @@ fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
         kernel.ready.error && !stack.ready.error && kernel.ready == Ready { error: true, ..stack.ready };
     let is_report = |action: &Action| matches!(action, Action::Report(_));
     (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
+}
+
+/// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2).
+fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (Some((_, Echo::Is(theirs))), Some((_, Echo::Is(ours)))) = (kernel.timestamp(), stack.timestamp())
+    else {
+        return None;
+    };
+    let mut top = 0;
+    let is_old = pair.peer().any(|(_, segment)| {
+        let is_old = segment.ack < top;
+        top = top.max(segment.ack);
+        is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
+    });
+    (pair.why.starts_with("option: ts") && theirs > ours && is_old).then_some(Then::GoOn)
 }
 
 /// The timestamp of a segment that brings nothing new is echoed by the kernel if the segment ends at the latest acknowledgment; here it is not

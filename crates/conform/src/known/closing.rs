@@ -2,10 +2,12 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
-use crate::segment::{Flags, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
 
 /// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
@@ -136,24 +138,46 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     (is_old && value(cause).is_some() && is_answer && is_closed && waits).then_some(Then::Stop)
 }
 
-/// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, and a SYN resets the connection. Here they are reported
-/// (RFC 2883), and it is challenged (RFC 5961 section 4).
+/// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
+/// window and has a limit of its own for answers, and a SYN resets the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
+/// are dropped, and a SYN is challenged (RFC 5961 section 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let end = pair.texts().map(Segment::end).max();
     let is_over = pair.scenario.any(|action| *action == Action::Close)
         && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && Some(old.ack) == end);
     let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
-    match () {
-        () if !is_over || !is_ack(stack) => None,
-        () if cause.len > 0 && is_ack(kernel) && kernel.ack == stack.ack && pair.why == "options" => {
-            (kernel.sack().is_empty() && !stack.sack().is_empty()).then_some(Then::GoOn)
+    let answers = is_ack(kernel);
+    let stack = match &pair.stack?.what {
+        _ if !is_over => return None,
+        What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
+        What::State(..) if answers => {
+            let since = pair.kernel?.at.saturating_sub(CHALLENGE_INTERVAL);
+            let is_limited = pair.earlier.iter().any(|record| {
+                record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
+            });
+            let is_dropped = cause.flags.has(Flags::RST) && cause.seq > kernel.ack;
+            return (is_dropped || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
         }
-        () if cause.flags.has(Flags::SYN) => kernel.flags.has(Flags::RST).then_some(Then::Stop),
-        () => None,
+        _ => return None,
+    };
+    let echo = |ack: &Segment| match ack.timestamp() {
+        Some((_, Echo::Is(echo))) => Some(echo),
+        _ => None,
+    };
+    let has_no_blocks = kernel.sack().is_empty() && !stack.sack().is_empty();
+    match () {
+        () if answers && pair.why == "options" => (cause.len > 0 && has_no_blocks).then_some(Then::GoOn),
+        () if answers && pair.why.starts_with("option: ts") => {
+            (echo(kernel) < echo(stack)).then_some(Then::GoOn)
+        }
+        () => (cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST)).then_some(Then::Stop),
     }
 }
+
+/// So long after an answer there may be none here.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(531);
 
 /// A SYN with a FIN is answered in TIME-WAIT; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
