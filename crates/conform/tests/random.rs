@@ -49,7 +49,7 @@ const OPEN: [&str; 28] = [
 ];
 
 /// So many of them may have such a difference. It is the count of today and a few for the kernel's timers, and goes down.
-const OPEN_MAX: usize = 15;
+const OPEN_MAX: usize = 8;
 
 #[test]
 fn random_scenarios_have_no_difference_but_known_and_open_ones() {
