@@ -56,17 +56,9 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     if pair.why.starts_with("sequence number:") && is_bare {
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
-    if pair.why.starts_with("sequence number:") && kernel.flags.has(Flags::RST) {
-        // The reset of a socket that is closed over unread text: beyond an edge that is more than the peer's unit away, less than the kernel's own.
-        let is_its_own = |edge| stack.seq == edge && kernel.seq > edge && kernel.seq - edge < 1 << OWN_SHIFT;
-        return edges.any(is_its_own).then_some(Then::GoOn);
-    }
     let is_cut = |edge| kernel.end() <= edge && is_beyond(stack.end(), edge);
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
-
-/// The shift of the kernel's own window here.
-const OWN_SHIFT: u32 = 7;
 
 /// What is left of a packet that was cut for a small window leaves the kernel as soon as it fits; here it is text like any other, and waits for room
 /// that is worth a segment (RFC 9293 section 3.8.6.2.1).
