@@ -173,11 +173,11 @@ impl Ecn {
         }
     }
 
-    /// The reduction was a mistake and is undone: the peer need not hear of it.
-    pub fn withdraw(&mut self) {
-        if core::mem::take(&mut self.cwr_owed) || self.is_accurate() {
-            self.answered = Answered::Nothing;
-        }
+    /// The reduction was a mistake and is undone: the next loss reduces the window again. The peer need not hear of it if the threshold `grows` by that
+    /// (`tcp_undo_cwnd_reduction`).
+    pub fn withdraw(&mut self, grows: bool) {
+        self.answered = Answered::Nothing;
+        self.cwr_owed &= !grows;
     }
 
     /// SND.UNA has moved to `una`.
@@ -421,17 +421,17 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_the_peer_has_not_heard_of_can_be_taken_back() {
-        let mut unsaid = reduced(Mode::Classic);
-        unsaid.withdraw();
-        assert!(!unsaid.covers(ISS + 999));
-        let mut said = reduced(Mode::Classic);
-        assert!(said.on_text(ISS + 1_000, ISS + 2_000).has(Flags::CWR));
-        said.withdraw();
-        assert!(said.covers(ISS + 999));
+    fn a_reduction_that_is_taken_back_answers_no_later_loss() {
+        for (is_said, grows, tells) in [(false, true, false), (false, false, true), (true, true, false)] {
+            let mut ecn = reduced(Mode::Classic);
+            assert!(!is_said || ecn.on_text(ISS + 1_000, ISS + 2_000).has(Flags::CWR));
+            ecn.withdraw(grows);
+            assert!(!ecn.covers(ISS + 999));
+            assert_eq!(ecn.on_text(ISS + 2_000, ISS + 3_000).has(Flags::CWR), tells, "{is_said} {grows}");
+        }
         // Accurate ECN does not say it.
         let mut never_said = reduced(Mode::Accurate);
-        never_said.withdraw();
+        never_said.withdraw(true);
         assert!(!never_said.covers(ISS + 999));
     }
 }

@@ -155,10 +155,11 @@ impl<P: Payload> Pcb<P> {
             Phase::Loss => {}
         }
         self.rexmt_count = 0;
-        self.ecn.withdraw();
         loss.twice_count = loss.records.repeated_count(loss.repeated_until, now);
         loss.undone_us = low_micros(now);
+        let ssthresh = self.cc.ssthresh();
         self.cc.on_undo(&undo.before);
+        self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
         loss.frto = None;
         loss.records.unlose();
         loss.rack.look_again();

@@ -270,3 +270,25 @@ fn a_mark_on_the_first_text_takes_no_quick_acknowledgment_from_it_and_later_ones
     let _ = t.input(t.seg(MARKED), b"text");
     assert_eq!(t.pcb.acks.quick, 2);
 }
+
+/// The peer has heard CWR for a timeout that was needless. A recovery that reduced nothing would have a window without end.
+#[test]
+fn a_loss_behind_an_undone_timeout_reduces_the_window() {
+    let mut t = Script::connect(&on());
+    t.output();
+    let mut syn_ack = t.raw(IRS, ISS + 1, SYN_ACK.with(Flags::ECE));
+    (syn_ack.options.mss, syn_ack.options.sack_permitted) = (Some(1_000), true);
+    let _ = t.input(syn_ack, &[]);
+    t.write(30 * MSS);
+    while t.pcb.loss_stats().rto_count == 0 {
+        let _ = t.wait(ms(1));
+    }
+    t.now = t.now + ms(10);
+    t.report(1, &[]);
+    assert_eq!(flags(&mut t)[0], ACK.with(Flags::ECT).with(Flags::CWR));
+    // The original of the sixth has arrived.
+    t.now = t.now + ms(10);
+    t.report(1, &[(5, 6)]);
+    assert_eq!((t.pcb.loss_stats().undo_count, t.pcb.loss_stats().recovery_count), (1, 1));
+    assert_eq!(t.pcb.ssthresh(), 5 * MSS);
+}
