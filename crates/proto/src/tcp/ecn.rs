@@ -187,9 +187,10 @@ impl Ecn {
         }
     }
 
-    /// True if the data at `una` was sent before the window was reduced: its fate says nothing new.
+    /// True if the data at `una` was sent before the window was reduced for a mark: its loss says nothing new (Linux's state CWR). A repair knows for itself
+    /// until when it lasts.
     pub fn covers(&self, una: SeqNum) -> bool {
-        self.answered != Answered::Nothing && una.before(self.recover)
+        self.answered == Answered::Mark && una.before(self.recover)
     }
 
     /// The marks of text that is sent from `seq` to `end`: none if it is sent again.
@@ -406,10 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_covers_what_was_sent_before_it_until_it_is_acknowledged() {
+    fn an_answer_to_a_mark_covers_what_was_sent_before_it_until_it_is_acknowledged() {
         assert!(!Ecn::new(Mode::Classic, ISS).covers(ISS - 1), "nothing was answered");
         for mode in [Mode::Classic, Mode::Accurate] {
-            let mut ecn = reduced(mode);
+            assert!(!reduced(mode).covers(ISS + 999), "a loss was answered");
+            let mut ecn = Ecn { answered: Answered::Mark, ..reduced(mode) };
             assert!(ecn.covers(ISS + 999) && !ecn.covers(ISS + 1_000));
             let _ = ecn.on_text(ISS + 1_000, ISS + 2_000);
             ecn.pass(ISS + 1_000);
@@ -423,14 +425,14 @@ mod tests {
     #[test]
     fn a_reduction_that_is_taken_back_answers_no_later_loss() {
         for (is_said, grows, tells) in [(false, true, false), (false, false, true), (true, true, false)] {
-            let mut ecn = reduced(Mode::Classic);
+            let mut ecn = Ecn { answered: Answered::Mark, ..reduced(Mode::Classic) };
             assert!(!is_said || ecn.on_text(ISS + 1_000, ISS + 2_000).has(Flags::CWR));
             ecn.withdraw(grows);
             assert!(!ecn.covers(ISS + 999));
             assert_eq!(ecn.on_text(ISS + 2_000, ISS + 3_000).has(Flags::CWR), tells, "{is_said} {grows}");
         }
         // Accurate ECN does not say it.
-        let mut never_said = reduced(Mode::Accurate);
+        let mut never_said = Ecn { answered: Answered::Mark, ..reduced(Mode::Accurate) };
         never_said.withdraw(true);
         assert!(!never_said.covers(ISS + 999));
     }
