@@ -231,6 +231,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
+    Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
@@ -477,6 +478,19 @@ fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     });
     let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
     (is_limited && is_limitable).then_some(Then::SkipKernel)
+}
+
+/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit that no timer reaches.
+fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_stack_answers()?;
+    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);
+    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
+        _ => None,
+    });
+    let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
+    let is_limited = sent.any(|(at, ack)| at >= since && ack.flags == Flags::ACK && ack.len == 0);
+    (is_probe && is_limited).then_some(Then::SkipStack)
 }
 
 /// `tcp_invalid_ratelimit`.

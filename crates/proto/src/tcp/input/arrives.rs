@@ -17,6 +17,7 @@ use super::super::segment::{Flags, Header, Payload};
 use super::super::state::State;
 use super::super::timers::NEVER;
 use super::super::timestamp;
+use super::challenge::PROBE_INTERVAL_MS;
 use super::{Segment, Step};
 
 impl<P: Payload> Pcb<P> {
@@ -184,6 +185,8 @@ impl<P: Payload> Pcb<P> {
     fn acknowledge_unacceptable(&mut self, seg: &Segment<P>, now: Instant) {
         if seg.seq_len() > 0 {
             self.ack_now = true;
+        } else if seg.seq + 1 == self.rcv_nxt {
+            self.answer_after(PROBE_INTERVAL_MS, now);
         } else {
             self.challenge(now);
         }

@@ -4,7 +4,10 @@
 //! and two confused ends can ask each other for ever, one leaves a connection in half a second (RFC 5961 section 7; Linux's
 //! `tcp_invalid_ratelimit`). The limit is per connection, for a global one leaks other connections to
 //! an attacker (CVE-2016-5696); and the interval differs from one to the next in a way that only an end that knows our ISS could
-//! predict, so that a probe of its end reveals nothing either. Tests: `tests/attacks.rs`.
+//! predict, so that a probe of its end reveals nothing either.
+//!
+//! A probe of our window, or a keepalive, is answered sooner: the update that opened the window may have been lost, and its sender would double its wait
+//! (RFC 9293 section 3.8.6.1). It stands exactly before RCV.NXT, and acknowledges what may be acknowledged. Tests: `tests/attacks.rs`, `tests/windows.rs`.
 
 use crate::time::Instant;
 
@@ -14,17 +17,24 @@ use super::super::timestamp;
 
 /// Least milliseconds between two answers to segments without text that may be anybody's.
 pub(in crate::tcp) const CHALLENGE_INTERVAL_MS: u32 = 500;
-/// Up to so many milliseconds less one are added each time.
+/// Least milliseconds to the answer to a probe. Nobody probes as often, for no retransmission timeout is as short.
+pub(in crate::tcp) const PROBE_INTERVAL_MS: u32 = 100;
+/// Up to so many milliseconds less one are added to the interval of challenges each time.
 #[cfg(test)]
 pub(in crate::tcp) const CHALLENGE_SPREAD_MS: u32 = 32;
 
 impl<P: Payload> Pcb<P> {
     /// Owes the peer a challenge acknowledgment, if the limit allows one.
     pub(super) fn challenge(&mut self, now: Instant) {
+        self.answer_after(interval_ms(self.iss.raw(), self.challenged_at_ms), now);
+    }
+
+    /// Owes the peer an acknowledgment, if the last one that counts is at least `least_ms` old.
+    pub(super) fn answer_after(&mut self, least_ms: u32, now: Instant) {
         // An unshifted timestamp is the low half of the millisecond clock.
         let now_ms = timestamp::value(now, 0);
         let since_ms = now_ms.wrapping_sub(self.challenged_at_ms);
-        if !self.is_challenged || since_ms >= interval_ms(self.iss.raw(), self.challenged_at_ms) {
+        if !self.is_challenged || since_ms >= least_ms {
             (self.is_challenged, self.challenged_at_ms) = (true, now_ms);
             self.ack_now = true;
         }

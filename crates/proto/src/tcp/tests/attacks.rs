@@ -243,3 +243,18 @@ fn text_with_an_old_timestamp_is_answered_each_time() {
         assert_eq!(answered.count(), answers);
     }
 }
+
+/// The update that opened the window may have been lost, and the prober would double its wait. Nothing asks as often for an answer as the limit allows.
+#[test]
+fn a_probe_is_answered_sooner_than_a_challenge() {
+    for (seq, wait_ms, answers) in
+        [(IRS, 99, false), (IRS, 100, true), (IRS - 1, 499, false), (IRS - 1, 600, true)]
+    {
+        let mut t = established();
+        let probe = t.raw(IRS, ISS + 1, ACK);
+        assert!(challenges(&mut t, probe));
+        t.now = t.now + ms(wait_ms);
+        let header = t.raw(seq, ISS + 1, ACK);
+        assert_eq!(challenges(&mut t, header), answers, "{seq} {wait_ms}");
+    }
+}
