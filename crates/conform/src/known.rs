@@ -19,8 +19,9 @@ use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
-    acknowledgment_of_a_growing_window, acknowledgment_of_unread_text, answer_told_by_ticks,
-    delay_beside_a_timer, duplicate_beside_text, probe_before_a_measurement,
+    acknowledgment_of_a_growing_window, acknowledgment_of_unread_text, answer_to_a_probe,
+    answer_told_by_ticks, delay_beside_a_timer, duplicate_beside_text, limit_of_challenges,
+    probe_before_a_measurement,
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, record_of_a_closed_socket,
@@ -465,38 +466,6 @@ fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     });
     (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
 }
-
-/// The kernel answers unacceptable segments without text once in 500 ms (`tcp_invalid_ratelimit`); here the interval is up to 31 ms longer, by a number that nobody
-/// else can predict.
-fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
-    let (cause, answer) = pair.only_the_kernel_answers()?;
-    let interval = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX)
-        ..=answer.at.saturating_sub(CHALLENGE_INTERVAL - SLACK);
-    let is_limited = pair.earlier.iter().any(|record| {
-        interval.contains(&record.at)
-            && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
-    });
-    let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
-    (is_limited && is_limitable).then_some(Then::SkipKernel)
-}
-
-/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit that no timer reaches.
-fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let (cause, answer) = pair.only_the_stack_answers()?;
-    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);
-    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
-        _ => None,
-    });
-    let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
-    let is_limited = sent.any(|(at, ack)| at >= since && ack.flags == Flags::ACK && ack.len == 0);
-    (is_probe && is_limited).then_some(Then::SkipStack)
-}
-
-/// `tcp_invalid_ratelimit`.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
-/// The longest interval here, and a tick of the kernel's.
-const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
 
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
 fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {

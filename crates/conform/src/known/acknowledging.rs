@@ -272,3 +272,35 @@ const ANSWER_MAX: Duration = Duration::from_millis(40);
 const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.
 const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
+
+/// The kernel answers unacceptable segments without text once in 500 ms (`tcp_invalid_ratelimit`); here the interval is up to 31 ms longer, by a number that nobody
+/// else can predict.
+pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_kernel_answers()?;
+    let interval = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX)
+        ..=answer.at.saturating_sub(CHALLENGE_INTERVAL - SLACK);
+    let is_limited = pair.earlier.iter().any(|record| {
+        interval.contains(&record.at)
+            && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
+    });
+    let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
+    (is_limited && is_limitable).then_some(Then::SkipKernel)
+}
+
+/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit that no timer reaches.
+pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, answer) = pair.only_the_stack_answers()?;
+    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);
+    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
+        _ => None,
+    });
+    let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
+    let is_limited = sent.any(|(at, ack)| at >= since && ack.flags == Flags::ACK && ack.len == 0);
+    (is_probe && is_limited).then_some(Then::SkipStack)
+}
+
+/// `tcp_invalid_ratelimit`.
+const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest interval here, and a tick of the kernel's.
+const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
