@@ -25,6 +25,9 @@ pub const SLACK: Duration = Duration::from_millis(12);
 /// What leaves within so much leaves together.
 pub const AT_ONCE: Duration = Duration::from_millis(1);
 
+/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
+pub const ANSWER_MAX: Duration = Duration::from_millis(40);
+
 /// By how much a timer of the kernel that runs for `wait` may expire late: its wheel has levels, each eight times as coarse
 /// as the one below, from 64 ticks on.
 pub fn granularity(wait: Duration) -> Duration {

@@ -89,20 +89,22 @@ impl<'a> Pair<'a> {
 
     /// The peer's segment, if the kernel answers it with an acknowledgment and the stack does not answer.
     fn only_the_kernel_answers(&self) -> Option<(&'a Segment, &'a Record)> {
-        let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.kernel) else { return None };
-        let waits = self
-            .stack
-            .is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
-        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
+        self.only_one_answers(self.kernel?, self.stack)
     }
 
     /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
     fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
-        let (Some(Action::Segment(cause)), Some(answer)) = (self.event, self.stack) else { return None };
-        let waits = self
-            .kernel
-            .is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
+        self.only_one_answers(self.stack?, self.kernel)
+    }
+
+    fn only_one_answers(
+        &self,
+        answer: &'a Record,
+        other: Option<&Record>,
+    ) -> Option<(&'a Segment, &'a Record)> {
+        let Some(Action::Segment(cause)) = self.event else { return None };
+        let waits =
+            other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::Maker;
 use crate::codec::Packet;
-use crate::compare::{SLACK, granularity};
+use crate::compare::{ANSWER_MAX, SLACK, granularity};
 use crate::scenario::{Action, Event};
 use crate::segment::Flags;
-use crate::trace::What;
+use crate::trace::{What, latest_rto};
 use crate::wheel::JIFFY;
 
 impl Maker {
@@ -50,15 +50,12 @@ impl Maker {
     /// them, and acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
     fn pause_is_over(&self) -> Option<Duration> {
         let at = Duration::from_millis(self.at_ms.into());
-        let records = self.driven.trace().records.iter().rev();
-        let sent = records.clone().find_map(|record| match &record.what {
+        let mut records = self.driven.trace().records.iter().rev();
+        let sent = records.find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(record.at),
             _ => None,
         });
-        let rto = records.clone().find_map(|record| match &record.what {
-            What::State(_, state) => state.info.as_ref().map(|info| info.rto),
-            _ => None,
-        })?;
+        let rto = latest_rto(&self.driven.trace().records)?;
         let over = |since: Duration, most| {
             let near = |count: &u32| (since + rto * *count).abs_diff(at) < SLACK + SLACK;
             (1..=most).find(near).map(|count| since + rto * count + SLACK + SLACK)
@@ -104,8 +101,6 @@ impl Maker {
     }
 }
 
-/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
-const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// An ordinary retransmission timeout.
 const RTO: Duration = Duration::from_millis(300);
 /// Timers whose lateness adds up.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::SLACK;
+use crate::compare::{ANSWER_MAX, SLACK};
 use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What, latest_rto};
@@ -266,8 +266,6 @@ pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
 
 /// So many acknowledgments may leave at once in a row (`TCP_MAX_QUICKACKS` and one).
 const QUICK_ACKS: u8 = 17;
-/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
-const ANSWER_MAX: Duration = Duration::from_millis(40);
 /// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
 const LEAST_SEGMENT: u32 = 500;
 /// The longest that an acknowledgment waits.

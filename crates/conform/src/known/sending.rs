@@ -186,6 +186,7 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
 /// threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
+    let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
     if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(stack), .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
     {
@@ -194,16 +195,10 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
         let is_full = stack.get("snd_cwnd") == Some(out.count() as u64);
         let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
-        let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
         return (is_full && is_one_more && was_repaired && is_over(stack)).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
-        What::State(_, state) => state.info.as_ref()?.get("ca_state"),
-        _ => None,
-    });
-    let was_repaired = states.into_iter().next() == Some(3);
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && stack.get("snd_cwnd") <= kernel.get("snd_ssthresh")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");

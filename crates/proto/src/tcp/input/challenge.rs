@@ -7,7 +7,7 @@
 //! predict, so that a probe of its end reveals nothing either.
 //!
 //! A probe of our window, or a keepalive, is answered sooner: the update that opened the window may have been lost, and its sender would double its wait
-//! (RFC 9293 section 3.8.6.1). It stands exactly before RCV.NXT, and acknowledges what may be acknowledged. Tests: `tests/attacks.rs`, `tests/windows.rs`.
+//! (RFC 9293 section 3.8.6.1). It stands exactly before RCV.NXT, and acknowledges what may be acknowledged. Tests: `tests/attacks.rs`.
 
 use crate::time::Instant;
 
@@ -17,8 +17,8 @@ use super::super::timestamp;
 
 /// Least milliseconds between two answers to segments without text that may be anybody's.
 pub(in crate::tcp) const CHALLENGE_INTERVAL_MS: u32 = 500;
-/// Least milliseconds to the answer to a probe. Nobody probes as often, for no retransmission timeout is as short.
-pub(in crate::tcp) const PROBE_INTERVAL_MS: u32 = 100;
+/// Least milliseconds to the answer to a probe: half of the shortest retransmission timeout that Linux has unless told otherwise.
+pub(super) const PROBE_INTERVAL_MS: u32 = 100;
 /// Up to so many milliseconds less one are added to the interval of challenges each time.
 #[cfg(test)]
 pub(in crate::tcp) const CHALLENGE_SPREAD_MS: u32 = 32;

@@ -210,6 +210,25 @@ fn only_a_write_ends_a_pause() {
     assert_eq!(t.pcb.cwnd(), cwnd / 2);
 }
 
+/// A timeout with three segments out, of which one was sent once. More text waits.
+fn time_out_needlessly(t: &mut Script) {
+    t.write(MSS + 100);
+    while t.pcb.loss_stats().probe_count == 0 {
+        let _ = t.wait(ms(1));
+    }
+    // The rest waits for the acknowledgment of the short segment (Nagle's algorithm).
+    assert_eq!(t.write(MSS + 100).len(), 1);
+    while t.pcb.loss_stats().rto_count == 0 {
+        let _ = t.wait(ms(1));
+    }
+}
+
+/// All three are acknowledged, the original of the last among them, so the timeout was needless.
+fn end_timeout(t: &mut Script) {
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(2 * MSS + 100, WND), &[]);
+}
+
 /// Linux looks for something to send behind the latest text that comes again (`tcp_data_snd_check`), and finds the window used up.
 #[test]
 fn behind_the_latest_text_that_comes_again_the_use_of_the_window_is_looked_at_and_behind_older_text_not() {
@@ -217,21 +236,11 @@ fn behind_the_latest_text_that_comes_again_the_use_of_the_window_is_looked_at_an
         let mut t = begun(Algorithm::NewReno);
         let _ = t.input(t.seg(ACK), b"old text");
         t.output();
-        t.write(MSS + 100);
-        while t.pcb.loss_stats().probe_count == 0 {
-            let _ = t.wait(ms(1));
-        }
-        // The rest waits for the acknowledgment of the short segment (Nagle's algorithm).
-        assert_eq!(t.write(MSS + 100).len(), 1);
-        while t.pcb.loss_stats().rto_count == 0 {
-            let _ = t.wait(ms(1));
-        }
+        time_out_needlessly(&mut t);
         let seq = t.pcb.rcv_nxt() - offset;
         let _ = t.input(Header { seq, ..t.seg(ACK) }, b"text");
         t.output();
-        // Of the three one was sent once, so the timeout was needless.
-        t.now = t.now + ms(10);
-        let _ = t.input(t.ack_of(2 * MSS + 100, WND), &[]);
+        end_timeout(&mut t);
         assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{offset}");
     }
 }
@@ -251,18 +260,10 @@ fn the_use_of_the_window_is_looked_at_by_calls_that_push_and_by_no_others() {
     ];
     for (name, call, cwnd) in calls {
         let mut t = begun(Algorithm::NewReno);
-        t.write(MSS + 100);
-        while t.pcb.loss_stats().probe_count == 0 {
-            let _ = t.wait(ms(1));
-        }
-        assert_eq!(t.write(MSS + 100).len(), 1);
-        while t.pcb.loss_stats().rto_count == 0 {
-            let _ = t.wait(ms(1));
-        }
+        time_out_needlessly(&mut t);
         call(&mut t);
         t.output();
-        t.now = t.now + ms(10);
-        let _ = t.input(t.ack_of(2 * MSS + 100, WND), &[]);
+        end_timeout(&mut t);
         assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{name}");
     }
 }
