@@ -368,11 +368,11 @@ pub(super) fn initial_window(mss: u32) -> u32 {
 /// No window grows beyond this, bytes: the largest that RFC 7323 can announce.
 const CWND_MAX: u32 = 1 << 30;
 
-/// The window after `rtos` timeouts' worth of idleness: halved for each, down to the initial one (RFC 2861, as
+/// The window after `rtos` timeouts' worth of idleness: halved for each, of whole segments, down to the initial one (RFC 2861, as
 /// `tcp_cwnd_restart`).
 fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
-    let least = cwnd.min(initial_window(mss));
-    cwnd.checked_shr(rtos).unwrap_or(0).max(least)
+    let (mss, least) = (mss.max(1), cwnd.min(initial_window(mss)));
+    ((cwnd / mss).checked_shr(rtos).unwrap_or(0) * mss).max(least)
 }
 
 /// The window that is left of one of which at most `used` bytes were used: half way to that, or to the initial one.
