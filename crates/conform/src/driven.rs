@@ -36,6 +36,8 @@ pub struct Driven {
     read: u32,
     /// When the stack wants to run next, and since when the timer runs for that.
     wanted: Option<(Duration, Duration)>,
+    /// When the connection's timer expires, and since when it runs; noted where there is a wheel.
+    timer: Option<(Duration, Duration)>,
     /// When something has happened last that may have started a timer: an event, or a segment of the stack.
     touched_at: Duration,
     /// When the stack has last run for its timers.
@@ -104,6 +106,7 @@ impl Driven {
             written: 0,
             read: 0,
             wanted: None,
+            timer: None,
             touched_at: now,
             ran_at: None,
             trace: Trace::default(),
@@ -148,10 +151,17 @@ impl Driven {
         if next <= self.now {
             return Some(next);
         }
-        let wait = next.saturating_sub(since);
         if let Some(wheel) = self.wheel {
-            return Some(wheel.expires(since, wait));
+            self.note_timer();
+            let own = wheel.expires(since, next.saturating_sub(since));
+            // The stack wants to run on the way to a timer, too, which must not expire then, and for it to its own millisecond.
+            return Some(match self.timer.filter(|(due, _)| next < *due + HOP) {
+                Some((due, since)) if next + HOP > due => wheel.expires(since, due - since).max(next),
+                Some((due, _)) => own.min(due - TICK).max(next),
+                None => own,
+            });
         }
+        let wait = next.saturating_sub(since);
         let coarse = granularity(wait);
         if coarse > JIFFY {
             return Some(next + coarse / 2);
@@ -160,6 +170,17 @@ impl Driven {
         let ticks = wait.as_micros().div_ceil(JIFFY.as_micros()) as u32;
         let rest = if wait <= HOP { JIFFY } else { JIFFY / 2 };
         Some(since + JIFFY * ticks + rest)
+    }
+
+    /// Notes since when the connection's timer runs: one that is started again for the same time runs on, in its place of the wheel.
+    fn note_timer(&mut self) {
+        let sockets = self.stack.sockets(false);
+        let left = sockets.iter().find_map(|socket| Some(socket.timer.as_ref()?.left));
+        let due = left.map(|left| self.now + left);
+        let is_overdue = left.is_some_and(|left| left.is_zero());
+        if !is_overdue && due != self.timer.map(|(due, _)| due) {
+            self.timer = due.map(|due| (due, self.now));
+        }
     }
 
     /// The trace, with what happens until the scenario's end.
@@ -442,3 +463,44 @@ const STEP: Duration = Duration::from_micros(50);
 const HOP: Duration = Duration::from_millis(1);
 /// The least step of the clock.
 const TICK: Duration = Duration::from_micros(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Segment;
+    use crate::wheel::PHASES;
+
+    fn times_of(trace: &Trace, is_it: impl Fn(&Segment) -> bool) -> Vec<Duration> {
+        let sent = trace.records.iter().filter_map(|record| match &record.what {
+            What::Sent(crate::codec::Packet::Tcp(segment)) if is_it(segment) => Some(record.at),
+            _ => None,
+        });
+        sent.collect()
+    }
+
+    /// The timers of a probe and of a timeout behind it run for 300 ms each, and text of the peer comes in between. So each expires at a 32nd
+    /// millisecond of the kernel's, and over the phases at any.
+    #[test]
+    fn at_a_phase_coarse_timers_expire_as_far_apart_as_the_kernels_wheel_has_it() {
+        let text = "\
+0 connect
+100 peer AS 0 ack 1 win 65535 mss 1460 sackok nop wscale 7
+160 write 1448
+300 peer PA 1:101 ack 1 win 500
+363 peer PA 101:201 ack 1 win 500
+1000 wait
+";
+        let scenario: Scenario = text.parse().unwrap();
+        let mut probes = Vec::new();
+        for phase in 0..PHASES {
+            let times = times_of(&run_at_phase(&scenario, phase), |segment| segment.len == 1448);
+            assert!(times.len() >= 3, "{times:?}");
+            // To the stack's own millisecond.
+            let beside = (times[2] - times[1] + HOP).as_micros() % 32_000;
+            assert!(beside <= 2 * HOP.as_micros(), "{phase}: {times:?}");
+            probes.push(times[1]);
+        }
+        let spread = *probes.iter().max().unwrap() - *probes.iter().min().unwrap();
+        assert!(spread > Duration::from_millis(24) && spread <= Duration::from_millis(36), "{spread:?}");
+    }
+}

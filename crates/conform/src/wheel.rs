@@ -11,7 +11,7 @@ use crate::random::Random;
 /// A tick (HZ is 250).
 pub const JIFFY: Duration = Duration::from_millis(4);
 /// So many phases are tried.
-pub const PHASES: u64 = 12;
+pub const PHASES: u64 = 48;
 /// Ticks of a turn of the coarsest level that scenarios meet.
 const TURN: u64 = 64 << (3 * LEVEL_SHIFT);
 /// Each level is so many times coarser, as a power of two.
