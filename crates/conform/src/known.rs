@@ -31,7 +31,8 @@ use closing::{
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window, repair_beside_text,
     repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery,
-    text_in_a_repair, undo_by_another_duplicate, window_after_an_undone_repair, window_probe_beside_text,
+    text_in_a_repair, undo_by_another_duplicate, use_of_the_window_beside_text,
+    window_after_an_undone_repair, window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
@@ -298,6 +299,11 @@ pub const KNOWN: &[Known] = &[
         is: event_between_two_timeouts,
     },
     Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
+    Known {
+        name: "use of the window beside text",
+        scenario: "use-of-the-window-beside-text",
+        is: use_of_the_window_beside_text,
+    },
     Known { name: "probe at the timeout", scenario: "probe-at-the-timeout", is: probe_at_the_timeout },
     Known { name: "arrivals a wait apart", scenario: "arrivals-a-wait-apart", is: arrivals_a_wait_apart },
     Known {

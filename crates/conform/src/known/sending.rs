@@ -149,6 +149,28 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     (is_text && is_again && waits && is_repaired).then_some(Then::Stop)
 }
 
+/// Text of the same kind lets the kernel look at the use of the window, too, which is full while a timeout is repaired and text waits. So the acknowledgment that ends the repair
+/// lets it grow there, and not here.
+pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_larger = kernel.info.as_ref()?.get("snd_cwnd") > stack.info.as_ref()?.get("snd_cwnd");
+    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
+        _ => None,
+    });
+    let repair = states.take_while(|(_, info)| info.get("ca_state") == Some(4));
+    let mut full = repair.filter(|(_, info)| info.get("notsent_bytes") > Some(0));
+    let is_it = full.any(|(index, _)| {
+        let Some(Action::Segment(text)) = pair.scenario.events.get(index).map(|event| &event.action) else {
+            return false;
+        };
+        let is_next = text.len > 0 && text.seq == pair.rcv_nxt_before(index);
+        let before = pair.taken_before(index).last();
+        is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
+    });
+    (is_it && is_larger && pair.why.starts_with("snd_cwnd:")).then_some(Then::Stop)
+}
+
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
 /// is lost again does (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
@@ -200,10 +222,12 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
-        && stack.get("snd_cwnd") <= kernel.get("snd_ssthresh")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
+    // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less.
+    let is_newreno = pair.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno");
+    let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
-    (is_it && was_repaired && is_smaller).then_some(Then::Stop)
+    (is_it && was_repaired && is_smaller && is_below).then_some(Then::Stop)
 }
 
 /// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
@@ -239,7 +263,8 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             is_open(kernel) && ca_state(stack) == Some(3)
         }
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
-            let is_again = again.len > 0 && again.seq < end && pair.times_sent_to(again.end()) > 0;
+            // Options take room from the segment that it was.
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             is_again && (undone.is_some() || is_open(kernel))
         }
         // Instead the kernel sends what is new.
