@@ -180,8 +180,10 @@ impl<P: Payload> Pcb<P> {
         let has_blocks = self.sack_ok && !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
+        let repeated_until = loss.repeated_until;
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
-            if record.repeated && record.sent_at < undone_at {
+            // As these are counted: what only a probe has sent again is not among them.
+            if record.repeated && record.sent_at < undone_at && record.end.at_or_before(repeated_until) {
                 twice_count = twice_count.saturating_sub(record.count);
             }
             let ours =

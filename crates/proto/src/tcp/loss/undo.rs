@@ -228,6 +228,26 @@ mod tests {
         assert_eq!(twice(&t), Some(0));
     }
 
+    /// A probe's repetition was given up by the timeout behind it, and is not out.
+    #[test]
+    fn what_a_probe_has_sent_again_that_arrives_leaves_that_of_an_undone_repair_out_twice() {
+        let mut t = Script::established(&Settings { sack: true, ..plain() });
+        t.write(3 * MSS);
+        while t.pcb.loss_stats().rto_count == 0 {
+            let at = t.pcb.next_deadline().expect("a timer");
+            let _ = t.wait(at.since(t.now));
+        }
+        assert_eq!(t.pcb.loss_stats().probe_count, 1);
+        let twice = |t: &Script| t.pcb.loss.as_deref().map(|loss| loss.twice_count);
+        t.now = t.now + ms(10);
+        t.report(0, &[(1, 2)]);
+        assert_eq!((t.pcb.loss_stats().undo_count, twice(&t)), (1, Some(1)));
+        t.report(0, &[(1, 3)]);
+        assert_eq!(twice(&t), Some(1));
+        t.report(1, &[(1, 3)]);
+        assert_eq!(t.pcb.loss.as_deref().map_or(0, |loss| loss.twice_count), 0);
+    }
+
     #[test]
     fn an_undo_is_told_apart_for_an_hour() {
         let t = |secs: u64| Instant::from_micros(secs * 1_000_000);
