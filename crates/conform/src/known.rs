@@ -31,7 +31,7 @@ use closing::{
 use sending::{
     edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window, repair_beside_text,
     repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_of_a_repetition, tail_of_a_recovery,
-    text_in_a_repair, undo_by_another_duplicate, use_of_the_window_beside_text,
+    text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate, use_of_the_window_beside_text,
     window_after_an_undone_repair, window_probe_beside_text,
 };
 use timers::{
@@ -293,6 +293,11 @@ pub const KNOWN: &[Known] = &[
         is: window_after_an_undone_repair,
     },
     Known { name: "tail of a recovery", scenario: "tail-of-a-recovery", is: tail_of_a_recovery },
+    Known {
+        name: "time of an unused window",
+        scenario: "time-of-an-unused-window",
+        is: time_of_an_unused_window,
+    },
     Known {
         name: "event between two timeouts",
         scenario: "event-between-two-timeouts",

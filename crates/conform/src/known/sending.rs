@@ -150,10 +150,12 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// Text of the same kind lets the kernel look at the use of the window, too, which is full while a timeout is repaired and text waits. So the acknowledgment that ends the repair
-/// lets it grow there, and not here.
+/// lets it grow there, and not here; a loss behind it leaves a threshold by that.
 pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
-    let is_larger = kernel.info.as_ref()?.get("snd_cwnd") > stack.info.as_ref()?.get("snd_cwnd");
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let differs = |name: &str| pair.why.starts_with(name) && kernel.get(name) > stack.get(name);
+    let is_larger = differs("snd_cwnd") || differs("snd_ssthresh");
     let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
         _ => None,
@@ -168,7 +170,7 @@ pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
         let before = pair.taken_before(index).last();
         is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
     });
-    (is_it && is_larger && pair.why.starts_with("snd_cwnd:")).then_some(Then::Stop)
+    (is_it && is_larger).then_some(Then::Stop)
 }
 
 /// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
@@ -228,6 +230,34 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
     (is_it && was_repaired && is_smaller && is_below).then_some(Then::Stop)
+}
+
+/// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight.
+pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_cubic = pair.scenario.settings.get("congestion_control").is_none_or(|name| name == "cubic");
+    let is_avoidance =
+        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
+    let (mut top, mut before, mut was_unused) = (1, None, false);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) => {
+                let (acked, mss) = (info.get("bytes_acked")?, info.get("snd_mss")?.max(1));
+                let out = before
+                    .map_or(0, |(acked, top): (u64, u32)| u64::from(top) - 1 - acked.min(u64::from(top) - 1));
+                let is_unused =
+                    before.is_some_and(|(old, _)| old < acked) && out.div_ceil(mss) < info.get("snd_cwnd")?;
+                was_unused = is_avoidance(info) && (was_unused || is_unused);
+                before = Some((acked, top));
+            }
+            _ => {}
+        }
+    }
+    let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd");
+    let is_it = is_avoidance(kernel) && is_avoidance(stack) && is_smaller;
+    (is_it && is_cubic && was_unused && pair.why.starts_with("snd_cwnd:")).then_some(Then::Stop)
 }
 
 /// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
