@@ -47,9 +47,9 @@ pub struct GatewayBenchArgs {
     /// The program that serves as sockeye's gateway, instead of `sockeye` beside this one
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
-    /// Loops of sockeye's gateway
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub loops: u16,
+    /// Loops of sockeye's gateway, instead of its default
+    #[arg(long, value_name = "N")]
+    pub loops: Option<u16>,
     /// Number of rounds, each with a sample of every gateway [default: 5; --quick 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,

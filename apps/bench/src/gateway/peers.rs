@@ -158,7 +158,7 @@ fn command_of(kind: Kind, program: &Path, pid: u32, args: &GatewayBenchArgs) -> 
                 command.arg("gateway");
             }
             command.args(["--netns", &pid, "--allow", "127.0.0.1"]);
-            command.args(["--loops", &args.loops.to_string()]);
+            command.args(args.loops.map(|loops| format!("--loops={loops}")));
         }
         Kind::Slirp4netns => drop(command.args(["--configure", "--mtu=65520", &pid, "tap0"])),
         Kind::Pasta => {
