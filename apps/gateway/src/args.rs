@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 
 use clap::Args;
@@ -47,9 +48,9 @@ pub struct GatewayArgs {
     /// How frames come in.
     #[command(flatten)]
     pub frames: FramesArgs,
-    /// Threads, each with a queue of the device and the flows in it
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
-    pub loops: u16,
+    /// Threads, each with flows of its own [default: one, which others join under load, as many as there are processors and at most four]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub loops: Option<u16>,
     /// Bytes of the largest IP packet on the device
     #[arg(long, value_name = "BYTES", default_value_t = 65_520, value_parser = clap::value_parser!(u32).range(1280..=65_535))]
     pub mtu: u32,
@@ -114,11 +115,26 @@ pub struct GatewayArgs {
 }
 
 impl GatewayArgs {
+    /// Whether loops join and leave.
+    pub fn loops_join(&self) -> bool {
+        // Other programs' devices have the queues that they have, packets are recorded in one file, and answers to ARP come by any queue.
+        self.loops.is_none() && !self.frames.is_some() && self.pcap.is_none() && !self.frames.tap
+    }
+
+    /// Queues of the device that is made inside.
+    pub fn queues(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, usize::from).min(JOIN_MAX);
+        self.loops.map_or_else(|| if self.loops_join() { processors() } else { 1 }, usize::from)
+    }
+
     /// The addresses inside.
     pub fn plan(&self) -> Plan {
         Plan::new(&self.network)
     }
 }
+
+/// Loops, where they join under load.
+const JOIN_MAX: usize = 4;
 
 /// How long a flow of datagrams is kept without any.
 pub const UDP_IDLE: Duration = Duration::from_secs(180);

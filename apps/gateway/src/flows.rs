@@ -19,6 +19,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+use crate::engine::queues::Owned;
 use crate::policy::Protocol;
 use crate::rates::{Rates, Way};
 
@@ -97,6 +98,8 @@ pub struct Flow {
     flows: Arc<Flows>,
     /// Its facts.
     pub record: Arc<Record>,
+    /// That its loop's stack is to have its packets.
+    pub owned: Option<Owned>,
     end: &'static str,
 }
 
@@ -169,7 +172,7 @@ impl Flows {
         let (since, at) = (Instant::now(), SystemTime::now());
         let record = Arc::new(Record { number, protocol, from, to, onward, since, at, sent, received });
         self.live().insert(number, Arc::clone(&record));
-        Some(Flow { flows: Arc::clone(self), record, end: "closed" })
+        Some(Flow { flows: Arc::clone(self), record, owned: None, end: "closed" })
     }
 
     /// The flows that go on, `max` at most, those with the least numbers of `from` and above. In no order.

@@ -19,7 +19,7 @@
 //! | `sockets.rs`, `readiness.rs` | UNIX sockets in the file system; descriptors in the runtime |
 //! | `plan.rs` | the addresses inside |
 //! | `inside/` | the process in the namespace: it creates or enters the namespace, makes the device and `/etc/resolv.conf`, and runs the command |
-//! | `engine/` | loops: a stack, a queue of the device and all flows of that queue on one thread |
+//! | `engine/` | loops: a stack and the flows that it began, on one thread; the device's queues, which loops share |
 //! | `policy/` | where a destination leads, and whether it is permitted |
 //! | `upstream/`, `host.rs` | outbound connects: ordinary sockets, SOCKS5, HTTP CONNECT; the host's side of a connection |
 //! | `flows.rs`, `rates.rs` | open flows, their limits, and their log |

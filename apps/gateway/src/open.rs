@@ -3,11 +3,12 @@
 //! Tests: below, `tests/`.
 
 use std::ffi::OsString;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
@@ -17,6 +18,7 @@ use tokio::io::Interest;
 use crate::args::GatewayArgs;
 use crate::behind::Behind;
 use crate::engine::port::{Source, Turns};
+use crate::engine::queues::Queues;
 use crate::inside::Inside;
 use crate::readiness::register;
 use crate::sockets::{SocketFile, connect_to, listen_at};
@@ -62,11 +64,11 @@ pub fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Resu
         return device(vec![Source::Cards(listener, turns)], Some(file));
     }
     if !frames.fd.is_empty() {
-        let queues = frames.fd.iter().map(|number| Ok(Source::Queue(copy("--fd", *number)?)));
-        return device(queues.collect::<io::Result<_>>()?, None);
+        let queues = frames.fd.iter().map(|number| copy("--fd", *number)).collect::<io::Result<_>>()?;
+        return device(loops(queues, false, false), None);
     }
     let mut inside = Inside::start(prefix, given)?;
-    let sources = std::mem::take(&mut inside.queues).into_iter().map(Source::Own).collect();
+    let sources = loops(std::mem::take(&mut inside.queues), true, args.loops_join());
     if args.command.is_empty() {
         // Its work is done: the device is in the namespace.
         inside.go()?;
@@ -74,6 +76,20 @@ pub fn open(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> io::Resu
         return device(sources, None);
     }
     Ok(Opened { sources, served: Served::Command(inside), file: None })
+}
+
+/// Where the system's idle time stands.
+const STAT: &str = "/proc/stat";
+
+/// A source for each queue of a device. If they `join`, only the first reads at first, and stays alone where the system does not tell its idle time.
+fn loops(queues: Vec<OwnedFd>, is_own: bool, join: bool) -> Vec<Source> {
+    let count = queues.len();
+    if count == 1 {
+        return queues.into_iter().map(if is_own { Source::Own } else { Source::Queue }).collect();
+    }
+    let (in_use, stat) = if join { (1, File::open(STAT).ok()) } else { (count, None) };
+    let shared = Queues::new(queues, is_own, in_use, stat);
+    (0..count).map(|index| Source::Shared(Arc::clone(&shared), index)).collect()
 }
 
 /// A copy of a descriptor by its number: nobody here owns what another program has left open.

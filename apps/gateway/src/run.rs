@@ -34,6 +34,7 @@ use crate::control::{Action, auto, client, server};
 use crate::engine::forwards::{By, Forwards};
 use crate::engine::inward::{Listening, Ports, Publish};
 use crate::engine::messages::HOST_NAME;
+use crate::engine::port::Source;
 use crate::engine::{Running, Shared};
 use crate::flows::Flows;
 use crate::inside::{self, resolver};
@@ -131,8 +132,9 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         router: Arc::new(router),
         mtu: args.mtu,
         memory_max: args.memory_max,
-        flows_max: args.flows_max as usize / sources.len().max(1),
+        flows_max: args.flows_max as usize / if args.loops_join() { 1 } else { sources.len().max(1) },
         busy: Duration::from_micros(args.busy.into()),
+        queues: sources.iter().find_map(Source::queues),
     });
     let loops: Vec<Running> = sources
         .into_iter()
@@ -140,7 +142,9 @@ pub fn run_as(args: &GatewayArgs, prefix: &[&str], given: &[OsString]) -> Result
         .enumerate()
         .map(|(index, source)| Running::start(Arc::clone(&shared), source, index))
         .collect::<io::Result<_>>()?;
-    shared.forwards.set_loops(loops.iter().map(|running| running.opens.clone()).collect());
+    // A loop that does not read has each packet of its flows from another one: published ports are served by one that always reads.
+    let serving = if args.loops_join() { 1 } else { loops.len() };
+    shared.forwards.set_loops(loops.iter().take(serving).map(|running| running.opens.clone()).collect());
     if args.verbose {
         greet(args, &shared);
     }
@@ -170,7 +174,7 @@ fn check(args: &GatewayArgs) -> Result<(), CommandError> {
     if fds.iter().enumerate().any(|(index, number)| fds[..index].contains(number)) {
         return Err(CommandError::Usage(UsageError("--fd: a descriptor is named twice".to_owned())));
     }
-    if args.frames.tap && args.loops > 1 {
+    if args.frames.tap && args.loops.is_some_and(|loops| loops > 1) {
         let message = "--tap: an Ethernet device has one loop, since answers to ARP come by any queue";
         return Err(CommandError::Usage(UsageError(message.to_owned())));
     }

@@ -91,7 +91,11 @@ async fn answer(line: &str, shared: &Shared) -> Result<Value, String> {
             let entries: Vec<_> = flows.iter().map(|record| record.entry()).collect();
             json!({ "flows": entries, "more": flows.len() == FLOWS_MAX })
         }
-        Request::Stats => json!(shared.flows.totals()),
+        Request::Stats => {
+            let mut stats = json!(shared.flows.totals());
+            stats["loops"] = shared.queues.as_ref().map_or(1, |queues| queues.in_use()).into();
+            stats
+        }
         Request::Rules => rules(shared),
         Request::SetRules { rules: texts } => {
             shared.policy.set_rules(texts.iter().map(parse).collect::<Result<_, _>>()?);

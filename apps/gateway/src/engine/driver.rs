@@ -16,7 +16,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
@@ -28,12 +27,12 @@ use super::port::Port;
 /// millisecond, and each waking costs as much as a packet.
 const SLACK: Duration = Duration::from_millis(4);
 /// For a stack that has nothing to do at any time.
-const LONG: Duration = Duration::from_secs(3600);
+pub const LONG: Duration = Duration::from_secs(3600);
 
 /// Drives the stack until the device goes.
 pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let start = Instant::now();
-    let wanted = Arc::new(Notify::new());
+    let wanted = port.bell();
     let bell = Arc::clone(&wanted);
     cx.stack.set_driver_wake(Some(move || bell.notify_one()));
     let timer = sleep_until(start);
@@ -43,6 +42,8 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let mut looks = Looks::new(cx.shared.busy);
     loop {
         let now = start.elapsed();
+        // An error: the runtime ends.
+        let Ok(wait_max) = port.turn(now) else { return };
         cx.credits.turn();
         let next = cx.stack.poll(now);
         if port.is_down() {
@@ -53,7 +54,8 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
             yield_now().await;
             continue;
         }
-        timer.as_mut().reset(start + next.map_or(now + LONG, |next| next.max(now + SLACK)));
+        let wait = next.map_or(LONG, |next| (next - now).max(SLACK)).min(wait_max);
+        timer.as_mut().reset(start + now + wait);
         if let Some(mut look) = looks.begin(Instant::now().into_std()) {
             let is_called = loop {
                 // Tasks run, and the runtime looks at all that is waited for.
@@ -76,6 +78,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
                     break is_due;
                 }
             };
+            port.looked(look.idle(Instant::now().into_std()));
             if is_called {
                 continue;
             }

@@ -24,6 +24,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
+use super::queues::Owned;
 use super::{Cx, relay, task};
 use crate::args::UDP_IDLE;
 use crate::flows::Flow;
@@ -38,6 +39,8 @@ use crate::upstream::Connected;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two tries to accept when there are no descriptors for it.
 const RETRY: Duration = Duration::from_millis(50);
+/// Ports that are tried, where other loops have them already.
+const PORTS_TRIED: u32 = 16;
 /// Bytes of the largest datagram, and more.
 const DATAGRAM_MAX: usize = 64 << 10;
 
@@ -246,19 +249,12 @@ async fn connect(cx: Rc<Cx>, outer: HostStream, from: SocketAddr, port: u16) {
         return refused(&outer);
     };
     let connecting = async {
-        let mut socket = match inside {
-            SocketAddr::V4(_) => sockeye::TcpSocket::new_v4(&cx.stack),
-            SocketAddr::V6(_) => sockeye::TcpSocket::new_v6(&cx.stack),
-        };
-        socket.set_transparent(true);
-        socket.set_nodelay(true);
-        socket.set_keepalive(true);
-        socket.set_reuse_address(true);
-        socket.bind(source)?;
-        TcpSocket::from_std(socket).connect(inside).await
+        let (socket, owned) = own(&cx, Protocol::Tcp, inside, || socket_for(&cx, source))?;
+        Ok::<_, io::Error>((TcpSocket::from_std(socket).connect(inside).await?, owned))
     };
     match timeout(CONNECT_TIMEOUT, connecting).await {
-        Ok(Ok(inner)) => {
+        Ok(Ok((inner, owned))) => {
+            flow.owned = owned;
             relay::run(inner, Connected { stream: outer, was_reset: false }, flow).await;
         }
         Ok(Err(_)) => {
@@ -268,6 +264,39 @@ async fn connect(cx: Rc<Cx>, outer: HostStream, from: SocketAddr, port: u16) {
         Err(_) => {
             flow.ends_by("timed out");
             refused(&outer);
+        }
+    }
+}
+
+/// A socket towards the inside that is bound to this address, and its port.
+fn socket_for(cx: &Cx, source: SocketAddr) -> io::Result<(sockeye::TcpSocket, Option<SocketAddr>)> {
+    let mut socket = match source {
+        SocketAddr::V4(_) => sockeye::TcpSocket::new_v4(&cx.stack),
+        SocketAddr::V6(_) => sockeye::TcpSocket::new_v6(&cx.stack),
+    };
+    socket.set_transparent(true);
+    socket.set_nodelay(true);
+    socket.set_keepalive(true);
+    socket.set_reuse_address(true);
+    socket.bind(source)?;
+    let bound = socket.local_addr();
+    Ok((socket, bound))
+}
+
+/// A socket whose flow is this loop's. The stack of each loop chooses ports by itself, and two may choose the same.
+fn own<S>(
+    cx: &Cx,
+    protocol: Protocol,
+    inside: SocketAddr,
+    bind: impl Fn() -> io::Result<(S, Option<SocketAddr>)>,
+) -> io::Result<(S, Option<Owned>)> {
+    let mut tries = 0;
+    loop {
+        let (socket, bound) = bind()?;
+        match bound.map_or(Ok(None), |bound| cx.own(protocol, (inside, bound))) {
+            Ok(owned) => return Ok((socket, owned)),
+            Err(_) if tries < PORTS_TRIED => tries += 1,
+            Err(error) => return Err(error),
         }
     }
 }
@@ -322,9 +351,15 @@ async fn datagrams(cx: Rc<Cx>, outer: Rc<tokio::net::UdpSocket>, port: u16) {
 
 fn begin(cx: &Cx, from: SocketAddr, port: u16) -> Option<Rc<Client>> {
     let (source, inside) = ends(&cx.shared.plan, from, port);
-    let flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
-    let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source).ok()?;
-    socket.connect(inside).ok()?;
+    let mut flow = cx.shared.flows.begin(Protocol::Udp, (plain(from), inside), inside)?;
+    let bind = || {
+        let socket = UdpBuilder::for_addr(&cx.stack, source).transparent(true).bind(source)?;
+        socket.connect(inside)?;
+        let bound = socket.local_addr().ok();
+        Ok((socket, bound))
+    };
+    let (socket, owned) = own(cx, Protocol::Udp, inside, bind).ok()?;
+    flow.owned = owned;
     Some(Rc::new(Client { inner: UdpSocket::from_std(socket).ok()?, flow }))
 }
 

@@ -55,6 +55,8 @@ pub struct Look {
     is_lost: bool,
     /// How much had come from outside.
     came: u32,
+    /// The end of its first turn, if that found nothing.
+    idle_since: Option<Instant>,
 }
 
 impl Looks {
@@ -75,7 +77,13 @@ impl Looks {
             }
             self.skipped = 0;
         }
-        Some(Look { until: now + self.max, has_begun: false, is_lost: false, came: CAME.get() })
+        Some(Look {
+            until: now + self.max,
+            has_begun: false,
+            is_lost: false,
+            came: CAME.get(),
+            idle_since: None,
+        })
     }
 
     /// Something was found.
@@ -85,6 +93,7 @@ impl Looks {
 
     /// Nothing has come from inside so far. Whether the look goes on.
     pub fn goes_on(&mut self, look: &mut Look, now: Instant) -> bool {
+        look.idle_since.get_or_insert(now);
         let came = CAME.get();
         if std::mem::replace(&mut look.came, came) != came {
             self.found();
@@ -102,6 +111,11 @@ impl Looks {
 }
 
 impl Look {
+    /// How long it has found nothing. Its first turn counts as work: that mostly finds what other tasks have done.
+    pub fn idle(&self, now: Instant) -> Duration {
+        self.idle_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
     /// A turn begins: another thread may have the core.
     pub fn give_way(&mut self) {
         if std::mem::replace(&mut self.has_begun, true) {

@@ -1,6 +1,6 @@
-//! A loop: a stack, a queue of the device, and the flows of that queue, all on one thread.
+//! A loop: a stack, and the flows that it began, all on one thread.
 //!
-//! The kernel keeps a flow's packets in one queue, so loops share only the policy, the table of flows and the log. Each loop has a single-threaded
+//! Loops share the policy, the table of flows, the log, and the queues of the device (`queues.rs`). Each loop has a single-threaded
 //! tokio runtime and a stack without threads: the loop reads a packet from inside, runs it through the stack, and the flow's task writes to
 //! its ordinary socket, without a thread switch.
 //!
@@ -12,8 +12,8 @@
 //!
 //! | file | tasks |
 //! |---|---|
-//! | `port.rs`, `guest.rs` | none: the device |
-//! | `driver.rs`, `looks.rs` | none: the main future, which drives the stack; busy polling |
+//! | `port.rs`, `queues.rs`, `guest.rs` | none: the device; its queues, which loops share |
+//! | `driver.rs`, `looks.rs`, `load.rs` | none: the main future, which drives the stack; busy polling; when loops join |
 //! | `tcp.rs`, `attempts.rs`, `relay.rs` | connections from inside; the limit on pending connects; relaying bytes |
 //! | `udp.rs`, `runs.rs`, `ping.rs` | UDP flows; datagrams sent by one system call; pings |
 //! | `names.rs`, `messages.rs` | the name server; message formats |
@@ -33,11 +33,13 @@ mod hostile;
 #[cfg(test)]
 pub use hostile::HIDDEN;
 pub mod inward;
+mod load;
 mod looks;
 pub mod messages;
 mod names;
 mod ping;
 pub mod port;
+pub mod queues;
 mod relay;
 mod runs;
 mod scratch;
@@ -61,12 +63,13 @@ use tokio::task::{JoinHandle as Task, LocalSet, spawn_local};
 use crate::flows::Flows;
 use crate::lan::Router;
 use crate::plan::Plan;
-use crate::policy::Policy;
+use crate::policy::{Policy, Protocol};
 use crate::upstream::Upstream;
 use attempts::Attempts;
 use credit::Credit;
 use forwards::{Forwards, Open, WAITING_MAX};
 use port::{Port, Source};
+use queues::{Owned, Queues, Share};
 
 /// Bytes that a flow takes at a time in one direction, and has outside of sockets at most.
 pub const CHUNK: usize = 256 << 10;
@@ -98,12 +101,16 @@ pub struct Shared {
     pub flows_max: usize,
     /// How long a loop looks again before it sleeps, at most.
     pub busy: Duration,
+    /// The queues that loops share, if there are several.
+    pub queues: Option<Arc<Queues>>,
 }
 
 /// What the tasks of a loop share.
 pub struct Cx {
     stack: Stack,
     shared: Arc<Shared>,
+    /// Where others learn which flows are this loop's, if there are other loops.
+    share: Option<Arc<Share>>,
     attempts: Rc<Attempts>,
     credits: Credits,
 }
@@ -123,11 +130,20 @@ impl Credits {
 }
 
 impl Cx {
-    fn new(stack: Stack, shared: Arc<Shared>) -> Rc<Self> {
+    fn new(stack: Stack, shared: Arc<Shared>, share: Option<Arc<Share>>) -> Rc<Self> {
         let attempts = Attempts::new(shared.flows_max);
         let now = Instant::now();
         let [connections, datagrams, queries] = [(); 3].map(|()| Credit::new(now));
-        Rc::new(Self { stack, shared, attempts, credits: Credits { connections, datagrams, queries } })
+        let credits = Credits { connections, datagrams, queries };
+        Rc::new(Self { stack, shared, share, attempts, credits })
+    }
+
+    /// A flow between these ends, inside and outside, is this loop's as long as the answer is kept.
+    ///
+    /// # Errors
+    /// `AddrInUse`: it is another loop's.
+    fn own(&self, protocol: Protocol, ends: (SocketAddr, SocketAddr)) -> io::Result<Option<Owned>> {
+        self.share.as_ref().map_or(Ok(None), |share| share.queues.own(share.index, protocol, ends))
     }
 }
 
@@ -201,7 +217,7 @@ async fn end(mut stopped: watch::Receiver<bool>) {
 fn begin(shared: Arc<Shared>, source: Source, pcap: Option<File>) -> io::Result<(Rc<Cx>, Port)> {
     let stack = new_stack(&shared)?;
     let port = Port::attach((source, pcap), &stack, &shared)?;
-    let cx = Cx::new(stack, shared);
+    let cx = Cx::new(stack, shared, port.share());
     serve_flows(&cx)?;
     Ok((cx, port))
 }

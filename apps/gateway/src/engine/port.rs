@@ -8,19 +8,24 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sockeye::Stack;
 use sockeye::netif::{CaptureConfig, LinkOptions, Medium, Netif, NetifId, Prefix, capture_into};
 use sockeye_drivers::{Adopted, FrameStream, Tun, VhostUser};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::sync::Notify;
 use tokio::time::interval;
 
+use super::driver::LONG;
 use super::guest::Guest;
+use super::load::Load;
+use super::queues::{Handle, Queues, Share};
 use super::{Shared, task};
 use crate::lan::{ADVERTISE_EVERY, Facts, LINK_LOCAL, Lan};
 use crate::readiness::register;
@@ -29,12 +34,13 @@ use crate::readiness::register;
 const LINK_LOCAL_LEN: u8 = 64;
 
 /// Where a loop's frames come from.
-#[derive(Debug)]
 pub enum Source {
     /// A queue of a TUN or TAP device that we have made.
     Own(OwnedFd),
     /// A queue of another program's.
     Queue(OwnedFd),
+    /// A TUN device of several queues, which loops share; the loop's number.
+    Shared(Arc<Queues>, usize),
     /// A machine that is there.
     Machine(OwnedFd),
     /// Machines that come, one after the other; or only the first.
@@ -43,6 +49,16 @@ pub enum Source {
     Card(UnixStream),
     /// Front ends that come.
     Cards(UnixListener, Turns),
+}
+
+impl Source {
+    /// The queues that loops share, if it is one of several.
+    pub fn queues(&self) -> Option<Arc<Queues>> {
+        match self {
+            Self::Shared(queues, _) => Some(Arc::clone(queues)),
+            _ => None,
+        }
+    }
 }
 
 /// How many machines are served.
@@ -58,6 +74,8 @@ pub enum Turns {
 pub enum Port {
     /// A queue, and a descriptor of it to wait at.
     Tun(Tun, AsyncFd<OwnedFd>),
+    /// A share of several queues.
+    Share(Reading),
     /// A machine.
     Stream(Box<Machine>),
     /// A machine's card.
@@ -85,6 +103,11 @@ impl Port {
         match source {
             Source::Own(queue) => Self::of_queue((stack, shared), (queue, true), pcap),
             Source::Queue(queue) => Self::of_queue((stack, shared), (queue, false), pcap),
+            Source::Shared(queues, index) => {
+                let share = Share::new(&queues, index, shared.mtu)?;
+                join(stack, shared, Handle(Arc::clone(&share)), pcap)?;
+                Ok(Self::Share(Reading::new(share)))
+            }
             Source::Machine(socket) => {
                 let mut machine = Machine::new((stack, shared), pcap, None)?;
                 machine.connect(socket)?;
@@ -129,8 +152,47 @@ impl Port {
     pub fn is_down(&self) -> bool {
         match self {
             Self::Tun(tun, _) => tun.is_down(),
+            Self::Share(reading) => reading.share.is_down(),
             Self::Stream(machine) => machine.stream.is_down(),
             Self::Guest(guest) => guest.card.is_down(),
+        }
+    }
+
+    /// What ends the driver's wait from elsewhere.
+    pub fn bell(&self) -> Arc<Notify> {
+        match self {
+            Self::Share(reading) => reading.share.queues.bell(reading.share.index),
+            Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => Arc::default(),
+        }
+    }
+
+    /// The share of several queues, if it is one.
+    pub fn share(&self) -> Option<Arc<Share>> {
+        match self {
+            Self::Share(reading) => Some(Arc::clone(&reading.share)),
+            Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => None,
+        }
+    }
+
+    /// A turn of the driver begins, at a time since its start: the loop waits at the queues that are its now. How long it may sleep, at most.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn turn(&mut self, now: Duration) -> io::Result<Duration> {
+        match self {
+            Self::Share(reading) => {
+                let sleep_max = reading.load.turn(&reading.share, now);
+                reading.follow()?;
+                Ok(sleep_max.unwrap_or(LONG))
+            }
+            Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => Ok(LONG),
+        }
+    }
+
+    /// The driver was polling for so long, and found nothing.
+    pub fn looked(&mut self, time: Duration) {
+        if let Self::Share(reading) = self {
+            reading.load.looked(time);
         }
     }
 
@@ -141,21 +203,92 @@ impl Port {
     pub async fn ready(&mut self, shared: &Shared) -> io::Result<()> {
         match self {
             Self::Tun(tun, queue) => {
-                let ready = poll_fn(|task| match queue.poll_write_ready(task) {
-                    // A device that was deleted reports an error and no hang-up, which tokio tells to writers alone, and nothing else to them: no interest in
-                    // room was declared.
-                    Poll::Ready(failed) => Poll::Ready(failed.map(drop)),
-                    Poll::Pending => {
-                        queue.poll_read_ready(task).map_ok(|mut readable| readable.clear_ready())
-                    }
-                });
-                ready.await?;
+                poll_fn(|task| poll_queue(queue, task)).await?;
                 tun.announce();
                 Ok(())
             }
+            Self::Share(reading) => reading.ready().await,
             Self::Stream(machine) => machine.ready(shared).await,
             Self::Guest(guest) => guest.ready(shared).await,
         }
+    }
+}
+
+/// Returns when the queue may have frames, and takes that back.
+fn poll_queue<T: AsRawFd>(queue: &AsyncFd<T>, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+    match queue.poll_write_ready(task) {
+        // A device that was deleted reports an error and no hang-up, which tokio tells to writers alone, and nothing else to them: no interest in
+        // room was declared.
+        Poll::Ready(failed) => Poll::Ready(failed.map(drop)),
+        Poll::Pending => queue.poll_read_ready(task).map_ok(|mut readable| readable.clear_ready()),
+    }
+}
+
+/// A share, and the queues that are waited at.
+pub struct Reading {
+    share: Arc<Share>,
+    /// By its number.
+    waited: Vec<Option<AsyncFd<Waited>>>,
+    /// How many loops were in use when that was set up.
+    in_use: usize,
+    load: Load,
+}
+
+/// A queue of a share as a descriptor to wait at: a loop needs none anew to join.
+struct Waited {
+    share: Arc<Share>,
+    queue: usize,
+}
+
+impl AsFd for Waited {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.share.descriptor(self.queue)
+    }
+}
+
+impl AsRawFd for Waited {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Reading {
+    fn new(share: Arc<Share>) -> Self {
+        let waited = share.tuns.iter().map(|_| None).collect();
+        Self { waited, share, in_use: 0, load: Load::default() }
+    }
+
+    fn follow(&mut self) -> io::Result<()> {
+        let in_use = self.share.queues.in_use();
+        if std::mem::replace(&mut self.in_use, in_use) == in_use {
+            return Ok(());
+        }
+        for (queue, waited) in self.waited.iter_mut().enumerate() {
+            if !self.share.reads(queue, in_use) {
+                *waited = None;
+            } else if waited.is_none() {
+                let queue = Waited { share: Arc::clone(&self.share), queue };
+                *waited = Some(register(queue, Interest::READABLE)?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn ready(&mut self) -> io::Result<()> {
+        poll_fn(|task| {
+            let mut ready = Poll::Pending;
+            for (tun, queue) in self.share.tuns.iter().zip(&self.waited) {
+                if let Some(queue) = queue
+                    && let Poll::Ready(of_this) = poll_queue(queue, task)
+                {
+                    of_this?;
+                    tun.announce();
+                    ready = Poll::Ready(Ok(()));
+                }
+            }
+            ready
+        })
+        .await
     }
 }
 

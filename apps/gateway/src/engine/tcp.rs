@@ -87,6 +87,11 @@ async fn connect(cx: &Cx, syn: Syn, target: Target, begun: &Begun) {
     let Some(mut flow) = cx.shared.flows.begin(Protocol::Tcp, (from, to), target.addr()) else {
         return syn.ignore();
     };
+    match cx.own(Protocol::Tcp, (from, to)) {
+        Ok(owned) => flow.owned = owned,
+        // Another loop has taken an earlier one of this client's.
+        Err(_) => return syn.ignore(),
+    }
     let connected = tokio::select! {
         biased;
         connected = cx.shared.upstream.connect(target) => connected,

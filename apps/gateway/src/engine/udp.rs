@@ -77,7 +77,11 @@ async fn run(
     (from, to, target): (SocketAddr, SocketAddr, SocketAddr),
     begun: Begun,
 ) {
-    let Some(flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
+    let Some(mut flow) = cx.shared.flows.begin(Protocol::Udp, (from, to), target) else { return };
+    match cx.own(Protocol::Udp, (from, to)) {
+        Ok(owned) => flow.owned = owned,
+        Err(_) => return,
+    }
     let outer = match onward(target) {
         Ok(outer) => outer,
         Err(error) => return tell(&inner, &error),

@@ -16,11 +16,18 @@ pub fn make(args: &GatewayArgs) -> io::Result<Vec<OwnedFd>> {
     let config = TunConfig {
         name: args.frames.device_name().to_owned(),
         layer: if args.frames.tap { Layer::Ethernet } else { Layer::Ip },
-        queues: usize::from(args.loops),
+        queues: args.queues(),
         mtu: Some(args.mtu),
         ..TunConfig::default()
     };
-    let tun = Tun::open(&config).map_err(|error| {
+    let opened = match Tun::open(&config) {
+        // There is one that was made with one queue.
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput && args.loops_join() => {
+            Tun::open(&TunConfig { queues: 1, ..config })
+        }
+        opened => opened,
+    };
+    let tun = opened.map_err(|error| {
         io::Error::new(
             error.kind(),
             format!("cannot make the device inside: {error} (is /dev/net/tun there, and may you open it?)"),

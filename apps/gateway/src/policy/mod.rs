@@ -29,7 +29,7 @@ pub use rules::Rules;
 use crate::plan::Plan;
 
 /// A transport.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// TCP.

@@ -59,6 +59,7 @@ fn ports_appear_as_they_listen_inside_and_are_opened_and_closed_by_request() {
     assert!(ctl(&socket, &["remove", &number]).unwrap_err().contains("no forward"));
     let stats = ctl(&socket, &["stats"]).unwrap();
     assert!(stats["begun"].as_u64() >= Some(2) && stats["bytes_out"].as_u64() >= Some(8), "{stats}");
+    assert!((1..=4).contains(&stats["loops"].as_u64().unwrap()), "{stats}");
     gateway.terminate();
     gateway.wait();
     assert!(!socket.exists(), "the socket's file goes with its gateway");

@@ -28,8 +28,7 @@ use crate::plan::Plan;
 use crate::policy::{Policy, rule};
 use crate::rates::Rates;
 use crate::upstream::Upstream;
-pub use hidden::HIDDEN;
-use hidden::packet;
+pub use hidden::{HIDDEN, packet};
 
 /// Flows at a time in these tests.
 const FLOWS_MAX: u32 = 256;
@@ -195,6 +194,31 @@ fn segment(random: &mut Random) -> Vec<u8> {
     rest
 }
 
+impl Shared {
+    /// What is permitted; flows, and bytes of packet memory; bytes of the largest packet.
+    pub fn for_tests(allow: &[String], (flows_max, memory_max): (u32, usize), mtu: u32) -> Arc<Self> {
+        let rules = allow.iter().map(|text| rule::allow(text).unwrap()).collect();
+        let (flows, _) = Flows::new(flows_max, Rates::default(), None).unwrap();
+        let plan = Plan::default();
+        let facts = Facts { plan, has_v6: true, mac: Facts::mac_of(&plan), mtu, search: Vec::new() };
+        Arc::new(Self {
+            policy: Policy::new(rules, plan),
+            upstream: Upstream::Direct,
+            flows,
+            forwards: Forwards::default(),
+            resolvers: Vec::new(),
+            device_gone: Notify::new(),
+            plan,
+            router: Arc::new(Router::new(facts, 0)),
+            mtu,
+            memory_max,
+            flows_max: flows_max as usize,
+            busy: Duration::ZERO,
+            queues: None,
+        })
+    }
+}
+
 /// A loop on a channel, with its runtime's tasks.
 struct Loop {
     cx: Rc<Cx>,
@@ -204,29 +228,12 @@ struct Loop {
 
 impl Loop {
     fn new(allow: &[String]) -> Self {
-        let rules = allow.iter().map(|text| rule::allow(text).unwrap()).collect();
-        let (flows, _) = Flows::new(FLOWS_MAX, Rates::default(), None).unwrap();
-        let plan = Plan::default();
-        let facts = Facts { plan, has_v6: true, mac: Facts::mac_of(&plan), mtu: 1500, search: Vec::new() };
-        let shared = Arc::new(Shared {
-            policy: Policy::new(rules, plan),
-            upstream: Upstream::Direct,
-            flows,
-            forwards: Forwards::default(),
-            resolvers: Vec::new(),
-            device_gone: Notify::new(),
-            plan,
-            router: Arc::new(Router::new(facts, 0)),
-            mtu: 1500,
-            memory_max: MEMORY_MAX,
-            flows_max: FLOWS_MAX as usize,
-            busy: Duration::ZERO,
-        });
+        let shared = Shared::for_tests(allow, (FLOWS_MAX, MEMORY_MAX), 1500);
         let stack = new_stack(&shared).unwrap();
         let (channel, mut ports) = channel(&ChannelConfig::default()).unwrap();
         join(&stack, &shared, channel, None).unwrap();
         let start = Instant::now();
-        let cx = Cx::new(stack, shared);
+        let cx = Cx::new(stack, shared, None);
         serve_flows(&cx).unwrap();
         Self { cx, port: ports.remove(0), start }
     }
