@@ -18,10 +18,9 @@ use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
 use acknowledging::{
-    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_duplicate,
-    acknowledgment_of_a_growing_window, acknowledgment_of_unread_text, answer_to_a_probe,
-    answer_told_by_ticks, delay_beside_a_timer, duplicate_beside_text, limit_of_challenges,
-    probe_before_a_measurement,
+    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_growing_window,
+    acknowledgment_of_unread_text, answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer,
+    duplicate_beside_text, limit_of_challenges, probe_before_a_measurement,
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, record_of_a_closed_socket,
@@ -130,13 +129,6 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// How the bytes that the peer has sent before its segment at this place of the scenario end.
-    fn sent_before(&self, index: usize) -> u32 {
-        let earlier = self.taken_before(index).map(Segment::end);
-        // What lies behind a window was not taken.
-        earlier.filter(|end| *end < 1 << 20).max().unwrap_or(0)
-    }
-
     /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
     fn rcv_nxt_before(&self, index: usize) -> u32 {
         let segments = || self.taken_before(index);
@@ -239,11 +231,6 @@ pub const KNOWN: &[Known] = &[
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
-    Known {
-        name: "acknowledgment of a duplicate",
-        scenario: "acknowledgment-of-a-duplicate",
-        is: acknowledgment_of_a_duplicate,
-    },
     Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
     Known {
         name: "acknowledgment beside a probe",
@@ -251,7 +238,6 @@ pub const KNOWN: &[Known] = &[
         is: acknowledgment_beside_a_probe,
     },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
-    Known { name: "timestamp of a duplicate", scenario: "newer-duplicate", is: timestamp_of_a_duplicate },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {
         name: "order of checks in SYN-RECEIVED",
@@ -460,24 +446,6 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
         is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
     });
     (pair.why.starts_with("option: ts") && theirs > ours && is_old).then_some(Then::GoOn)
-}
-
-/// The timestamp of a segment that brings nothing new is echoed by the kernel if the segment ends at the latest acknowledgment; here it is not
-/// (RFC 7323 section 5.3, R2).
-fn timestamp_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let (Some((_, Echo::Is(theirs))), Some((_, Echo::Is(ours)))) = (kernel.timestamp(), stack.timestamp())
-    else {
-        return None;
-    };
-    let mut top = 0;
-    let is_duplicate = pair.scenario.events.iter().any(|event| {
-        let Action::Segment(segment) = &event.action else { return false };
-        let is_old = segment.end() > segment.seq && segment.end() <= top;
-        top = top.max(segment.end());
-        is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
-    });
-    (pair.why.starts_with("option: ts") && theirs > ours && is_duplicate).then_some(Then::GoOn)
 }
 
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).

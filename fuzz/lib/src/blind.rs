@@ -4,7 +4,7 @@
 //! is otherwise as harmful as the bytes make it. Invariants: it delivers nothing, acknowledges nothing and reports nothing; it
 //! leaves the whole state of the pcb, as its `Debug` prints it, unchanged, except for the challenge that is owed and its time;
 //! the answers are acknowledgments without text, within the limit of challenges; and the peer's stream arrives completely.
-//! Text with an old timestamp is answered each time. One kind may do more: text before RCV.NXT with a plausible acknowledgment is the same as text that the peer repeats, so
+//! Text with an old timestamp is answered each time. One kind may do more: text that ends before our latest acknowledgment and has a plausible one is the same as text that the peer repeats, so
 //! it is answered each time, and may be reported (D-SACK) and end request-response mode. `docs/blind.md` has the table.
 //! Tests: `tests/corpus.rs`.
 
@@ -52,6 +52,8 @@ struct Bed {
     snd: u32,
     /// The next byte that the application would read.
     next: SeqNum,
+    /// The number of the latest acknowledgment that was sent.
+    told: SeqNum,
     /// The sequence number that the peer sends next.
     peer: SeqNum,
     /// Text that the peer has sent, and that has not arrived: a hole.
@@ -118,6 +120,7 @@ impl Bed {
             now,
             snd: 0,
             next: first,
+            told: first,
             peer: first,
             hole: None,
             timestamps: settings.timestamps,
@@ -204,6 +207,7 @@ impl Bed {
         let mut sent = Vec::new();
         while let Some(segment) = self.pcb.poll_transmit(self.snd, BUFFER, self.now) {
             sent.push(segment);
+            self.told = self.pcb.rcv_nxt();
             assert!(sent.len() < BURST_MAX, "a poll that never ends");
         }
         sent
@@ -249,9 +253,9 @@ impl Bed {
             }
             _ => {
                 let back = u.int_in_range(2..=30_000u32)?;
-                header.seq = nxt - back;
+                header.seq = self.told - back;
                 header.flags = harmful.without(FIN).with(Flags::ACK);
-                len = len.min(u16::try_from(back).unwrap_or(u16::MAX));
+                len = len.min(u16::try_from(back - 1).unwrap_or(u16::MAX));
                 is_plausible = true;
             }
         }

@@ -9,53 +9,7 @@ use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, SLACK};
 use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, State, What, latest_rto};
-
-/// The kernel takes acknowledgment and window of a segment that came before, if it ends where the latest acknowledgment does; here it is
-/// unacceptable (RFC 9293 section 3.10.7.4, first).
-pub(super) fn acknowledgment_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
-    let index = pair.index()?;
-    let event = pair.scenario.events.get(index)?;
-    let Action::Segment(cause) = &event.action else { return None };
-    let is_duplicate = |index, old: &Segment| old.len > 0 && old.end() <= pair.sent_before(index);
-    let is_old = is_duplicate(index, cause);
-    // It only acknowledges: the stack has answered, and the kernel does not hurry.
-    let is_overtaken = cause.len == 0 && cause.seq < pair.sent_before(index);
-    let soon = event.at() + SLACK + ACKNOWLEDGMENT_MAX;
-    let counts = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, kernel), What::State(_, stack)) => {
-            let acked = |state: &State| state.info.as_ref()?.get("bytes_acked");
-            let is_reported = !cause.sack().is_empty() && pair.why.starts_with("ca_state:");
-            is_old && (acked(kernel) > acked(stack) || pair.why.starts_with("snd_wnd:") || is_reported)
-        }
-        // It acknowledges the FIN of a closed socket, behind which the kernel's record answers nothing.
-        (What::State(..), What::Sent(Packet::Tcp(ack))) if ack.len == 0 && is_old => {
-            let is_closed = pair.scenario.any(|action| *action == Action::Close);
-            is_closed && pair.texts().map(Segment::end).max() == Some(cause.ack)
-        }
-        // What it lets leave, at once; or where its window ends.
-        (What::Sent(Packet::Tcp(sent)), stack) => {
-            // By the timer of reordering, if it reports something: for a quarter of the least round trip.
-            let is_reported = pair.times_sent(sent.seq) > 0 && !cause.sack().is_empty();
-            let wait = latest_rto(pair.earlier).filter(|_| is_reported).unwrap_or_default() / 4;
-            let at_once = sent.end() > sent.seq && pair.kernel?.at < event.at() + SLACK + wait;
-            let is_end = sent.seq == cause.ack || sent.seq == pair.edge(cause);
-            let ends = sent.len == 0 && is_end && pair.why.starts_with("sequence number:");
-            let answers = matches!(stack, What::Sent(Packet::Tcp(_)));
-            let waits = !answers || pair.why.starts_with("time:");
-            let late = waits && sent.flags == Flags::ACK && sent.len == 0 && pair.kernel?.at < soon;
-            (is_old && (at_once || ends)) || (is_overtaken && (at_once || late))
-        }
-        // It has acknowledged what the stack sends again.
-        (_, What::Sent(Packet::Tcp(again))) => {
-            let is_acked =
-                |(index, old): (usize, &Segment)| is_duplicate(index, old) && old.ack >= again.end();
-            return (again.end() > again.seq && pair.peer().any(is_acked)).then_some(Then::Stop);
-        }
-        _ => false,
-    };
-    counts.then_some(Then::Stop)
-}
+use crate::trace::{Record, State, What};
 
 /// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
 pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {

@@ -333,15 +333,16 @@ impl<P: Payload> Pcb<P> {
 
     /// A segment of the peer's has come, with text inside the window or without: its marks.
     pub(super) fn note_marks(&mut self, flags: Flags, has_text: bool) {
-        if self.ecn.mode != Mode::Classic || !has_text {
+        if self.ecn.mode != Mode::Classic {
             return;
         }
         if flags.has(Flags::CWR) {
+            // RFC 3168 has it on text alone; there are senders that do not wait for that, and would hear of the mark for ever.
             self.ecn.echo = 0;
             // The sender's window may be down to a segment.
-            self.ack_now = true;
+            self.ack_now |= has_text;
         }
-        if flags.has(Flags::CE) {
+        if flags.has(Flags::CE) && has_text {
             // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.
             if self.ecn.echo == 0 && self.ato_us > 0 {
                 self.enter_quick_acks(QUICK_ACKS_FEW);

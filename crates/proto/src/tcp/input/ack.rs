@@ -41,8 +41,7 @@ impl<P: Payload> Pcb<P> {
         self.check_ack_range(seg.header.ack, now)?;
         if self.ecn.is_accurate() {
             cold_path();
-            let is_bare = seg.payload.is_empty() && !seg.flags.any(Flags::SYN.with(Flags::FIN));
-            self.take_accurate_ack(&seg.header, is_bare, now);
+            self.take_accurate_ack(&seg.header, seg.is_bare, now);
         }
         self.take_proven(seg, now);
         if self.persist && seg.header.ack.at_or_after(self.snd_una) {
@@ -76,7 +75,7 @@ impl<P: Payload> Pcb<P> {
     /// Whether Linux's header prediction would take a segment for one of an ordinary transfer in one direction.
     pub(super) fn is_on_short_path(&self, seg: &Segment<P>) -> bool {
         let is_plain = !seg.flags.any(Flags::SYN.with(Flags::FIN).with(Flags::URG));
-        let is_next = seg.seq == self.rcv_nxt && self.reass.is_none();
+        let is_next = seg.header.seq == self.rcv_nxt && self.reass.is_none();
         let is_same = self.scaled(seg.header.window) == self.snd_wnd && seg.header.options.sack.is_empty();
         self.state == State::Established && is_plain && is_next && is_same
     }
@@ -288,8 +287,7 @@ impl<P: Payload> Pcb<P> {
         let options = &seg.header.options;
         let flight = self.snd_max.since(self.snd_una);
         let bare = seg.header.ack == self.snd_una
-            && seg.payload.is_empty()
-            && !seg.flags.any(Flags::SYN.with(Flags::FIN))
+            && seg.is_bare
             && !self.brings_window(seg.seq, false, seg.header.window);
         let is_passed_over = !seg.payload.is_empty() && self.is_on_short_path(seg);
         self.look_at_usage_after(!is_passed_over);

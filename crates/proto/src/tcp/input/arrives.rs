@@ -118,10 +118,22 @@ impl<P: Payload> Pcb<P> {
     fn is_acceptable(&self, seg: &Segment<P>) -> bool {
         let wnd = self.rcv_wnd();
         let past = |seq: SeqNum| seq.raw().wrapping_sub(self.rcv_nxt.raw());
-        match seg.seq_len() {
+        let touches = match seg.seq_len() {
             0 => past(seg.seq) <= wnd,
             len => past(seg.seq) < wnd || past(seg.seq + (len - 1)) < wnd,
-        }
+        };
+        touches || self.is_latest_again(seg)
+    }
+
+    /// Whether a segment lies before RCV.NXT, and ends at our latest acknowledgment or later. Its sender need not have seen that, and may
+    /// have more to say than when it sent the text first: acknowledgment, window and timestamp count, as on Linux (`tcp_sequence`).
+    fn is_latest_again(&self, seg: &Segment<P>) -> bool {
+        let end = seg.seq + seg.seq_len();
+        let is_open = !matches!(self.state, State::SynReceived | State::TimeWait);
+        is_open
+            && seg.seq.before(self.rcv_nxt)
+            && end.at_or_after(self.last_ack_sent)
+            && end.at_or_before(self.rcv_nxt)
     }
 
     /// Whether a segment without text begins one byte off, on either side. Its sender has probed our window and does not
@@ -144,16 +156,9 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         self.note_duplicate(seg.seq, seg.payload_len());
-        let is_old = seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt);
-        let is_latest = is_old && (seg.seq + seg.seq_len()).at_or_after(self.last_ack_sent);
-        self.look_at_usage_after(is_latest);
-        if is_old {
-            // The acknowledgment was lost or is late. Only of the last text it counts as one of those that go at once.
+        if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
+            // The acknowledgment was lost or is late.
             self.enter_quick_acks(QUICK_ACKS_MAX);
-            self.acks.scheduled |= is_latest;
-            if is_latest && self.ecn.is_accurate() {
-                self.count_marks(&seg.header, seg.payload_len());
-            }
         }
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait
@@ -194,11 +199,18 @@ impl<P: Payload> Pcb<P> {
 
     /// Cuts off text outside the receive window.
     pub(super) fn trim_to_window(&mut self, seg: &mut Segment<P>) {
-        let stale = self.rcv_nxt.since(seg.seq);
+        let (stale, len) = (self.rcv_nxt.since(seg.seq), seg.seq_len());
         if stale > 0 {
             self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
+            if len > 0 && stale >= len {
+                // Nothing of it is new: the acknowledgment was lost or is late. It counts as one of those that go at once.
+                self.enter_quick_acks(QUICK_ACKS_MAX);
+                self.acks.scheduled = true;
+                self.ack_now = true;
+                seg.flags = seg.flags.without(Flags::FIN);
+            }
             // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
-            self.ack_now |= stale >= seg.payload_len() || !self.state.receives();
+            self.ack_now |= len > 0 && (stale >= seg.payload_len() || !self.state.receives());
             seg.payload.trim_front(stale as usize);
             seg.seq = self.rcv_nxt;
         }

@@ -43,13 +43,16 @@ struct Segment<P> {
     /// Its control bits, less those that were cut off.
     flags: Flags,
     payload: P,
+    /// It came without text, SYN and FIN.
+    is_bare: bool,
     /// It has passed the sequence check itself, and not as an answer to a probe.
     is_acceptable: bool,
 }
 
 impl<P: Payload> Segment<P> {
     fn new(header: &Header, payload: P) -> Self {
-        Self { header: *header, seq: header.seq, flags: header.flags, payload, is_acceptable: false }
+        let is_bare = header.seq_len(payload.len()) == 0;
+        Self { header: *header, seq: header.seq, flags: header.flags, payload, is_bare, is_acceptable: false }
     }
 
     /// SEG.LEN of the rest.

@@ -43,7 +43,8 @@ fn beside_a_closed_window_an_acknowledgment_counts_where_a_probe_may_stand() {
         (0, b"", true),
         (1, b"", true),
         (2, b"", false),
-        (-1, b"x", false),
+        // It has come before, and ends where the latest acknowledgment does.
+        (-1, b"x", true),
         (0, b"x", true),
         (1, b"x", false),
         (-2, b"xyz", false),
@@ -69,14 +70,61 @@ fn beside_an_open_window_only_the_byte_before_it_may_be_a_probe() {
     }
 }
 
-/// MUST-66: a reset with text is judged by its sequence number.
+/// Text that comes again, and ends at our latest acknowledgment or later, has a sender that may say more than at first (`tcp_sequence` of Linux).
 #[test]
-fn at_a_closed_window_only_a_reset_at_its_place_resets_and_others_are_dropped_in_silence() {
-    for (offset, text, resets) in [(0, "why", true), (1, "why", false), (-1, "w", false)] {
+fn of_text_that_comes_again_acknowledgment_and_window_count_if_it_ends_at_the_latest_acknowledgment() {
+    // Bytes before RCV.NXT, text, whether it counts, and whether it is answered at once.
+    let places: [(i32, &[u8], bool, bool); 7] = [
+        (-4, b"last", true, true),
+        (-2, b"st", true, true),
+        (-4, b"la", true, true),
+        (-5, b"?la", true, true),
+        (-5, b"?l", false, true),
+        (-5, b"?", false, true),
+        (-2, b"", true, false),
+    ];
+    for (offset, text, counts, is_answered) in places {
+        let mut t = sending(&Settings { rcv_buf: 1_000, ..plain() });
+        let _ = t.input(t.ack_of(0, WND), b"first?la");
+        t.output();
+        // Its acknowledgment waits: "la" was the latest one's end.
+        t.pcb.acks.quick = 0;
+        let _ = t.input(t.ack_of(0, WND), b"st");
+        assert_eq!(t.output().len(), 0);
+        let input = t.input(Header { window: WND / 2, ..at(&t, offset, ACK) }, text);
+        assert_eq!(
+            (input.acked, input.deliver.len()),
+            (if counts { 500 } else { 0 }, 0),
+            "{offset} {text:?}"
+        );
+        assert_eq!(t.pcb.snd_wnd() == u32::from(WND / 2), counts, "{offset} {text:?}");
+        assert_eq!(t.output().len(), usize::from(is_answered), "{offset} {text:?}");
+    }
+}
+
+#[test]
+fn a_fin_that_comes_again_is_answered_and_does_no_more() {
+    for (offset, text) in [(-1, b"".as_slice()), (-3, b"en")] {
+        let mut t = sending(&Settings { rcv_buf: 1_000, ..plain() });
+        let _ = t.input(Header { flags: FIN, ..t.ack_of(0, WND) }, b"the end");
+        let _ = t.wait(ms(100));
+        let nxt = t.pcb.rcv_nxt();
+        let input = t.input(at(&t, offset, FIN), text);
+        assert_eq!((input.acked, input.deliver.len(), input.events), (500, 0, Events::NONE));
+        assert_eq!((t.pcb.state(), t.pcb.rcv_nxt()), (State::CloseWait, nxt));
+        assert_eq!(t.output().len(), 1);
+    }
+}
+
+/// MUST-66: a reset with text is judged by its sequence number. Only one that may have been sent by a peer that is out of step is challenged (RFC 5961 section 3).
+#[test]
+fn at_a_closed_window_only_a_reset_at_its_place_resets() {
+    let places = [(0, "why", true, 0), (1, "why", false, 0), (-2, "w", false, 0), (-1, "w", false, 1)];
+    for (offset, text, resets, answers) in places {
         let mut t = shut();
         let input = t.input(at(&t, offset, RST), text.as_bytes());
         assert_eq!(input.events.has(Events::RESET), resets, "{offset}");
-        assert_eq!(t.output().len(), 0, "{offset}");
+        assert_eq!(t.output().len(), answers, "{offset}");
     }
 }
 

@@ -35,6 +35,10 @@ impl<P: Payload> Pcb<P> {
         let len = seg.payload_len();
         let piece = Piece::of(&seg.header, len);
         let payload = core::mem::take(&mut seg.payload);
+        if seg.flags.has(Flags::FIN) && self.state == State::Established {
+            // Its acknowledgment waits with that of the FIN.
+            self.acks.interactive = true;
+        }
         if seg.seq == self.rcv_nxt && self.reass.is_none() {
             let text = self.text_of(piece);
             self.advance_rcv_nxt(text, now);

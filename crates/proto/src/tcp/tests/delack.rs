@@ -247,6 +247,25 @@ fn a_fin_without_text_before_it_is_acknowledged_soon_and_one_that_answers_ours_a
 }
 
 #[test]
+fn text_with_a_fin_is_acknowledged_with_the_fin_and_behind_ours_at_once() {
+    for first in [None, Some(b"first")] {
+        let mut t = Script::established(&plain());
+        if let Some(text) = first {
+            let _ = t.input(t.seg(ACK), text);
+            assert_eq!(t.lens(), [0], "text alone");
+        }
+        let _ = t.input(t.seg(FIN), b"last");
+        assert_eq!(t.lens(), []);
+        assert_eq!(t.wait(ms(100)).iter().map(|(at, _)| *at).collect::<Vec<_>>(), [ms(40)]);
+    }
+    let mut t = Script::established(&plain());
+    t.pcb.shutdown_write();
+    assert_eq!(t.lens(), [0]);
+    let _ = t.input(t.seg(FIN), b"last");
+    assert_eq!(t.lens(), [0]);
+}
+
+#[test]
 fn within_one_process_a_fin_is_acknowledged_at_once() {
     let mut t = settled(&Settings { lossless: true, ..plain() });
     let _ = t.input(t.seg(FIN), &[]);

@@ -93,6 +93,18 @@ fn a_mark_is_echoed_at_once_and_by_every_segment_until_the_peer_has_answered() {
     assert_eq!(flags(&mut t), [ACK]);
 }
 
+/// Some senders end the echo by a segment without text.
+#[test]
+fn the_answer_to_a_mark_needs_no_text_and_is_not_acknowledged_then() {
+    let mut t = Script::established(&on());
+    let _ = t.input(t.seg(MARKED), &[7; 10]);
+    assert_eq!(flags(&mut t), [ECHO]);
+    let _ = t.input(t.seg(ACK.with(Flags::CWR)), &[]);
+    assert_eq!(flags(&mut t), []);
+    t.snd = MSS;
+    assert_eq!(flags(&mut t), [ACK.with(Flags::ECT)]);
+}
+
 #[test]
 fn a_mark_outside_the_window_or_without_text_is_ignored() {
     let mut t = Script::established(&on());

@@ -238,7 +238,7 @@ fn behind_the_latest_text_that_comes_again_the_use_of_the_window_is_looked_at_an
         t.output();
         time_out_needlessly(&mut t);
         let seq = t.pcb.rcv_nxt() - offset;
-        let _ = t.input(Header { seq, ..t.seg(ACK) }, b"text");
+        let _ = t.input(Header { seq, ..t.ack_of(0, WND) }, b"text");
         t.output();
         end_timeout(&mut t);
         assert_eq!(t.pcb.cwnd(), cwnd * MSS, "{offset}");
