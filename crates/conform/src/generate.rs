@@ -38,6 +38,9 @@ pub fn generate(seed: u64) -> Scenario {
     }
     let mut habits = Random::new(!seed);
     let habit = Habit::of(&mut habits);
+    if habit == Habit::Marks {
+        scenario.settings.insert("ecn".to_owned(), "on".to_owned());
+    }
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
         random,
@@ -189,8 +192,10 @@ impl Maker {
                 self.option();
             }
             let mut syn = self.syn(Flags::SYN, is_scaled);
-            if self.random.chance(5) && !self.scenario.settings.contains_key("ecn") {
-                syn.flags = syn.flags.with(Flags(0xc0));
+            if self.random.chance(5) && !self.scenario.settings.contains_key("ecn")
+                || self.habit == Habit::Marks
+            {
+                syn.flags = syn.flags.with(Flags::ECE).with(Flags::CWR);
             }
             self.act(Action::Segment(syn));
             self.oddity_of_open(10);
@@ -207,7 +212,10 @@ impl Maker {
             self.peer.has_ts &= has_ts;
             self.peer.ack = 1;
             let is_scaled = is_scaled && !self.scenario.settings.contains_key("window_scaling");
-            let syn_ack = self.syn(Flags::SYN.with(Flags::ACK), is_scaled);
+            let mut syn_ack = self.syn(Flags::SYN.with(Flags::ACK), is_scaled);
+            if self.habit == Habit::Marks && self.sent.len() == 1 {
+                syn_ack.flags = syn_ack.flags.with(Flags::ECE);
+            }
             self.act(Action::Segment(syn_ack));
         }
         self.peer.snd_nxt = 1;
@@ -217,9 +225,16 @@ impl Maker {
             self.at_ms += self.random.pick(&[10, 30, 60, 100]);
             self.settle();
             self.peer.ack = 1;
-            self.acknowledge();
+            if self.habit == Habit::Eager && self.habits.chance(50) {
+                self.eager_text();
+            } else {
+                self.acknowledge();
+            }
             self.at_ms += 10;
             self.settle();
+            if self.habit == Habit::Eager && self.habits.chance(50) {
+                self.eager_text();
+            }
             self.act(Action::Accept);
         }
     }
@@ -285,7 +300,17 @@ impl Maker {
         let len = len.min(
             1460 - if self.peer.has_ts { 12 } else { 0 } - if self.peer.held.is_empty() { 0 } else { 36 },
         );
-        Segment { flags, seq, len, ack: self.peer.ack, win: self.peer.win, options, ..Segment::default() }
+        let mut segment = Segment {
+            flags,
+            seq,
+            len,
+            ack: self.peer.ack,
+            win: self.peer.win,
+            options,
+            ..Segment::default()
+        };
+        self.mark(&mut segment);
+        segment
     }
 
     fn send(&mut self, flags: Flags, seq: u32, len: u32) {

@@ -24,6 +24,8 @@ impl Flags {
     pub const URG: Self = Self(32);
     /// ECN's echo; on a SYN the question for ECN.
     pub const ECE: Self = Self(64);
+    /// Its sender has reduced its window.
+    pub const CWR: Self = Self(128);
 
     /// Whether all of these are set.
     pub const fn has(self, other: Self) -> bool {

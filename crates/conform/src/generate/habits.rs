@@ -1,4 +1,4 @@
-//! Habits of some peers: in one scenario of four the peer has one.
+//! Habits of some peers: in every second scenario the peer has one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
@@ -7,7 +7,7 @@ use super::Maker;
 use crate::codec::Packet;
 use crate::random::Random;
 use crate::scenario::{Action, SockOpt};
-use crate::segment::{Echo, Flags, Opt};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{What, latest_figure};
 
 /// What a peer does besides.
@@ -21,12 +21,29 @@ pub(super) enum Habit {
     Runs,
     /// Two short messages come, and are read before their acknowledgment is due.
     Messages,
+    /// The FIN is on text, and comes again.
+    LastWords,
+    /// Text comes with the last segment of the handshake, and before the connection is accepted.
+    Eager,
+    /// ECN was agreed on; routers mark text, and the peer's answers tell of marks.
+    Marks,
+    /// The application has options that few have.
+    Options,
 }
 
 impl Habit {
     /// That of a scenario.
     pub fn of(random: &mut Random) -> Self {
-        let habits = [Self::Messages, Self::OldEchoes, Self::Runs, Self::Messages];
+        let habits = [
+            Self::Messages,
+            Self::OldEchoes,
+            Self::Runs,
+            Self::Messages,
+            Self::LastWords,
+            Self::Eager,
+            Self::Marks,
+            Self::Options,
+        ];
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
 }
@@ -41,6 +58,10 @@ impl Maker {
                 Habit::OldEchoes => self.answer_to_the_first(),
                 Habit::Runs => self.run_of_blocks(),
                 Habit::Messages => self.messages(),
+                Habit::LastWords => self.last_words(),
+                Habit::Options => self.rare_option(),
+                // These show in other places.
+                Habit::Eager | Habit::Marks => false,
             }
     }
 
@@ -110,6 +131,69 @@ impl Maker {
         }
         self.act(Action::Read(100_000));
         true
+    }
+
+    /// The FIN with text; once it was sent, all of that again, or the FIN alone.
+    fn last_words(&mut self) -> bool {
+        if self.peer.hole.is_some() {
+            return false;
+        }
+        self.not_before_an_answer();
+        let next = self.peer.snd_nxt;
+        let len = [1, 100, 400][self.habits.below(3) as usize];
+        if self.peer.is_done {
+            let len = if self.habits.chance(50) { 0 } else { len.min(next - 2) };
+            self.send(Flags::FIN, next - 1 - len, len);
+        } else if self.habits.chance(30) {
+            self.send(Flags::FIN.with(Flags::PSH), next, len);
+            self.peer.snd_nxt = next + len + 1;
+            self.peer.is_done = true;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn rare_option(&mut self) -> bool {
+        let options = [
+            (SockOpt::Keepalive, 1),
+            (SockOpt::Keepalive, 0),
+            (SockOpt::KeepIdle, 1),
+            (SockOpt::KeepInterval, 1),
+            (SockOpt::KeepCount, 1),
+            (SockOpt::UserTimeout, 700),
+            (SockOpt::UserTimeout, 0),
+            (SockOpt::Quickack, 0),
+            (SockOpt::Quickack, 1),
+            (SockOpt::Nodelay, 0),
+            (SockOpt::Linger, 1),
+        ];
+        let (option, value) = options[self.habits.below(options.len() as u32) as usize];
+        self.act(Action::Set(option, value));
+        true
+    }
+
+    /// Text of one that does not wait until the connection is accepted.
+    pub(super) fn eager_text(&mut self) {
+        let len = [1, 100, 500][self.habits.below(3) as usize];
+        self.send(Flags::PSH, self.peer.snd_nxt, len);
+        self.peer.snd_nxt += len;
+    }
+
+    /// Its ECN fields, where it has any.
+    pub(super) fn mark(&mut self, segment: &mut Segment) {
+        if self.habit != Habit::Marks {
+            return;
+        }
+        if segment.len > 0 {
+            segment.ecn = if self.habits.chance(20) { 3 } else { 2 };
+            if self.habits.chance(20) {
+                segment.flags = segment.flags.with(Flags::CWR);
+            }
+        }
+        if self.habits.chance(15) {
+            segment.flags = segment.flags.with(Flags::ECE);
+        }
     }
 
     /// A figure of the latest look at the stack; 0 if it has none.

@@ -134,6 +134,23 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     ((is_again || is_timeout) && is_sent && cause.end() > cause.seq && is_before).then_some(Then::Stop)
 }
 
+/// A mark that the peer echoes leaves more of the window here than a loss does (RFC 8511), and at once; the kernel reduces it as for a loss, in the course of a round
+/// trip. From then on all that depends on the window may differ.
+pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
+    let is_echo = |segment: &Segment| segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
+    let is_echoed = pair.peer().any(|(_, segment)| is_echo(segment));
+    let is_of_the_window = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(..), What::State(..)) => {
+            let figures = ["ca_state:", "snd_cwnd:", "snd_ssthresh:", "notsent_bytes:"];
+            figures.iter().any(|figure| pair.why.starts_with(figure))
+        }
+        // What the window lets leave, or that it was reduced.
+        (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.len > 0,
+        _ => false,
+    };
+    (is_echoed && is_of_the_window).then_some(Then::Stop)
+}
+
 /// Text that brings no news of ours leaves the kernel's short path if its packet does not fit the memory that the socket has reserved, and then lets something be sent again,
 /// before it is taken; here it never does.
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {

@@ -353,7 +353,7 @@ impl<P: Payload> Pcb<P> {
 
     /// An acceptable acknowledgment has come; if it echoes a mark that was not answered yet, the window is reduced.
     pub(super) fn take_echo(&mut self, flags: Flags, ack: SeqNum, now: Instant) {
-        if self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) {
+        if self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) && ack.at_or_after(self.snd_una) {
             self.answer_mark(ack, now);
         }
     }
@@ -363,11 +363,14 @@ impl<P: Payload> Pcb<P> {
         if self.snd_una == self.snd_max {
             return;
         }
+        let is_open = self.recovery.phase() == Phase::Open;
+        if !is_open {
+            self.note_mark_in_a_repair();
+        }
         self.ecn.pass(ack);
         if self.ecn.answered != Answered::Nothing {
             return;
         }
-        let is_open = self.recovery.phase() == Phase::Open;
         if is_open {
             let (flight, mss) = (self.snd_max.since(self.snd_una), u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight, mss });

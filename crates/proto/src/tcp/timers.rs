@@ -72,21 +72,23 @@ impl<P: Payload> Pcb<P> {
         let mut events = Events::NONE;
         if !probes && self.rexmt_at <= now {
             if self.on_rexmt(now).is_break() {
-                return self.give_up();
+                // Nothing comes back from the peer, so it is told nothing either, as on Linux and in RFC 9293 section 3.10.8.
+                self.enter_closed();
+                return TimerOutcome { events: GIVEN_UP, reply: None };
             }
             if self.rexmt_count >= SILENT_TIMEOUTS {
                 events = Events::SILENT;
             }
         }
         if self.keep_at <= now && self.on_keep(now).is_break() {
-            return self.give_up();
+            return TimerOutcome { events: GIVEN_UP, reply: self.abort() };
         }
         TimerOutcome { events, reply: None }
     }
 
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
-        let handshake = self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived);
+        let handshake = self.is_in_handshake();
         // A window that was closed over data in flight is probed by that data, and the peer may keep it closed for as long as it
         // lives (RFC 9293 section 3.8.6, MAY-7 and SHLD-17).
         let is_shut = !handshake && !self.persist && self.snd_wnd == 0 && !self.orphaned;
@@ -138,6 +140,11 @@ impl<P: Payload> Pcb<P> {
         }
         self.arm_rexmt(now);
         Verdict::Continue(())
+    }
+
+    /// Whether our SYN has not been acknowledged.
+    pub(super) fn is_in_handshake(&self) -> bool {
+        self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived)
     }
 
     /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as they
@@ -205,12 +212,6 @@ impl<P: Payload> Pcb<P> {
         self.keep_probe = true;
         self.keep_at = now + keep.settings.interval.max(KEEPALIVE_MIN);
         Verdict::Continue(())
-    }
-
-    /// The peer does not answer: ends the connection.
-    fn give_up(&mut self) -> TimerOutcome {
-        let reply = self.abort();
-        TimerOutcome { events: Events::TIMED_OUT.with(Events::CLOSED), reply }
     }
 
     /// Starts the retransmission or persist timer anew.
@@ -310,6 +311,9 @@ pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
 
 /// From so many timeouts in a row on the way is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
 const SILENT_TIMEOUTS: u8 = 3;
+
+/// The peer does not answer, so the connection has ended.
+const GIVEN_UP: Events = Events::TIMED_OUT.with(Events::CLOSED);
 
 /// Whether the connection goes on.
 type Verdict = core::ops::ControlFlow<()>;

@@ -1,7 +1,7 @@
 //! The user timeout: how long something may stay unacknowledged before the connection is given up.
 //!
 //! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
-//! it counts from when the oldest unacknowledged byte was first sent, or the window first kept data back, and while it
+//! it counts from when the retransmission timer first sent the oldest unacknowledged byte again, from the first window probe, or from the first SYN, and while it
 //! is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
 //! that is only kept alive, it takes the place of the number of probes.
 //!
@@ -105,7 +105,7 @@ impl UserTimeoutState {
 
 impl<P: Payload> Pcb<P> {
     /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. Data that is waiting at that time has
-    /// waited since the retransmission timer was last started.
+    /// waited since the retransmission timer expires next.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         let ms = millis(timeout);
         if let Some(state) = self.rare.user_timeout_mut() {
@@ -136,14 +136,13 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired, `most` times being as often as it may. Notes where a stall
     /// begins.
     pub(super) fn is_to_be_given_up(&mut self, most: u8, handshake: bool, now: Instant) -> bool {
-        // The timer ran since the segment was sent, or since the window shut.
+        // The timer ran since a SYN was sent. What a probe or recovery sends again in a connection starts it anew, so there the time is that of its
+        // first expiry (`retrans_stamp`), as for a shut window that of the first probe (`icsk_probes_tstamp`).
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
+        let since = if handshake { Instant::from_micros(began) } else { now };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
         let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
-            // A shut window is first asked for now: what was written before that did not wait for an answer
-            // (`icsk_probes_tstamp`).
-            let since = if is_probing { now } else { Instant::from_micros(began) };
             (state.stalled_at, state.stall_una) = (since, una);
         }
         if state.ms == 0 {
@@ -153,12 +152,12 @@ impl<P: Payload> Pcb<P> {
         is_over || ((handshake || is_probing) && count >= most)
     }
 
-    /// For how long the retransmission timer is armed, microseconds: it does not run past the user timeout.
+    /// For how long the retransmission timer is armed, microseconds: that of a SYN does not run past the user timeout.
     pub(super) fn rexmt_wait_us(&self) -> u64 {
         let (least, most) = (self.tuning.rto_min_us, self.tuning.rto_max_us);
         let rto = if self.persist { self.rtt.next_probe_us(least, most) } else { self.rtt.rto_us(most) };
         match self.rare.user_timeout() {
-            Some(state) if state.ms != 0 && !self.persist => rto.min(state.micros()),
+            Some(state) if state.ms != 0 && self.is_in_handshake() => rto.min(state.micros()),
             Some(_) | None => rto,
         }
     }

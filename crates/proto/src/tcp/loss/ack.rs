@@ -458,6 +458,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// The peer echoed a mark during a repair: a window that turns out to have been reduced needlessly stays reduced for that
+    /// (`tcp_fastretrans_alert`, "A").
+    pub(in crate::tcp) fn note_mark_in_a_repair(&mut self) {
+        if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut()) {
+            undo.before = None;
+        }
+    }
+
     /// The report to congestion control.
     pub(super) fn news(
         &mut self,

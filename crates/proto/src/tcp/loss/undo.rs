@@ -26,8 +26,8 @@ use super::stats::count;
 /// How things were before the repair that is going on, or was the last.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Undo {
-    /// Congestion control before it.
-    pub before: Cc,
+    /// Congestion control before it; `None` if a mark was echoed meanwhile: the window stays reduced, whatever is found out of the loss.
+    pub before: Option<Cc>,
     /// SND.UNA when it began.
     marker: SeqNum,
     /// End of the data out then, and later of the data out when it had ended: a duplicate of later data says nothing of it.
@@ -40,7 +40,7 @@ pub(in crate::tcp) struct Undo {
 
 impl Undo {
     pub fn new(before: Cc, marker: SeqNum, until: SeqNum) -> Self {
-        Self { before, marker, until, unreported: 0, reported: 0 }
+        Self { before: Some(before), marker, until, unreported: 0, reported: 0 }
     }
 
     /// The same where so many bytes that were sent again are still out.
@@ -157,9 +157,11 @@ impl<P: Payload> Pcb<P> {
         self.rexmt_count = 0;
         loss.twice_count = loss.records.repeated_count(loss.repeated_until, now);
         loss.undone_us = low_micros(now);
-        let ssthresh = self.cc.ssthresh();
-        self.cc.on_undo(&undo.before);
-        self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
+        if let Some(before) = &undo.before {
+            let ssthresh = self.cc.ssthresh();
+            self.cc.on_undo(before);
+            self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
+        }
         loss.frto = None;
         loss.records.unlose();
         loss.rack.look_again();

@@ -4,7 +4,7 @@
 
 use super::super::cc::Algorithm;
 use super::super::ecn::EcnMode;
-use super::super::segment::Flags;
+use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::script::{ACK, IRS, ISS, MSS, SYN, SYN_ACK, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
@@ -263,6 +263,25 @@ fn a_reduction_that_is_undone_is_not_told_to_the_peer() {
         assert_eq!(t.pcb.loss_stats().undo_count, u32::from(is_undone));
         t.snd = MSS;
         assert_eq!(flags(&mut t)[0].has(Flags::CWR), !is_undone);
+    }
+}
+
+/// A mark in the repair calls for a smaller window whether something was lost or not.
+#[test]
+fn a_reduction_stays_if_a_mark_was_echoed_before_it_turned_out_to_be_needless() {
+    for echo in [ACK, ECHO] {
+        let mut t = Script::established(&on());
+        t.write(10 * MSS);
+        t.now = t.now + ms(10);
+        t.report(0, &[(1, 10)]);
+        assert_eq!(t.places(), [0]);
+        let ssthresh = t.pcb.ssthresh();
+        let _ = t.input(Header { flags: echo, ..t.ack_of(0, WND) }, &[]);
+        t.report(10, &[(0, 1)]);
+        assert_eq!(t.pcb.loss_stats().undo_count, 1);
+        assert_eq!(t.pcb.ssthresh() == ssthresh, echo == ECHO);
+        t.snd = MSS;
+        assert_eq!(flags(&mut t)[0].has(Flags::CWR), echo == ECHO);
     }
 }
 

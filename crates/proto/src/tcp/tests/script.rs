@@ -41,6 +41,8 @@ pub struct Script {
     /// TSval of the peer's next segment, if timestamps are on.
     pub peer_ts: Option<Timestamps>,
     pub events: Events,
+    /// When a timer gave the connection up.
+    pub timed_out_at: Option<Instant>,
 }
 
 pub fn plain() -> Settings {
@@ -62,7 +64,7 @@ impl Script {
     pub fn connect(s: &Settings) -> Self {
         let now = Instant::from_micros(1_000_000);
         let pcb = Pcb::connect(s, SeqNum::new(ISS), s.rcv_buf, now);
-        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
+        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE, timed_out_at: None }
     }
 
     /// Established as a listener's child.
@@ -70,7 +72,8 @@ impl Script {
         let (accepted, now) = Self::accepted(s);
         let pcb = Pcb::accept(s, &accepted, now);
         let peer_ts = s.timestamps.then_some(Timestamps { val: 100, ecr: 0 });
-        let mut script = Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE };
+        let mut script =
+            Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts, events: Events::NONE, timed_out_at: None };
         let _ = script.input(script.seg(ACK), &[]);
         script
     }
@@ -80,7 +83,7 @@ impl Script {
         let (accepted, now) = Self::accepted(s);
         let accepted = Accepted { accurate_ecn: Some(syn), ..accepted };
         let pcb = Pcb::accept_fast_open(s, &accepted, 10, None, now);
-        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE }
+        Self { pcb, now, snd: 0, space: s.rcv_buf, peer_ts: None, events: Events::NONE, timed_out_at: None }
     }
 
     /// What a segment that leaves now has as its timestamp.
@@ -259,6 +262,9 @@ impl Script {
             self.now = at;
             let outcome = self.pcb.on_timer(at);
             self.events.insert(outcome.events);
+            if outcome.events.has(Events::TIMED_OUT) {
+                self.timed_out_at = Some(at);
+            }
             let reply = outcome.reply.map(|header| Transmit {
                 head: header.into(),
                 offset: 0,
