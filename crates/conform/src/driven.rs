@@ -369,10 +369,17 @@ impl Driven {
             (Socket::Fresh(_), SockOpt::Quickack) => Ok(()),
             (Socket::Stream(stream), SockOpt::Quickack) => stream.set_quickack(on),
             (Socket::Fresh(socket), _) => keep.map_or(Ok(()), |keep| {
-                // A switch that enables it as well is the caller's, as in socket2; the kernel's options do not.
-                socket.set_tcp_keepalive(&keep)
+                // socket2's call enables keepalive as well, and the kernel's options do not.
+                let is_on = socket.keepalive();
+                socket.set_tcp_keepalive(&keep)?;
+                socket.set_keepalive(is_on);
+                Ok(())
             }),
-            (Socket::Stream(stream), _) => keep.map_or(Ok(()), |keep| stream.set_tcp_keepalive(&keep)),
+            (Socket::Stream(stream), _) => keep.map_or(Ok(()), |keep| {
+                let is_on = stream.keepalive()?;
+                stream.set_tcp_keepalive(&keep)?;
+                stream.set_keepalive(is_on)
+            }),
         }
     }
 

@@ -166,8 +166,14 @@ impl Maker {
         let wait = if wait == 0 && self.reports_a_hole() { HOLE_MS } else { wait };
         self.at_ms += wait;
         if wait > 0 {
+            self.at_ms += self.unevenness();
             self.settle();
         }
+    }
+
+    /// Some milliseconds, so that two round trips are seldom the same: the kernel's would differ by what its calls take, one way or the other.
+    fn unevenness(&self) -> u32 {
+        self.scenario.events.len() as u32 % 4
     }
 
     /// Whether the stack's latest segment has blocks.
@@ -407,7 +413,7 @@ impl Maker {
     fn round_trip(&mut self) {
         let arrives = self.sent_at + ROUND_TRIP_MIN;
         if arrives > Duration::from_millis(self.at_ms.into()) {
-            self.at_ms = arrives.as_millis() as u32 + 1;
+            self.at_ms = arrives.as_millis() as u32 + 1 + self.unevenness();
             self.settle();
         }
     }

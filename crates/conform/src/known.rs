@@ -17,6 +17,7 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
+pub(crate) use acknowledging::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_growing_window,
     acknowledgment_of_unread_text, answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer,
@@ -102,7 +103,9 @@ impl<'a> Pair<'a> {
         answer: &'a Record,
         other: Option<&Record>,
     ) -> Option<(&'a Segment, &'a Record)> {
-        let Some(Action::Segment(cause)) = self.event else { return None };
+        // Where one waits the other is at the next event.
+        let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
+        let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
         let waits =
             other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };

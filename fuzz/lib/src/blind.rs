@@ -244,7 +244,8 @@ impl Bed {
                     (Flags::RST.with(harmful), nxt + u.int_in_range(1..=2 * wnd + 1)?)
             }
             5 if self.timestamps => {
-                header.options.timestamps = self.timestamps(CLOCK.wrapping_sub(far));
+                // Older than a duplicate acknowledgment may be (1.2 retransmission timeouts).
+                header.options.timestamps = self.timestamps(CLOCK.wrapping_sub(150_000 + far));
                 is_old = true;
             }
             6 => {

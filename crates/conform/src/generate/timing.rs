@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Maker;
 use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, SLACK, granularity};
+use crate::known::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX};
 use crate::scenario::{Action, Event};
 use crate::segment::Flags;
 use crate::trace::{What, latest_rto};
@@ -38,7 +39,9 @@ impl Maker {
                 self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
             let clear =
                 self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
-            match clear.or_else(|| self.pause_is_over()).or_else(|| self.is_no_answer()).or(quiet) {
+            let late =
+                || self.pause_is_over().or_else(|| self.is_no_answer()).or_else(|| self.limit_is_over());
+            match clear.or_else(late).or(quiet) {
                 None => break,
                 Some(clear) => self.at_ms = clear.as_millis() as u32 + 1,
             }
@@ -62,6 +65,20 @@ impl Maker {
         };
         let over_sent = sent.and_then(|sent| over(sent, 3));
         over_sent.or_else(|| self.text_came_at().and_then(|came| over(came, 1)))
+    }
+
+    /// When the next challenge is certainly allowed, if that is about now: the stack's limit is longer by a number of its own.
+    fn limit_is_over(&self) -> Option<Duration> {
+        let at = Duration::from_millis(self.at_ms.into());
+        let mut records = self.driven.trace().records.iter().rev();
+        let answered = records.find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(ack)) if ack.len == 0 && ack.flags == Flags::ACK => {
+                let limit = record.at + CHALLENGE_INTERVAL - SLACK..record.at + CHALLENGE_INTERVAL_MAX;
+                limit.contains(&at).then_some(record.at)
+            }
+            _ => None,
+        });
+        answered.map(|answered| answered + CHALLENGE_INTERVAL_MAX)
     }
 
     /// When what follows text of the peer is certainly no answer to it, if it is about as late as that.

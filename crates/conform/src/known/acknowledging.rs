@@ -41,6 +41,7 @@ pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
             if kernel.len == 0 && stack.len == 0 =>
         {
             cause.win == 0 && stack.seq == cause.ack && pair.why.starts_with("sequence number:")
+                || stack.flags.has(Flags::FIN) && stack.seq == cause.ack
         }
         // What it lets leave.
         (_, What::Sent(Packet::Tcp(text))) => {
@@ -163,9 +164,14 @@ impl<'a> Hurry<'a> {
     }
 }
 
-/// Each time that its window grows, the kernel acknowledges a segment more at once (`tcp_grow_window`); here the window does not grow.
+/// Each time that its window grows, the kernel acknowledges a segment more at once (`tcp_grow_window`); here the window does not grow. By a first text behind a hole the kernel
+/// uses up by that what the first text in order is worth.
 pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
+    let first = pair.peer().map(|(_, segment)| segment).find(|segment| segment.len > 0)?;
+    if !hurry.is_kernels && first.seq > 1 {
+        return Some(Then::Stop);
+    }
     let mut is_growing = false;
     let (mut most, mut shift, mut next, mut since) = (None, 0, 0, 0);
     let earlier = pair.earlier.iter().filter_map(|record| match &record.what {
@@ -253,6 +259,6 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// `tcp_invalid_ratelimit`.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest interval here, and a tick of the kernel's.
-const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
+pub(crate) const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);

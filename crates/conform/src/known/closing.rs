@@ -2,9 +2,7 @@
 //!
 //! Tests: as those of `known.rs`.
 
-use std::time::Duration;
-
-use super::{Pair, Then};
+use super::{CHALLENGE_INTERVAL_MAX, Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Segment};
@@ -153,7 +151,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         _ if !is_over => return None,
         What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
         What::State(..) if answers => {
-            let since = pair.kernel?.at.saturating_sub(CHALLENGE_INTERVAL);
+            let since = pair.kernel?.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
             let is_limited = pair.earlier.iter().any(|record| {
                 record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
             });
@@ -175,9 +173,6 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         () => (cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST)).then_some(Then::Stop),
     }
 }
-
-/// So long after an answer there may be none here.
-const CHALLENGE_INTERVAL: Duration = Duration::from_millis(531);
 
 /// A SYN with a FIN is answered in TIME-WAIT; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {

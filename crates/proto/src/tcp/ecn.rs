@@ -340,7 +340,7 @@ impl<P: Payload> Pcb<P> {
             // RFC 3168 has it on text alone; there are senders that do not wait for that, and would hear of the mark for ever.
             self.ecn.echo = 0;
             // The sender's window may be down to a segment.
-            self.ack_now |= has_text;
+            self.ack_now |= has_text && self.state.receives();
         }
         if flags.has(Flags::CE) && has_text {
             // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.

@@ -282,6 +282,7 @@ impl<P: Payload> Pcb<P> {
             cold_path();
             self.persist = false;
             self.rexmt_count = 0;
+            self.end_stall();
             self.rtt.end_probing();
             self.rexmt_at = NEVER;
         }

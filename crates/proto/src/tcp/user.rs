@@ -233,7 +233,7 @@ impl<P: Payload> Pcb<P> {
         Header {
             seq: if is_synchronized { self.acceptable_seq() } else { self.snd_max },
             ack: self.rcv_nxt,
-            flags: Flags::RST.with(Flags::ACK),
+            flags: Flags::RST.with(Flags::ACK).with(self.ecn.echo()),
             options: self.reset_options(),
             ..Header::default()
         }

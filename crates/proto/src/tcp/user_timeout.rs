@@ -1,15 +1,15 @@
 //! The user timeout: how long something may stay unacknowledged before the connection is given up.
 //!
 //! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
-//! it counts from when the retransmission timer first sent the oldest unacknowledged byte again, from the first window probe, or from the first SYN, and while it
-//! is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
+//! it counts from when the oldest unacknowledged byte was first sent again (which a tail loss probe does not count for), from the first window probe, or from the
+//! first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
 //! that is only kept alive, it takes the place of the number of probes.
 //!
 //! With `Settings::user_timeout_option` both ends announce it (RFC 5482): a connection whose application has set a
 //! timeout announces it; one whose application has not takes the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
 //!
 //! Does not depend on sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when
-//! SND.UNA has moved. Tests: `tests/user_timeout.rs`.
+//! SND.UNA has moved, or text leaves into a window that was asked for. Tests: `tests/user_timeout.rs`.
 
 use core::num::NonZeroU16;
 use core::time::Duration;
@@ -136,8 +136,8 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired, `most` times being as often as it may. Notes where a stall
     /// begins.
     pub(super) fn is_to_be_given_up(&mut self, most: u8, handshake: bool, now: Instant) -> bool {
-        // The timer ran since a SYN was sent. What a probe or recovery sends again in a connection starts it anew, so there the time is that of its
-        // first expiry (`retrans_stamp`), as for a shut window that of the first probe (`icsk_probes_tstamp`).
+        // The timer ran since a SYN was sent. In a connection the time is that of the first retransmission, which follows now if it was none of recovery's
+        // (`retrans_stamp`), and for a shut window that of the first probe (`icsk_probes_tstamp`).
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
         let since = if handshake { Instant::from_micros(began) } else { now };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
@@ -159,6 +159,24 @@ impl<P: Payload> Pcb<P> {
         match self.rare.user_timeout() {
             Some(state) if state.ms != 0 && self.is_in_handshake() => rto.min(state.micros()),
             Some(_) | None => rto,
+        }
+    }
+
+    /// Something is sent again, and not to probe: if it is the oldest byte, a stall begins.
+    #[cold]
+    pub(super) fn note_stall(&mut self, start: SeqNum, now: Instant) {
+        if let Some(state) = self.rare.user_timeout_mut()
+            && start == self.snd_una
+            && (state.stalled_at == NEVER || state.stall_una != start)
+        {
+            (state.stalled_at, state.stall_una) = (now, start);
+        }
+    }
+
+    /// The window that was asked for has opened: what leaves now waits anew.
+    pub(super) fn end_stall(&mut self) {
+        if let Some(state) = self.rare.user_timeout_mut() {
+            state.stalled_at = NEVER;
         }
     }
 

@@ -332,7 +332,7 @@ impl<P: Payload> Pcb<P> {
     /// Whether the window of a segment counts (`tcp_may_update_window`). Of segments with the same numbers nothing tells which is the
     /// newer, and a window does not shrink: the larger counts, or the closed one. (RFC 9293 section 3.10.7.4 takes the last to come.)
     #[inline]
-    fn brings_window(&self, seq: SeqNum, moved: bool, field: u16) -> bool {
+    pub(super) fn brings_window(&self, seq: SeqNum, moved: bool, field: u16) -> bool {
         let is_same = || self.snd_wl1 == seq && (field == 0 || self.scaled(field) > self.snd_wnd);
         moved || self.snd_wl1.before(seq) || is_same()
     }

@@ -20,6 +20,9 @@ use super::super::timestamp;
 use super::challenge::PROBE_INTERVAL_MS;
 use super::{Segment, Step};
 
+/// Ticks by which a timestamp may be older than the latest, as on Linux (`TCP_PAWS_WINDOW`): segments from two of the peer's cores may overtake each other.
+const PAWS_WINDOW: u32 = 1;
+
 impl<P: Payload> Pcb<P> {
     pub(super) fn arrives(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
         let mut input = Input::default();
@@ -63,8 +66,10 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn take_proven(&mut self, seg: &mut Segment<P>, now: Instant) {
         self.last_rcv_at = now;
         // One that was overtaken by a later acknowledgment has nothing to say of time either, as on Linux, whose short path does not look.
-        if seg.is_acceptable && (!seg.header.ack.before(self.snd_una) || self.is_on_short_path(seg)) {
-            self.note_timestamp(seg.seq, seg.header.options.timestamps, now);
+        let is_heard = !seg.header.ack.before(self.snd_una) || self.is_on_short_path(seg);
+        let ts = seg.header.options.timestamps.filter(|ts| !self.is_older(ts.val, 0, now));
+        if seg.is_acceptable && is_heard {
+            self.note_timestamp(seg.seq, ts, now);
         }
         self.take_user_timeout(&seg.header);
         if self.ecn.is_accurate() {
@@ -94,8 +99,8 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         match seg.header.options.timestamps {
-            Some(ts) if timestamp::older(ts.val, self.ts_recent) => {
-                if now.since(self.ts_recent_at) > timestamp::RECENT_MAX_AGE {
+            Some(ts) if self.is_older(ts.val, PAWS_WINDOW, now) => {
+                if self.is_overtaken_duplicate(seg, ts.val) {
                     return Step::Continue(());
                 }
                 // An acknowledgment from before the latest text was overtaken by that, and is worth no answer (Linux's
@@ -110,6 +115,24 @@ impl<P: Payload> Pcb<P> {
             }
             None | Some(_) => Step::Continue(()),
         }
+    }
+
+    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell.
+    fn is_older(&self, val: u32, ticks: u32, now: Instant) -> bool {
+        timestamp::older(val.wrapping_add(ticks), self.ts_recent)
+            && now.since(self.ts_recent_at) <= timestamp::RECENT_MAX_AGE
+    }
+
+    /// Whether a segment with an old timestamp is a duplicate acknowledgment that was overtaken a moment ago, which tells of a hole as any other
+    /// (`tcp_disordered_ack_check`).
+    fn is_overtaken_duplicate(&self, seg: &Segment<P>, val: u32) -> bool {
+        let age_us = u64::from(self.ts_recent.wrapping_sub(val)) * 1_000;
+        seg.is_bare
+            && seg.flags.has(Flags::ACK)
+            && seg.seq == self.rcv_nxt
+            && seg.header.ack == self.snd_una
+            && !self.brings_window(seg.seq, false, seg.header.window)
+            && age_us <= self.rtt.rto_us(self.tuning.rto_max_us) * 6 / 5
     }
 
     /// The test of RFC 9293 section 3.4 (table 6), with one allowance: a segment without length may stand

@@ -243,11 +243,37 @@ fn stamped(header: Header, val: u32) -> Header {
 #[test]
 fn of_segments_with_an_old_timestamp_an_overtaken_acknowledgment_alone_is_not_answered() {
     for (offset, text, answers) in
-        [(-1, "", 0), (0, "", 1), (1, "", 1), (-1, "x", 1), (-1, "xy", 1), (0, "x", 1)]
+        [(-1, "", 0), (0, "", 0), (1, "", 1), (-1, "x", 1), (-1, "xy", 1), (0, "x", 1)]
     {
         let mut t = with_timestamps();
-        let input = t.input(stamped(at(&t, offset, ACK), 99), text.as_bytes());
+        let input = t.input(stamped(at(&t, offset, ACK), 98), text.as_bytes());
         assert_eq!((input.deliver.len(), t.lens().len()), (0, answers), "{offset} {text}");
+    }
+}
+
+/// It counts as a duplicate if it is younger than 1.2 retransmission timeouts, and tells nothing else.
+#[test]
+fn of_acknowledgments_with_an_old_timestamp_a_young_duplicate_counts() {
+    let young = |t: &Script| 100_u32.wrapping_sub(u32::try_from(t.pcb.rto().as_millis() * 6 / 5).unwrap());
+    type Change = fn(&mut Header);
+    let changes: [(u32, Change, bool); 6] = [
+        (0, |_| {}, true),
+        (1, |_| {}, false),
+        (0, |header| header.window += 1, false),
+        (0, |header| header.ack += 1, false),
+        (0, |header| header.flags = FIN, false),
+        (0, |header| header.seq += 1, false),
+    ];
+    for (older, change, counts) in changes {
+        let mut t = Script::established(&Settings { timestamps: true, sack: false, ..plain() });
+        t.write(3 * MSS);
+        let mut header = stamped(t.ack_of(0, WND), young(&t).wrapping_sub(older));
+        change(&mut header);
+        for _ in 0..3 {
+            assert_eq!(t.input(header, &[]).acked, 0);
+        }
+        assert_eq!(t.pcb.ts_recent, 100);
+        assert_eq!(t.lens(), [if counts { t.pcb.mss().into() } else { 0 }], "{header:?}");
     }
 }
 

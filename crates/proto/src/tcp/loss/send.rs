@@ -335,6 +335,9 @@ impl<P: Payload> Pcb<P> {
         }
         self.record(start, end, now);
         self.count_rexmt(why, end.since(start), now);
+        if self.rare.user_timeout().is_some() && why != Why::Probe {
+            self.note_stall(start, now);
+        }
         let ts = timestamp::value(now, self.ts_offset);
         if let Some(loss) = self.loss.as_deref_mut()
             && why != Why::Probe

@@ -135,17 +135,21 @@ fn a_segment_without_ack_is_dropped() {
 #[test]
 fn paws_drops_an_older_timestamp_and_acknowledges() {
     let mut t = with_timestamps();
-    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    t.peer_ts = Some(Timestamps { val: 98, ecr: 0 });
     assert!(t.input(t.seg(ACK), b"ghost").deliver.is_empty());
     assert_eq!(t.output().len(), 1);
     t.peer_ts = Some(Timestamps { val: 100, ecr: 0 });
     assert_eq!(t.input(t.seg(ACK), b"real").deliver, b"real");
+    // One tick older, but it does not become the latest.
+    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    assert_eq!(t.input(t.seg(ACK), b"as good").deliver, b"as good");
+    assert_eq!(t.pcb.ts_recent, 100);
 }
 
 #[test]
 fn paws_gives_way_after_twenty_four_days_of_silence() {
     let mut t = with_timestamps();
-    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    t.peer_ts = Some(Timestamps { val: 98, ecr: 0 });
     t.now = t.now + secs(24 * 24 * 3600);
     assert!(t.input(t.seg(ACK), b"still a ghost").deliver.is_empty());
     t.now = t.now + secs(1);
@@ -160,7 +164,7 @@ fn a_segment_without_the_agreed_timestamp_is_taken_and_leaves_ts_recent() {
     let echo = t.output()[0].header().options.timestamps.map(|ts| ts.ecr);
     assert_eq!(echo, Some(100), "we go on to send them");
     // PAWS goes on for those that have one.
-    t.peer_ts = Some(Timestamps { val: 99, ecr: 0 });
+    t.peer_ts = Some(Timestamps { val: 98, ecr: 0 });
     assert!(t.input(t.seg(ACK), b"old").deliver.is_empty());
     t.peer_ts = None;
     let syn = t.seg(SYN);
@@ -232,7 +236,7 @@ fn a_late_thread_does_not_decrease_tsval() {
 fn text_with_an_old_timestamp_is_answered_each_time() {
     for (ack, answers) in [(ISS + 1, 10), (ISS + 70_000, 1)] {
         let mut t = with_timestamps();
-        let ts = t.pcb.ts_recent.wrapping_sub(1);
+        let ts = t.pcb.ts_recent.wrapping_sub(2);
         let mut header = t.raw(IRS + 1, ack, ACK);
         header.options.timestamps = Some(Timestamps { val: ts, ecr: 0 });
         let answered = (0..10).filter(|_| {

@@ -36,7 +36,7 @@ const UNPROVEN: [(&str, Change); 4] = [
     ("acknowledges what is long gone", |header| header.ack = header.ack - (u32::from(WND) + 2_000)),
     ("has no ACK bit", |header| header.flags = header.flags.without(Flags::ACK)),
     ("is older than TS.Recent", |header| {
-        header.options.timestamps = Some(Timestamps { val: 99, ecr: 0 });
+        header.options.timestamps = Some(Timestamps { val: (1 << 31) + 1_000, ecr: 0 });
     }),
 ];
 

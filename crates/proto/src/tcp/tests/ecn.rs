@@ -93,6 +93,15 @@ fn a_mark_is_echoed_at_once_and_by_every_segment_until_the_peer_has_answered() {
     assert_eq!(flags(&mut t), [ACK]);
 }
 
+#[test]
+fn an_answer_to_a_mark_behind_the_peers_fin_is_not_acknowledged() {
+    let mut t = Script::established(&on());
+    let _ = t.input(t.seg(ACK.with(Flags::FIN)), &[]);
+    let _ = t.wait(ms(100));
+    let _ = t.input(t.seg(ACK.with(Flags::CWR)), b"text");
+    assert_eq!(flags(&mut t), []);
+}
+
 /// Some senders end the echo by a segment without text.
 #[test]
 fn the_answer_to_a_mark_needs_no_text_and_is_not_acknowledged_then() {

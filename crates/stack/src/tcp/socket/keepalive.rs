@@ -131,7 +131,7 @@ impl TcpStream {
     /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged, or written data wait for a window, before the
     /// connection is given up with `TimedOut`; it takes the place of `TcpConfig::retries`, and of the number of
     /// keepalive probes. `None` or zero: those decide. To the millisecond. As on Linux, the time counts from the first retransmission
-    /// or window probe of the timer, so a timeout's length comes before it (200 ms at least).
+    /// or window probe, so a timeout's length may come before it (200 ms at least).
     ///
     /// # Errors
     /// `InvalidInput` for more than 49 days.
