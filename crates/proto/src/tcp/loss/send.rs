@@ -423,7 +423,15 @@ impl<P: Payload> Pcb<P> {
     /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back. It takes the
     /// place of the timer of reordering.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
-        if (loss.probe_unmeasured && loss.probe.is_none()) || loss.is_disordered || !self.sack_ok {
+        if loss.is_disordered || !self.sack_ok {
+            return;
+        }
+        if loss.probe_unmeasured && loss.probe.is_none() {
+            if loss.probe_at != NEVER {
+                // That of text from before the probe.
+                loss.probe_at = NEVER;
+                self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
+            }
             return;
         }
         let at = after_us(now, self.probe_wait_us(loss));

@@ -53,6 +53,21 @@ fn a_window_update_is_no_duplicate_and_the_probe_has_repaired_a_loss() {
     assert!(cwnd_afterwards(&mut t) < 10 * MSS);
 }
 
+/// RFC 8985 section 7.3: no probe leaves before a round trip was measured since the last one, nor that of text which left beside it.
+#[test]
+fn an_acknowledgment_that_measures_nothing_ends_the_wait_for_the_next_probe() {
+    let mut t = established();
+    t.write(3 * MSS);
+    assert_eq!(t.places_within(ms(25)), [2]);
+    t.write(3 * MSS);
+    t.now = t.now + ms(10);
+    // The probe has repaired a loss.
+    t.report(4, &[]);
+    assert_eq!(t.pcb.loss_stats().probe_count, 1);
+    let sent = t.wait(ms(300));
+    assert_eq!((sent[0].0, t.pcb.loss_stats().probe_count), (t.pcb.rto() / 2 - ms(10), 1));
+}
+
 #[test]
 fn early_probes_do_not_hide_a_longer_round_trip() {
     let mut t = established();
