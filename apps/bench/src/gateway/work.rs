@@ -24,8 +24,8 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(10);
 const DATAGRAMS_PAUSE: Duration = Duration::from_millis(500);
 /// Between two tries.
 const SERVER_PAUSE: Duration = Duration::from_millis(300);
-/// Descriptors of a gateway without flows, at most.
-const FEW_DESCRIPTORS: f64 = 40.0;
+/// Descriptors of a gateway without flows, at most: four loops have some 80.
+const FEW_DESCRIPTORS: f64 = 120.0;
 
 /// See the module's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
