@@ -227,7 +227,7 @@ fn poll_queue<T: AsRawFd>(queue: &AsyncFd<T>, task: &mut Context<'_>) -> Poll<io
 /// A share, and the queues that are waited at.
 pub struct Reading {
     share: Arc<Share>,
-    /// By its number.
+    /// As the share's devices.
     waited: Vec<Option<AsyncFd<Waited>>>,
     /// How many loops were in use when that was set up.
     in_use: usize,
@@ -263,11 +263,11 @@ impl Reading {
         if std::mem::replace(&mut self.in_use, in_use) == in_use {
             return Ok(());
         }
-        for (queue, waited) in self.waited.iter_mut().enumerate() {
-            if !self.share.reads(queue, in_use) {
+        for ((queue, _), waited) in self.share.tuns.iter().zip(&mut self.waited) {
+            if !self.share.reads(*queue, in_use) {
                 *waited = None;
             } else if waited.is_none() {
-                let queue = Waited { share: Arc::clone(&self.share), queue };
+                let queue = Waited { share: Arc::clone(&self.share), queue: *queue };
                 *waited = Some(register(queue, Interest::READABLE)?);
             }
         }
@@ -277,7 +277,7 @@ impl Reading {
     async fn ready(&mut self) -> io::Result<()> {
         poll_fn(|task| {
             let mut ready = Poll::Pending;
-            for (tun, queue) in self.share.tuns.iter().zip(&self.waited) {
+            for ((_, tun), queue) in self.share.tuns.iter().zip(&self.waited) {
                 if let Some(queue) = queue
                     && let Poll::Ready(of_this) = poll_queue(queue, task)
                 {

@@ -49,6 +49,8 @@ pub struct Queues {
     in_use: AtomicUsize,
     loops: Box<[Seat]>,
     owners: Mutex<Owners>,
+    /// That number changes.
+    changes: bool,
     /// Where the system's idle time is read, if loops join and leave.
     pub stat: Option<File>,
 }
@@ -102,17 +104,12 @@ pub struct Owned {
 }
 
 impl Queues {
-    /// Those of these descriptors, one for each loop, of which the first `in_use` read at first.
+    /// Those of these descriptors, one for each loop, of which the first `in_use` read at first. If these are all, and there is no `stat`, it stays so.
     pub fn new(fds: Vec<OwnedFd>, is_own: bool, in_use: usize, stat: Option<File>) -> Arc<Self> {
         let loops: Box<[Seat]> = fds.iter().map(|_| Seat::default()).collect();
-        Arc::new(Self {
-            fds,
-            is_own,
-            in_use: AtomicUsize::new(in_use),
-            loops,
-            owners: Mutex::default(),
-            stat,
-        })
+        let changes = in_use < fds.len() || stat.is_some();
+        let (in_use, owners) = (AtomicUsize::new(in_use), Mutex::default());
+        Arc::new(Self { fds, is_own, in_use, changes, loops, owners, stat })
     }
 
     /// How many loops there are.
@@ -282,14 +279,15 @@ fn ends_of(head: &[u8]) -> Option<(Ends, bool)> {
     Some(((protocol, (src, u16::from_be_bytes([a, b])), (dst, u16::from_be_bytes([c, d]))), is_syn))
 }
 
-/// A loop's share of the queues, as a device of its stack. It can read all of them, with packet memory of its own, and sends by its own.
+/// A loop's share of the queues, as a device of its stack. It reads into packet memory of its own, and sends by its own queue.
 pub struct Share {
     /// All queues and loops.
     pub queues: Arc<Queues>,
     /// Which loop it is.
     pub index: usize,
-    /// One device a queue.
-    pub tuns: Box<[Tun]>,
+    own: Tun,
+    /// A device for each queue that it may read, with the queue's number.
+    pub tuns: Box<[(usize, Tun)]>,
     /// The queue that is read first, which changes: none waits for another that is never empty.
     first: AtomicUsize,
 }
@@ -300,12 +298,15 @@ impl Share {
     /// # Errors
     /// The system's; those of [`Tun::adopt`].
     pub fn new(queues: &Arc<Queues>, index: usize, mtu: u32) -> io::Result<Arc<Self>> {
-        let tun = |fd: &OwnedFd| {
-            let fds = vec![fd.try_clone()?];
+        let tun = |queue: usize| {
+            let fds = vec![queues.fds[queue].try_clone()?];
             Tun::adopt(Adopted { fds, mtu: Some(mtu), mac: None, big_tcp: queues.is_own })
         };
-        let tuns = queues.fds.iter().map(tun).collect::<io::Result<_>>()?;
-        Ok(Arc::new(Self { queues: Arc::clone(queues), index, tuns, first: AtomicUsize::new(0) }))
+        let own = tun(index)?;
+        let others = (0..queues.count()).filter(|queue| *queue != index && queues.changes);
+        let others = others.map(|queue| Ok((queue, tun(queue)?)));
+        let tuns = [Ok((index, own.clone()))].into_iter().chain(others).collect::<io::Result<_>>()?;
+        Ok(Arc::new(Self { queues: Arc::clone(queues), index, own, tuns, first: AtomicUsize::new(0) }))
     }
 
     /// A descriptor of a queue, to wait at.
@@ -320,11 +321,7 @@ impl Share {
 
     /// Whether the device has gone.
     pub fn is_down(&self) -> bool {
-        self.tuns.iter().any(Netif::is_down)
-    }
-
-    fn own(&self) -> &Tun {
-        &self.tuns[self.index]
+        self.tuns.iter().any(|(_, tun)| tun.is_down())
     }
 }
 
@@ -333,7 +330,7 @@ pub struct Handle(pub Arc<Share>);
 
 impl Netif for Handle {
     fn mtu(&self) -> u32 {
-        self.0.own().mtu()
+        self.0.own.mtu()
     }
 
     fn queue_count(&self) -> usize {
@@ -341,23 +338,23 @@ impl Netif for Handle {
     }
 
     fn medium(&self) -> Medium {
-        self.0.own().medium()
+        self.0.own.medium()
     }
 
     fn offloads_checksum(&self) -> bool {
-        self.0.own().offloads_checksum()
+        self.0.own.offloads_checksum()
     }
 
     fn segment_max(&self) -> u32 {
-        self.0.own().segment_max()
+        self.0.own.segment_max()
     }
 
     fn udp_segment_max(&self) -> u32 {
-        self.0.own().udp_segment_max()
+        self.0.own.udp_segment_max()
     }
 
     fn attached(&self, pool: &Pool) {
-        self.0.tuns.iter().for_each(|tun| tun.attached(pool));
+        self.0.tuns.iter().for_each(|(_, tun)| tun.attached(pool));
     }
 
     fn is_down(&self) -> bool {
@@ -365,13 +362,13 @@ impl Netif for Handle {
     }
 
     fn transmit(&self, flow: u64, frames: &mut Vec<TxFrame>) -> Sent {
-        self.0.own().transmit(flow, frames)
+        self.0.own.transmit(flow, frames)
     }
 
     fn ring(&self, _queue: usize) {}
 
     fn receive(&self, _queue: usize, max: usize, sink: &mut dyn FnMut(RxFrame<'_>)) -> usize {
-        let Share { queues, index, tuns, first } = &*self.0;
+        let Share { queues, index, tuns, first, .. } = &*self.0;
         let mut frames = 0;
         while frames < max
             && let Some(held) = queues.take(*index)
@@ -385,9 +382,9 @@ impl Netif for Handle {
         // Relaxed: it is this loop's alone.
         let first = first.fetch_add(1, Ordering::Relaxed);
         for step in 0..tuns.len() {
-            let queue = first.wrapping_add(step) % tuns.len();
-            if frames < max && self.0.reads(queue, in_use) {
-                frames += tuns[queue].receive(0, max - frames, &mut |frame| match others_own
+            let (queue, tun) = &tuns[first.wrapping_add(step) % tuns.len()];
+            if frames < max && self.0.reads(*queue, in_use) {
+                frames += tun.receive(0, max - frames, &mut |frame| match others_own
                     .then(|| queues.other(*index, frame.head))
                     .flatten()
                 {
