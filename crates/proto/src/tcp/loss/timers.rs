@@ -81,9 +81,6 @@ impl<P: Payload> Pcb<P> {
             path.on_timeout();
         }
         count(&mut loss.stats.rto_count);
-        if reduces {
-            loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
-        }
         // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
         // of the repair for one of the data sent before.
         if phase == Phase::Open || !is_first {
@@ -95,6 +92,10 @@ impl<P: Payload> Pcb<P> {
             // RACK does not look at the acknowledgments of a peer without SACK, so nothing is known of the round trip.
             let wait_us = if self.sack_ok { loss.rack.patience_of_timeout() } else { 0 };
             loss.records.lose_overdue(mss, wait_us, now);
+        }
+        if reduces {
+            // Repetitions that are given up are not waited for.
+            loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
         (loss.twice_count, loss.stood_for) = (0, 0);

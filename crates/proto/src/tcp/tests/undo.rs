@@ -124,6 +124,21 @@ fn a_retransmission_reported_as_duplicate_is_undone_and_widens_the_window() {
     assert!(t.pcb.cwnd() >= 10 * MSS);
 }
 
+/// Into a shut window each timeout is a first one, and begins a repair of its own.
+#[test]
+fn a_timeout_waits_for_no_report_of_what_it_gives_up() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(2 * MSS);
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    time_out(&mut t);
+    time_out(&mut t);
+    assert_eq!(t.pcb.loss_stats().rexmt_rto, 2);
+    t.report(2, &[]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 0);
+    t.report(2, &[(0, 1)]);
+    assert_eq!(t.pcb.loss_stats().undo_count, 1);
+}
+
 #[test]
 fn a_duplicate_from_the_network_undoes_nothing() {
     let mut t = in_flight(false);
