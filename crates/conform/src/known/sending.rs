@@ -337,14 +337,18 @@ fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
 }
 
 /// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
-/// of (RFC 3708 section 3: of a segment that was sent again).
+/// of (RFC 3708 section 3: of a segment that was sent again), and the same report again.
 pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let duplicate = *report.sack().first()?;
-    let is_once = duplicate.1 <= report.ack && pair.times_sent_to(duplicate.1) == 1;
+    let is_once = pair.times_sent_to(duplicate.1) == 1;
+    // Or it is reported again.
+    let mut before = pair.taken_before(pair.index()?);
+    let is_again = before.any(|old| old.sack().first() == Some(&duplicate) && old.ack == report.ack);
+    let is_it = duplicate.1 <= report.ack && (is_once || is_again);
     let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
     let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
-    (is_once && is_undone && is_window).then_some(Then::Stop)
+    (is_it && is_undone && is_window).then_some(Then::Stop)
 }
