@@ -12,7 +12,8 @@ use crate::trace::{Info, Record, What};
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_it = cause.len > 0 && kernel.flags.has(Flags::RST) && stack.flags == Flags::ACK && stack.len == 0;
+    let is_it =
+        cause.len > 0 && kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST) && stack.len == 0;
     is_it.then_some(Then::Stop)
 }
 

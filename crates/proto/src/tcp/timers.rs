@@ -268,7 +268,34 @@ impl<P: Payload> Pcb<P> {
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.
     pub(super) fn start_keepalive(&mut self, now: Instant) {
-        let open = match self.state {
+        if let (true, Some(keep)) = (self.is_open(), self.keepalive.as_ref()) {
+            self.last_rcv_at = now;
+            self.keep_at = now + keep.settings.idle.max(KEEPALIVE_MIN);
+        }
+    }
+
+    /// The application changes keepalive. Where it was on, silence so far counts; switched on, it asks no sooner than after the idle time, as on Linux.
+    pub(super) fn change_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
+        let idle = settings.idle.max(KEEPALIVE_MIN);
+        let (is_running, heard_at) = (self.keep_at != NEVER, self.last_rcv_at);
+        match self.keepalive.as_deref_mut().filter(|_| settings.enabled) {
+            Some(keep) => {
+                let is_other_idle = keep.settings.idle != settings.idle;
+                keep.settings = settings;
+                if is_running && is_other_idle {
+                    self.keep_at = (heard_at + idle).max(now);
+                }
+            }
+            None => {
+                self.keepalive = Keepalive::new(settings);
+                self.keep_at = if settings.enabled && self.is_open() { now + idle } else { NEVER };
+            }
+        }
+    }
+
+    /// Whether the handshake is done, and the connection is not over.
+    fn is_open(&self) -> bool {
+        match self.state {
             State::Established
             | State::CloseWait
             | State::FinWait1
@@ -276,10 +303,6 @@ impl<P: Payload> Pcb<P> {
             | State::Closing
             | State::LastAck => true,
             State::SynSent | State::SynReceived | State::TimeWait | State::Closed => false,
-        };
-        if let (true, Some(keep)) = (open, self.keepalive.as_ref()) {
-            self.last_rcv_at = now;
-            self.keep_at = now + keep.settings.idle.max(KEEPALIVE_MIN);
         }
     }
 

@@ -16,7 +16,7 @@ use super::rare::RcvLimits;
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
 use super::settings::{KeepaliveSettings, millis};
 use super::state::State;
-use super::timers::{Keepalive, NEVER, after_us};
+use super::timers::{Keepalive, after_us};
 use super::timestamp;
 
 impl<P: Payload> Pcb<P> {
@@ -190,12 +190,9 @@ impl<P: Payload> Pcb<P> {
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
     pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let now = self.clock(now);
-        if self.keepalive.as_deref().map(Keepalive::settings) == settings.enabled.then_some(settings) {
-            return;
+        if self.keepalive.as_deref().map(Keepalive::settings) != settings.enabled.then_some(settings) {
+            self.change_keepalive(settings, now);
         }
-        self.keepalive = Keepalive::new(settings);
-        self.keep_at = NEVER;
-        self.start_keepalive(now);
     }
 
     /// `TCP_WINDOW_CLAMP`: the largest window to offer from now on, bytes. What was offered is not taken back.

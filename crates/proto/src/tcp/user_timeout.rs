@@ -21,6 +21,7 @@ use super::pcb::Pcb;
 use super::segment::{Flags, Header, Payload};
 use super::settings::{Settings, millis};
 use super::timers::{NEVER, after_us, since_us};
+use super::timestamp;
 use super::wire;
 
 /// A peer's wish for less is not granted (L_LIMIT of RFC 5482 section 3.1; RFC 9293 wants 100 s at least).
@@ -104,8 +105,8 @@ impl UserTimeoutState {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. Data that is waiting at that time has
-    /// waited since the retransmission timer expires next.
+    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. Data that is being sent again at that time has
+    /// waited since that began.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         let ms = millis(timeout);
         if let Some(state) = self.rare.user_timeout_mut() {
@@ -118,13 +119,20 @@ impl<P: Payload> Pcb<P> {
         } else if ms != 0 {
             self.rare.set_user_timeout(Some(UserTimeoutState {
                 ms,
-                stalled_at: NEVER,
+                stalled_at: self.repeated_at().unwrap_or(NEVER),
                 stall_una: self.snd_una,
                 is_enabled: false,
                 is_changeable: false,
                 is_owed: false,
             }));
         }
+    }
+
+    /// When the repair that goes on began to send again, to a millisecond.
+    fn repeated_at(&self) -> Option<Instant> {
+        let since = self.loss.as_deref()?.repeated_ts()?;
+        let ms = timestamp::value(self.clock, self.ts_offset).wrapping_sub(since);
+        Some(Instant::from_micros(self.clock.as_micros().saturating_sub(u64::from(ms) * 1000)))
     }
 
     /// The user timeout in force; `None` if the number of retransmissions decides.

@@ -193,6 +193,8 @@ impl<P: Payload> Pcb<P> {
         }
         if self.is_beside_a_probe(seg) {
             seg.seq = self.rcv_nxt;
+            // What asks for an answer tells of no hole.
+            seg.is_bare = false;
             return Step::Continue(());
         }
         if closed_window {

@@ -116,6 +116,20 @@ fn a_fin_that_comes_again_is_answered_and_does_no_more() {
     }
 }
 
+/// The peer's keepalive stands there, too, and asks for an answer; it does not tell of a hole.
+#[test]
+fn probes_are_no_duplicate_acknowledgments() {
+    for (offset, repeats) in [(-1, false), (0, true)] {
+        let mut t = Script::established(&plain());
+        t.write(5 * MSS);
+        for _ in 0..3 {
+            let header = Header { ack: t.pcb.snd_una(), ..at(&t, offset, ACK) };
+            let _ = t.input(header, &[]);
+        }
+        assert_eq!(t.output().iter().any(|segment| segment.len > 0), repeats);
+    }
+}
+
 /// MUST-66: a reset with text is judged by its sequence number. Only one that may have been sent by a peer that is out of step is challenged (RFC 5961 section 3).
 #[test]
 fn at_a_closed_window_only_a_reset_at_its_place_resets() {

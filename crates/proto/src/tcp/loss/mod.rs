@@ -195,6 +195,11 @@ impl Loss {
         (self.probe_at, self.has_sent, self.is_looked_at) = (NEVER, false, false);
     }
 
+    /// What the first repetition of the repair that goes on had as its timestamp, or would have had.
+    pub(in crate::tcp) fn repeated_ts(&self) -> Option<u32> {
+        self.repeated_ts
+    }
+
     /// The earliest of its timers.
     pub(super) fn deadline(&self) -> Instant {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())

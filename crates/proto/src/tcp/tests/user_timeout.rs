@@ -68,6 +68,24 @@ fn a_window_that_stays_shut_ends_the_connection_although_its_probes_are_answered
 }
 
 #[test]
+fn a_timeout_that_is_set_during_a_repair_counts_from_when_that_began() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    t.write(3000);
+    let start = t.now;
+    let first = loop {
+        let _ = t.wait(ms(1));
+        if t.pcb.loss_stats().rto_count == 1 {
+            break t.now.since(start);
+        }
+    };
+    let _ = t.wait(ms(300));
+    t.pcb.set_user_timeout(secs(1));
+    let _ = t.wait(secs(10));
+    let end = t.timed_out_at.unwrap().since(start);
+    assert!(end.abs_diff(first + secs(1)) <= ms(1), "{end:?} {first:?}");
+}
+
+#[test]
 fn a_window_that_opens_ends_the_stall() {
     let mut t = Script::established(&with(secs(20)));
     let _ = t.input(t.ack_of(0, 0), &[]);
