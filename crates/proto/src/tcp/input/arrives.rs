@@ -167,6 +167,14 @@ impl<P: Payload> Pcb<P> {
         seg.seq_len() == 0 && (seg.seq + 1 == self.rcv_nxt || is_behind)
     }
 
+    /// Whether a segment acknowledges or reports something, or has another window. What only asks for an answer tells of no hole, and decides nothing of a
+    /// timeout.
+    fn has_news(&self, header: &Header) -> bool {
+        header.ack.after(self.snd_una)
+            || !header.options.sack.is_empty()
+            || self.brings_window(header.seq, false, header.window)
+    }
+
     /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
     fn on_unacceptable(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
@@ -192,9 +200,12 @@ impl<P: Payload> Pcb<P> {
             self.two_msl_at = now + self.tuning.time_wait();
         }
         if self.is_beside_a_probe(seg) {
+            if !self.has_news(&seg.header) {
+                // It only asks whether we live, and shows that the peer does.
+                self.last_rcv_at = now;
+                return Step::Break(());
+            }
             seg.seq = self.rcv_nxt;
-            // What asks for an answer tells of no hole.
-            seg.is_bare = false;
             return Step::Continue(());
         }
         if closed_window {
