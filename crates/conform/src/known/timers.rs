@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{AT_ONCE, SLACK, granularity};
-use crate::scenario::Action;
+use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Segment};
-use crate::trace::{Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 use crate::wheel::JIFFY;
 
 /// The first segment that is out, when the kernel sent it last, and how long it waits since then: each time doubles that.
@@ -47,6 +47,22 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     let differs = stack.rto > rto && stack.rto - rto <= rto / 8 + SLACK;
     let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
     (is_timeout && differs && is_between).then_some(Then::Stop)
+}
+
+/// A user timeout that is set while a shut window is asked for counts from the first probe in the kernel, and from the next one here.
+pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
+    let is_set = |index: &usize| matches!(pair.scenario.events[*index].action, Action::Set(SockOpt::UserTimeout, timeout) if timeout > 0);
+    let is_probing = |info: &Info| {
+        info.get("backoff").is_some_and(|backoff| backoff > 0) && info.get("snd_wnd") == Some(0)
+    };
+    let is_late = pair.earlier.iter().any(|record| match &record.what {
+        What::State(before, State { info: Some(info), .. }) => is_set(&(before + 1)) && is_probing(info),
+        _ => false,
+    });
+    let is_over = |record: &Option<&Record>| {
+        record.is_some_and(|record| matches!(&record.what, What::State(_, state) if state.ready.error))
+    };
+    (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
 }
 
 /// Behind a tail loss probe new text leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next

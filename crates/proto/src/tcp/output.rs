@@ -472,7 +472,7 @@ impl<P: Payload> Pcb<P> {
     /// A segment without data, if one is owed.
     #[inline(never)]
     fn transmit_ack(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
-        let mut is_window_update = false;
+        let (mut is_window_update, mut seq) = (false, self.acceptable_seq());
         if self.dup_acks_owed > 0 {
             // The edge stays, for a duplicate must not change the window (RFC 5681 section 2).
             self.dup_acks_owed -= 1;
@@ -483,12 +483,10 @@ impl<P: Payload> Pcb<P> {
             is_window_update = self.rcv_adv != before && self.last_ack_sent == self.rcv_nxt;
         } else if self.keep_probe {
             self.keep_probe = false;
-            let head = self.plain_header(self.snd_una - 1, Flags::ACK, now).into();
-            return Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false });
+            seq = self.snd_una - 1;
         } else {
             return None;
         }
-        let seq = self.acceptable_seq();
         let head = if self.has_extras() {
             self.decorated(seq, Flags::ACK, 0, now)
         } else {

@@ -156,7 +156,9 @@ impl<P: Payload> Pcb<P> {
         if state.ms == 0 {
             return count >= most;
         }
-        let is_over = since_us(now, state.stalled_at) >= state.micros();
+        // It is sent again once at least, however long something before it was.
+        let is_asked = handshake || is_probing || count > 0;
+        let is_over = is_asked && since_us(now, state.stalled_at) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
     }
 
@@ -190,7 +192,8 @@ impl<P: Payload> Pcb<P> {
 
     /// When the timer that would expire at `at` does so at the latest.
     pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
-        match self.rare.user_timeout() {
+        let is_asked = self.rexmt_count > 0 || self.persist || self.is_in_handshake();
+        match self.rare.user_timeout().filter(|_| is_asked) {
             Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
                 at.min(after_us(state.stalled_at, state.micros()))
             }

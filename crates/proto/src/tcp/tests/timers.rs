@@ -47,6 +47,18 @@ fn an_answer_to_a_probe_restarts_the_idle_time() {
 }
 
 #[test]
+fn a_keepalive_probe_has_the_blocks_of_what_waits_behind_a_hole() {
+    let mut t = Script::established(&Settings { keepalive: keepalive(), sack: true, ..plain() });
+    let mut behind = t.seg(ACK);
+    behind.seq += 10;
+    let _ = t.input(behind, b"text");
+    t.output();
+    let sent = t.wait(keepalive().idle);
+    let probe = sent.last().unwrap().1.header();
+    assert_eq!((probe.seq, probe.options.sack.len()), (t.pcb.snd_una() - 1, 1));
+}
+
+#[test]
 fn a_keepalive_probe_is_answered() {
     let mut t = Script::established(&plain());
     let mut probe = t.seg(ACK);

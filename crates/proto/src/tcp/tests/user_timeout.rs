@@ -7,7 +7,7 @@ use super::super::segment::{Header, Options};
 use super::super::settings::{KeepaliveSettings, Settings};
 use super::super::state::State;
 use super::super::user_timeout::{LIMIT_MAX, LIMIT_MIN, UserTimeout};
-use super::script::{ACK, SYN, Script, WND, ms, plain, secs};
+use super::script::{ACK, MSS, SYN, Script, WND, ms, plain, secs};
 
 fn with(user_timeout: Duration) -> Settings {
     Settings { user_timeout, ..plain() }
@@ -83,6 +83,21 @@ fn a_timeout_that_is_set_during_a_repair_counts_from_when_that_began() {
     let _ = t.wait(secs(10));
     let end = t.timed_out_at.unwrap().since(start);
     assert!(end.abs_diff(first + secs(1)) <= ms(1), "{end:?} {first:?}");
+}
+
+/// As on Linux (`retransmits_timed_out`): recovery's repetition may have been lost, and the timer has not asked yet.
+#[test]
+fn a_repair_that_outlives_the_user_timeout_gets_a_timeout_and_what_that_sends() {
+    let mut t = Script::established(&Settings { sack: true, ..with(ms(50)) });
+    t.write(5 * MSS);
+    t.now = t.now + ms(10);
+    t.report(0, &[(1, 5)]);
+    let start = t.now;
+    assert!(t.places().contains(&0));
+    let sent = t.wait(secs(5));
+    let (at, last) = sent.last().unwrap();
+    assert!(last.header().seq == t.pcb.snd_una() && *at > ms(150), "{at:?}");
+    assert_eq!(t.timed_out_at.map(|end| end.since(start)), Some(*at));
 }
 
 #[test]
