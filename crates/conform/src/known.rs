@@ -30,9 +30,10 @@ use closing::{
 };
 use sending::{
     answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
-    repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_of_a_repetition,
-    tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate,
-    use_of_the_window_beside_text, window_after_an_undone_repair, window_probe_beside_text,
+    probe_at_the_end_of_a_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
+    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
+    undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
+    window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
@@ -342,6 +343,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "delay beside a timer", scenario: "delay-beside-a-timer", is: delay_beside_a_timer },
     Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },
     Known { name: "answer to a mark", scenario: "answer-to-a-mark", is: answer_to_a_mark },
+    Known {
+        name: "probe at the end of a window",
+        scenario: "probe-at-the-end-of-a-window",
+        is: probe_at_the_end_of_a_window,
+    },
     Known {
         name: "user timeout beside probes",
         scenario: "user-timeout-set-beside-probes",

@@ -128,10 +128,28 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
     let has_block =
         |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && cause.end() <= block.1);
-    let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end())
-        || (kernel.ack < cause.seq && has_block(stack) && !has_block(kernel));
+    // It is taken, or reported: as text behind a hole, or as a duplicate.
+    let is_before =
+        (kernel.ack < cause.end() && stack.ack >= cause.end()) || (has_block(stack) && !has_block(kernel));
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
     ((is_again || is_timeout) && is_sent && cause.end() > cause.seq && is_before).then_some(Then::Stop)
+}
+
+/// A tail loss probe sends new text first. Where what waits begins with a piece of a segment that fits the peer's window, the kernel fills the piece up, finds that it no longer fits, and
+/// sends nothing; here the last segment goes again.
+pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(probe)) = &pair.stack?.what else { return None };
+    let at = pair.stack?.at;
+    let is_later = pair.kernel.is_none_or(|kernel| match &kernel.what {
+        What::Sent(Packet::Tcp(again)) => kernel.at > at && again.seq < probe.seq,
+        _ => true,
+    });
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_probe = probe.len > 0 && probe.end() == top && pair.times_sent_to(top) == 1;
+    let edge = pair.edge(pair.peer().last()?.1);
+    let is_at_the_end = top < edge && edge < top + probe.len;
+    let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
+    (is_later && is_probe && is_at_the_end && waits).then_some(Then::Stop)
 }
 
 /// A mark that the peer echoes leaves more of the window here than a loss does (RFC 8511), and at once; the kernel reduces it as for a loss, in the course of a round
