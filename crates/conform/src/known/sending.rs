@@ -5,7 +5,7 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
-use crate::segment::{Flags, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
@@ -336,12 +336,25 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             let is_behind = new.seq > again.seq && pair.times_sent(new.seq) == 1 && undoes_a_timeout(pair);
-            let is_new = undone.is_some() && new.seq == top;
+            let is_undone = undone.is_some() || acknowledges_an_original(pair) || undoes_a_timeout(pair);
+            let is_new = is_undone && new.seq == top;
             is_again && new.len > 0 && (is_new || is_behind)
         }
         _ => false,
     };
     (is_out && is_judged).then_some(Then::Stop)
+}
+
+/// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text behind the first segment that was sent once.
+fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    let peer = || pair.peer().map(|(_, segment)| segment);
+    let Some(cause) = peer().next_back() else { return false };
+    let una = peer().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
+    let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
+    let first = pair.texts().find(|text| text.seq == una && pair.times_sent(una) > 1);
+    let is_beyond = first.is_some_and(|first| cause.ack > first.end() && pair.times_sent(first.end()) == 1);
+    is_repaired && cause.ack > una && (is_old || is_beyond)
 }
 
 /// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
