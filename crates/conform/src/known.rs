@@ -31,9 +31,9 @@ use closing::{
 use sending::{
     answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
     probe_at_the_end_of_a_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
-    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
-    undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
-    window_probe_beside_text,
+    round_trip_behind_a_repetition, round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair,
+    time_of_an_unused_window, undo_by_another_duplicate, use_of_the_window_beside_text,
+    window_after_an_undone_repair, window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
@@ -269,6 +269,11 @@ pub const KNOWN: &[Known] = &[
         name: "packet of a small window",
         scenario: "packet-of-a-small-window",
         is: packet_of_a_small_window,
+    },
+    Known {
+        name: "round trip behind a repetition",
+        scenario: "round-trip-behind-a-repetition",
+        is: round_trip_behind_a_repetition,
     },
     Known {
         name: "probe before a measurement",

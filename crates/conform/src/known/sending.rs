@@ -241,6 +241,23 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
 }
 
+/// The latest round trip is that of what was sent last of what has arrived (RFC 8985 section 6.2 step 2). Where an acknowledgment covers a repetition and text behind it that had left before, the
+/// kernel takes that of this text, which is longer, and does not find lost at once what left with it, but by a timer.
+pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.stack?.what else { return None };
+    let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
+        What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
+        _ => true,
+    });
+    let cause = pair.peer().next_back()?.1;
+    let una = pair.peer().rev().skip(1).map(|(_, segment)| segment.ack).max()?;
+    let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
+    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
+    let covers_text = pair.times_sent(cause.ack - 1) == 1;
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+    (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
+}
+
 /// A recovery ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
 /// threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
