@@ -480,18 +480,22 @@ fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
 
 /// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
 fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
-    let What::State(_, stack) = &pair.stack?.what else { return None };
+    // It has taken the segment, and acknowledges its text, or can be accepted.
+    let is_taken = match &pair.stack?.what {
+        What::State(_, stack) => stack.info.is_none() && stack.ready.readable,
+        What::Sent(Packet::Tcp(ack)) => ack.ack > 1 && pair.why.starts_with("acknowledgment:"),
+        _ => false,
+    };
     let (answers, waits) = match &pair.kernel?.what {
         What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
         // Another challenge.
         What::Sent(Packet::Tcp(ack)) => (ack.flags == Flags::ACK && ack.seq == 1, false),
         _ => (false, false),
     };
-    let is_it = stack.info.is_none() && stack.ready.readable && (answers || waits);
     let is_challenged = pair.earlier.iter().any(|record| {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
-    (is_it && is_challenged).then_some(Then::Stop)
+    (is_taken && (answers || waits) && is_challenged).then_some(Then::Stop)
 }
 
 /// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each

@@ -253,7 +253,7 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     let una = pair.peer().rev().skip(1).map(|(_, segment)| segment.ack).max()?;
     let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
     let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
-    let covers_text = pair.times_sent(cause.ack - 1) == 1;
+    let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
     (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
 }
