@@ -72,9 +72,10 @@ impl<P: Payload> Pcb<P> {
         let mut events = Events::NONE;
         if !probes && self.rexmt_at <= now {
             if self.on_rexmt(now).is_break() {
-                // Nothing comes back from the peer, so it is told nothing either, as on Linux and in RFC 9293 section 3.10.8.
-                self.enter_closed();
-                return TimerOutcome { events: GIVEN_UP, reply: None };
+                // Nothing comes back from the peer, so it is told nothing either, as on Linux and in RFC 9293 section 3.10.8: its next segment is answered
+                // with a reset. Within one process a reader's window update may be no segment, and it would wait for ever.
+                let reset = self.abort();
+                return TimerOutcome { events: GIVEN_UP, reply: reset.filter(|_| self.tuning.lossless) };
             }
             if self.rexmt_count >= SILENT_TIMEOUTS {
                 events = Events::SILENT;

@@ -122,6 +122,18 @@ fn an_unanswered_probe_is_given_up() {
     assert!(t.events.has(Events::TIMED_OUT));
 }
 
+/// Its reader may make room without a segment, and would wait for ever.
+#[test]
+fn within_one_process_a_peer_whose_window_stays_shut_gets_a_reset() {
+    let mut t = Script::established(&Settings { retries: 3, lossless: true, ..plain() });
+    t.write(1000);
+    let _ = t.input(t.ack_of(1000, 0), &[]);
+    t.write(10);
+    let sent = t.wait(secs(100));
+    assert!(t.events.has(Events::TIMED_OUT));
+    assert!(sent.last().unwrap().1.header().flags.has(Flags::RST));
+}
+
 #[test]
 fn a_probe_that_is_accepted_moves_on() {
     let mut t = Script::established(&plain());
