@@ -489,7 +489,7 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     let (answers, waits) = match &pair.kernel?.what {
         What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
         // Another challenge.
-        What::Sent(Packet::Tcp(ack)) => (ack.flags == Flags::ACK && ack.seq == 1, false),
+        What::Sent(Packet::Tcp(ack)) => (ack.flags == Flags::ACK && (ack.seq, ack.ack) == (1, 1), false),
         _ => (false, false),
     };
     let is_challenged = pair.earlier.iter().any(|record| {
