@@ -28,6 +28,11 @@ pub const AT_ONCE: Duration = Duration::from_millis(1);
 /// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
 pub const ANSWER_MAX: Duration = Duration::from_millis(40);
 
+/// The kernel answers unacceptable segments without text once in this time (`tcp_invalid_ratelimit`).
+pub const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
+/// The longest interval here, and a tick of the kernel's.
+pub const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);
+
 /// By how much a timer of the kernel that runs for `wait` may expire late: its wheel has levels, each eight times as coarse
 /// as the one below, from 64 ticks on.
 pub fn granularity(wait: Duration) -> Duration {

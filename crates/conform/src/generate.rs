@@ -231,15 +231,15 @@ impl Maker {
             self.at_ms += self.random.pick(&[10, 30, 60, 100]);
             self.settle();
             self.peer.ack = 1;
-            if self.habit == Habit::Eager && self.habits.chance(50) {
-                self.eager_text();
+            if self.habit == Habit::EarlyText && self.habits.chance(50) {
+                self.early_text();
             } else {
                 self.acknowledge();
             }
             self.at_ms += 10;
             self.settle();
-            if self.habit == Habit::Eager && self.habits.chance(50) {
-                self.eager_text();
+            if self.habit == Habit::EarlyText && self.habits.chance(50) {
+                self.early_text();
             }
             self.act(Action::Accept);
         }

@@ -17,7 +17,6 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, Event, Scenario};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, Record, State, What};
-pub(crate) use acknowledging::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_growing_window,
     acknowledgment_of_unread_text, answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer,

@@ -22,9 +22,9 @@ pub(super) enum Habit {
     /// Two short messages come, and are read before their acknowledgment is due.
     Messages,
     /// The FIN is on text, and comes again.
-    LastWords,
+    FinOnText,
     /// Text comes with the last segment of the handshake, and before the connection is accepted.
-    Eager,
+    EarlyText,
     /// ECN was agreed on; routers mark text, and the peer's answers tell of marks.
     Marks,
     /// The application has options that few have.
@@ -39,8 +39,8 @@ impl Habit {
             Self::OldEchoes,
             Self::Runs,
             Self::Messages,
-            Self::LastWords,
-            Self::Eager,
+            Self::FinOnText,
+            Self::EarlyText,
             Self::Marks,
             Self::Options,
         ];
@@ -58,10 +58,10 @@ impl Maker {
                 Habit::OldEchoes => self.answer_to_the_first(),
                 Habit::Runs => self.run_of_blocks(),
                 Habit::Messages => self.messages(),
-                Habit::LastWords => self.last_words(),
+                Habit::FinOnText => self.fin_on_text(),
                 Habit::Options => self.rare_option(),
                 // These show in other places.
-                Habit::Eager | Habit::Marks => false,
+                Habit::EarlyText | Habit::Marks => false,
             }
     }
 
@@ -134,13 +134,13 @@ impl Maker {
     }
 
     /// The FIN with text; once it was sent, all of that again, or the FIN alone.
-    fn last_words(&mut self) -> bool {
+    fn fin_on_text(&mut self) -> bool {
         if self.peer.hole.is_some() {
             return false;
         }
         self.not_before_an_answer();
         let next = self.peer.snd_nxt;
-        let len = [1, 100, 400][self.habits.below(3) as usize];
+        let len = self.habits.pick(&[1, 100, 400]);
         if self.peer.is_done {
             let len = if self.habits.chance(50) { 0 } else { len.min(next - 2) };
             self.send(Flags::FIN, next - 1 - len, len);
@@ -155,7 +155,7 @@ impl Maker {
     }
 
     fn rare_option(&mut self) -> bool {
-        let options = [
+        let (option, value) = self.habits.pick(&[
             (SockOpt::Keepalive, 1),
             (SockOpt::Keepalive, 0),
             (SockOpt::KeepIdle, 1),
@@ -167,15 +167,14 @@ impl Maker {
             (SockOpt::Quickack, 1),
             (SockOpt::Nodelay, 0),
             (SockOpt::Linger, 1),
-        ];
-        let (option, value) = options[self.habits.below(options.len() as u32) as usize];
+        ]);
         self.act(Action::Set(option, value));
         true
     }
 
-    /// Text of one that does not wait until the connection is accepted.
-    pub(super) fn eager_text(&mut self) {
-        let len = [1, 100, 500][self.habits.below(3) as usize];
+    /// Text that does not wait until the connection is accepted.
+    pub(super) fn early_text(&mut self) {
+        let len = self.habits.pick(&[1, 100, 500]);
         self.send(Flags::PSH, self.peer.snd_nxt, len);
         self.peer.snd_nxt += len;
     }

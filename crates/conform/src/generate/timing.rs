@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use super::Maker;
 use crate::codec::Packet;
-use crate::compare::{ANSWER_MAX, SLACK, granularity};
-use crate::known::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX};
+use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK, granularity};
 use crate::scenario::{Action, Event};
 use crate::segment::Flags;
 use crate::trace::{What, latest_rto};

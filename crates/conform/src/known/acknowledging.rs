@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::{ANSWER_MAX, SLACK};
+use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
@@ -257,8 +257,3 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     let is_limited = sent.any(|(at, ack)| at >= since && ack.flags == Flags::ACK && ack.len == 0);
     (is_probe && is_limited).then_some(Then::SkipStack)
 }
-
-/// `tcp_invalid_ratelimit`.
-pub(crate) const CHALLENGE_INTERVAL: Duration = Duration::from_millis(500);
-/// The longest interval here, and a tick of the kernel's.
-pub(crate) const CHALLENGE_INTERVAL_MAX: Duration = Duration::from_millis(531 + 4);

@@ -2,8 +2,9 @@
 //!
 //! Tests: as those of `known.rs`.
 
-use super::{CHALLENGE_INTERVAL_MAX, Pair, Then};
+use super::{Pair, Then};
 use crate::codec::Packet;
+use crate::compare::CHALLENGE_INTERVAL_MAX;
 use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};

@@ -51,12 +51,15 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
 
 /// A user timeout that is set while a shut window is asked for counts from the first probe in the kernel, and from the next one here.
 pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
-    let is_set = |index: &usize| matches!(pair.scenario.events[*index].action, Action::Set(SockOpt::UserTimeout, timeout) if timeout > 0);
+    let is_set = |index: usize| {
+        let action = pair.scenario.events.get(index).map(|event| &event.action);
+        matches!(action, Some(Action::Set(SockOpt::UserTimeout, timeout)) if *timeout > 0)
+    };
     let is_probing = |info: &Info| {
         info.get("backoff").is_some_and(|backoff| backoff > 0) && info.get("snd_wnd") == Some(0)
     };
     let is_late = pair.earlier.iter().any(|record| match &record.what {
-        What::State(before, State { info: Some(info), .. }) => is_set(&(before + 1)) && is_probing(info),
+        What::State(before, State { info: Some(info), .. }) => is_set(before + 1) && is_probing(info),
         _ => false,
     });
     let is_over = |record: &Option<&Record>| {

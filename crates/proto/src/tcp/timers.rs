@@ -295,7 +295,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether the handshake is done, and the connection is not over.
-    fn is_open(&self) -> bool {
+    pub(super) fn is_open(&self) -> bool {
         match self.state {
             State::Established
             | State::CloseWait

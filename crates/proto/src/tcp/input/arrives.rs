@@ -135,9 +135,9 @@ impl<P: Payload> Pcb<P> {
             && age_us <= self.rtt.rto_us(self.tuning.rto_max_us) * 6 / 5
     }
 
-    /// The test of RFC 9293 section 3.4 (table 6), with one allowance: a segment without length may stand
-    /// at the window's right edge too. A peer that has filled the window can send its acknowledgments
-    /// from nowhere else.
+    /// The test of RFC 9293 section 3.4 (table 6), with two allowances: a segment without length may stand
+    /// at the window's right edge too, as a peer that has filled the window can send its acknowledgments
+    /// from nowhere else; and the peer may send its latest text again.
     fn is_acceptable(&self, seg: &Segment<P>) -> bool {
         let wnd = self.rcv_wnd();
         let past = |seq: SeqNum| seq.raw().wrapping_sub(self.rcv_nxt.raw());
@@ -152,8 +152,7 @@ impl<P: Payload> Pcb<P> {
     /// have more to say than when it sent the text first: acknowledgment, window and timestamp count, as on Linux (`tcp_sequence`).
     fn is_latest_again(&self, seg: &Segment<P>) -> bool {
         let end = seg.seq + seg.seq_len();
-        let is_open = !matches!(self.state, State::SynReceived | State::TimeWait);
-        is_open
+        self.is_open()
             && seg.seq.before(self.rcv_nxt)
             && end.at_or_after(self.last_ack_sent)
             && end.at_or_before(self.rcv_nxt)
@@ -242,7 +241,6 @@ impl<P: Payload> Pcb<P> {
                 // Nothing of it is new: the acknowledgment was lost or is late. It counts as one of those that go at once.
                 self.enter_quick_acks(QUICK_ACKS_MAX);
                 self.acks.scheduled = true;
-                self.ack_now = true;
                 seg.flags = seg.flags.without(Flags::FIN);
             }
             // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
