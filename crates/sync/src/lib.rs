@@ -15,6 +15,7 @@
 //! | `sleeper`, `run_queue` | a worker, its sleeper and its queue | head of `sleeper.rs` |
 //! | `busy_poll` | a queue that callers take from while they are busy waiting, and a thread otherwise | head of `busy_poll.rs` |
 //! | `leader` | leader and follower at a device: a caller that waits there, and the thread that does so otherwise | head of `leader.rs` |
+//! | `claims` | numbers that one side claims as a whole and another uses in parts | head of `claims.rs` |
 //! | `counters`, `slot` | statistics, one shard per thread | head of `counters.rs` |
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `serials` | numbers that no two objects have, one count per core | head of `serials.rs` |
@@ -55,6 +56,7 @@ pub mod admission;
 mod block;
 mod brief;
 pub mod busy_poll;
+pub mod claims;
 #[cfg(not(loom))]
 pub mod coop;
 #[cfg(all(feature = "count", not(loom)))]

@@ -7,10 +7,13 @@
 //! itself can cause a conflict. On a host without IPv6 the test skips the kernel's IPv6 cases and prints
 //! that it does.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sockeye::{Config, Stack, TcpListener, TcpSocket, TcpStream};
 
@@ -232,7 +235,7 @@ impl Sockets for Sockeye {
     }
 
     fn abort(&self, stream: TcpStream) -> io::Result<()> {
-        stream.set_linger(Some(std::time::Duration::ZERO))
+        stream.set_linger(Some(Duration::ZERO))
     }
 }
 
@@ -276,7 +279,7 @@ impl Sockets for Kernel {
     }
 
     fn abort(&self, stream: socket2::Socket) -> io::Result<()> {
-        stream.set_linger(Some(std::time::Duration::ZERO))
+        stream.set_linger(Some(Duration::ZERO))
     }
 }
 
@@ -308,4 +311,38 @@ fn the_kernel_binds_as_documented() {
         println!("this host has no IPv6: the kernel's cases with it are left out");
     }
     compare(&Kernel, Case::all().filter(|case| has_v6 || !case.has_v6()), unused_kernel_port);
+}
+
+/// A connect on another thread does not get a port between the look at the free ones and the bind. Few ports, so that they meet.
+#[test]
+fn a_free_port_stays_free_of_connections_until_its_socket_listens() {
+    let config = Config { workers: 1, port_range: 40_000..=40_015, ..Config::default() };
+    let stack = Stack::new(config).expect("a stack starts");
+    let server = TcpListener::bind_on(&stack, "127.0.0.1:80").expect("nothing is there");
+    let ends_at = Instant::now() + Duration::from_secs(2);
+    let connect = || {
+        // A few stay open for a while, as a listener has to find them in its way.
+        let mut open = VecDeque::new();
+        while Instant::now() < ends_at {
+            if open.len() == 4 {
+                open.pop_front();
+            }
+            let Ok(stream) = TcpStream::connect_on(&stack, "127.0.0.1:80") else { continue };
+            stream.set_linger(Some(Duration::ZERO)).expect("it is open");
+            open.push_back((stream, server.accept().expect("one has come")));
+        }
+    };
+    let listen = || {
+        while Instant::now() < ends_at {
+            // `AddrNotAvailable`, where connections have all ports, is an answer.
+            if let Err(error) = TcpListener::bind_on(&stack, "127.0.0.1:0") {
+                assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(connect);
+        scope.spawn(connect);
+        scope.spawn(listen);
+    });
 }

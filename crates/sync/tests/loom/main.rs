@@ -14,6 +14,7 @@
 mod admission;
 mod brief;
 mod busy_poll;
+mod claims;
 mod leader;
 mod leave_undrained;
 mod notify;

@@ -422,7 +422,9 @@ impl TcpSocket {
         let via = core.netifs.via_from(tuple.local.addr, tuple.remote.addr)?;
         let now = core.clock.now();
         let mut shard = core.demux.shard(hash);
-        if shard.conn(hash, &tuple).is_some() {
+        // A socket may have been bound to the port since it was chosen.
+        let is_anothers = self.bound.is_none() && core.ports.is_bound(tuple.local.port);
+        if is_anothers || shard.conn(hash, &tuple).is_some() {
             return None;
         }
         let mut iss = core.isn(&tuple, now);

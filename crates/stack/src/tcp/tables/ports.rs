@@ -7,13 +7,9 @@
 //!
 //! Bound sockets and listeners stand in a table under a read-write lock, which ranks before the
 //! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not stand there,
-//! or every one would write a line that all share. A port at which there may be some is *seen*: a bit that the first
-//! connection sets and that is not taken back when the last one goes. Only a bind to such a port looks at the connections
-//! themselves, and where no port is left that has not been seen, all bits are made anew ([`Ports::look_again`]).
-//!
-//! No connection is overlooked by that: it is in its shard before its port is noted, under one hold of the shard's lock.
-//! A thread that makes the bits anew clears them first and then visits the shards: it finds the connection there, or the connection comes
-//! later and finds the bit cleared.
+//! or every one would write a line that all share. A bit for each port says whether there may be some; how
+//! a bind and a connect on another thread agree about it is `sockeye_sync::claims`. Only a bind to such a port looks at the connections
+//! themselves, and where no port is left that has not been used, all these bits are made anew ([`Ports::look_again`]).
 
 use std::collections::HashMap;
 use std::io;
@@ -21,6 +17,7 @@ use std::net::IpAddr;
 
 use rustix::io::Errno;
 use sockeye_proto::tcp::port_choice::{PortChoice, PortRange};
+use sockeye_sync::claims::Claims;
 use sockeye_sync::facade::{Arc, AtomicU64, Ordering};
 use sockeye_sync::{Mutex, RwLock};
 
@@ -31,51 +28,19 @@ use crate::tcp::handshake::listen::Listener;
 use crate::tcp::tables::demux::Demux;
 use crate::tcp::tables::listeners::{Listeners, Replica};
 
+/// What is bound to each port.
+type Table = HashMap<u16, Vec<Bind>>;
+
 /// See the module's head.
 pub(crate) struct Ports {
-    table: RwLock<HashMap<u16, Vec<Bind>>>,
+    table: RwLock<Table>,
     /// Those of them that listen, as SYNs look them up.
     listeners: Listeners,
-    /// A bit for each port that the table knows, so that a connect need not lock it.
-    bound: PortSet,
-    /// A bit for each port at which there may be connections, those in TIME-WAIT included.
-    seen: PortSet,
+    /// The table claims the ports that it knows, so that a connect need not lock it. Connections use them, those in TIME-WAIT included.
+    claims: Claims,
     /// Choosers of ephemeral ports, spread over cores.
     choosers: Box<[Mutex<PortChoice>]>,
     next_id: AtomicU64,
-}
-
-/// A bit for each port. Relaxed all of it: code that needs an order has it from a lock.
-struct PortSet(Box<[AtomicU64]>);
-
-impl PortSet {
-    fn new() -> Self {
-        Self((0..PORT_COUNT / 64).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// The word of a port, and its bit.
-    fn place(&self, port: u16) -> (&AtomicU64, u64) {
-        (&self.0[usize::from(port) / 64], 1 << (port % 64))
-    }
-
-    fn contains(&self, port: u16) -> bool {
-        let (word, bit) = self.place(port);
-        word.load(Ordering::Relaxed) & bit != 0
-    }
-
-    fn insert(&self, port: u16) {
-        let (word, bit) = self.place(port);
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-
-    fn remove(&self, port: u16) {
-        let (word, bit) = self.place(port);
-        word.fetch_and(!bit, Ordering::Relaxed);
-    }
-
-    fn clear(&self) {
-        self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    }
 }
 
 /// Choosers of ephemeral ports.
@@ -90,8 +55,7 @@ impl Ports {
         Self {
             table: RwLock::new(HashMap::new()),
             listeners: Listeners::new(),
-            bound: PortSet::new(),
-            seen: PortSet::new(),
+            claims: Claims::new(PORT_COUNT),
             choosers: (0..CHOOSERS).map(|_| Mutex::new(PortChoice::new(range, secret()))).collect(),
             next_id: AtomicU64::new(1),
         }
@@ -108,34 +72,61 @@ impl Ports {
     /// and the port.
     pub fn bind(&self, demux: &Demux, local: Endpoint, options: BindOptions) -> io::Result<(u64, u16)> {
         let mut table = self.table.write();
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let fits = |port: u16| {
-            let binds = table.get(&port).map_or(&[][..], Vec::as_slice);
-            !binds.iter().any(|b| b.conflicts(local.addr, options))
-                && !self.conn_conflicts(demux, local.addr, port, options)
-        };
-        let port = if local.port == 0 {
-            let mut chooser = self.choosers[0].lock();
-            // SO_REUSEADDR does not make two sockets share a port that neither asked for.
-            let mut choose = || {
-                let mut candidates = chooser.candidates(&octets(local.addr), &[], 0);
-                candidates.find(|port| !table.contains_key(port) && !self.seen.contains(*port))
-            };
-            choose()
-                .or_else(|| {
-                    self.look_again(demux);
-                    choose()
-                })
-                .ok_or_else(no_port)?
-        } else if fits(local.port) {
-            local.port
-        } else {
-            return Err(Errno::ADDRINUSE.into());
-        };
         failpoints::hit(Point::Bind, u64::from(local.port));
+        let port = if local.port == 0 {
+            self.claim_free(&table, demux, local.addr)?
+        } else {
+            self.claim_at(&table, demux, local, options)?
+        };
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         table.entry(port).or_default().push(Bind::new(id, local.addr, options));
-        self.bound.insert(port);
         Ok((id, port))
+    }
+
+    /// Claims a port that neither a socket nor a connection has. SO_REUSEADDR does not make two sockets share a port that neither asked for.
+    fn claim_free(&self, table: &Table, demux: &Demux, addr: IpAddr) -> io::Result<u16> {
+        let mut chooser = self.choosers[0].lock();
+        let mut claim = || {
+            let mut candidates = chooser.candidates(&octets(addr), &[], 0);
+            candidates.find(|port| {
+                !table.contains_key(port)
+                    && !self.claims.may_be_used((*port).into())
+                    && self.claim(demux, *port, || !self.claims.may_be_used((*port).into()))
+            })
+        };
+        claim()
+            .or_else(|| {
+                self.look_again(demux);
+                claim()
+            })
+            .ok_or_else(no_port)
+    }
+
+    /// Claims the port of `local`, if nothing stands in the way of a bind there.
+    fn claim_at(
+        &self,
+        table: &Table,
+        demux: &Demux,
+        local: Endpoint,
+        options: BindOptions,
+    ) -> io::Result<u16> {
+        let fits = || !self.conn_conflicts(demux, local.addr, local.port, options);
+        let is_free = match table.get(&local.port) {
+            // It is claimed already.
+            Some(binds) => !binds.iter().any(|b| b.conflicts(local.addr, options)) && fits(),
+            None => self.claim(demux, local.port, fits),
+        };
+        if is_free { Ok(local.port) } else { Err(Errno::ADDRINUSE.into()) }
+    }
+
+    /// Claims a port that the table does not know, if it `fits` once no new connection can get it.
+    fn claim(&self, demux: &Demux, port: u16, fits: impl FnOnce() -> bool) -> bool {
+        self.claims.claim(port.into(), || demux.each_shard(|_| ()));
+        let fits = fits();
+        if !fits {
+            self.claims.release(port.into());
+        }
+        fits
     }
 
     /// Makes a bound socket a listener, which conflicts with more than a bound one does.
@@ -177,7 +168,7 @@ impl Ports {
         self.listeners.remove(id, port);
         if binds.is_empty() {
             table.remove(&port);
-            self.bound.remove(port);
+            self.claims.release(port.into());
         }
     }
 
@@ -206,7 +197,7 @@ impl Ports {
         let mut chooser = self.choosers[cpu as usize % CHOOSERS].lock();
         for mut choosy_for in [CHOOSY_MAX, 0] {
             let candidates = chooser.candidates(&octets(local), &octets(remote.addr), remote.port);
-            for port in candidates.filter(|port| !self.bound.contains(*port)) {
+            for port in candidates.filter(|port| !self.is_bound(*port)) {
                 let tuple = FourTuple { local: Endpoint::new(local, port), remote };
                 if tuple.local == remote {
                     continue;
@@ -222,17 +213,19 @@ impl Ports {
         Err(no_port())
     }
 
-    /// Notes a connection at a local port, which is in its shard, whose lock is held.
-    pub fn note_conn(&self, port: u16) {
-        // Looked at first: most of the time it is there, and the line stays with all its readers.
-        if !self.seen.contains(port) {
-            self.seen.insert(port);
-        }
+    /// Whether a socket is bound to a port. Certain under the lock of a shard, for a connection that stands there: its port is no bound one from then on.
+    pub fn is_bound(&self, port: u16) -> bool {
+        self.claims.is_claimed(port.into())
     }
 
-    /// Makes the bits of [`seen`](Self::seen) anew from the connections there are. Under the bind table's lock.
+    /// Notes a connection at a local port, under the hold of its shard's lock in which it comes there.
+    pub fn note_conn(&self, port: u16) {
+        self.claims.note_use(port.into());
+    }
+
+    /// Makes the notes of ports in use anew from the connections there are. Under the bind table's lock.
     fn look_again(&self, demux: &Demux) {
-        self.seen.clear();
+        self.claims.forget_uses();
         demux.each_shard(|shard| {
             let live = shard.conns().map(|conn| conn.tuple.local.port);
             live.chain(shard.resting().map(|resting| resting.tuple.local.port))
@@ -242,7 +235,7 @@ impl Ports {
 
     /// Whether a connection stands in the way of a bind.
     fn conn_conflicts(&self, demux: &Demux, addr: IpAddr, port: u16, options: BindOptions) -> bool {
-        if !self.seen.contains(port) {
+        if !self.claims.may_be_used(port.into()) {
             return false;
         }
         let mut found = false;
