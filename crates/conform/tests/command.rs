@@ -1,6 +1,6 @@
 //! The program `conform`, where it needs no device.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn conform(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_conform")).args(args).output().unwrap()
@@ -34,4 +34,18 @@ fn a_file_that_is_not_there_is_named() {
     let refused = conform(&["no-such-file"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8(refused.stderr).unwrap().contains("no-such-file"));
+}
+
+#[test]
+fn a_reader_who_has_seen_enough_is_no_error() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_conform"))
+        .args(["--alone".as_ref(), folder.as_os_str()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
 }

@@ -4,6 +4,7 @@
 //! no right to make namespaces and devices. Does not depend on what a scenario is about. Tests: `tests/command.rs`.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -88,30 +89,40 @@ fn command(mut args: impl Iterator<Item = String>) -> Option<Command> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        println!("{USAGE}");
+        // Whoever does not read it to its end has read enough.
+        let _ = writeln!(io::stdout(), "{USAGE}");
         return ExitCode::SUCCESS;
     }
     let Some(command) = command(args.into_iter()) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let result = match command {
-        Command::Print(seed) => {
-            println!("{}", generate(seed));
-            Ok(true)
-        }
-        Command::Trace(file) => trace(&file),
-        Command::Alone(files) => alone(&files),
-        Command::Files(files) => run_files(&files),
-        Command::Random(wanted) => run_random(&wanted),
-    };
-    match result {
+    match run(command, &mut io::stdout()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
+        // The reader of the results has seen enough.
+        Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("conform: {error}");
             ExitCode::from(2)
         }
+    }
+}
+
+fn is_broken_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+fn run(command: Command, out: &mut impl Write) -> Result<bool> {
+    match command {
+        Command::Print(seed) => {
+            writeln!(out, "{}", generate(seed))?;
+            Ok(true)
+        }
+        Command::Trace(file) => trace(&file, out),
+        Command::Alone(files) => alone(&files, out),
+        Command::Files(files) => run_files(&files, out),
+        Command::Random(wanted) => run_random(&wanted, out),
     }
 }
 
@@ -122,22 +133,22 @@ fn read(path: &Path) -> Result<Scenario> {
     Ok(text.parse().map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
-fn trace(file: &str) -> Result<bool> {
+fn trace(file: &str, out: &mut impl Write) -> Result<bool> {
     let scenario = read(Path::new(file))?;
     let stack = driven::run(&scenario);
     let kernel = kernel::run(&[&scenario])?.remove(0);
     for (side, trace) in [("kernel", kernel), ("sockeye", stack)] {
-        println!("{side}{}", if trace.is_disturbed { ", disturbed" } else { "" });
-        trace.lines(&scenario).iter().for_each(|line| println!("{line}"));
+        writeln!(out, "{side}{}", if trace.is_disturbed { ", disturbed" } else { "" })?;
+        trace.lines(&scenario).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(true)
 }
 
-fn alone(files: &[String]) -> Result<bool> {
+fn alone(files: &[String], out: &mut impl Write) -> Result<bool> {
     for path in paths(files)? {
         let scenario = read(&path)?;
-        println!("{}:", path.display());
-        driven::run(&scenario).lines(&scenario).iter().for_each(|line| println!("{line}"));
+        writeln!(out, "{}:", path.display())?;
+        driven::run(&scenario).lines(&scenario).iter().try_for_each(|line| writeln!(out, "{line}"))?;
     }
     Ok(true)
 }
@@ -159,18 +170,18 @@ fn paths(files: &[String]) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-fn run_files(files: &[String]) -> Result<bool> {
+fn run_files(files: &[String], out: &mut impl Write) -> Result<bool> {
     let paths = paths(files)?;
     let scenarios: Vec<Scenario> = paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_same = true;
     for ((path, scenario), outcome) in paths.iter().zip(&scenarios).zip(campaign::run(&scenarios)?) {
         match &outcome {
-            Outcome::Same(known) if known.is_empty() => println!("{}: same", path.display()),
-            Outcome::Same(known) => println!("{}: same but for {}", path.display(), known.join(", ")),
-            Outcome::Disturbed => println!("{}: the machine is too busy", path.display()),
+            Outcome::Same(known) if known.is_empty() => writeln!(out, "{}: same", path.display())?,
+            Outcome::Same(known) => writeln!(out, "{}: same but for {}", path.display(), known.join(", "))?,
+            Outcome::Disturbed => writeln!(out, "{}: the machine is too busy", path.display())?,
             Outcome::Differs(_) => {
                 is_same = false;
-                println!("{}: differs\n{}", path.display(), text_of(scenario, &outcome));
+                writeln!(out, "{}: differs\n{}", path.display(), text_of(scenario, &outcome))?;
             }
         }
     }
@@ -193,7 +204,7 @@ fn line_of(scenario: &Scenario, outcome: &Outcome) -> String {
     format!("{} | kernel {} | sockeye {}", difference.why, side(&difference.kernel), side(&difference.stack))
 }
 
-fn run_random(wanted: &Campaign) -> Result<bool> {
+fn run_random(wanted: &Campaign, out: &mut impl Write) -> Result<bool> {
     let Campaign { count, first, keep_going, shrink, ref save_same } = *wanted;
     if let Some(folder) = save_same {
         std::fs::create_dir_all(folder)?;
@@ -218,14 +229,14 @@ fn run_random(wanted: &Campaign) -> Result<bool> {
             let met = kinds.entry(kind.clone()).or_default();
             *met += 1;
             if keep_going {
-                println!("{}: {}", scenario.about, line_of(scenario, outcome));
+                writeln!(out, "{}: {}", scenario.about, line_of(scenario, outcome))?;
             }
             if *met == 1 || !keep_going {
-                println!("{} differs:\n{}", scenario.about, text_of(scenario, outcome));
+                writeln!(out, "{} differs:\n{}", scenario.about, text_of(scenario, outcome))?;
                 if shrink {
                     let smaller = campaign::shrunk(scenario, &kind)?;
                     let outcome = campaign::run(std::slice::from_ref(&smaller))?.remove(0);
-                    println!("made small:\n{}", text_of(&smaller, &outcome));
+                    writeln!(out, "made small:\n{}", text_of(&smaller, &outcome))?;
                 }
             }
             if !keep_going {
@@ -234,11 +245,12 @@ fn run_random(wanted: &Campaign) -> Result<bool> {
         }
         eprintln!("{} scenarios in {:.1?}", (batch + BATCH).min(first + count) - first, started.elapsed());
     }
-    println!(
+    writeln!(
+        out,
         "{count} random scenarios in {:.1?}; {disturbed} of them on a machine too busy",
         started.elapsed()
-    );
-    known.iter().for_each(|(name, met)| println!("{met:>7} known: {name}"));
-    kinds.iter().for_each(|(kind, met)| println!("{met:>7} differ: {kind}"));
+    )?;
+    known.iter().try_for_each(|(name, met)| writeln!(out, "{met:>7} known: {name}"))?;
+    kinds.iter().try_for_each(|(kind, met)| writeln!(out, "{met:>7} differ: {kind}"))?;
     Ok(kinds.is_empty())
 }
