@@ -17,6 +17,7 @@ use tokio::io::Interest;
 
 use crate::args::GatewayArgs;
 use crate::behind::Behind;
+use crate::engine::load::{Measure, System};
 use crate::engine::port::{Source, Turns};
 use crate::engine::queues::Queues;
 use crate::inside::Inside;
@@ -87,8 +88,9 @@ fn loops(queues: Vec<OwnedFd>, is_own: bool, join: bool) -> Vec<Source> {
     if count == 1 {
         return queues.into_iter().map(if is_own { Source::Own } else { Source::Queue }).collect();
     }
-    let (in_use, stat) = if join { (1, File::open(STAT).ok()) } else { (count, None) };
-    let shared = Queues::new(queues, is_own, in_use, stat);
+    let stat = join.then(|| File::open(STAT).ok()).flatten();
+    let measure = stat.map(|stat| Box::new(System(stat)) as Box<dyn Measure>);
+    let shared = Queues::new(queues, is_own, if join { 1 } else { count }, measure);
     (0..count).map(|index| Source::Shared(Arc::clone(&shared), index)).collect()
 }
 

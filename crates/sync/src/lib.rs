@@ -20,6 +20,8 @@
 //! | `credits` | bounds, one stripe per thread | head of `credits.rs` |
 //! | `serials` | numbers that no two objects have, one count per core | head of `serials.rs` |
 //! | `take_queue` | a queue whose takers wait in a list: an item wakes one | head of `take_queue.rs` |
+//! | `bell` | a bell that wakes one task, and stays rung until that looks | head of `bell.rs` |
+//! | `exchange` | loops that read packets of each other's flows, and hand them over | head of `exchange.rs` |
 //! | `outlet` | items that many threads make and one at a time hands over, outside of their locks | head of `outlet.rs` |
 //! | `pair` | two linked control blocks, locked alone or in pairs | head of `pair.rs` |
 //! | `admission` | writers that wait in a crowd: a few at a time go on, and fill their buffers again and again | head of `admission.rs` |
@@ -53,6 +55,7 @@
 #![deny(clippy::multiple_unsafe_ops_per_block)]
 
 pub mod admission;
+mod bell;
 mod block;
 mod brief;
 pub mod busy_poll;
@@ -64,6 +67,7 @@ pub mod count;
 mod counters;
 pub mod cpu;
 mod credits;
+pub mod exchange;
 #[doc(hidden)]
 #[cfg(feature = "experiments")]
 mod experiments;
@@ -96,6 +100,7 @@ pub mod tasks;
 mod wait;
 mod wait_list;
 
+pub use bell::Bell;
 pub use brief::{BriefGuard, BriefMutex};
 pub use counters::Counters;
 pub use credits::Credits;

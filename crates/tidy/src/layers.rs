@@ -55,7 +55,7 @@ pub const LAYERS: [Layer; 20] = [
     layer(POSIX, "crates/posix", &[SYNC, STACK, DRIVERS], true, false),
     layer(SHARED, "apps/shared", &[], false, false),
     layer("sockeye-bench", "apps/bench", &[STACK, DRIVERS, SHARED], false, false),
-    layer(GATEWAY, "apps/gateway", &[PROTO, MBUF, STACK, DRIVERS, SHARED], false, false),
+    layer(GATEWAY, "apps/gateway", &[PROTO, SYNC, MBUF, STACK, DRIVERS, SHARED], false, false),
     layer("sockeye-cli", "apps/cli", &[STACK, DRIVERS, DIAG, SIM, POSIX, SHARED, GATEWAY], false, false),
     layer(PACKETDRILL, "apps/packetdrill", &[STACK], true, false),
     layer("sockeye-packetdrill-plugin", "apps/packetdrill-plugin", &[PACKETDRILL], true, false),

@@ -6,7 +6,7 @@
 //!
 //! The stack has no threads: [`sockeye::Stack::poll`] reads the device, runs the protocol and due timers, and wakes tasks. The driver calls it when the device has
 //! packets, when a task's call has left work (the stack's wake), and when the stack's next timer is due. No wake-up is lost: the driver clears the device's readiness
-//! *before* `poll` reads the device, so a packet that arrives meanwhile sets it again; and the stack's wake stores a permit, so a wake between `poll`
+//! *before* `poll` reads the device, so a packet that arrives meanwhile sets it again; and the stack's wake rings a bell, which stays rung, so a wake between `poll`
 //! and the wait ends the wait.
 
 use std::future::{Future, poll_fn};
@@ -32,13 +32,10 @@ pub const LONG: Duration = Duration::from_secs(3600);
 /// Drives the stack until the device goes.
 pub async fn run(cx: &Rc<Cx>, mut port: Port) {
     let start = Instant::now();
-    let wanted = port.bell();
-    let bell = Arc::clone(&wanted);
-    cx.stack.set_driver_wake(Some(move || bell.notify_one()));
-    let timer = sleep_until(start);
-    // One wait for the stack's wake goes on until that comes.
-    let woken = wanted.notified();
-    tokio::pin!(timer, woken);
+    let bell = port.bell();
+    let wake = Arc::clone(&bell);
+    cx.stack.set_driver_wake(Some(move || wake.ring()));
+    let mut timer = pin!(sleep_until(start));
     let mut looks = Looks::new(cx.shared.busy);
     loop {
         let now = start.elapsed();
@@ -62,14 +59,11 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
                 yield_now().await;
                 look.give_way();
                 let called = poll_fn(|task| {
-                    let is_woken = woken.as_mut().poll(task).is_ready();
+                    let is_woken = bell.poll_rung(task).is_ready();
                     let is_ready = pin!(port.ready(&cx.shared)).poll(task).is_ready();
                     Poll::Ready((is_woken, is_ready, timer.as_mut().poll(task).is_ready()))
                 });
                 let (is_woken, is_ready, is_due) = called.await;
-                if is_woken {
-                    woken.set(wanted.notified());
-                }
                 if is_woken || is_ready {
                     looks.found();
                     break true;
@@ -85,7 +79,7 @@ pub async fn run(cx: &Rc<Cx>, mut port: Port) {
         }
         tokio::select! {
             biased;
-            () = &mut woken => woken.set(wanted.notified()),
+            () = poll_fn(|task| bell.poll_rung(task)) => {}
             ready = port.ready(&cx.shared) => if ready.is_err() {
                 // The runtime ends.
                 return;

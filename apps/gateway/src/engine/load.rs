@@ -7,7 +7,7 @@
 //!   busy, another loop would only take turns with the programs that it serves.
 //! * The last one **leaves** if for [`LEAVE_WINDOWS`] windows in a row all loops together have worked less than [`FEW`] of the time of the loops that would be left.
 //!
-//! The system's idle time is read only in windows in which those in use are busy. Does not depend on what joining is. Tests: below.
+//! The system's idle time is read only in windows in which those in use are busy. Where both times are read is a [`Measure`], so tests give theirs. Does not depend on what joining is. Tests: below; `queues/tests.rs`.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,6 +33,33 @@ const LEAVE_WINDOWS: u32 = 30;
 const STAT_LEN: usize = 256;
 /// Of the system's idle time (USER_HZ).
 const TICK_MS: u64 = 10;
+
+/// Where the time of loops and processors is read.
+pub trait Measure: Send + Sync {
+    /// CPU time of the loop of this number, whose thread calls it.
+    fn cpu_time(&self, index: usize) -> Duration;
+
+    /// Idle time of all processors together, if it is known.
+    fn idle(&self) -> Option<Duration>;
+}
+
+/// The system's times. The file is `/proc/stat`.
+pub struct System(pub File);
+
+impl Measure for System {
+    fn cpu_time(&self, _index: usize) -> Duration {
+        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+    }
+
+    /// Since the system's start (proc_stat(5)).
+    fn idle(&self) -> Option<Duration> {
+        let mut text = [0; STAT_LEN];
+        let len = self.0.read_at(&mut text, 0).ok()?;
+        let line = std::str::from_utf8(text.get(..len)?).ok()?.lines().next()?;
+        let ticks: u64 = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
+        Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)))
+    }
+}
 
 /// A loop's record of its own work, and the first one's of all. Times are since the start of its driver.
 #[derive(Default)]
@@ -64,10 +91,10 @@ impl Load {
     /// A turn of the driver, at a time since its start. How long it may sleep, if that has a bound.
     pub fn turn(&mut self, share: &Share, now: Duration) -> Option<Duration> {
         let queues = &share.queues;
-        let stat = queues.stat.as_ref()?;
+        let measure = queues.measure.as_ref()?;
         if now >= self.reported + REPORT {
             self.reported = now;
-            queues.set_worked(share.index, cpu_time().saturating_sub(self.looked));
+            queues.set_worked(share.index, measure.cpu_time(share.index).saturating_sub(self.looked));
         }
         if share.index > 0 {
             return None;
@@ -75,7 +102,8 @@ impl Load {
         let in_use = queues.in_use();
         if now >= self.decided + WINDOW {
             let length = now - std::mem::replace(&mut self.decided, now);
-            let next = self.windows.next((in_use, queues.count()), length, queues.worked(), || idle(stat));
+            let next =
+                self.windows.next((in_use, queues.count()), length, queues.worked(), || measure.idle());
             if next != in_use {
                 queues.set_in_use(next);
             }
@@ -116,20 +144,6 @@ impl Windows {
         }
         in_use
     }
-}
-
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
-}
-
-/// Idle time of all processors together since the system's start (proc_stat(5)).
-fn idle(stat: &File) -> Option<Duration> {
-    let mut text = [0; STAT_LEN];
-    let len = stat.read_at(&mut text, 0).ok()?;
-    let line = std::str::from_utf8(text.get(..len)?).ok()?.lines().next()?;
-    let ticks: u64 = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
-    Some(Duration::from_millis(ticks.saturating_mul(TICK_MS)))
 }
 
 #[cfg(test)]
@@ -189,8 +203,8 @@ mod tests {
 
     #[test]
     fn the_idle_time_of_the_system_is_read() {
-        let stat = File::open("/proc/stat").unwrap();
-        assert!(idle(&stat).unwrap() > Duration::ZERO);
-        assert_eq!(idle(&File::open("/dev/null").unwrap()), None);
+        let of = |path| System(File::open(path).unwrap()).idle();
+        assert!(of("/proc/stat").unwrap() > Duration::ZERO);
+        assert_eq!(of("/dev/null"), None);
     }
 }

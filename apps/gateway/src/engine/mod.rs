@@ -33,7 +33,7 @@ mod hostile;
 #[cfg(test)]
 pub use hostile::HIDDEN;
 pub mod inward;
-mod load;
+pub mod load;
 mod looks;
 pub mod messages;
 mod names;

@@ -17,9 +17,9 @@ use std::time::Duration;
 use sockeye::Stack;
 use sockeye::netif::{CaptureConfig, LinkOptions, Medium, Netif, NetifId, Prefix, capture_into};
 use sockeye_drivers::{Adopted, FrameStream, Tun, VhostUser};
+use sockeye_sync::Bell;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::Notify;
 use tokio::time::interval;
 
 use super::driver::LONG;
@@ -159,7 +159,7 @@ impl Port {
     }
 
     /// What ends the driver's wait from elsewhere.
-    pub fn bell(&self) -> Arc<Notify> {
+    pub fn bell(&self) -> Arc<Bell> {
         match self {
             Self::Share(reading) => reading.share.queues.bell(reading.share.index),
             Self::Tun(..) | Self::Stream(_) | Self::Guest(_) => Arc::default(),

@@ -4,72 +4,43 @@
 //! out of a queue within the last three seconds, that queue; and it remembers 4,096 flows at most. It also answers a packet of ours before it remembers the packet's queue. So packets of a flow come to other loops:
 //! the first answer of each second connection to a published port, and any packet after the number of loops has changed.
 //!
-//! ```text
-//! queue q ─► loop q mod (loops in use) ─► the flow is another loop's ─► inbox of that loop ─► its stack
-//!                                         └► otherwise ─► own stack (which begins it, or refuses it)
-//! ```
+//! So loops hand each other packets: see `exchange.rs` of `sockeye-sync`, which says why none is lost. Here are a packet's flow, the inbox's copy of a frame, and a loop's share of the queues as its stack's device.
 //!
-//! * **In use** are the loops that read: the first `in_use` of them. The others serve the flows that they have, from their inboxes. A loop that the number gives other queues than before is
-//!   woken by its bell, and registers them: the registration reports packets that wait. So each queue is read, at each time by one loop or, while the number changes, by two, which the kernel permits.
-//! * **Owners** are known from a flow's beginning until [`LINGER`] after its end, since a connection's last segments come after that. A SYN that is repeated while its first is being decided finds its owner, too.
-//! * **An inbox** takes a copy of the frame. The giver stores it under the inbox's lock and rings the bell then; the owner drains the inbox after each ring. So none waits for ever.
+//! A loop that the number of loops in use gives other queues than before is woken by its bell, and registers them: the registration reports packets that wait. So each queue is read, at each time by one loop or, while the
+//! number changes, by two, which the kernel permits. A SYN that is repeated while its first is being decided finds the flow's owner, too.
 //!
-//! Locks: the owners' and each inbox's, leaves, never held together. Bounds: [`INBOX_MAX`] bytes in an inbox, beyond which frames are lost as in a full queue; [`LINGER_MAX`] flows that have ended.
-//! Fragments and ICMP errors stay where they came. When loops join is in `load.rs`. Tests: `queues/tests.rs`.
+//! Bounds: [`BOUNDS`]. Beyond that of an inbox frames are lost as in a full queue. Fragments and ICMP errors stay where they came. When loops join is in `load.rs`. Tests: `queues/tests.rs`.
 
-use std::collections::{HashMap, VecDeque};
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sockeye::netif::{Checksum, Medium, Netif, RxFrame, Sent, TxFrame};
 use sockeye_drivers::{Adopted, Tun};
 use sockeye_mbuf::{Chain, Pool};
-use tokio::sync::Notify;
+use sockeye_sync::Bell;
+use sockeye_sync::exchange::{Bounds, Exchange};
 
+use super::load::Measure;
 use crate::policy::Protocol;
 
-/// How long a flow's owner is known after its end.
-const LINGER: Duration = Duration::from_secs(10);
-/// Flows that have ended and whose owner is known, at most.
-const LINGER_MAX: usize = 16_384;
-/// Bytes of the frames in an inbox, at most.
-const INBOX_MAX: usize = 8 << 20;
+const BOUNDS: Bounds = Bounds { inbox_max: 8 << 20, linger: Duration::from_secs(10), ended_max: 16_384 };
 
 /// See the module's head.
 pub struct Queues {
     fds: Vec<OwnedFd>,
     /// Behind a device of our own is the kernel, which takes segments longer than packets.
     is_own: bool,
-    /// (a) Loops that read.
-    in_use: AtomicUsize,
-    loops: Box<[Seat]>,
-    owners: Mutex<Owners>,
-    /// That number changes.
+    exchange: Exchange<Ends, Held>,
+    /// (a) Time that each loop has worked, microseconds.
+    worked: Box<[AtomicU64]>,
+    /// The number of loops in use changes.
     changes: bool,
-    /// Where the system's idle time is read, if loops join and leave.
-    pub stat: Option<File>,
-}
-
-/// A loop, as the others see it.
-#[derive(Default)]
-struct Seat {
-    inbox: Mutex<Inbox>,
-    bell: Arc<Notify>,
-    /// (a) Flows whose owner it is.
-    owns: AtomicUsize,
-    /// (a) Time that it has worked, microseconds.
-    worked: AtomicU64,
-}
-
-#[derive(Default)]
-struct Inbox {
-    frames: VecDeque<Held>,
-    bytes: usize,
+    /// What says that loops are to join and leave, if they do.
+    pub measure: Option<Box<dyn Measure>>,
 }
 
 /// A copy of a frame.
@@ -82,20 +53,6 @@ struct Held {
 /// The two ends of a flow: inside, outside.
 type Ends = (Protocol, (IpAddr, u16), (IpAddr, u16));
 
-#[derive(Default)]
-struct Owners {
-    of: HashMap<Ends, Owner>,
-    ended: VecDeque<(Instant, Ends, u64)>,
-    last_number: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Owner {
-    index: usize,
-    number: u64,
-    has_ended: bool,
-}
-
 /// A flow that has an owner. Its drop ends that after a time.
 pub struct Owned {
     queues: Arc<Queues>,
@@ -104,46 +61,48 @@ pub struct Owned {
 }
 
 impl Queues {
-    /// Those of these descriptors, one for each loop, of which the first `in_use` read at first. If these are all, and there is no `stat`, it stays so.
-    pub fn new(fds: Vec<OwnedFd>, is_own: bool, in_use: usize, stat: Option<File>) -> Arc<Self> {
-        let loops: Box<[Seat]> = fds.iter().map(|_| Seat::default()).collect();
-        let changes = in_use < fds.len() || stat.is_some();
-        let (in_use, owners) = (AtomicUsize::new(in_use), Mutex::default());
-        Arc::new(Self { fds, is_own, in_use, changes, loops, owners, stat })
+    /// Those of these descriptors, one for each loop, of which the first `in_use` read at first. If these are all, and there is no `measure`, it stays so.
+    pub fn new(
+        fds: Vec<OwnedFd>,
+        is_own: bool,
+        in_use: usize,
+        measure: Option<Box<dyn Measure>>,
+    ) -> Arc<Self> {
+        let changes = in_use < fds.len() || measure.is_some();
+        let exchange = Exchange::new(fds.len(), in_use, BOUNDS);
+        let worked = fds.iter().map(|_| AtomicU64::new(0)).collect();
+        Arc::new(Self { fds, is_own, exchange, worked, changes, measure })
     }
 
     /// How many loops there are.
     pub fn count(&self) -> usize {
-        self.loops.len()
+        self.exchange.count()
     }
 
     /// How many of them read.
     pub fn in_use(&self) -> usize {
-        // Acquire, with the release in `set_in_use`.
-        self.in_use.load(Ordering::Acquire)
+        self.exchange.in_use()
     }
 
     /// Changes how many read. All learn of it.
     pub fn set_in_use(&self, count: usize) {
-        self.in_use.store(count.clamp(1, self.count()), Ordering::Release);
-        self.loops.iter().for_each(|seat| seat.bell.notify_one());
+        self.exchange.set_in_use(count);
     }
 
     /// What wakes a loop.
-    pub fn bell(&self, index: usize) -> Arc<Notify> {
-        Arc::clone(&self.loops[index].bell)
+    pub fn bell(&self, index: usize) -> Arc<Bell> {
+        self.exchange.bell(index)
     }
 
     /// A loop says how long it has worked since its start.
     pub fn set_worked(&self, index: usize, worked: Duration) {
         // Relaxed: a figure that orders nothing.
-        self.loops[index].worked.store(worked.as_micros() as u64, Ordering::Relaxed);
+        self.worked[index].store(worked.as_micros() as u64, Ordering::Relaxed);
     }
 
     /// How long all loops have worked.
     pub fn worked(&self) -> Duration {
-        let of = |seat: &Seat| seat.worked.load(Ordering::Relaxed);
-        Duration::from_micros(self.loops.iter().map(of).sum())
+        Duration::from_micros(self.worked.iter().map(|worked| worked.load(Ordering::Relaxed)).sum())
     }
 
     /// A flow of this loop begins. Nothing is to be known where there is one loop.
@@ -161,87 +120,28 @@ impl Queues {
         }
         let end = |addr: SocketAddr| (addr.ip().to_canonical(), addr.port());
         let ends = (protocol, end(inside), end(outside));
-        let mut owners = self.owners();
-        self.expire(&mut owners);
-        let before = owners.of.get(&ends).copied();
-        if before.is_some_and(|before| before.index != index && !before.has_ended) {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        owners.last_number += 1;
-        let number = owners.last_number;
-        owners.of.insert(ends, Owner { index, number, has_ended: false });
-        drop(owners);
-        // Relaxed, as below: whoever misses it for a moment treats a packet as before.
-        self.loops[index].owns.fetch_add(1, Ordering::Relaxed);
-        if let Some(before) = before {
-            self.loops[before.index].owns.fetch_sub(1, Ordering::Relaxed);
-        }
+        let number = self.exchange.begin(index, ends, Instant::now()).ok_or(io::ErrorKind::AddrInUse)?;
         Ok(Some(Owned { queues: Arc::clone(self), ends, number }))
     }
 
-    /// Forgets flows that have ended long ago.
-    fn expire(&self, owners: &mut Owners) {
-        while let Some((at, ends, number)) = owners.ended.front().copied()
-            && (owners.ended.len() > LINGER_MAX || at.elapsed() > LINGER)
-        {
-            owners.ended.pop_front();
-            if owners.of.get(&ends).is_some_and(|owner| owner.number == number)
-                && let Some(owner) = owners.of.remove(&ends)
-            {
-                self.loops[owner.index].owns.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-    }
-
-    fn owners(&self) -> MutexGuard<'_, Owners> {
-        // Each change is whole.
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The other loop that a frame is to go to, if it is one's.
-    fn other(&self, index: usize, head: &[u8]) -> Option<usize> {
-        let (ends, is_syn) = ends_of(head)?;
-        let owner = *self.owners().of.get(&ends)?;
-        // A new connection from the port of one that has ended is anybody's.
-        (owner.index != index && !(is_syn && owner.has_ended)).then_some(owner.index)
-    }
-
-    /// Whether another loop than this one has flows.
-    fn others_own(&self, index: usize) -> bool {
-        let owns = |(other, seat): (usize, &Seat)| other != index && seat.owns.load(Ordering::Relaxed) > 0;
-        self.loops.iter().enumerate().any(owns)
+    /// The other loop that a frame that has been read is to go to, if it is one's.
+    fn elsewhere(&self, index: usize, head: &[u8]) -> Option<usize> {
+        self.exchange.elsewhere(index, || ends_of(head))
     }
 
     fn give(&self, index: usize, frame: &RxFrame<'_>) {
-        let seat = &self.loops[index];
-        let mut inbox = seat.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        if inbox.bytes + frame.len() <= INBOX_MAX {
+        self.exchange.give(index, frame.len(), || {
             let mut bytes = Vec::with_capacity(frame.len());
             bytes.extend(frame.head);
             frame.rest.iter().for_each(|piece| bytes.extend(piece));
-            inbox.bytes += bytes.len();
-            let (checksum, gso_size) = (frame.checksum, frame.gso_size);
-            inbox.frames.push_back(Held { bytes, checksum, gso_size });
-        }
-        drop(inbox);
-        seat.bell.notify_one();
-    }
-
-    fn take(&self, index: usize) -> Option<Held> {
-        let mut inbox = self.loops[index].inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = inbox.frames.pop_front()?;
-        inbox.bytes -= held.bytes.len();
-        Some(held)
+            Held { bytes, checksum: frame.checksum, gso_size: frame.gso_size }
+        });
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        let mut owners = self.queues.owners();
-        if let Some(owner) = owners.of.get_mut(&self.ends).filter(|owner| owner.number == self.number) {
-            owner.has_ended = true;
-            owners.ended.push_back((Instant::now(), self.ends, self.number));
-        }
+        self.queues.exchange.end(self.ends, self.number, Instant::now());
     }
 }
 
@@ -371,26 +271,23 @@ impl Netif for Handle {
         let Share { queues, index, tuns, first, .. } = &*self.0;
         let mut frames = 0;
         while frames < max
-            && let Some(held) = queues.take(*index)
+            && let Some(held) = queues.exchange.take(*index)
         {
             let (checksum, gso_size, none) = (held.checksum, held.gso_size, Chain::new());
             sink(RxFrame { checksum, gso_size, ..RxFrame::new(&held.bytes, &none) });
             frames += 1;
         }
         let in_use = queues.in_use();
-        let others_own = queues.others_own(*index);
         // Relaxed: it is this loop's alone.
         let first = first.fetch_add(1, Ordering::Relaxed);
         for step in 0..tuns.len() {
             let (queue, tun) = &tuns[first.wrapping_add(step) % tuns.len()];
             if frames < max && self.0.reads(*queue, in_use) {
-                frames += tun.receive(0, max - frames, &mut |frame| match others_own
-                    .then(|| queues.other(*index, frame.head))
-                    .flatten()
-                {
-                    Some(other) => queues.give(other, &frame),
-                    None => sink(frame),
-                });
+                frames +=
+                    tun.receive(0, max - frames, &mut |frame| match queues.elsewhere(*index, frame.head) {
+                        Some(other) => queues.give(other, &frame),
+                        None => sink(frame),
+                    });
             }
         }
         frames

@@ -15,6 +15,7 @@ mod admission;
 mod brief;
 mod busy_poll;
 mod claims;
+mod exchange;
 mod leader;
 mod leave_undrained;
 mod notify;

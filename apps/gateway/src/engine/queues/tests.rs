@@ -1,17 +1,22 @@
 //! Packets and their owners; and loops that join and leave all the time, on a device of the kernel's.
 
+use std::fs::File;
+use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::thread;
 
 use sockeye_drivers::testing::unavailable;
 use sockeye_drivers::{Namespace, TunConfig};
+use sockeye_mbuf::PoolConfig;
 
 use super::*;
 use crate::engine::forwards::By;
 use crate::engine::hostile::packet;
 use crate::engine::inward::Publish;
+use crate::engine::load::System;
 use crate::engine::port::Source;
 use crate::engine::{Running, Shared};
 
@@ -51,29 +56,27 @@ fn the_ends_of_a_packet_are_read() {
 }
 
 #[test]
-fn a_flow_has_an_owner_until_long_after_its_end_and_a_new_one_from_its_port_is_anybodys() {
+fn a_frame_goes_to_the_loop_that_has_its_flow() {
     let ends = (INSIDE.parse().unwrap(), OUTSIDE.parse().unwrap());
     assert!(of_loops(1).own(0, Protocol::Tcp, ends).unwrap().is_none());
     let queues = of_loops(2);
     let (syn, data) = (segment((INSIDE, OUTSIDE), 6, 2), segment((INSIDE, OUTSIDE), 6, 0x10));
-    let owners = |index| [&syn, &data].map(|bytes| queues.other(index, bytes));
+    let owners = |index| [&syn, &data].map(|bytes| queues.elsewhere(index, bytes));
     assert_eq!((owners(0), owners(1)), ([None; 2], [None; 2]));
     let owned = queues.own(1, Protocol::Tcp, ends).unwrap();
     assert_eq!(queues.own(0, Protocol::Tcp, ends).err().unwrap().kind(), ErrorKind::AddrInUse);
-    assert!(queues.others_own(0) && !queues.others_own(1));
     assert_eq!((owners(0), owners(1)), ([Some(1); 2], [None; 2]));
     drop(owned);
     assert_eq!(owners(0), [None, Some(1)], "its last segments still have an owner");
     let next = queues.own(0, Protocol::Tcp, ends).unwrap();
     assert_eq!((owners(0), owners(1)), ([None; 2], [Some(0); 2]));
-    assert!(!queues.others_own(0) && queues.others_own(1));
     // Many others come and go: the one that goes on is kept, the earlier ends of its port are forgotten.
-    for number in 0..2 * LINGER_MAX {
+    for number in 0..2 * BOUNDS.ended_max {
         let other = SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 9));
         drop(queues.own(1, Protocol::Udp, (other, ends.1)));
     }
     assert_eq!(owners(1), [Some(0); 2]);
-    assert!(queues.owners().of.len() <= LINGER_MAX + 2);
+    assert!(queues.exchange.known() <= BOUNDS.ended_max + 2);
     drop(next);
 }
 
@@ -84,15 +87,8 @@ fn of_loops(count: usize) -> Arc<Queues> {
 }
 
 #[test]
-fn an_inbox_has_a_bound_and_no_frame_waits_for_ever() {
+fn no_frame_of_an_inbox_waits_for_ever() {
     let queues = of_loops(2);
-    let none = Chain::new();
-    for _ in 0..2 * INBOX_MAX / 65_536 {
-        queues.give(1, &RxFrame::new(&[0; 65_536], &none));
-    }
-    let held = std::iter::from_fn(|| queues.take(1)).map(|held| held.bytes.len());
-    assert_eq!(held.sum::<usize>(), INBOX_MAX);
-
     const FRAMES: usize = 20_000;
     let giver = {
         let queues = Arc::clone(&queues);
@@ -110,12 +106,13 @@ fn an_inbox_has_a_bound_and_no_frame_waits_for_ever() {
     runtime.block_on(async {
         let mut next = 0;
         while next < FRAMES {
-            while let Some(held) = queues.take(1) {
+            while let Some(held) = queues.exchange.take(1) {
                 assert_eq!(held.bytes, next.to_be_bytes());
                 next += 1;
             }
             if next < FRAMES {
-                let rung = tokio::time::timeout(Duration::from_secs(20), bell.notified()).await;
+                let rung = poll_fn(|task| bell.poll_rung(task));
+                let rung = tokio::time::timeout(Duration::from_secs(20), rung).await;
                 rung.unwrap_or_else(|_| panic!("no bell after frame {next}"));
             }
         }
@@ -208,14 +205,43 @@ fn device() -> Vec<OwnedFd> {
     tun.descriptors().map(|fd| fd.try_clone_to_owned().unwrap()).collect()
 }
 
+/// While a loop reads a batch, another one begins a flow: the packets of that flow which stand in the same batch are the other one's. They may be what its answer has caused.
 #[test]
-fn every_flow_stays_whole_while_loops_join_and_leave() {
+fn what_begins_at_another_loop_in_the_middle_of_a_batch_is_handed_over() {
     if let Some(why) = unavailable() {
         eprintln!("skipped: {why}");
         return;
     }
-    let (host, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    const PACKETS: usize = 8;
+    let inside = Namespace::new().unwrap();
     let queues = Queues::new(inside.run(device).unwrap(), true, 1, None);
+    let handle = Handle(Share::new(&queues, 0, 65_520).unwrap());
+    handle.attached(&Pool::new(PoolConfig::default()));
+    let from = inside.run(|| {
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        socket.connect(OUTSIDE).unwrap();
+        (0..PACKETS).for_each(|number| assert_eq!(socket.send(&[number as u8]).unwrap(), 1));
+        socket.local_addr().unwrap()
+    });
+    let ends = (from.unwrap(), OUTSIDE.parse().unwrap());
+    let (mut own, mut owned) = (0, None);
+    handle.receive(0, 256, &mut |frame| {
+        let is_of_flow =
+            ends_of(frame.head).is_some_and(|(ends, _)| ends.0 == Protocol::Udp && ends.2.1 == 80);
+        if is_of_flow {
+            own += 1;
+            owned = queues.own(1, Protocol::Udp, ends).unwrap();
+        }
+    });
+    let given = std::iter::from_fn(|| queues.exchange.take(1)).count();
+    assert_eq!((own, given), (1, PACKETS - 1));
+    drop(owned);
+}
+
+/// Flows of all kinds, to both directions, while the number of loops changes: each gets all of its bytes.
+fn flows_stay_whole(measure: Option<Box<dyn Measure>>, changes: impl FnOnce(&Queues) + Send) {
+    let (host, inside) = (Namespace::new().unwrap(), Namespace::new().unwrap());
+    let queues = Queues::new(inside.run(device).unwrap(), true, 1, measure);
     let is_over = AtomicBool::new(false);
     let run = || {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -254,14 +280,7 @@ fn every_flow_stays_whole_while_loops_join_and_leave() {
                 let (inside, udp, is_over) = (&inside, &udp, &is_over);
                 clients.push(scope.spawn(move || inside.run(|| ask_datagrams(udp, is_over)).unwrap()));
             }
-            let begun = Instant::now();
-            for number in 0.. {
-                if begun.elapsed() > CHANGES {
-                    break;
-                }
-                queues.set_in_use(1 + [0, 1, 2, 1, 0, 2][number % 6]);
-                thread::sleep(Duration::from_millis([3, 40, 11, 150][number % 4]));
-            }
+            changes(&queues);
             is_over.store(true, Ordering::Relaxed);
             let blocks: Vec<usize> = clients.into_iter().map(|client| client.join().unwrap()).collect();
             println!("blocks and answers of each client: {blocks:?}");
@@ -269,6 +288,85 @@ fn every_flow_stays_whole_while_loops_join_and_leave() {
         loops.into_iter().for_each(Running::stop);
     };
     host.run(run).unwrap();
+}
+
+#[test]
+fn every_flow_stays_whole_while_loops_join_and_leave_all_the_time() {
+    if let Some(why) = unavailable() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    flows_stay_whole(None, |queues| {
+        let begun = Instant::now();
+        for number in 0.. {
+            if begun.elapsed() > CHANGES {
+                break;
+            }
+            queues.set_in_use(1 + [0, 1, 2, 1, 0, 2][number % 6]);
+            thread::sleep(Duration::from_millis([3, 40, 11, 150][number % 4]));
+        }
+    });
+}
+
+/// Times as a test gives them.
+struct Given {
+    since: Instant,
+    /// How much the first loop works, parts of a hundred of the time: that of all loops.
+    work: Arc<AtomicU32>,
+    /// When that was read last, and the work until then.
+    worked: Mutex<(Instant, Duration)>,
+}
+
+impl Measure for Given {
+    fn cpu_time(&self, index: usize) -> Duration {
+        if index > 0 {
+            return Duration::ZERO;
+        }
+        let (at, worked) = &mut *self.worked.lock().unwrap();
+        *worked += at.elapsed() * self.work.load(Ordering::Relaxed) / 100;
+        *at = Instant::now();
+        *worked
+    }
+
+    /// A processor does nothing.
+    fn idle(&self) -> Option<Duration> {
+        Some(self.since.elapsed())
+    }
+}
+
+/// What the first loop measures is given; that it decides, that the others read and begin flows, and that all leave, is real.
+#[test]
+fn loops_join_when_they_measure_much_work_serve_flows_and_leave_and_nothing_is_lost() {
+    if let Some(why) = unavailable() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let (now, work) = (Instant::now(), Arc::new(AtomicU32::new(0)));
+    let given = Given { since: now, work: Arc::clone(&work), worked: Mutex::new((now, Duration::ZERO)) };
+    flows_stay_whole(Some(Box::new(given)), |queues| {
+        let until = |what: &str, is_so: &dyn Fn() -> bool| {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while !is_so() {
+                let owned = [0, 1, 2].map(|index| queues.exchange.owned(index));
+                assert!(Instant::now() < deadline, "{what}: {} in use, flows {owned:?}", queues.in_use());
+                thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for _ in 0..2 {
+            let before = [1, 2].map(|index| queues.exchange.owned(index));
+            assert_eq!(queues.in_use(), 1);
+            // More than loops can: as what is told may be of a little earlier, it is much in each window.
+            work.store(500, Ordering::Relaxed);
+            until("they join", &|| queues.in_use() == 3);
+            until("they begin flows", &|| {
+                (1..=2).all(|index| queues.exchange.owned(index) > before[index - 1])
+            });
+            work.store(0, Ordering::Relaxed);
+            until("they leave", &|| queues.in_use() == 1);
+            // Their flows go on.
+            thread::sleep(Duration::from_millis(300));
+        }
+    });
 }
 
 #[test]
@@ -281,7 +379,8 @@ fn loops_without_work_leave_and_the_first_serves_all_queues() {
     // A system that is never idle, so none joins.
     let path = std::env::temp_dir().join(format!("sockeye-gateway-stat-{}", std::process::id()));
     std::fs::write(&path, "cpu 0 0 0 100 0\n").unwrap();
-    let queues = Queues::new(inside.run(device).unwrap(), true, 3, File::open(&path).ok());
+    let queues =
+        Queues::new(inside.run(device).unwrap(), true, 3, Some(Box::new(System(File::open(&path).unwrap()))));
     std::fs::remove_file(&path).unwrap();
     let run = || {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -301,8 +400,8 @@ fn loops_without_work_leave_and_the_first_serves_all_queues() {
         // Two thirds of them come by the queues of those that have left.
         let over = AtomicBool::new(true);
         inside.run(|| (0..60).for_each(|seed| assert!(ask(&to, seed, &over, false) == 1))).unwrap();
-        let owns = queues.loops.iter().map(|seat| seat.owns.load(Ordering::Relaxed));
-        assert!(matches!(owns.collect::<Vec<_>>()[..], [60..=usize::MAX, 0, 0]), "who has begun them");
+        let owned = [0, 1, 2].map(|index| queues.exchange.owned(index));
+        assert!(matches!(owned, [60..=usize::MAX, 0, 0]), "who has begun them: {owned:?}");
         loops.into_iter().for_each(Running::stop);
     };
     host.run(run).unwrap();
