@@ -21,7 +21,7 @@ use super::challenge::PROBE_INTERVAL_MS;
 use super::{Segment, Step};
 
 /// Ticks by which a timestamp may be older than the latest, as on Linux (`TCP_PAWS_WINDOW`): segments from two of the peer's cores may overtake each other.
-const PAWS_WINDOW: u32 = 1;
+const PAWS_WINDOW: i32 = 1;
 
 impl<P: Payload> Pcb<P> {
     pub(super) fn arrives(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
@@ -109,6 +109,7 @@ impl<P: Payload> Pcb<P> {
                 if seg.flags.has(Flags::SYN) || !self.acknowledges_plausibly(seg) {
                     self.challenge(now);
                 } else if !is_overtaken {
+                    self.answer_repeated_text(seg);
                     self.acknowledge_unacceptable(seg, now);
                 }
                 Step::Break(())
@@ -117,9 +118,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell.
-    fn is_older(&self, val: u32, ticks: u32, now: Instant) -> bool {
-        timestamp::older(val.wrapping_add(ticks), self.ts_recent)
+    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell. One that is half of the circle away is not.
+    fn is_older(&self, val: u32, ticks: i32, now: Instant) -> bool {
+        self.ts_recent.wrapping_sub(val) as i32 > ticks
             && now.since(self.ts_recent_at) <= timestamp::RECENT_MAX_AGE
     }
 
@@ -185,11 +186,7 @@ impl<P: Payload> Pcb<P> {
             self.challenge(now);
             return Step::Break(());
         }
-        self.note_duplicate(seg.seq, seg.payload_len());
-        if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
-            // The acknowledgment was lost or is late.
-            self.enter_quick_acks(QUICK_ACKS_MAX);
-        }
+        self.answer_repeated_text(seg);
         self.acknowledge_unacceptable(seg, now);
         if self.state == State::TimeWait
             && seg.flags.has(Flags::FIN)
@@ -212,6 +209,15 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         Step::Break(())
+    }
+
+    /// Text of a segment that is dropped, and that has come before, is reported as a duplicate.
+    fn answer_repeated_text(&mut self, seg: &Segment<P>) {
+        self.note_duplicate(seg.seq, seg.payload_len());
+        if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
+            // The acknowledgment was lost or is late.
+            self.enter_quick_acks(QUICK_ACKS_MAX);
+        }
     }
 
     /// Whether an unacceptable segment may be the peer's all the same, sent again: it passes the fifth step's check. A sender

@@ -147,6 +147,15 @@ fn paws_drops_an_older_timestamp_and_acknowledges() {
 }
 
 #[test]
+fn a_timestamp_that_is_half_of_the_circle_away_is_not_old() {
+    for (val, is_taken) in [(100 + (1 << 31), true), (101 + (1 << 31), false)] {
+        let mut t = with_timestamps();
+        t.peer_ts = Some(Timestamps { val, ecr: 0 });
+        assert_eq!(!t.input(t.seg(ACK), b"text").deliver.is_empty(), is_taken, "{val}");
+    }
+}
+
+#[test]
 fn paws_gives_way_after_twenty_four_days_of_silence() {
     let mut t = with_timestamps();
     t.peer_ts = Some(Timestamps { val: 98, ecr: 0 });

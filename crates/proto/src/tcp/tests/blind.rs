@@ -27,6 +27,17 @@ fn state_of(t: &Script) -> String {
     text
 }
 
+/// The same, without what is owed to a peer that repeats text: the report of a duplicate, and quick acknowledgments.
+fn state_beside_reports(t: &Script) -> String {
+    let mut text = state_of(t);
+    for (field, end) in [("acks: ", "}"), ("ato_us: ", ","), ("reass: ", "recovery: ")] {
+        let begin = text.find(field).expect("a field of that name");
+        let end = text[begin..].find(end).expect("its end") + begin;
+        text.replace_range(begin..end, "");
+    }
+    text
+}
+
 /// The reason why a segment is not proven.
 type Change = fn(&mut Header);
 
@@ -64,10 +75,10 @@ fn headers(t: &Script) -> Vec<Header> {
 #[test]
 fn unproven_segments_change_no_state_and_are_challenged_within_the_limit() {
     use State::{CloseWait, Closing, Established, FinWait1, FinWait2, LastAck, TimeWait};
-    for state in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
+    for name in [Established, CloseWait, FinWait1, FinWait2, Closing, LastAck, TimeWait] {
         for (what, change) in UNPROVEN {
-            let mut t = Script::in_state(state, &all(), false);
-            if state == Established {
+            let mut t = Script::in_state(name, &all(), false);
+            if name == Established {
                 let _ = t.input(t.seg(ACK), &[1; 500]);
                 let ahead = Header { seq: t.pcb.rcv_nxt() + 700, ..t.seg(ACK) };
                 let _ = t.input(ahead, b"behind a hole");
@@ -81,11 +92,16 @@ fn unproven_segments_change_no_state_and_are_challenged_within_the_limit() {
             for mut header in headers(&t) {
                 change(&mut header);
                 for len in [0, 1, 700] {
-                    let before = state_of(&t);
+                    // Text that has come before is the peer's, as far as can be told.
+                    let is_repeated = what == "is older than TS.Recent"
+                        && (len > 0 || header.flags.has(FIN))
+                        && header.seq.before(t.pcb.rcv_nxt());
+                    let state = if is_repeated { state_beside_reports } else { state_of };
+                    let before = state(&t);
                     let input = t.input(header, &vec![0x66; len]);
                     assert!(input.deliver.is_empty() && input.acked == 0 && input.reply.is_none(), "{what}");
                     assert_eq!(input.events, Events::NONE, "{what}");
-                    assert_eq!(state_of(&t), before, "{state:?}: {what}: {header:?}, {len} bytes");
+                    assert_eq!(state(&t), before, "{name:?}: {what}: {header:?}, {len} bytes");
                     let sent = t.output();
                     assert!(sent.iter().all(|answer| answer.len == 0));
                     // Text with an old timestamp and an acknowledgment that may be the peer's is answered as repeated text is.
@@ -94,7 +110,7 @@ fn unproven_segments_change_no_state_and_are_challenged_within_the_limit() {
                     answers += if is_limited { sent.len() } else { 0 };
                 }
             }
-            assert_eq!(answers, usize::from(what != "has no ACK bit"), "{state:?}: {what}");
+            assert_eq!(answers, usize::from(what != "has no ACK bit"), "{name:?}: {what}");
         }
     }
 }
