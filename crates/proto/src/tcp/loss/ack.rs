@@ -173,14 +173,12 @@ impl<P: Payload> Pcb<P> {
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
-        let echo = ts.map(|ts| ts.ecr);
-        let offset = self.ts_offset;
+        let (echo, offset) = (ts.map(|ts| ts.ecr), self.ts_offset);
         let loss = self.loss.as_deref_mut()?;
-        let recover = loss.frto.map(|frto| frto.recover);
         let has_blocks = self.sack_ok && !sack.is_empty();
         let mut report = Report { acked, flight, ..Report::default() };
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
-        let repeated_until = loss.repeated_until;
+        let (repeated_until, recover) = (loss.repeated_until, loss.frto.map(|frto| frto.recover));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
             // As these are counted: what only a probe has sent again is not among them.
             if record.repeated && record.sent_at < undone_at && record.end.at_or_before(repeated_until) {
@@ -193,6 +191,11 @@ impl<P: Payload> Pcb<P> {
         };
         let mut first = NEVER;
         (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
+            if record.count == 0 {
+                // A part of a segment tells nothing of when it was sent (`tcp_clean_rtx_queue`).
+                report.delivered += record.len();
+                return;
+            }
             note(&mut loss.rack, &mut report, record);
             first = first.min(record.sent_since());
         });

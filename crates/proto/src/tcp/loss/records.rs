@@ -143,8 +143,8 @@ impl Records {
         }
     }
 
-    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived. Whether that is all of a
-    /// segment, and whether any of it was sent again, also of what had arrived before.
+    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived; a record of no segment is a part of
+    /// one. Whether that is all of a segment, and whether one of them was sent again, also of what had arrived before.
     pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) -> (bool, bool) {
         let (mut is_whole, mut is_repeated) = (false, false);
         while let Some(first) = self.list.front_mut()
@@ -161,7 +161,7 @@ impl Records {
             }
             first.start = part.end;
             is_whole |= part.count > 0;
-            is_repeated |= part.repeated;
+            is_repeated |= part.repeated && part.count > 0;
             *self.counts.of(part.fate) -= part.count;
             if whole {
                 self.list.pop_front();

@@ -99,6 +99,17 @@ fn an_acknowledgment_over_what_was_sent_again_and_reported_is_ambiguous() {
 }
 
 #[test]
+fn a_part_of_a_segment_is_a_record_of_none_and_not_ambiguous() {
+    let mut records = ten();
+    records.sent(seq(0), seq(100), at(60), 0);
+    let mut counts = Vec::new();
+    assert_eq!(records.ack(seq(50), |part| counts.push(part.count)), (false, false));
+    assert_eq!(records.ack(seq(201), |part| counts.push(part.count)), (true, true));
+    assert_eq!(counts.iter().sum::<u32>(), 2);
+    assert_eq!((counts[0], counts.last()), (0, Some(&0)));
+}
+
+#[test]
 fn segments_sent_before_the_latest_arrival_are_lost_after_the_reordering_window() {
     let mut records = ten();
     records.sack(seq(900), seq(1000), |_| {});
