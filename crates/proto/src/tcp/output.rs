@@ -175,8 +175,9 @@ impl<P: Payload> Pcb<P> {
 
     /// The same without regard to such blocks (`mss_cache`).
     pub(super) fn mss_in_window(&self) -> u16 {
+        let least = LEAST_MSS.saturating_sub(self.options_len().into());
         let bound =
-            if self.max_snd_wnd == 0 { u32::MAX } else { half_of_window(self.max_snd_wnd).max(LEAST_MSS) };
+            if self.max_snd_wnd == 0 { u32::MAX } else { half_of_window(self.max_snd_wnd).max(least) };
         u16::try_from(bound).unwrap_or(u16::MAX).min(self.mss)
     }
 
@@ -574,7 +575,7 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// No bound makes segments shorter than this, bytes.
+/// No bound makes segments shorter than this, bytes with their options.
 const LEAST_MSS: u32 = 48;
 /// Bytes of the longest packet that is cut: 64 KiB without the room for headers that Linux keeps.
 pub(super) const BURST_MAX: u32 = 65_536 - 321;
