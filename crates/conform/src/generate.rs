@@ -84,6 +84,8 @@ struct Peer {
     hole: Option<(u32, u32)>,
     /// It has sent its FIN.
     is_done: bool,
+    /// How far its clock has jumped.
+    clock: u32,
     /// What it acknowledges: at most what the tested side has sent.
     ack: u32,
     /// Ranges above that, which it says it holds.
@@ -192,6 +194,9 @@ impl Maker {
         self.peer.has_sack = self.random.chance(85);
         self.peer.mss = self.random.pick(&[1460, 1460, 1460, 1000, 536]);
         let is_scaled = self.random.chance(85);
+        if self.habit == Habit::Sizes {
+            self.unusual_sizes();
+        }
         if is_passive {
             self.act(Action::Listen(5));
             if self.random.chance(15) {
@@ -203,6 +208,7 @@ impl Maker {
             {
                 syn.flags = syn.flags.with(Flags::ECE).with(Flags::CWR);
             }
+            self.text_of_a_syn(&mut syn);
             self.act(Action::Segment(syn));
             self.oddity_of_open(10);
         } else {
@@ -222,6 +228,7 @@ impl Maker {
             if self.habit == Habit::Marks && self.sent.len() == 1 {
                 syn_ack.flags = syn_ack.flags.with(Flags::ECE);
             }
+            self.text_of_a_syn(&mut syn_ack);
             self.act(Action::Segment(syn_ack));
         }
         self.peer.snd_nxt = 1;
@@ -251,7 +258,10 @@ impl Maker {
     }
 
     fn syn(&mut self, flags: Flags, is_scaled: bool) -> Segment {
-        let mut options = vec![Opt::Mss(self.peer.mss as u16)];
+        let mut options = Vec::new();
+        if self.peer.mss > 0 {
+            options.push(Opt::Mss(self.peer.mss as u16));
+        }
         if self.peer.has_sack {
             options.push(Opt::SackOk);
         }
@@ -287,7 +297,10 @@ impl Maker {
     }
 
     fn timestamp(&mut self) -> Opt {
-        Opt::Ts(1000 + self.at_ms, if self.sent.is_empty() { Echo::Is(0) } else { Echo::Last })
+        Opt::Ts(
+            (1000 + self.at_ms).wrapping_add(self.peer.clock),
+            if self.sent.is_empty() { Echo::Is(0) } else { Echo::Last },
+        )
     }
 
     /// A segment as the peer would send it now.
@@ -372,7 +385,8 @@ impl Maker {
         let full = if self.peer.has_ts { 1448 } else { 1460 };
         let full = if self.peer.held.is_empty() { full } else { full - 36 };
         self.not_before_an_answer();
-        let len = self.random.pick(&[1, 100, 536, self.peer.mss.min(full), self.peer.mss.min(full), full]);
+        let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
+        let len = self.random.pick(&[1, 100, 536, mss.min(full), mss.min(full), full]);
         let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
         let next = self.peer.snd_nxt;
         match self.random.below(10) {

@@ -31,7 +31,7 @@ use sending::{
     answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
     probe_at_the_end_of_a_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
     round_trip_behind_a_repetition, round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair,
-    time_of_an_unused_window, undo_by_another_duplicate, use_of_the_window_beside_text,
+    time_of_an_unused_window, tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text,
     window_after_an_undone_repair, window_probe_beside_text,
 };
 use timers::{
@@ -140,7 +140,8 @@ impl<'a> Pair<'a> {
         let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
         let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
         ranges.sort_unstable();
-        let first = segments().find(is_syn).map_or(0, Segment::end);
+        // Text of a SYN was not taken.
+        let first = segments().find(is_syn).map_or(0, |syn| syn.seq + 1);
         ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
     }
 
@@ -298,6 +299,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "event-between-two-timeouts",
         is: event_between_two_timeouts,
     },
+    Known { name: "text of a SYN-ACK", scenario: "text-of-a-syn-ack", is: text_of_a_syn_ack },
+    Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
     Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
     Known {
         name: "use of the window beside text",
@@ -549,6 +552,15 @@ fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
     let count = |segment: &Segment| segment.options.iter().filter(|option| **option != Opt::Nop).count();
     (is_active && is_it && count(kernel) > count(stack)).then_some(Then::Stop)
+}
+
+/// Text and a FIN of a SYN-ACK are taken (RFC 9293 section 3.10.7.3, fifth); the kernel drops them.
+fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_syn_ack = cause.flags.has(Flags::SYN) && cause.flags.has(Flags::ACK);
+    let is_it = kernel.ack == cause.seq + 1 && (kernel.ack + 1..=cause.end()).contains(&stack.ack);
+    (is_syn_ack && is_it && pair.why.starts_with("acknowledgment:")).then_some(Then::Stop)
 }
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.

@@ -1,4 +1,4 @@
-//! Habits of some peers: in every second scenario the peer has one.
+//! Habits of some peers: in three of four scenarios the peer has one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
@@ -29,6 +29,14 @@ pub(super) enum Habit {
     Marks,
     /// The application has options that few have.
     Options,
+    /// It acknowledges parts of segments.
+    Parts,
+    /// Its segments are tiny or huge, or it does not say, and its windows are scaled far or hardly.
+    Sizes,
+    /// Its clock of timestamps jumps.
+    Jumps,
+    /// There is text with its SYN.
+    SynText,
 }
 
 impl Habit {
@@ -43,6 +51,10 @@ impl Habit {
             Self::EarlyText,
             Self::Marks,
             Self::Options,
+            Self::Parts,
+            Self::Sizes,
+            Self::Jumps,
+            Self::SynText,
         ];
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
@@ -60,8 +72,10 @@ impl Maker {
                 Habit::Messages => self.messages(),
                 Habit::FinOnText => self.fin_on_text(),
                 Habit::Options => self.rare_option(),
+                Habit::Parts => self.answer_to_a_part(),
+                Habit::Jumps => self.jump(),
                 // These show in other places.
-                Habit::EarlyText | Habit::Marks => false,
+                Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
             }
     }
 
@@ -170,6 +184,52 @@ impl Maker {
         ]);
         self.act(Action::Set(option, value));
         true
+    }
+
+    /// The acknowledgment of a part of a segment.
+    fn answer_to_a_part(&mut self) -> bool {
+        let ack = self.peer.ack.max(1);
+        let is_cut = |(from, end): &&(u32, u32)| *end > (*from).max(ack) + 1;
+        let ahead: Vec<(u32, u32)> = self.sent.iter().filter(is_cut).copied().collect();
+        if ahead.is_empty() {
+            return false;
+        }
+        self.round_trip();
+        let (from, end) = ahead[self.habits.below(ahead.len() as u32) as usize];
+        let from = from.max(ack);
+        self.peer.ack = from + 1 + self.habits.below(end - from - 1);
+        let ack = self.peer.ack;
+        self.peer.held.retain(|(from, _)| *from > ack);
+        self.acknowledge();
+        true
+    }
+
+    /// Segments that are tiny or huge, and windows that are scaled far or hardly.
+    pub(super) fn unusual_sizes(&mut self) {
+        self.peer.mss = self.habits.pick(&[0, 0, 64, 88, 100, 200, 300, 1200, 1461, 9000, 65_535]);
+        self.shift = self.habits.pick(&[1, 7, 7, 14, 15]);
+    }
+
+    /// Text with a SYN, which nobody has asked for.
+    pub(super) fn text_of_a_syn(&mut self, syn: &mut Segment) {
+        let is_unheard = syn.flags.has(Flags::ACK) && self.habits.chance(90);
+        if self.habit == Habit::SynText && !is_unheard {
+            syn.len = self.habits.pick(&[1, 100, 500]);
+            if self.habits.chance(30) {
+                syn.flags = syn.flags.with(self.habits.pick(&[Flags::PSH, Flags::URG, Flags::FIN]));
+            }
+        }
+    }
+
+    /// The peer's clock jumps.
+    fn jump(&mut self) -> bool {
+        if !self.peer.has_ts {
+            return false;
+        }
+        let by =
+            self.habits.pick(&[1, 100, 10_000, 1 << 30, (1 << 31) - 1, 1 << 31, u32::MAX, u32::MAX - 5000]);
+        self.peer.clock = self.peer.clock.wrapping_add(by);
+        false
     }
 
     /// Text that does not wait until the connection is accepted.

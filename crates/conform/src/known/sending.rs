@@ -5,7 +5,7 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
-use crate::segment::{Echo, Flags, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
@@ -400,3 +400,15 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
     (is_it && is_undone && is_window).then_some(Then::Stop)
 }
+
+/// Segments of a peer that wants smaller ones have 88 bytes with their options; the kernel's have as many as it wants, and 48 at least.
+pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
+    let is_tiny = |option: &Opt| matches!(option, Opt::Mss(mss) if (1..LEAST_SEGMENT).contains(mss));
+    let has_asked = pair.peer().any(|(_, syn)| syn.flags.has(Flags::SYN) && syn.options.iter().any(is_tiny));
+    let (kernel, stack) = pair.states()?;
+    let mss = |state: &State| state.info.as_ref()?.get("snd_mss");
+    (has_asked && pair.why.starts_with("snd_mss:") && mss(kernel) < mss(stack)).then_some(Then::Stop)
+}
+
+/// The least bytes of a full segment here, with its options.
+const LEAST_SEGMENT: u16 = 88;
