@@ -120,8 +120,8 @@ pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (cause, answer) = pair.only_the_stack_answers()?;
     let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-    let next = pair.rcv_nxt_before(pair.index()?);
-    let is_out_of_order = cause.len > 0 && cause.seq > next && ack.ack == next;
+    let next = ack.ack;
+    let is_out_of_order = cause.len > 0 && cause.seq > next;
     let has_sack = |(_, segment): (usize, &Segment)| segment.options.contains(&Opt::SackOk);
     let has_text = pair.earlier.iter().rev().take_while(|record| record.at + SLACK > answer.at).any(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.ack == next),

@@ -139,15 +139,23 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
-/// window and has a limit of its own for answers, and a SYN resets the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
+/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN resets the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
 /// are dropped, and a SYN is challenged (RFC 5961 section 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
+    let end = pair.texts().map(Segment::end).max();
+    let ends = |old: &Segment| old.flags.has(Flags::ACK) && Some(old.ack) == end;
+    let is_over =
+        pair.scenario.any(|action| *action == Action::Close) && pair.peer().any(|(_, old)| ends(old));
+    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
+    if let Some((cause, answer)) = pair.only_the_stack_answers() {
+        // The record is made by the acknowledgment of the FIN, and text that comes with that is not looked at.
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        let is_first = pair.peer().filter(|(_, old)| ends(old)).count() == 1;
+        let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
+        return (is_over && is_first && ends(cause) && is_duplicate).then_some(Then::SkipStack);
+    }
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
-    let end = pair.texts().map(Segment::end).max();
-    let is_over = pair.scenario.any(|action| *action == Action::Close)
-        && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && Some(old.ack) == end);
-    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
     let answers = is_ack(kernel);
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,

@@ -106,7 +106,7 @@ impl<P: Payload> Pcb<P> {
                 // An acknowledgment from before the latest text was overtaken by that, and is worth no answer (Linux's
                 // `tcp_disordered_ack_check`).
                 let is_overtaken = seg.seq_len() == 0 && seg.seq.before(self.rcv_nxt);
-                if seg.flags.has(Flags::SYN) || !self.acknowledges_plausibly(seg) {
+                if seg.flags.has(Flags::SYN) || !is_overtaken && !self.acknowledges_plausibly(seg) {
                     self.challenge(now);
                 } else if !is_overtaken {
                     self.answer_repeated_text(seg);
@@ -250,7 +250,7 @@ impl<P: Payload> Pcb<P> {
                 seg.flags = seg.flags.without(Flags::FIN);
             }
             // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
-            self.ack_now |= len > 0 && (stale >= seg.payload_len() || !self.state.receives());
+            self.ack_now |= len > 0 && (stale >= len || !self.state.receives());
             seg.payload.trim_front(stale as usize);
             seg.seq = self.rcv_nxt;
         }
