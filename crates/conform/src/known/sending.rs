@@ -79,8 +79,20 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
-/// The kernel cuts text into packets when it is written, by half of the largest window so far; here it is cut when it leaves.
+/// The kernel cuts text into packets when it is written, by half of the largest window so far, but not to less than the least packet, for which a smaller window has to grow; here it is cut
+/// when it leaves, and half of the largest window is enough.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
+    if let Some(Record { what: What::Sent(Packet::Tcp(text)), .. }) = pair.stack
+        && pair.why == "the kernel waits, the stack sends text"
+    {
+        // No packet is cut to less than the least segment, so a smaller window is for probes.
+        let windows = pair.earlier.iter().filter_map(|record| match &record.what {
+            What::State(_, state) => state.info.as_ref()?.get("snd_wnd"),
+            _ => None,
+        });
+        let is_tiny = windows.max().is_some_and(|most| (1..LEAST_PACKET).contains(&most));
+        return (is_tiny && text.len > 0).then_some(Then::Stop);
+    }
     let (kernel, stack) = pair.segments()?;
     let (mut begin, mut end) = (1, 1);
     let write = pair.scenario.events.iter().position(|event| {
@@ -410,5 +422,7 @@ pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
     (has_asked && pair.why.starts_with("snd_mss:") && mss(kernel) < mss(stack)).then_some(Then::Stop)
 }
 
+/// The kernel's least bytes of a full segment.
+const LEAST_PACKET: u64 = 48;
 /// The least bytes of a full segment here, with its options.
 const LEAST_SEGMENT: u16 = 88;
