@@ -4,8 +4,8 @@
 //! is otherwise as harmful as the bytes make it. Invariants: it delivers nothing, acknowledges nothing and reports nothing; it
 //! leaves the whole state of the pcb, as its `Debug` prints it, unchanged, except for the challenge that is owed and its time;
 //! the answers are acknowledgments without text, within the limit of challenges; and the peer's stream arrives completely.
-//! Text with an old timestamp is answered each time. One kind may do more: text that ends before our latest acknowledgment and has a plausible one is the same as text that the peer repeats, so
-//! it is answered each time, and may be reported (D-SACK) and end request-response mode. `docs/blind.md` has the table.
+//! Text with an old timestamp is answered each time. One kind may do more: text from before our latest acknowledgment that has a plausible one, also with an old timestamp, is the same as text that the peer
+//! repeats, so it is answered each time, and may be reported (D-SACK) and end request-response mode. `docs/blind.md` has the table.
 //! Tests: `tests/corpus.rs`.
 
 use core::time::Duration;
@@ -280,8 +280,13 @@ impl Bed {
     fn attack(&mut self, forged: &Forged) {
         // Work that is due by now is due without the attack.
         self.pass(0);
-        let allowed: Vec<_> =
-            if forged.is_plausible { [CHALLENGED, REPEATED].concat() } else { CHALLENGED.to_vec() };
+        let has_length = forged.len > 0 || forged.header.flags.has(FIN);
+        let is_repeated = forged.is_old && has_length && forged.header.seq.before(self.pcb.rcv_nxt());
+        let allowed: Vec<_> = if forged.is_plausible || is_repeated {
+            [CHALLENGED, REPEATED].concat()
+        } else {
+            CHALLENGED.to_vec()
+        };
         let before = self.state_without(&allowed);
         let input = self.feed(&forged.header, u32::from(forged.len));
         let header = &forged.header;
@@ -293,7 +298,7 @@ impl Bed {
         if !forged.is_plausible {
             let is_one_at_most = answers.iter().all(|answer| answer.len == 0) && answers.len() <= 1;
             assert!(is_one_at_most, "{header:?} {answers:?}");
-            let is_limited = !forged.is_old || (forged.len == 0 && !header.flags.has(FIN));
+            let is_limited = !forged.is_old || !has_length;
             if is_limited && !answers.is_empty() {
                 self.note_challenge();
             }
