@@ -37,7 +37,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_reader_who_has_seen_enough_is_no_error() {
+fn a_reader_that_stops_early_is_no_error() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let mut child = Command::new(env!("CARGO_BIN_EXE_conform"))
         .args(["--alone".as_ref(), folder.as_os_str()])

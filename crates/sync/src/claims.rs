@@ -1,20 +1,20 @@
-//! Numbers, as those of ports, that one side claims as a whole and the other side uses in parts: a socket is bound to a port,
-//! a connection uses it beside one remote end.
+//! Numbers that one side claims as a whole and the other side uses in parts. Ports are such numbers: a socket is bound to a port, and a
+//! connection uses it beside one remote end.
 //!
-//! Uses stand in a table in parts, each under a lock of its own, so that two users rarely meet. A claim is under one lock of all claimants, and must know
-//! whether there are uses without a look through all parts. So there is a bit for each number that is claimed, and one for each that may have uses;
-//! the second one stays when the last use ends, until [`Claims::forget_uses`].
+//! Uses stand in a table of several parts, each under a lock of its own, so that two uses rarely meet. Claims are made under one lock, and a claim must know
+//! whether the number is used without searching all parts. So there are two bits for each number: one says that it is claimed, the other that it may be used.
+//! The second one stays set when the last use ends, until [`Claims::forget_uses`].
 //!
-//! **Who wants to use** a number takes the lock of its part, looks at [`Claims::is_claimed`], and under the same hold calls [`Claims::note_use`] and puts the
-//! use into the part. **Who claims** it sets its bit, takes the lock of each part once and lets it go ([`Claims::claim`]), and then looks at
+//! **To use** a number, a thread takes the lock of a part, checks [`Claims::is_claimed`], and under the same hold calls [`Claims::note_use`] and adds the
+//! use to the part. **To claim** one, a thread sets its bit, takes and releases the lock of each part once ([`Claims::claim`]), and then checks
 //! [`Claims::may_be_used`].
 //!
-//! No use beside a claim goes unseen: the user's hold of its part's lock is before or after the claimant's pass over that part. If it is before, its
-//! note is visible to the claimant behind the pass. If it is after, the user sees the claim. Both may see each other, where the user comes late:
-//! then it uses nothing, and at worst leaves a note behind. The locks give the order, so all accesses are relaxed.
+//! No use beside a claim is missed: the using thread holds its part's lock either before or after the claiming thread does. If before, the claiming
+//! thread sees its note. If after, the using thread sees the claim. If both happen, the number is not used, and at worst a note is left
+//! behind. The locks give the order, so all accesses are relaxed.
 //!
-//! **Forgetting** is for the holder of the claimants' lock: it clears all notes, and then notes what it finds in each part under that part's lock. A use is in its part before the lock is
-//! let go, so that it is found there or noted later.
+//! **Forgetting** needs the lock under which claims are made: it clears all notes, and then notes again what it finds in each part, under that part's lock. A use is in its part before the lock is
+//! released, so it is found there or noted later.
 //!
 //! Test: `tests/loom/claims.rs`.
 
@@ -34,20 +34,20 @@ impl Claims {
         Self { claimed: Bits::new(count), used: Bits::new(count) }
     }
 
-    /// Whether a number is claimed. It is only a hint, but under the lock of the part that a use would stand in.
+    /// Whether a number is claimed. A hint, unless the caller holds the lock of the part that its use would stand in.
     #[must_use]
     pub fn is_claimed(&self, number: usize) -> bool {
         self.claimed.contains(number)
     }
 
-    /// Claims a number, under the lock of all claimants. `pass` takes the lock of each part once, and lets it go. What
-    /// [`may_be_used`](Self::may_be_used) says then holds until [`release`](Self::release), but for users who do not mind the claim.
+    /// Claims a number, under the lock for claims. `pass` takes and releases the lock of each part once. No use that checks the claim begins
+    /// after that, until [`release`](Self::release).
     pub fn claim(&self, number: usize, pass: impl FnOnce()) {
         self.claimed.insert(number);
         pass();
     }
 
-    /// Takes a [`claim`](Self::claim) back, under the lock of all claimants.
+    /// Takes a [`claim`](Self::claim) back, under the lock for claims.
     pub fn release(&self, number: usize) {
         self.claimed.remove(number);
     }
@@ -60,13 +60,13 @@ impl Claims {
         }
     }
 
-    /// Whether there may be uses: `false` is certain of a number that is claimed, under the lock of all claimants.
+    /// Whether there may be uses: `false` is certain of a number that is claimed, under the lock for claims.
     #[must_use]
     pub fn may_be_used(&self, number: usize) -> bool {
         self.used.contains(number)
     }
 
-    /// Clears all notes, under the lock of all claimants. The caller has to note the uses again that it finds in each part.
+    /// Clears all notes, under the lock for claims. The caller has to note the uses again that it finds in each part.
     pub fn forget_uses(&self) {
         self.used.clear();
     }

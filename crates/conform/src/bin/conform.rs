@@ -89,7 +89,7 @@ fn command(mut args: impl Iterator<Item = String>) -> Option<Command> {
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
-        // Whoever does not read it to its end has read enough.
+        // A reader that stops early is no error.
         let _ = writeln!(io::stdout(), "{USAGE}");
         return ExitCode::SUCCESS;
     }
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     match run(command, &mut io::stdout()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        // The reader of the results has seen enough.
+        // A reader that stops early is no error.
         Err(error) if error.downcast_ref().is_some_and(is_broken_pipe) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("conform: {error}");

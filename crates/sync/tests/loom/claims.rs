@@ -29,7 +29,7 @@ impl Table {
         is_free
     }
 
-    /// Claims `number`, unless it may be used. Only one thread of a model claims, in place of a lock.
+    /// Claims `number`, unless it may be used. Each model has one claiming thread, so it needs no lock for claims.
     fn try_claim(&self, number: usize) -> bool {
         self.claims.claim(number, || self.parts.iter().for_each(|part| drop(part.lock())));
         let is_free = !self.claims.may_be_used(number);

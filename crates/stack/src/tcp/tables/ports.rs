@@ -7,8 +7,8 @@
 //!
 //! Bound sockets and listeners stand in a table under a read-write lock, which ranks before the
 //! shards of the demux table; SYNs find listeners in copies of their own (`listeners.rs`). Connections do not stand there,
-//! or every one would write a line that all share. A bit for each port says whether there may be some; how
-//! a bind and a connect on another thread agree about it is `sockeye_sync::claims`. Only a bind to such a port looks at the connections
+//! or every one would write a line that all share. A bit for each port says whether there may be some;
+//! `sockeye_sync::claims` describes how a bind and a connect on another thread agree about it. Only a bind to such a port looks at the connections
 //! themselves, and where no port is left that has not been used, all these bits are made anew ([`Ports::look_again`]).
 
 use std::collections::HashMap;
@@ -213,12 +213,12 @@ impl Ports {
         Err(no_port())
     }
 
-    /// Whether a socket is bound to a port. Certain under the lock of a shard, for a connection that stands there: its port is no bound one from then on.
+    /// Whether a socket is bound to a port. A hint, unless the caller holds the lock of the shard that its connection would stand in.
     pub fn is_bound(&self, port: u16) -> bool {
         self.claims.is_claimed(port.into())
     }
 
-    /// Notes a connection at a local port, under the hold of its shard's lock in which it comes there.
+    /// Notes a connection at a local port. The caller adds it to its shard under the same hold of that shard's lock.
     pub fn note_conn(&self, port: u16) {
         self.claims.note_use(port.into());
     }
