@@ -24,8 +24,8 @@ use acknowledging::{
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, record_of_a_closed_socket,
-    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait, text_behind_a_fin,
-    time_wait_in_tcp_info, timestamp_in_time_wait,
+    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
+    text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
 };
 use sending::{
     answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
@@ -147,7 +147,12 @@ impl<'a> Pair<'a> {
 
     /// The shift of the peer's windows. `None` if none was agreed on.
     fn shift(&self) -> Option<u8> {
-        self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.shift())
+        let is_offered = self
+            .earlier
+            .iter()
+            .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.shift().is_some()));
+        let told = self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.shift());
+        told.filter(|_| is_offered)
     }
 
     /// What the peer's segment says of where its window ends.
@@ -282,6 +287,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "reset behind SACK", scenario: "reset-behind-sack", is: reset_behind_sack },
     Known { name: "window probe beside text", scenario: "probe-beside-text", is: window_probe_beside_text },
+    Known {
+        name: "text before a FIN that waits",
+        scenario: "text-before-a-fin-that-waits",
+        is: text_before_a_fin_that_waits,
+    },
     Known { name: "rest of a cut packet", scenario: "rest-of-a-cut-packet", is: rest_of_a_cut_packet },
     Known {
         name: "window after an undone repair",

@@ -5,7 +5,7 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::CHALLENGE_INTERVAL_MAX;
-use crate::scenario::Action;
+use crate::scenario::{Action, How};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
 
@@ -66,6 +66,19 @@ pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
         |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
     let is_it = kernel.flags == Flags::RST && waits;
     (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
+}
+
+/// Text that fits the peer's window leaves, and the FIN follows when there is room; the kernel has both in one packet, which waits until all of it fits.
+pub(super) fn text_before_a_fin_that_waits(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
+    let is_shut = pair.scenario.events[..pair.index()?.min(pair.scenario.events.len())]
+        .iter()
+        .any(|event| matches!(event.action, Action::Close | Action::Shutdown(How::Write | How::Both)));
+    let is_edge = pair.peer().any(|(_, told)| pair.edge(told) == text.end());
+    let is_last = text.len > 0 && is_edge && text.flags.has(Flags::PSH);
+    let is_new = pair.texts().all(|before| before.end() <= text.seq);
+    let waits = pair.why == "the kernel waits, the stack sends text";
+    (waits && is_shut && is_last && is_new).then_some(Then::Stop)
 }
 
 /// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).

@@ -60,8 +60,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
 
-/// What is left of a packet that was cut for a small window leaves the kernel as soon as it fits; here it is text like any other, and waits for room
-/// that is worth a segment (RFC 9293 section 3.8.6.2.1).
+/// What is left of a packet that was cut for a small window, or for SACK blocks, leaves the kernel as soon as it fits; here it is text like any other, and waits
+/// for room that is worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
     let mss = latest_figure(pair.earlier, "snd_mss")?;
@@ -75,7 +75,15 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     // Both together are a packet.
     let is_rest =
         u64::from(cut.len + rest.len) == mss && pair.peer().any(|(_, old)| pair.edge(old) == cut.end());
-    let is_cut = is_rest || (is_new && cut.flags.has(Flags::PSH));
+    // Each segment with blocks leaves room for text in its packet, and a packet is filled up from the next only.
+    let left: u64 = pair
+        .texts()
+        .filter(|text| !text.sack().is_empty())
+        .map(|text| mss.saturating_sub(text.len.into()))
+        .sum();
+    let fits = pair.peer().last().is_some_and(|(_, last)| rest.end() <= pair.edge(last));
+    let is_cut_for_blocks = is_new && fits && !cut.sack().is_empty() && u64::from(rest.len) <= left;
+    let is_cut = is_rest || is_cut_for_blocks || (is_new && cut.flags.has(Flags::PSH));
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
@@ -224,8 +232,8 @@ pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
 /// is lost again does (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let sent = |seq| pair.texts().filter(move |text| text.seq == seq).count();
-    let is_again = kernel.seq > stack.seq && sent(kernel.seq) > 0 && sent(stack.seq) > 1;
+    let is_again =
+        kernel.seq > stack.seq && pair.times_sent(kernel.seq) > 0 && pair.times_sent(stack.seq) > 1;
     let repeated = pair.earlier.iter().rposition(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.seq == stack.seq && text.len > 0),
     )?;
