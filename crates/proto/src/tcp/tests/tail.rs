@@ -223,6 +223,17 @@ fn a_repeated_segments_round_trip_by_the_echo_is_the_least_if_it_is_shorter() {
     assert_eq!(t.pcb.loss_stats().min_rtt_us, 4_000);
 }
 
+/// None at all would be the least for minutes, and what a path reorders by less than a tick lost at once.
+#[test]
+fn an_echo_in_the_same_tick_is_a_round_trip_of_a_tick() {
+    let mut t = Script::established(&Settings { sack: true, timestamps: true, ..plain() });
+    t.write(10);
+    let _ = t.wait(ms(250)).pop().expect("a repetition");
+    t.peer_ts = Some(Timestamps { val: 101, ecr: t.timestamp() });
+    let _ = t.input(t.ack_of(10, super::script::WND), &[]);
+    assert_eq!(t.pcb.loss_stats().min_rtt_us, 1_000);
+}
+
 /// RFC 8985 section 7.2: the peer may delay the acknowledgment of one segment.
 #[test]
 fn a_single_segment_is_probed_after_two_round_trips_and_a_delayed_acknowledgment() {
