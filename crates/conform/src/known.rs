@@ -35,8 +35,7 @@ use sending::{
     window_after_an_undone_repair, window_probe_beside_text,
 };
 use timers::{
-    arrivals_a_wait_apart, event_between_two_timeouts, loss_among_what_left_at_once, probe_at_the_timeout,
-    user_timeout_beside_probes,
+    arrivals_a_wait_apart, event_between_two_timeouts, probe_at_the_timeout, user_timeout_beside_probes,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -319,11 +318,6 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "probe at the timeout", scenario: "probe-at-the-timeout", is: probe_at_the_timeout },
     Known { name: "arrivals a wait apart", scenario: "arrivals-a-wait-apart", is: arrivals_a_wait_apart },
-    Known {
-        name: "loss among what left at once",
-        scenario: "loss-among-what-left-at-once",
-        is: loss_among_what_left_at_once,
-    },
     Known { name: "edge of a rounded window", scenario: "rounded-edge", is: edge_of_a_rounded_window },
     Known { name: "repair beside text", scenario: "repair-beside-text", is: repair_beside_text },
     Known {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::{AT_ONCE, SLACK, granularity};
+use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Segment};
-use crate::trace::{Info, Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What};
 use crate::wheel::JIFFY;
 
 /// The first segment that is out, when the kernel sent it last, and how long it waits since then: each time doubles that.
@@ -100,31 +100,6 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     let is_long = pair.stack?.at < since + ACKNOWLEDGMENT_WAIT * 3 / 2 + SLACK;
     let is_it = is_bare(kernel) && is_bare(stack) && kernel.ack == stack.ack && is_short && is_long;
     (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
-}
-
-/// Segments that leave at once leave the kernel some microseconds apart. Where the least round trip is not longer, the last of them has not overtaken the first by a quarter of
-/// it, and the timer of reordering runs; here they leave at one time, and the first is lost.
-pub(super) fn loss_among_what_left_at_once(pair: &Pair<'_>) -> Option<Then> {
-    let (index, cause) = pair.peer().last()?;
-    let (What::State(..), What::Sent(Packet::Tcp(again))) = (&pair.kernel?.what, &pair.stack?.what) else {
-        return None;
-    };
-    let (first, sent_at, _) = first_out(pair)?;
-    let reported = cause.sack().first()?.1;
-    let is_together = pair.earlier.iter().any(|record| {
-        let is_it = matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.end() == reported);
-        is_it && record.at.abs_diff(sent_at) < AT_ONCE
-    });
-    let is_first = again.seq == first.seq && pair.stack?.at < pair.scenario.events.get(index)?.at() + AT_ONCE;
-    // An echo of what has just left measures no longer round trip.
-    let is_near = pair.peer().filter(|(_, old)| old.timestamp().is_some()).any(|(index, _)| {
-        let at = pair.scenario.events[index].at();
-        let before = |record: &&Record| !matches!(record.what, What::State(state, _) if state + 1 == index);
-        let mut before = pair.earlier.iter().take_while(before);
-        index > 0 && before.any(|record| matches!(record.what, What::Sent(_)) && record.at >= at)
-    });
-    let is_open = latest_figure(pair.earlier, "ca_state") == Some(0);
-    (is_together && is_first && is_near && is_open).then_some(Then::Stop)
 }
 
 /// A timeout is not doubled more often.
