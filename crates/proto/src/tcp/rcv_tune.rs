@@ -108,8 +108,8 @@ impl<P: Payload> Pcb<P> {
         let elapsed = timestamp::elapsed(ecr, timestamp::value(now, self.ts_offset))?;
         let us = u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX);
         Some(match self.rtt.srtt_us() {
-            srtt_us if us < TICK_US && (1..TICK_US).contains(&srtt_us) => srtt_us,
-            _ => us.max(TICK_US),
+            srtt_us if us < timestamp::TICK_US && (1..timestamp::TICK_US).contains(&srtt_us) => srtt_us,
+            _ => us.max(timestamp::TICK_US),
         })
     }
 
@@ -134,8 +134,6 @@ fn snd_hiwat(flight_max: u32, min_rtt_us: u32) -> u32 {
 const SHORT_RTT_US: u32 = 500;
 /// Bytes of the largest `so_snd` that such a path is given: 67 Gbit/s at the longest of its round trips.
 const SHORT_HIWAT_MAX: u32 = 4 << 20;
-/// Resolution of timestamps.
-const TICK_US: u32 = 1_000;
 /// Segments that a window has to have beyond twice the bytes read.
 const HEADROOM_SEGMENTS: u32 = 16;
 /// Assumed first window of a sender: so much is no growth.

@@ -11,8 +11,8 @@ use crate::time::Instant;
 /// peer's millisecond clock has gone half way round the circle.
 pub const RECENT_MAX_AGE: Duration = Duration::from_secs(24 * 24 * 60 * 60);
 
-/// The unit of TSval.
-pub const TICK: Duration = Duration::from_millis(1);
+/// The unit of TSval, microseconds.
+pub const TICK_US: u32 = 1_000;
 
 /// TSval at `now` for a connection whose offset is `ts_offset`.
 pub const fn value(now: Instant, ts_offset: u32) -> u32 {

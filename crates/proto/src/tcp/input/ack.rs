@@ -274,12 +274,12 @@ impl<P: Payload> Pcb<P> {
         self.rtt.sample(rtt_us, ends_round, self.tuning.rto_min_us, self.tuning.rto_max_us);
     }
 
-    /// The round trip by the peer's echo of our clock, microseconds, to a millisecond. An echo in the same tick means one that is shorter than a tick, and counts as a tick: none at all would
-    /// leave what is overtaken no time (`tcp_rtt_tsopt_us`).
+    /// The round trip by the peer's echo of our clock, microseconds, to a tick. One that is shorter than a tick counts as a tick
+    /// (`tcp_rtt_tsopt_us`); 0 as the least round trip would close RACK's reordering window (RFC 8985 section 6.2, step 4).
     pub(in crate::tcp) fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         ts.filter(|_| self.ts_on)
             .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
-            .map(|elapsed| u64::from(micros(elapsed.max(timestamp::TICK))))
+            .map(|elapsed| u64::from(micros(elapsed).max(timestamp::TICK_US)))
     }
 
     /// SND.UNA does not move. With records the blocks name the data that has arrived; without, duplicate

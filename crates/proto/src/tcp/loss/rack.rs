@@ -103,7 +103,7 @@ impl Rack {
 
     /// A round trip that the peer's echo of a timestamp tells, where what was acknowledged had been sent again.
     pub fn on_echo(&mut self, rtt_us: u32, now: Instant) {
-        self.note_min_rtt(rtt_us.max(1), now);
+        self.note_min_rtt(rtt_us, now);
     }
 
     /// The least of some minutes (`tcp_update_rtt_min`).
