@@ -23,7 +23,7 @@ use crate::trace::{Info, Record, State, Trace, What};
 pub const SLACK: Duration = Duration::from_millis(12);
 
 /// What leaves within so much leaves together.
-pub const AT_ONCE: Duration = Duration::from_millis(1);
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
 pub const ANSWER_MAX: Duration = Duration::from_millis(40);

@@ -75,7 +75,7 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     // Both together are a packet.
     let is_rest =
         u64::from(cut.len + rest.len) == mss && pair.peer().any(|(_, old)| pair.edge(old) == cut.end());
-    // Each segment with blocks leaves room for text in its packet, and a packet is filled up from the next only.
+    // SACK blocks leave so much of the packets behind. The kernel fills what is left of one up from the next packet only.
     let left: u64 = pair
         .texts()
         .filter(|text| !text.sack().is_empty())

@@ -1,4 +1,4 @@
-//! Differences that are the clocks': the kernel counts timeouts in ticks, and its segments leave some microseconds apart.
+//! Differences that are the clocks': the kernel counts timeouts in ticks.
 //!
 //! Tests: as those of `known.rs`.
 
