@@ -138,8 +138,8 @@ const CSS_ROUNDS: u8 = 5;
 const RTT_THRESHOLD_MIN_US: u32 = 4_000;
 const RTT_THRESHOLD_MAX_US: u32 = 16_000;
 /// This share of the least round trip without an acknowledgment ends a train. Linux has two milliseconds, in which ten
-/// megabits a second do not bring the two segments that a delayed acknowledgment is for; on short paths that would be no
-/// pause at all.
+/// megabits a second do not bring the two segments that a delayed acknowledgment is for, nor what is between two
+/// acknowledgments beside a late or lost segment; on short paths that would be no pause at all.
 const TRAIN_PAUSE_DIVISOR: u64 = 16;
 
 #[cfg(test)]
