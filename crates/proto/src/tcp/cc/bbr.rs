@@ -236,7 +236,7 @@ impl CongestionControl for Bbr {
         self.cwnd = pipe.saturating_add(mss).min(CWND_MAX);
     }
 
-    fn on_undo(&mut self, before: &Self) {
+    fn on_undo(&mut self, before: &Self, _mss: u32) {
         self.cwnd = self.cwnd.max(before.cwnd);
         self.repairing = false;
         let (now, then) = (&mut self.bounds, &before.bounds);

@@ -268,10 +268,11 @@ impl CongestionControl for Cubic {
         (self.cwnd, self.refill_left) = (pipe.saturating_add(mss).min(CWND_MAX), 0);
     }
 
-    fn on_undo(&mut self, before: &Self) {
-        // Window and threshold come back, unless they have outgrown the mistake (section 4.9.2); the next period begins anew (`tcp_undo_cwnd_reduction`).
+    fn on_undo(&mut self, before: &Self, mss: u32) {
+        // Window and threshold come back, unless they have outgrown the mistake (section 4.9.2), the threshold to three quarters of the
+        // window at least; the next period begins anew (`tcp_undo_cwnd_reduction`).
         self.cwnd = self.cwnd.max(before.cwnd);
-        self.ssthresh = self.ssthresh.max(before.ssthresh);
+        self.ssthresh = self.ssthresh.max(ssthresh_after_pause(before.ssthresh, before.cwnd, mss));
         (self.is_deflated, self.refill_left) = (false, 0);
     }
 

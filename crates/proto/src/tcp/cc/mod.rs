@@ -164,7 +164,7 @@ pub(super) trait CongestionControl {
     /// for this data.
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
     /// The latest reductions were a mistake: `before` is the algorithm as it was before the first of them.
-    fn on_undo(&mut self, before: &Self);
+    fn on_undo(&mut self, before: &Self, mss: u32);
     /// Nothing was sent for longer than so many RTOs, at least one.
     fn on_idle(&mut self, rtos: u32, mss: u32);
     /// The window was not used up for a timeout, and `used` bytes of it at most.
@@ -328,11 +328,11 @@ impl CongestionControl for Cc {
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         begun!(self, cc => cc.on_rto(pipe, mss, reduces));
     }
-    fn on_undo(&mut self, before: &Self) {
+    fn on_undo(&mut self, before: &Self, mss: u32) {
         match (&mut *self, before) {
-            (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before),
-            (Self::Cubic(cc), Self::Cubic(before)) => cc.on_undo(before),
-            (Self::Bbr(cc), Self::Bbr(before)) => cc.on_undo(before),
+            (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before, mss),
+            (Self::Cubic(cc), Self::Cubic(before)) => cc.on_undo(before, mss),
+            (Self::Bbr(cc), Self::Bbr(before)) => cc.on_undo(before, mss),
             // The mistake was made before the first acknowledgment, or nothing has happened since: it begins anew.
             (
                 Self::NewReno(_) | Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_),
@@ -381,7 +381,7 @@ fn unused_window(cwnd: u32, used: u32, mss: u32) -> u32 {
     if used < cwnd { (cwnd + used) / 2 / mss.max(1) * mss } else { cwnd }
 }
 
-/// The threshold that slow start after a pause leads back to: half and a quarter of the window, each of whole segments (`tcp_current_ssthresh`).
+/// The threshold that slow start leads back to after a pause or an undone reduction: half and a quarter of the window, each of whole segments (`tcp_current_ssthresh`).
 fn ssthresh_after_pause(ssthresh: u32, cwnd: u32, mss: u32) -> u32 {
     let mss = mss.max(1);
     let segments = cwnd / mss;

@@ -83,9 +83,9 @@ impl CongestionControl for NewReno {
         self.cwnd = pipe.saturating_add(mss).min(CWND_MAX);
     }
 
-    fn on_undo(&mut self, before: &Self) {
+    fn on_undo(&mut self, before: &Self, mss: u32) {
         self.cwnd = self.cwnd.max(before.cwnd);
-        self.ssthresh = before.ssthresh;
+        self.ssthresh = self.ssthresh.max(ssthresh_after_pause(before.ssthresh, before.cwnd, mss));
     }
 
     fn on_unused(&mut self, used: u32, mss: u32) {
@@ -260,10 +260,10 @@ mod tests {
         let mut cc = NewReno::new(20 * MSS);
         let before = cc.clone();
         lose(&mut cc, 20 * MSS);
-        cc.on_undo(&before);
+        cc.on_undo(&before, MSS);
         assert_eq!((cc.cwnd(), cc.ssthresh()), (20 * MSS, CWND_MAX));
         cc.on_ack(&ack(5 * MSS, 20 * MSS, MSS));
-        cc.on_undo(&before);
+        cc.on_undo(&before, MSS);
         assert_eq!(cc.cwnd(), 25 * MSS);
     }
 

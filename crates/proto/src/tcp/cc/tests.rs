@@ -231,7 +231,7 @@ fn nothing_is_allocated_before_the_first_acknowledgment() {
     cc.on_rto(0, MSS, true);
     assert!(matches!(cc, Cc::Cubic(_)));
     assert_eq!((cc.cwnd(), cc.ssthresh()), (MSS, 7 * MSS));
-    cc.on_undo(&before);
+    cc.on_undo(&before, MSS);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (10 * MSS, CWND_MAX));
     assert_eq!(Cc::new(Algorithm::Cubic, MSS, true).cwnd(), MSS);
 }
@@ -268,7 +268,7 @@ fn tell<C: CongestionControl + Clone>(cc: &mut C, before: &mut C, rng: &mut Rng,
         1 => cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight: bytes, mss }),
         2 => cc.on_recovery_end(bytes, mss, false),
         3 => cc.on_rto(bytes, mss, rng.percent(50)),
-        4 => cc.on_undo(before),
+        4 => cc.on_undo(before, MSS),
         5 => cc.on_idle(1 + bytes / MSS / 10, mss),
         6 => cc.on_unused(bytes, mss),
         7 => cc.on_restart(Instant::ZERO, now),

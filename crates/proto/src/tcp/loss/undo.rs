@@ -159,7 +159,7 @@ impl<P: Payload> Pcb<P> {
         loss.undone_us = low_micros(now);
         if let Some(before) = &undo.before {
             let ssthresh = self.cc.ssthresh();
-            self.cc.on_undo(before);
+            self.cc.on_undo(before, self.mss.into());
             self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
         }
         loss.frto = None;

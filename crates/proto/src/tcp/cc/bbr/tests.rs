@@ -279,7 +279,7 @@ fn an_undo_restores_the_state_and_bounds_of_bbr() {
     path.bbr.on_ack(&ack);
     assert_eq!(path.bbr.cycle.state, State::Down);
     assert!(path.bbr.bounds.longterm < 400 * MSS);
-    path.bbr.on_undo(&before);
+    path.bbr.on_undo(&before, MSS);
     assert_eq!((path.bbr.cycle.state, path.bbr.bounds.longterm), (State::Up, before.bounds.longterm));
     assert!(path.bbr.cwnd >= before.cwnd);
 }

@@ -91,7 +91,7 @@ proptest! {
                 2 => { cc.on_rto(flight, mss, b & 1 == 0); true }
                 3 => { cc.on_recovery_end(flight, mss, false); true }
                 4 => { cc.on_idle(b % 40, mss); true }
-                5 => { cc.on_undo(&before); false }
+                5 => { cc.on_undo(&before, MSS); false }
                 _ => {
                     let phase = if what == 6 { Phase::Loss } else { Phase::Open };
                     let used = if b & 1 == 0 { cc.cwnd() } else { flight };
@@ -236,9 +236,21 @@ fn an_undo_restores_the_window_and_the_next_period_begins_anew() {
     }
     let before = cc.clone();
     congest(&mut cc, before.cwnd(), Cause::Loss);
-    cc.on_undo(&before);
+    cc.on_undo(&before, MSS);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (before.cwnd(), before.ssthresh()));
     assert!(before.period.is_some() && cc.period.is_none() && cc.w_max < before.w_max);
+}
+
+#[test]
+fn an_undo_leaves_a_threshold_of_three_quarters_of_the_window() {
+    for (cwnd, before, left) in [(4, 2, 3), (4, 3, 3), (5, 2, 3), (3, 2, 2), (10, 8, 8)] {
+        let mut cc = Cubic::new(cwnd * MSS);
+        cc.ssthresh = before * MSS;
+        let before = cc.clone();
+        cc.on_rto(0, MSS, true);
+        cc.on_undo(&before, MSS);
+        assert_eq!((cc.cwnd(), cc.ssthresh()), (cwnd * MSS, left * MSS), "{cwnd}");
+    }
 }
 
 #[test]
@@ -250,7 +262,7 @@ fn an_undo_keeps_a_window_that_has_already_outgrown_it() {
     cc.cwnd = before.cwnd() + 5 * MSS;
     let (ssthresh, w_max) = (cc.ssthresh(), cc.w_max);
     assert!(w_max < before.w_max && ssthresh < before.ssthresh());
-    cc.on_undo(&before);
+    cc.on_undo(&before, MSS);
     assert_eq!((cc.cwnd(), cc.ssthresh(), cc.w_max), (before.cwnd() + 5 * MSS, before.ssthresh(), w_max));
 }
 
