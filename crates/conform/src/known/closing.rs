@@ -57,15 +57,20 @@ pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
 /// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
 pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    // A socket that the application has closed shows no state.
     let waits = match &pair.stack?.what {
         What::Sent(Packet::Tcp(stack)) => stack.flags == Flags::ACK && stack.len == 0,
-        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state == "TIME-WAIT"),
+        What::State(_, state) => state.info.as_ref().is_none_or(|info| info.state == "TIME-WAIT"),
         _ => false,
     };
-    let is_reset =
-        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::RST));
-    let is_it = kernel.flags == Flags::RST && waits;
-    (is_it && pair.scenario.any(is_reset) && pair.scenario.any(is_fin)).then_some(Then::Stop)
+    let end = pair.texts().filter(|text| text.flags.has(Flags::FIN)).map(Segment::end).max()?;
+    let before = |index| pair.peer().take_while(move |(at, _)| *at < index).map(|(_, segment)| segment);
+    let is_over = |index| {
+        before(index).any(|fin| fin.flags.has(Flags::FIN) && !fin.flags.has(Flags::SYN))
+            && before(index).any(|ack| ack.flags.has(Flags::ACK) && ack.ack == end)
+    };
+    let mut resets = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::RST));
+    (kernel.flags == Flags::RST && waits && resets.any(|(index, _)| is_over(index))).then_some(Then::Stop)
 }
 
 /// Text that fits the peer's window leaves, and the FIN follows when there is room; the kernel has both in one packet, which waits until all of it fits.
@@ -205,8 +210,4 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let is_over =
         pair.texts().any(has_fin) && pair.peer().any(|(_, old)| has_fin(old) && !old.flags.has(Flags::SYN));
     (is_both && is_over).then_some(Then::Stop)
-}
-
-fn is_fin(action: &Action) -> bool {
-    matches!(action, Action::Segment(segment) if segment.flags.has(Flags::FIN))
 }
