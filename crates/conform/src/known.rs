@@ -23,12 +23,12 @@ use acknowledging::{
     duplicate_beside_text, limit_of_challenges, probe_before_a_measurement,
 };
 use closing::{
-    fin_before_its_text, fin_in_byte_counts, old_reset_in_fin_wait_2, record_of_a_closed_socket,
-    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
+    fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2, push_of_a_fin,
+    record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
     text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
 };
 use sending::{
-    answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
+    answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
     probe_at_the_end_of_a_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
     round_trip_behind_a_repetition, round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair,
     time_of_an_unused_window, tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text,
@@ -369,6 +369,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-behind-the-end",
         is: acknowledgment_behind_the_end,
     },
+    Known { name: "push of a FIN", scenario: "push-of-a-fin", is: push_of_a_fin },
+    Known { name: "call in a repair", scenario: "call-in-a-repair", is: call_in_a_repair },
 ];
 
 /// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
@@ -502,23 +504,6 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_taken && (answers || waits) && is_challenged).then_some(Then::Stop)
-}
-
-/// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each
-/// 64 nanoseconds.
-fn first_number(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let both = Flags::SYN.with(Flags::ACK);
-    let first = pair
-        .earlier
-        .iter()
-        .find(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN)))?;
-    let since = pair.kernel?.at.saturating_sub(first.at).as_nanos();
-    let is_by =
-        |number: u32, tick_ns: u128| (u128::from(number) * tick_ns).abs_diff(since) < SLACK.as_nanos();
-    let is_it = kernel.flags.has(both) && stack.flags.has(both) && kernel.seq != 0 && stack.seq != 0;
-    let is_clock = is_by(kernel.seq, 64) && is_by(stack.seq, 4_000);
-    (is_it && is_clock && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
 }
 
 /// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,

@@ -4,7 +4,7 @@
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::CHALLENGE_INTERVAL_MAX;
+use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, How};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
@@ -211,3 +211,37 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
         pair.texts().any(has_fin) && pair.peer().any(|(_, old)| has_fin(old) && !old.flags.has(Flags::SYN));
     (is_both && is_over).then_some(Then::Stop)
 }
+
+/// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each
+/// 64 nanoseconds, and where the connection before it is in TIME-WAIT the number is a window behind that one's last.
+pub(super) fn first_number(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let both = Flags::SYN.with(Flags::ACK);
+    let first = pair
+        .earlier
+        .iter()
+        .find(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN)))?;
+    let since = pair.kernel?.at.saturating_sub(first.at).as_nanos();
+    let is_by =
+        |number: u32, tick_ns: u128| (u128::from(number) * tick_ns).abs_diff(since) < SLACK.as_nanos();
+    let is_it = kernel.flags.has(both) && stack.flags.has(both) && kernel.seq != 0 && stack.seq != 0;
+    let end = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let is_behind = kernel.seq == end + ISS_DISTANCE && stack.seq > kernel.seq;
+    let is_clock = (is_by(kernel.seq, 64) || is_behind) && is_by(stack.seq, 4_000);
+    (is_it && is_clock && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
+}
+
+/// A FIN whose text is acknowledged has no PSH when it is sent again; the kernel's has, if it was once sent again together with that text.
+pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let fin = Flags::FIN.with(Flags::ACK);
+    let was_joined = pair.texts().any(|text| {
+        text.flags.has(fin.with(Flags::PSH)) && text.len > 0 && text.end() == kernel.end()
+    });
+    let is_alone = kernel.len == 0 && stack.len == 0 && kernel.seq == stack.seq;
+    let is_it = is_alone && kernel.flags == stack.flags.with(Flags::PSH) && stack.flags.has(fin);
+    (is_it && was_joined && pair.why.starts_with("flags:")).then_some(Then::GoOn)
+}
+
+/// So far behind the last number of a connection in TIME-WAIT the kernel's next one begins (`tcp_timewait_state_process`).
+const ISS_DISTANCE: u32 = 65_535 + 2;

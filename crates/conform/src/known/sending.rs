@@ -434,3 +434,13 @@ pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
 const LEAST_PACKET: u64 = 48;
 /// The least bytes of a full segment here, with its options.
 const LEAST_SEGMENT: u16 = 88;
+
+/// What the timer of a repair leaves room for leaves with the next output, whichever call that follows; the kernel waits for a write or an acknowledgment.
+pub(super) fn call_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
+    let is_call = !matches!(pair.event?, Action::Segment(_) | Action::Write(_));
+    let is_repair = latest_figure(pair.earlier, "ca_state").is_some_and(|state| state == 3);
+    let is_new = text.len > 0 && pair.texts().all(|before| before.end() <= text.seq);
+    let is_it = pair.why == "the kernel waits, the stack sends text";
+    (is_it && is_call && is_repair && is_new).then_some(Then::Stop)
+}

@@ -68,14 +68,16 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
     (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
 }
 
-/// Behind a tail loss probe new text leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next
+/// Behind a tail loss probe new text, or a FIN, leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next
 /// probe is the timeout, and the stack's comes after two round trips.
 pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (first, sent_at, rto) = first_out(pair)?;
     let top = pair.texts().map(Segment::end).max()?;
     let (what, new_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 => Some((text, record.at)),
+        What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => {
+            Some((text, record.at))
+        }
         _ => None,
     })?;
     let is_again = kernel.seq == first.seq && stack.seq == first.seq && pair.times_sent_to(first.end()) == 1;
