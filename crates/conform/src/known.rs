@@ -24,15 +24,17 @@ use acknowledging::{
 };
 use closing::{
     fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2, push_of_a_fin,
-    record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
-    text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
+    record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
+    syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
+    timestamp_in_time_wait,
 };
 use sending::{
-    answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_of_a_small_window,
-    probe_at_the_end_of_a_window, repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet,
-    round_trip_behind_a_repetition, round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair,
-    time_of_an_unused_window, tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text,
-    window_after_an_undone_repair, window_probe_beside_text,
+    answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
+    packet_of_a_small_window, probe_at_the_end_of_a_window, repair_beside_text,
+    repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
+    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
+    tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
+    window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, probe_at_the_timeout, user_timeout_beside_probes,

@@ -1,4 +1,4 @@
-//! Habits of some peers: in three of four scenarios the peer has one.
+//! Habits of some peers: in four of five scenarios the peer has one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
@@ -6,7 +6,7 @@
 use super::Maker;
 use crate::codec::Packet;
 use crate::random::Random;
-use crate::scenario::{Action, SockOpt};
+use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{What, latest_figure};
 
@@ -37,6 +37,8 @@ pub(super) enum Habit {
     Jumps,
     /// There is text with its SYN.
     SynText,
+    /// The application closes with text that it has not read, or when the peer does, or again.
+    Closes,
 }
 
 impl Habit {
@@ -55,6 +57,7 @@ impl Habit {
             Self::Sizes,
             Self::Jumps,
             Self::SynText,
+            Self::Closes,
         ];
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
@@ -74,6 +77,7 @@ impl Maker {
                 Habit::Options => self.rare_option(),
                 Habit::Parts => self.answer_to_a_part(),
                 Habit::Jumps => self.jump(),
+                Habit::Closes => self.closes(),
                 // These show in other places.
                 Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
             }
@@ -230,6 +234,41 @@ impl Maker {
             self.habits.pick(&[1, 100, 10_000, 1 << 30, (1 << 31) - 1, 1 << 31, u32::MAX, u32::MAX - 5000]);
         self.peer.clock = self.peer.clock.wrapping_add(by);
         false
+    }
+
+    /// A close with unread text, or with a FIN of the peer that crosses it, or after another one.
+    fn closes(&mut self) -> bool {
+        match self.habits.below(8) {
+            0 | 1 if !self.peer.is_done && self.peer.hole.is_none() => {
+                self.not_before_an_answer();
+                self.send(Flags::PSH, self.peer.snd_nxt, 100);
+                self.peer.snd_nxt += 100;
+                self.later();
+                if self.habits.chance(40) {
+                    self.act(Action::Read(50));
+                }
+                let how = self.habits.pick(&[None, Some(How::Both), Some(How::Read)]);
+                self.act(how.map_or(Action::Close, Action::Shutdown));
+            }
+            2 | 3 if !self.peer.is_done && self.peer.hole.is_none() => {
+                // The peer's FIN acknowledges nothing new.
+                let how = self.habits.pick(&[None, Some(How::Write)]);
+                self.act(how.map_or(Action::Close, Action::Shutdown));
+                self.later();
+                self.not_before_an_answer();
+                self.send(Flags::FIN, self.peer.snd_nxt, 0);
+                self.peer.snd_nxt += 1;
+                self.peer.is_done = true;
+            }
+            4 => {
+                self.act(Action::Write(1000));
+                self.act(Action::Shutdown(How::Write));
+            }
+            5 => self.act(Action::Shutdown(How::Read)),
+            6 => self.act(Action::Shutdown(How::Write)),
+            _ => return false,
+        }
+        true
     }
 
     /// Text that does not wait until the connection is accepted.

@@ -235,9 +235,9 @@ pub(super) fn first_number(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let fin = Flags::FIN.with(Flags::ACK);
-    let was_joined = pair.texts().any(|text| {
-        text.flags.has(fin.with(Flags::PSH)) && text.len > 0 && text.end() == kernel.end()
-    });
+    let was_joined = pair
+        .texts()
+        .any(|text| text.flags.has(fin.with(Flags::PSH)) && text.len > 0 && text.end() == kernel.end());
     let is_alone = kernel.len == 0 && stack.len == 0 && kernel.seq == stack.seq;
     let is_it = is_alone && kernel.flags == stack.flags.with(Flags::PSH) && stack.flags.has(fin);
     (is_it && was_joined && pair.why.starts_with("flags:")).then_some(Then::GoOn)
