@@ -103,9 +103,7 @@ impl<P: Payload> Pcb<P> {
             let has_sent = core::mem::take(&mut loss.has_sent);
             loss.usage.is_write = false;
             let looks = loss.is_looked_at;
-            if let Some(frto) = loss.frto.as_mut() {
-                frto.pushes = false;
-            }
+            loss.frto = loss.frto.and_then(|frto| frto.after_output(self.snd_max));
             if has_sent || (looks && self.has_unsent()) {
                 self.validate_window(has_sent, now);
             }

@@ -86,6 +86,15 @@ pub(in crate::tcp) struct Frto {
     pub pushes: bool,
 }
 
+impl Frto {
+    /// Output is over, `snd_max` is the end of what is out. Where new data was to decide and none has left, nothing decides (step 2b of RFC 5682
+    /// section 3.1): an original that arrives later says no more than that some were not lost.
+    pub fn after_output(self, snd_max: SeqNum) -> Option<Self> {
+        let decides = !self.tries_new_data || snd_max.after(self.recover);
+        decides.then_some(Self { pushes: false, ..self })
+    }
+}
+
 /// What has shown that a repair was not needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sign {
@@ -259,6 +268,18 @@ mod tests {
             for later in [0, 1, 4_294] {
                 assert_eq!(loss.undone_at(t(undone + later)), t(undone), "{undone} {later}");
             }
+        }
+    }
+
+    #[test]
+    fn new_data_decides_only_if_it_has_left() {
+        for (tries, snd_max, decides) in
+            [(true, 200, false), (true, 201, true), (false, 200, true), (false, 201, true)]
+        {
+            let frto = Frto { recover: seq(200), tries_new_data: tries, pushes: tries };
+            let after = frto.after_output(seq(snd_max));
+            assert_eq!(after.is_some(), decides, "{tries} {snd_max}");
+            assert!(after.is_none_or(|frto| !frto.pushes && frto.tries_new_data == tries));
         }
     }
 
