@@ -22,7 +22,7 @@ use super::state::State;
 /// The deadline of a timer that does not run.
 pub(super) const NEVER: Instant = Instant::from_micros(u64::MAX);
 
-/// Keepalive of a connection that wants it.
+/// Keepalive of a connection that wants it, or once did.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     settings: KeepaliveSettings,
@@ -39,6 +39,10 @@ impl Keepalive {
 
     pub fn settings(&self) -> KeepaliveSettings {
         self.settings
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.settings.enabled
     }
 
     /// Probes sent since the peer was last heard, at `heard_at`.
@@ -269,7 +273,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.
     pub(super) fn start_keepalive(&mut self, now: Instant) {
-        if let (true, Some(keep)) = (self.is_open(), self.keepalive.as_ref()) {
+        if let (true, Some(keep)) = (self.is_open(), self.keepalive.as_ref().filter(|keep| keep.is_on())) {
             self.last_rcv_at = now;
             self.keep_at = now + keep.settings.idle.max(KEEPALIVE_MIN);
         }
@@ -279,16 +283,20 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn change_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let idle = settings.idle.max(KEEPALIVE_MIN);
         let (is_running, heard_at) = (self.keep_at != NEVER, self.last_rcv_at);
-        match self.keepalive.as_deref_mut().filter(|_| settings.enabled) {
-            Some(keep) => {
+        match self.keepalive.as_deref_mut() {
+            Some(keep) if keep.is_on() && settings.enabled => {
                 let is_other_idle = keep.settings.idle != settings.idle;
                 keep.settings = settings;
                 if is_running && is_other_idle {
                     self.keep_at = (heard_at + idle).max(now);
                 }
             }
-            None => {
-                self.keepalive = Keepalive::new(settings);
+            // The probes that were sent count until the peer is heard, also if keepalive is off.
+            keep => {
+                match keep {
+                    Some(keep) => keep.settings = settings,
+                    None => self.keepalive = Keepalive::new(settings),
+                }
                 self.keep_at = if settings.enabled && self.is_open() { now + idle } else { NEVER };
             }
         }

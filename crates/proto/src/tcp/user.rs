@@ -190,7 +190,8 @@ impl<P: Payload> Pcb<P> {
     /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
     pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let now = self.clock(now);
-        if self.keepalive.as_deref().map(Keepalive::settings) != settings.enabled.then_some(settings) {
+        let wanted = self.keepalive.as_deref().filter(|keep| keep.is_on()).map(Keepalive::settings);
+        if wanted != settings.enabled.then_some(settings) {
             self.change_keepalive(settings, now);
         }
     }
