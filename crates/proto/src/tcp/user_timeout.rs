@@ -1,8 +1,8 @@
 //! The user timeout: how long something may stay unacknowledged before the connection is given up.
 //!
 //! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
-//! it counts from when the oldest unacknowledged byte was first sent again (which a tail loss probe does not count for), from the first window probe, or from the
-//! first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
+//! it counts from when the repair of the oldest unacknowledged byte first sent something again (which a tail loss probe does not count for; progress within the repair
+//! does not prolong it, as what is left was out as long), from the first window probe, or from the first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
 //! that is only kept alive, it takes the place of the number of probes.
 //!
 //! With `Settings::user_timeout_option` both ends announce it (RFC 5482): a connection whose application has set a
@@ -144,10 +144,13 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired, `most` times being as often as it may. Notes where a stall
     /// begins.
     pub(super) fn is_to_be_given_up(&mut self, most: u8, handshake: bool, now: Instant) -> bool {
-        // The timer ran since a SYN was sent. In a connection the time is that of the first retransmission, which follows now if it was none of recovery's
+        // The timer ran since a SYN was sent. In a connection the time is that of the repair's first retransmission, which follows now if there was none
         // (`retrans_stamp`), and for a shut window that of the first probe (`icsk_probes_tstamp`).
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
-        let since = if handshake { Instant::from_micros(began) } else { now };
+        let since = match self.repeated_at().filter(|_| !self.persist) {
+            _ if handshake => Instant::from_micros(began),
+            repeated => repeated.unwrap_or(now),
+        };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
         let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
@@ -175,11 +178,12 @@ impl<P: Payload> Pcb<P> {
     /// Something is sent again, and not to probe: if it is the oldest byte, a stall begins.
     #[cold]
     pub(super) fn note_stall(&mut self, start: SeqNum, now: Instant) {
+        let since = self.repeated_at().unwrap_or(now);
         if let Some(state) = self.rare.user_timeout_mut()
             && start == self.snd_una
             && (state.stalled_at == NEVER || state.stall_una != start)
         {
-            (state.stalled_at, state.stall_una) = (now, start);
+            (state.stalled_at, state.stall_una) = (since, start);
         }
     }
 
