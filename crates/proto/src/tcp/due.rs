@@ -54,7 +54,7 @@ impl<P: Payload> Pcb<P> {
             if is_told() { self.held_due_at() } else { next_byte }
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
-        } else if !self.small_may_go() {
+        } else if !self.small_may_go(false) {
             if has_whole() { offset + u32::from(self.send_mss()) } else { u32::MAX }
         } else if self.snd_len.saturating_sub(offset) > usable
             && !has_whole()

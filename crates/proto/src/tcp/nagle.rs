@@ -88,13 +88,14 @@ impl Nagle {
 impl<P: Payload> Pcb<P> {
     /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
-    /// acknowledgment. After the last byte there is nothing to wait for.
-    pub(super) fn small_may_go(&self) -> bool {
+    /// acknowledgment. Behind the last byte before a FIN there is nothing to wait for; `ends`: the segment has that byte.
+    pub(super) fn small_may_go(&self, ends: bool) -> bool {
+        let is_last = self.fin_queued && ends;
         if self.nagle.is_corked() {
-            return self.fin_queued || self.is_urgent() || self.nagle.is_pushed();
+            return is_last || self.is_urgent() || self.nagle.is_pushed();
         }
         self.nagle.is_off()
-            || self.fin_queued
+            || is_last
             || self.snd_sml == self.snd_una
             || self.is_urgent()
             || self.loss.as_deref().is_some_and(Loss::pushes_new_data)

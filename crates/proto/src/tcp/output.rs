@@ -155,11 +155,12 @@ impl<P: Payload> Pcb<P> {
         let len = unsent.min(self.usable(offset)).min(self.tuning.tso_max.max(mss));
         if len < mss {
             let again = self.snd_nxt.before(self.snd_max);
-            let worth_it = len == unsent || len >= self.max_snd_wnd / 2;
-            return if again || (worth_it && (is_record || self.small_may_go())) { len } else { 0 };
+            let is_all = len == unsent;
+            let worth_it = is_all || len >= self.max_snd_wnd / 2;
+            return if again || (worth_it && (is_record || self.small_may_go(is_all))) { len } else { 0 };
         }
         let tail = len % mss;
-        if tail == 0 || (len == unsent && (is_record || self.small_may_go())) { len } else { len - tail }
+        if tail == 0 || (len == unsent && (is_record || self.small_may_go(true))) { len } else { len - tail }
     }
 
     /// Payload bytes of a full segment now: no more than half of the largest window that the peer has offered

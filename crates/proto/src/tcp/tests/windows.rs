@@ -204,6 +204,27 @@ fn half_of_the_largest_window_is_worth_a_segment() {
 }
 
 #[test]
+fn a_fin_behind_more_text_does_not_push_what_the_window_cuts() {
+    for (fin, nodelay, expected) in [(false, false, &[][..]), (true, false, &[]), (true, true, &[400])] {
+        let s = Settings { nodelay, ..plain() };
+        let mut t = Script::connect(&s);
+        t.output();
+        let syn_ack = Header { window: 500, ..t.raw(IRS, ISS + 1, super::script::SYN_ACK) };
+        let _ = t.input(syn_ack, &[]);
+        t.output();
+        assert_eq!(t.write(100), [100]);
+        if fin {
+            t.pcb.shutdown_write();
+        }
+        assert_eq!(t.write(5000), expected, "{fin} {nodelay}");
+        if expected.is_empty() {
+            let _ = t.input(t.ack_of(100, 500), &[]);
+            assert_eq!(t.lens(), [500], "an acknowledgment lets it go");
+        }
+    }
+}
+
+#[test]
 fn the_reader_is_notified_exactly_when_an_update_follows() {
     let mut t = Script::established(&plain());
     let _ = t.input(t.seg(ACK), &[0; 20_000]);
