@@ -230,6 +230,10 @@ impl<P: Payload> Pcb<P> {
         if len == 0 {
             return None;
         }
+        if len == room && fin == Some(start + len) && len < want {
+            // The window is asked about text: a FIN that left with it goes with it again (`tcp_retransmit_skb`).
+            len += 1;
+        }
         let why = match self.recovery.phase() {
             Phase::Loss if self.is_text_of_syn(start + len) => Why::Fast,
             Phase::Loss if self.loss.as_deref().is_some_and(|loss| loss.for_mtu) => Why::PathMtu,

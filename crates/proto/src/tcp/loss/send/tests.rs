@@ -349,6 +349,23 @@ fn a_probe_takes_the_fin_along_where_the_window_has_room_for_it() {
 }
 
 #[test]
+fn a_fin_goes_again_with_all_of_its_text_into_a_window_that_has_just_room_for_that() {
+    for (wnd, len, has_fin) in [(501, 500, true), (500, 500, true), (499, 499, false)] {
+        let mut t = in_flight(&settings(), 10, 0);
+        t.pcb.recovery.inflate(10_000);
+        t.snd += 500;
+        t.pcb.shutdown_write();
+        assert_eq!(t.lens(), [500]);
+        let _ = t.input(t.ack_of(10_000, 50_000), &[]);
+        t.pcb.snd_wnd = wnd;
+        loss(&mut t).records.lose_all();
+        t.pcb.recovery.on_timeout(t.pcb.snd_max);
+        let again = t.pcb.transmit_lost(t.space, u32::MAX, t.now).unwrap();
+        assert_eq!((again.len, again.header().flags.has(Flags::FIN)), (len, has_fin), "{wnd}");
+    }
+}
+
+#[test]
 fn an_edge_that_may_have_been_rounded_down_is_taken_for_the_end_of_the_text() {
     // All 10,000 bytes are out; units of 16 bytes.
     for (wnd, scale, edge) in [
