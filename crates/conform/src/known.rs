@@ -23,10 +23,10 @@ use acknowledging::{
     duplicate_beside_text, limit_of_challenges, probe_before_a_measurement,
 };
 use closing::{
-    fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2, push_of_a_fin,
-    record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
+    abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2,
+    push_of_a_fin, record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
-    timestamp_in_time_wait,
+    timestamp_in_time_wait, urgent_behind_a_fin,
 };
 use sending::{
     answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
@@ -371,6 +371,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-behind-the-end",
         is: acknowledgment_behind_the_end,
     },
+    Known { name: "abort behind a FIN", scenario: "abort-behind-a-fin", is: abort_behind_a_fin },
+    Known { name: "urgent pointer behind a FIN", scenario: "urgent-behind-a-fin", is: urgent_behind_a_fin },
     Known { name: "push of a FIN", scenario: "push-of-a-fin", is: push_of_a_fin },
     Known { name: "call in a repair", scenario: "call-in-a-repair", is: call_in_a_repair },
 ];

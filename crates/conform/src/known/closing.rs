@@ -5,9 +5,9 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
-use crate::scenario::{Action, How};
+use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
-use crate::trace::{Info, Record, What};
+use crate::trace::{Info, Ready, Record, What};
 
 /// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
@@ -36,13 +36,20 @@ pub(super) fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
     (is_it && kernel.ready == stack.ready).then_some(Then::GoOn)
 }
 
-/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, here that of the latest acceptable segment (RFC 7323 section 4.3).
+/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, or of what acknowledges something that was not sent, here that of the latest acceptable segment
+/// (RFC 7323 section 4.3).
 pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
     let is_it = pair.why.starts_with("option:") && kernel.flags == Flags::ACK && echo(kernel) != echo(stack);
     let Some(Action::Segment(cause)) = pair.event else { return None };
-    (is_it && cause.flags.has(Flags::FIN) && kernel.ack == cause.end()).then_some(Then::GoOn)
+    let is_fin = cause.flags.has(Flags::FIN) && kernel.ack == cause.end();
+    let top = pair.texts().filter(|text| text.flags.has(Flags::FIN)).map(Segment::end).max()?;
+    let is_unsent = pair.peer().any(|(_, old)| {
+        let value = old.timestamp().map(|(value, _)| Echo::Is(value));
+        old.flags == Flags::ACK && old.seq == kernel.ack && old.ack > top && value == echo(kernel)
+    });
+    (is_it && (is_fin || is_unsent)).then_some(Then::GoOn)
 }
 
 /// A FIN that has come before the text with its number is where the peer's text ends (RFC 9293 section 3.10.7.4, eighth); the kernel drops it for the text.
@@ -82,7 +89,9 @@ pub(super) fn text_before_a_fin_that_waits(pair: &Pair<'_>) -> Option<Then> {
     let is_edge = pair.peer().any(|(_, told)| pair.edge(told) == text.end());
     let is_last = text.len > 0 && is_edge && text.flags.has(Flags::PSH);
     let is_new = pair.texts().all(|before| before.end() <= text.seq);
-    let waits = pair.why == "the kernel waits, the stack sends text";
+    let is_later = matches!(&pair.kernel?.what, What::Sent(_)) && pair.kernel?.at > pair.stack?.at;
+    let waits =
+        pair.why == "the kernel waits, the stack sends text" || (pair.why.starts_with("time:") && is_later);
     (waits && is_shut && is_last && is_new).then_some(Then::Stop)
 }
 
@@ -106,9 +115,11 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_over && goes_on(pair.stack?) && pair.peer().any(is_its)).then_some(Then::Stop)
 }
 
-/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text.
+/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text. Its acknowledgment of a FIN behind a hole
+/// that is filled has them still.
 pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
+    let is_filled = stack.sack().is_empty() && kernel.sack().iter().all(|(_, end)| *end <= kernel.ack);
     let fins: Vec<u32> = pair
         .scenario
         .events
@@ -118,6 +129,13 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
             _ => None,
         })
         .collect();
+    if is_filled
+        && fins.iter().any(|fin| fin + 1 == kernel.ack)
+        && kernel.ack == stack.ack
+        && pair.why == "options"
+    {
+        return Some(Then::GoOn);
+    }
     // Nothing that is behind a FIN is taken here.
     let is_ours = |start| stack.sack().iter().any(|ours| ours.0 == start);
     let is_news = |block: &&(u32, u32)| is_ours(block.0) || !fins.iter().any(|fin| block.0 >= *fin);
@@ -157,8 +175,8 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
-/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN resets the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
-/// are dropped, and a SYN is challenged (RFC 5961 section 4).
+/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN, or any reset in the window, ends the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
+/// are dropped, and a SYN is challenged, and a reset in the window (RFC 5961 sections 3 and 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let end = pair.texts().map(Segment::end).max();
     let ends = |old: &Segment| old.flags.has(Flags::ACK) && Some(old.ack) == end;
@@ -170,6 +188,9 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let is_first = pair.peer().filter(|(_, old)| ends(old)).count() == 1;
         let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
+        if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
+            return Some(Then::Stop);
+        }
         return (is_over && is_first && ends(cause) && is_duplicate).then_some(Then::SkipStack);
     }
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
@@ -202,14 +223,21 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     }
 }
 
-/// A SYN with a FIN is answered in TIME-WAIT; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
+/// A SYN with a FIN is answered in TIME-WAIT, within the limit of challenges; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
-    let (cause, _) = pair.only_the_stack_answers()?;
-    let is_both = cause.flags.has(Flags::SYN) && cause.flags.has(Flags::FIN) && !cause.flags.has(Flags::ACK);
     let has_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
+    let is_both =
+        |cause: &Segment| has_fin(cause) && cause.flags.has(Flags::SYN) && !cause.flags.has(Flags::ACK);
     let is_over =
         pair.texts().any(has_fin) && pair.peer().any(|(_, old)| has_fin(old) && !old.flags.has(Flags::SYN));
-    (is_both && is_over).then_some(Then::Stop)
+    if let Some((cause, _)) = pair.only_the_stack_answers() {
+        return (is_both(cause) && is_over).then_some(Then::Stop);
+    }
+    // Nothing is there any more for what follows.
+    let What::Sent(Packet::Tcp(reset)) = &pair.kernel?.what else { return None };
+    let is_waiting = matches!(pair.stack?.what, What::State(..));
+    let has_come = pair.peer().any(|(_, old)| is_both(old));
+    (is_over && has_come && is_waiting && reset.flags == Flags::RST).then_some(Then::Stop)
 }
 
 /// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each
@@ -242,6 +270,34 @@ pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_it = is_alone && kernel.flags == stack.flags.with(Flags::PSH) && stack.flags.has(fin);
     (is_it && was_joined && pair.why.starts_with("flags:")).then_some(Then::GoOn)
 }
+
+/// An abort in CLOSING or LAST-ACK resets, as the FIN may be lost; in the kernel, and in RFC 9293 section 3.10.5, it only does while the FIN is not sent.
+pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(reset)) = &pair.stack?.what else { return None };
+    let is_reset = reset.flags == Flags::RST.with(Flags::ACK) && reset.len == 0;
+    let state = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref().map(|info| info.state),
+        _ => None,
+    })?;
+    let is_sent = pair.texts().any(|text| text.flags.has(Flags::FIN) && text.end() == reset.seq);
+    let is_abort = *pair.event? == Action::Close && pair.scenario.any(|action| *action == LINGER_ZERO);
+    let is_it = is_reset && is_sent && is_abort && ["CLOSING", "LAST-ACK"].contains(&state);
+    (is_it && matches!(pair.kernel?.what, What::State(..))).then_some(Then::SkipStack)
+}
+
+/// An urgent pointer behind the peer's FIN is ignored (RFC 9293 section 3.10.7.4, sixth); in the kernel it takes the place of the one before.
+pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_behind = |(index, urgent): (usize, &Segment)| {
+        let mut before = pair.peer().take_while(|(at, _)| *at < index);
+        urgent.flags.has(Flags::URG)
+            && before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= urgent.seq)
+    };
+    let is_it = stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority;
+    (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
+}
+
+const LINGER_ZERO: Action = Action::Set(SockOpt::Linger, 0);
 
 /// So far behind the last number of a connection in TIME-WAIT the kernel's next one begins (`tcp_timewait_state_process`).
 const ISS_DISTANCE: u32 = 65_535 + 2;

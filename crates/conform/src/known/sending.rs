@@ -139,7 +139,7 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// What an acknowledgment with text lets be repaired leaves the kernel before the text is taken, with the old acknowledgment number, and an acknowledgment of the
-/// text behind it; here the one segment does both.
+/// text behind it, or a reset; here the one segment does both, or the reset is all.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
@@ -152,7 +152,10 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_before =
         (kernel.ack < cause.end() && stack.ack >= cause.end()) || (has_block(stack) && !has_block(kernel));
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
-    ((is_again || is_timeout) && is_sent && cause.end() > cause.seq && is_before).then_some(Then::Stop)
+    // Nobody is there who will read it.
+    let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.len > 0;
+    let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
+    ((is_again || is_timeout) && is_it && cause.len > 0).then_some(Then::Stop)
 }
 
 /// A tail loss probe sends new text first. Where what waits begins with a piece of a segment that fits the peer's window, the kernel fills the piece up, finds that it no longer fits, and

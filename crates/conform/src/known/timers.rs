@@ -20,7 +20,7 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
     let (mut times, mut last, mut rto) = (0, None, None);
     for record in pair.earlier.iter().rev() {
         match &record.what {
-            What::Sent(Packet::Tcp(text)) if text.len > 0 && text.seq == una => {
+            What::Sent(Packet::Tcp(text)) if text.end() > text.seq && text.seq == una => {
                 last = last.or(Some((text, record.at)));
                 times += usize::from(rto.is_none());
             }
@@ -36,17 +36,24 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
 /// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     let (first, sent_at, rto) = first_out(pair)?;
-    let (What::Sent(Packet::Tcp(again)), What::State(_, State { info: Some(stack), .. })) =
-        (&pair.kernel?.what, &pair.stack?.what)
-    else {
-        return None;
+    let is_timeout = |again: &Segment, at: Duration| {
+        again.seq == first.seq
+            && again.end() > again.seq
+            && at.abs_diff(sent_at + rto) < granularity(rto) + SLACK
     };
-    let is_timeout = again.seq == first.seq
-        && again.len > 0
-        && pair.kernel?.at.abs_diff(sent_at + rto) < granularity(rto) + SLACK;
-    let differs = stack.rto > rto && stack.rto - rto <= rto / 8 + SLACK;
-    let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
-    (is_timeout && differs && is_between).then_some(Then::Stop)
+    match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::Sent(Packet::Tcp(again)), What::State(_, State { info: Some(stack), .. })) => {
+            let differs = stack.rto > rto && stack.rto - rto <= rto / 8 + SLACK;
+            let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
+            (is_timeout(again, pair.kernel?.at) && differs && is_between).then_some(Then::Stop)
+        }
+        // The kernel's is not late yet.
+        (What::State(..), What::Sent(Packet::Tcp(again))) => {
+            let is_between = pair.kernel?.at < sent_at + rto + granularity(rto);
+            (is_timeout(again, pair.stack?.at) && is_between).then_some(Then::Stop)
+        }
+        _ => None,
+    }
 }
 
 /// A user timeout that is set while a shut window is asked for counts from the first probe in the kernel, and from the next one here.
