@@ -129,13 +129,19 @@ impl Driven {
     pub fn advance(&mut self, at: Duration) {
         let end = self.begin + at;
         self.collect();
-        while let Some(next) = self.next_run().filter(|next| *next <= end) {
+        let mut next = self.next_run();
+        while let Some(at) = next.filter(|next| *next <= end) {
             self.collect();
-            self.now = next.max(self.now + TICK);
+            self.now = at.max(self.now + TICK);
             self.ran_at = Some(self.now - self.begin);
+            next = self.next_run();
         }
         self.collect();
         self.now = self.now.max(end);
+        // All that is due runs now, also what is not late yet.
+        if let (Some(late), Some(_)) = (next, self.wanted.filter(|(due, _)| *due <= self.now)) {
+            self.ran_at = Some(late - self.begin);
+        }
         self.collect();
     }
 
@@ -201,9 +207,15 @@ impl Driven {
         self.next_run().map(|next| next.saturating_sub(self.begin))
     }
 
-    /// When it has last run for its timers, from the scenario's begin on; it may have found none due.
+    /// When it has last run for its timers, from the scenario's begin on; it may have found none due. Where an event came before a timer was late, when that would have
+    /// run.
     pub fn ran_at(&self) -> Option<Duration> {
         self.ran_at
+    }
+
+    /// The retransmission timeout now, which the trace tells at the next event.
+    pub fn rto(&self) -> Option<Duration> {
+        self.state().info.map(|info| info.rto)
     }
 
     fn record(&mut self, what: What) {

@@ -107,14 +107,6 @@ pub fn latest_figure(records: &[Record], name: &str) -> Option<u64> {
     })
 }
 
-/// The retransmission timeout in the latest state.
-pub fn latest_rto(records: &[Record]) -> Option<Duration> {
-    records.iter().rev().find_map(|record| match &record.what {
-        What::State(_, state) => Some(state.info.as_ref()?.rto),
-        _ => None,
-    })
-}
-
 impl Trace {
     /// The trace as lines, with the events between.
     pub fn lines(&self, scenario: &Scenario) -> Vec<String> {

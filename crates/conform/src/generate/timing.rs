@@ -9,7 +9,7 @@ use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK, granularity};
 use crate::scenario::{Action, Event};
 use crate::segment::Flags;
-use crate::trace::{What, latest_rto};
+use crate::trace::What;
 use crate::wheel::JIFFY;
 
 impl Maker {
@@ -57,7 +57,7 @@ impl Maker {
             What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(record.at),
             _ => None,
         });
-        let rto = latest_rto(&self.driven.trace().records)?;
+        let rto = self.driven.rto()?;
         let over = |since: Duration, most| {
             let near = |count: &u32| (since + rto * *count).abs_diff(at) < SLACK + SLACK;
             (1..=most).find(near).map(|count| since + rto * count + SLACK + SLACK)
