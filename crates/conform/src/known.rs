@@ -30,7 +30,7 @@ use closing::{
 };
 use sending::{
     answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
-    packet_of_a_small_window, probe_at_the_end_of_a_window, repair_beside_text,
+    packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window, repair_beside_text,
     repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
     round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
     tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
@@ -276,6 +276,7 @@ pub const KNOWN: &[Known] = &[
         scenario: "packet-of-a-small-window",
         is: packet_of_a_small_window,
     },
+    Known { name: "packet behind a pause", scenario: "packet-behind-a-pause", is: packet_behind_a_pause },
     Known {
         name: "round trip behind a repetition",
         scenario: "round-trip-behind-a-repetition",

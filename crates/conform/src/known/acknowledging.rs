@@ -36,11 +36,13 @@ pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
             let is_acked = |(index, old): (usize, &Segment)| is_beside(index, old) && old.ack >= again.end();
             return (pair.peer().any(is_acked) || pair.peer().any(is_latest)).then_some(Then::Stop);
         }
-        // An answer, from where the window begins that was closed.
+        // An answer, from where the window ends that was made smaller.
         (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack)))
             if kernel.len == 0 && stack.len == 0 =>
         {
-            cause.win == 0 && stack.seq == cause.ack && pair.why.starts_with("sequence number:")
+            kernel.seq > stack.seq
+                && stack.seq == pair.edge(cause)
+                && pair.why.starts_with("sequence number:")
                 || stack.flags.has(Flags::FIN) && stack.seq == cause.ack
         }
         // What it lets leave.

@@ -87,6 +87,31 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
+/// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's begin where text was cut when it was written, or for a small window;
+/// here text is cut when it leaves, and a packet begins at each segment's worth of what waits.
+pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let Some(Action::Write(len)) = pair.scenario.events.get(pair.index()?).map(|event| &event.action) else {
+        return None;
+    };
+    // Text waits before it, and nothing is in flight.
+    let waits = kernel.get("notsent_bytes")? > u64::from(*len);
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_idle = kernel.get("bytes_acked")? + 1 >= u64::from(top);
+    let sent_at = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 => Some(record.at),
+        _ => None,
+    })?;
+    let is_pause = pair.kernel?.at - sent_at > kernel.rto.min(stack.rto);
+    let least = kernel.get("snd_cwnd")?.min(stack.get("snd_cwnd")?);
+    let is_it = pair.why.starts_with("snd_cwnd:") && waits && is_idle && is_pause;
+    (is_it && least >= INITIAL_WINDOW).then_some(Then::Stop)
+}
+
+/// Segments of a window that a pause has made as small as it does.
+const INITIAL_WINDOW: u64 = 10;
+
 /// The kernel cuts text into packets when it is written, by half of the largest window so far, but not to less than the least packet, for which a smaller window has to grow; here it is cut
 /// when it leaves, and half of the largest window is enough.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
@@ -372,12 +397,12 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             is_again && (undone.is_some() || is_open(kernel))
         }
-        // Instead the kernel sends what is new.
+        // Instead the kernel sends what is new, or what left behind the text that the repair had found lost.
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
-            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) == 1 && undoes_a_timeout(pair);
-            let is_undone = undone.is_some() || acknowledges_an_original(pair) || undoes_a_timeout(pair);
-            let is_new = is_undone && new.seq == top;
+            let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
+            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) == 1 && is_undone;
+            let is_new = (undone.is_some() || is_undone) && new.seq == top;
             is_again && new.len > 0 && (is_new || is_behind)
         }
         _ => false,
