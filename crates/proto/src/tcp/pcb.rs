@@ -110,8 +110,8 @@ pub struct Pcb<P: Payload> {
     pub(super) syn_unacked: bool,
     /// No segment takes the short path: `syn_unacked`, or flags that count marks.
     pub(super) takes_all_steps: bool,
-    /// It began with a connect.
-    pub(super) is_active: bool,
+    /// Our SYN was acknowledged, and sent once: the round trip of a segment of ours is known.
+    pub(super) syn_is_timed: bool,
     /// How far the measuring of a round trip is.
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
@@ -297,7 +297,7 @@ impl<P: Payload> Pcb<P> {
             scaling: false,
             syn_unacked: false,
             takes_all_steps: false,
-            is_active: state == State::SynSent,
+            syn_is_timed: false,
             timing: Timing::Idle,
             rexmt_count: 0,
             acks: Acks::default(),

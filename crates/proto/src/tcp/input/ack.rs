@@ -129,6 +129,7 @@ impl<P: Payload> Pcb<P> {
             // The repair of the SYN holds until text is acknowledged.
             self.recovery.on_timeout(ack);
         }
+        self.syn_is_timed = syn_losses == 0;
         self.start_sending(syn_losses);
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         if unanswered > 0 && self.keeps_records() {

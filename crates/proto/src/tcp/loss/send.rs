@@ -391,11 +391,11 @@ impl<P: Payload> Pcb<P> {
         count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
     }
 
-    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one, the SYN-ACK
-    /// of a listener is not.
+    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one unless it had
+    /// to be repeated, when nobody knows which has arrived; the SYN-ACK of a listener is none (`tcp_rack_advance`).
     pub(super) fn known_round_trip(&self) -> (u32, u32) {
         let srtt_us = self.rtt.srtt_us();
-        (srtt_us, if self.is_active || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
+        (srtt_us, if self.syn_is_timed || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
     }
 
     /// When the retransmission timer is due by the first segment.

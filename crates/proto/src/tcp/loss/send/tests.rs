@@ -396,11 +396,11 @@ fn a_timeout_without_records_is_counted_too() {
 
 #[test]
 fn the_handshake_of_a_listener_measures_no_segment_of_ours() {
-    for (is_active, moved, expected) in
+    for (syn_is_timed, moved, expected) in
         [(true, 0, true), (false, 0, false), (false, 1, true), (true, 1, true)]
     {
         let mut t = in_flight(&settings(), 3, 0);
-        t.pcb.is_active = is_active;
+        t.pcb.syn_is_timed = syn_is_timed;
         t.pcb.snd_una += moved;
         let srtt_us = t.pcb.rtt.srtt_us();
         assert_eq!(t.pcb.known_round_trip(), (srtt_us, if expected { srtt_us } else { 0 }));
