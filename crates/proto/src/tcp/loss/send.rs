@@ -35,7 +35,12 @@ impl<P: Payload> Pcb<P> {
     #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), self.send_mss());
-        let mut loss = self.loss.take().unwrap_or_else(|| Loss::new(una, known_us, now));
+        let mut loss = self.loss.take().unwrap_or_else(|| {
+            let mut loss = Loss::new(una, known_us, now);
+            // A window that was not used before the box was given back is none that was used since.
+            loss.usage.touch(self.last_snd_at);
+            loss
+        });
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
         if idle {
