@@ -138,9 +138,7 @@ impl<'s> Lab<'s> {
         let mut looked = Instant::now();
         loop {
             self.drain();
-            if looked.elapsed() > LATE_MAX {
-                self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
-            }
+            self.note_pause(looked);
             looked = Instant::now();
             while let Some(Reverse((at, peer))) = self.due.peek().copied()
                 && at <= Instant::now()
@@ -161,8 +159,16 @@ impl<'s> Lab<'s> {
             let next_start =
                 (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
             let next_event = self.due.peek().map(|Reverse((at, _))| *at);
-            // The time until the next look counts from the end of the wait.
+            // What has come meanwhile is late by the time that the events took, and the time until the next look counts from the end of the wait.
+            self.note_pause(looked);
             looked = looked.max(self.wait(next_event.into_iter().chain(next_start).min())?);
+        }
+    }
+
+    /// The device was last looked at then, and nothing has been waited for since: the times of what comes now may be wrong.
+    fn note_pause(&mut self, looked: Instant) {
+        if looked.elapsed() > LATE_MAX {
+            self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
         }
     }
 

@@ -8,7 +8,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::sockopt::{set_socket_linger, set_socket_reuseaddr, set_tcp_congestion, socket_error};
+use rustix::net::sockopt::{
+    set_socket_linger, set_socket_reuseaddr, set_tcp_congestion, socket_error, socket_linger,
+};
 use rustix::net::{
     AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, connect,
 };
@@ -121,7 +123,7 @@ impl<'s> Run<'s> {
             Action::Shutdown(how) => self.shut(*how),
             Action::Close => {
                 self.is_stream = false;
-                self.socket.take().map(|_| 0).ok_or_else(no_socket)
+                self.socket.take().map(close).map(|()| 0).ok_or_else(no_socket)
             }
             Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
             Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
@@ -276,6 +278,13 @@ fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
     ];
     let state = STATES.get((bytes[0] as usize).wrapping_sub(1)).copied().unwrap_or("?");
     Info { state, figures, rto: Duration::from_micros(word(8)) }
+}
+
+/// Closes a socket without waiting: with SO_LINGER's time the kernel would hold this thread, and all runs with it, until what was written is acknowledged.
+fn close(socket: OwnedFd) {
+    if socket_linger(&socket).is_ok_and(|linger| linger.is_some_and(|time| !time.is_zero())) {
+        let _ = set_socket_linger(&socket, None);
+    }
 }
 
 fn no_socket() -> io::Error {
