@@ -454,6 +454,7 @@ fn figures(info: &TcpInfo) -> Info {
     figures.push(("bytes_acked", carried.map_or(0, |carried| carried.bytes_acked)));
     figures.push(("bytes_received", carried.map_or(0, |carried| carried.bytes_received)));
     figures.push(("data_segs_out", carried.map_or(0, |carried| carried.data_segs_out)));
+    figures.push(("reordering", info.reordering.into()));
     Info { state: info.state, figures, rto: info.rto }
 }
 

@@ -30,8 +30,8 @@ use closing::{
 };
 use sending::{
     answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
-    packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window, repair_beside_text,
-    repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
+    packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window, reordering_by_a_part,
+    repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
     round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
     tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
     window_probe_beside_text,
@@ -312,6 +312,7 @@ pub const KNOWN: &[Known] = &[
         is: event_between_two_timeouts,
     },
     Known { name: "text of a SYN-ACK", scenario: "text-of-a-syn-ack", is: text_of_a_syn_ack },
+    Known { name: "reordering by a part", scenario: "reordering-by-a-part", is: reordering_by_a_part },
     Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
     Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
     Known {

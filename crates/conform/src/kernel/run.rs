@@ -275,6 +275,7 @@ fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
         ("bytes_acked", long(120)),
         ("bytes_received", long(128)),
         ("data_segs_out", word(156)),
+        ("reordering", word(88)),
     ];
     let state = STATES.get((bytes[0] as usize).wrapping_sub(1)).copied().unwrap_or("?");
     Info { state, figures, rto: Duration::from_micros(word(8)) }

@@ -472,3 +472,34 @@ pub(super) fn call_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_it = pair.why == "the kernel waits, the stack sends text";
     (is_it && is_call && is_repair && is_new).then_some(Then::Stop)
 }
+
+/// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all
+/// that is acknowledged with it, and from then on gives holes more time and lets the window grow by what blocks report.
+pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
+    let degree = match &pair.kernel?.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("reordering")?,
+        _ => latest_figure(pair.earlier, "reordering")?,
+    };
+    let mss = latest_figure(pair.earlier, "snd_mss")?.max(1);
+    let (mut una, mut is_part) = (1, false);
+    for (_, told) in pair.peer().filter(|(_, told)| told.flags.has(Flags::ACK)) {
+        let mut cut = pair.texts().filter(|text| text.seq < una && una < text.end());
+        is_part |= told.ack > una && cut.any(|text| u64::from(told.ack - text.seq).div_ceil(mss) == degree);
+        una = una.max(told.ack);
+    }
+    if !is_part {
+        return None;
+    }
+    if pair.why.starts_with("reordering:") {
+        return Some(Then::GoOn);
+    }
+    let has_blocks = pair.peer().any(|(_, told)| !told.sack().is_empty());
+    let is_other = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(..), What::State(..)) => {
+            pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
+        }
+        (_, What::Sent(Packet::Tcp(again))) => again.len > 0 && pair.times_sent(again.seq) > 0,
+        _ => false,
+    };
+    (has_blocks && is_other).then_some(Then::Stop)
+}

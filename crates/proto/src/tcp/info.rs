@@ -84,7 +84,8 @@ pub struct TcpInfo {
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.
     pub reordering_seen: bool,
-    /// By how many segments at most, and at least 3, which is also the value of a path that does not (`tcpi_reordering`).
+    /// By how many segments at most; 3 if it was not seen to (`tcpi_reordering`). A peer without SACK that sends more duplicates than there are
+    /// segments behind a hole sets it to what is out, which may be less.
     pub reordering: u32,
     /// How many acknowledgments showed it (`tcpi_reord_seen`).
     pub reordered_count: u32,
@@ -243,7 +244,7 @@ impl<P: Payload> Pcb<P> {
             lost: loss.lost_bytes,
             delivered_bytes: loss.delivered_bytes,
             reordering_seen: loss.reordering_seen,
-            reordering: u32::from(loss.reordering.max(3)),
+            reordering: if loss.reordering == 0 { 3 } else { loss.reordering.into() },
             reordered_count: loss.reordered_count,
             min_rtt: (loss.min_rtt_us != 0).then(|| Duration::from_micros(u64::from(loss.min_rtt_us))),
             timestamps: self.timestamps(),

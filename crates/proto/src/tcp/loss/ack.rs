@@ -197,7 +197,7 @@ impl<P: Payload> Pcb<P> {
             note(&mut loss.rack, &mut report, record);
             first = first.min(record.sent_since());
         });
-        loss.rack.measure_reordering(mss);
+        loss.rack.measure_reordering(una, mss);
         let round_trip = |since| u32::try_from(since_us(now, since)).unwrap_or(u32::MAX).max(1);
         report.ack_rtt_us = (first != NEVER && !report.is_ambiguous).then(|| round_trip(first));
         if has_blocks {
@@ -216,7 +216,7 @@ impl<P: Payload> Pcb<P> {
             if first != NEVER {
                 report.sack_rtt_us = Some(round_trip(first));
             }
-            loss.rack.measure_reordering(mss);
+            loss.rack.measure_reordering(una, mss);
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack
                 .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
@@ -273,6 +273,9 @@ impl<P: Payload> Pcb<P> {
         let is_put_off = sign == Some(Sign::Echo)
             && phase == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
+        if is_put_off && self.sack_ok {
+            loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
+        }
         // While something that was sent again is out, nothing is taken back, and only new data leaves.
         loss.holds_repairs = is_put_off && loss.records.repeated_count(loss.repeated_until, now) > 0;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {

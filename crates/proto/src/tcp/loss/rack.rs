@@ -114,18 +114,29 @@ impl Rack {
         }
     }
 
-    /// All arrivals of one kind, acknowledged or reported by blocks, are noted: measures the reordering among them
+    /// All arrivals of one kind, acknowledged up to `una` or reported by blocks, are noted: measures the reordering among them
     /// (`tcp_check_sack_reordering`).
-    pub fn measure_reordering(&mut self, mss: u32) {
+    pub fn measure_reordering(&mut self, una: SeqNum, mss: u32) {
+        self.fack = self.fack.max(una);
         let Some(low) = self.overtaken.take() else { return };
         let segments = self.fack.since(low).div_ceil(mss.max(1)).min(REORDERING_MAX);
         self.degree = self.degree.max(u16::try_from(segments).unwrap_or(u16::MAX));
         self.reordered_count = self.reordered_count.saturating_add(1);
     }
 
+    /// An echo tells that what was sent again from `start` on was only late: all that has arrived had overtaken it (`tcp_try_undo_partial`).
+    pub fn on_late(&mut self, start: SeqNum, una: SeqNum, mss: u32) {
+        self.overtaken = Some(start);
+        self.measure_reordering(una, mss);
+    }
+
+    /// The peer has thrown away what it had reported: nothing beyond `una` has arrived.
+    pub fn on_renege(&mut self, una: SeqNum) {
+        self.fack = una;
+    }
+
     /// SND.UNA has moved, and the peer holds `sacked_count` segments beyond it.
     pub fn on_ack(&mut self, una: SeqNum, sacked_count: u32) {
-        self.fack = self.fack.max(una);
         self.sacked_count = sacked_count;
         if self.dsack_round.is_some_and(|round| una.at_or_after(round)) {
             self.dsack_round = None;

@@ -73,6 +73,7 @@ impl<P: Payload> Pcb<P> {
         if reneged {
             // It reports data that it does not acknowledge: it has thrown it away.
             loss.records.forget_sacks();
+            loss.rack.on_renege(self.snd_una);
             count(&mut loss.stats.renege_count);
         }
         (loss.frto, loss.for_mtu, loss.is_only_repair) = (None, false, true);
