@@ -3,13 +3,13 @@
 //! A run is the same each time and takes no time but that of its instructions. It can be stepped, so that the generator sees the state that its
 //! next event meets. Tests: `tests/written.rs`.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
 use std::time::Duration;
 
 use sockeye::netif::{ChannelConfig, ChannelPort, TxFrame, channel};
 use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
-use sockeye::{CaState, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+use sockeye::{CaState, SendFlags, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
 
 use crate::codec::Names;
 use crate::compare::granularity;
@@ -266,7 +266,8 @@ impl Driven {
             Action::Connect => self.connect(),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
-            Action::Write(len) => self.write(*len),
+            Action::Write(len) => self.write(*len, false),
+            Action::WriteMore(len) => self.write(*len, true),
             Action::Shutdown(how) => self.stream().and_then(|stream| {
                 stream.shutdown(match how {
                     How::Read => Shutdown::Read,
@@ -339,9 +340,13 @@ impl Driven {
         Ok(got)
     }
 
-    fn write(&mut self, len: u32) -> io::Result<u32> {
+    fn write(&mut self, len: u32, has_more: bool) -> io::Result<u32> {
         let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
-        let taken = self.stream()?.write(&bytes)? as u32;
+        let mut stream = self.stream()?;
+        let taken = match has_more {
+            true => stream.send_with(&[IoSlice::new(&bytes)], SendFlags::MORE)?,
+            false => stream.write(&bytes)?,
+        } as u32;
         self.written += taken;
         Ok(taken)
     }
@@ -377,8 +382,9 @@ impl Driven {
             }
             (Socket::Fresh(socket), SockOpt::NotsentLowat) => socket.set_notsent_lowat(on.then_some(value)),
             (Socket::Stream(stream), SockOpt::NotsentLowat) => stream.set_notsent_lowat(on.then_some(value)),
-            // A socket that is not connected has none here.
-            (Socket::Fresh(_), SockOpt::Quickack) => Ok(()),
+            // A socket that is not connected has none of them here.
+            (Socket::Fresh(_), SockOpt::Quickack | SockOpt::Cork) => Ok(()),
+            (Socket::Stream(stream), SockOpt::Cork) => stream.set_cork(on),
             (Socket::Stream(stream), SockOpt::Quickack) => stream.set_quickack(on),
             (Socket::Fresh(socket), _) => keep.map_or(Ok(()), |keep| {
                 // socket2's call enables keepalive as well, and the kernel's options do not.

@@ -41,6 +41,8 @@ pub enum Action {
     Read(u32),
     /// The next so many bytes of the stream are written.
     Write(u32),
+    /// The same with MSG_MORE.
+    WriteMore(u32),
     /// `shutdown`.
     Shutdown(How),
     /// The connection's socket is closed.
@@ -91,11 +93,13 @@ pub enum SockOpt {
     Quickack,
     /// TCP_NOTSENT_LOWAT.
     NotsentLowat,
+    /// TCP_CORK.
+    Cork,
 }
 
 impl SockOpt {
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 9] = [
+    pub const ALL: [(&str, Self); 10] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -105,6 +109,7 @@ impl SockOpt {
         ("user_timeout", Self::UserTimeout),
         ("quickack", Self::Quickack),
         ("notsent_lowat", Self::NotsentLowat),
+        ("cork", Self::Cork),
     ];
 }
 

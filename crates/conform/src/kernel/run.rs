@@ -119,7 +119,8 @@ impl<'s> Run<'s> {
             Action::Connect => self.connect(),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
-            Action::Write(len) => self.write(*len),
+            Action::Write(len) => self.write(*len, SendFlags::empty()),
+            Action::WriteMore(len) => self.write(*len, SendFlags::MORE),
             Action::Shutdown(how) => self.shut(*how),
             Action::Close => {
                 self.is_stream = false;
@@ -174,9 +175,9 @@ impl<'s> Run<'s> {
         Ok(got as u32)
     }
 
-    fn write(&mut self, len: u32) -> io::Result<u32> {
+    fn write(&mut self, len: u32, flags: SendFlags) -> io::Result<u32> {
         let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
-        let taken = send(self.socket()?, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)? as u32;
+        let taken = send(self.socket()?, &bytes, flags | SendFlags::DONTWAIT | SendFlags::NOSIGNAL)? as u32;
         self.written += taken;
         Ok(taken)
     }
@@ -207,6 +208,7 @@ impl<'s> Run<'s> {
             SockOpt::UserTimeout => tcp(libc::TCP_USER_TIMEOUT),
             SockOpt::Quickack => tcp(libc::TCP_QUICKACK),
             SockOpt::NotsentLowat => tcp(libc::TCP_NOTSENT_LOWAT),
+            SockOpt::Cork => tcp(libc::TCP_CORK),
         }
     }
 

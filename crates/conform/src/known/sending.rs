@@ -129,7 +129,7 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (mut begin, mut end) = (1, 1);
     let write = pair.scenario.events.iter().position(|event| {
-        if let Action::Write(len) = event.action {
+        if let Action::Write(len) | Action::WriteMore(len) = event.action {
             (begin, end) = (end, end + len);
         }
         kernel.end() <= end
@@ -466,7 +466,7 @@ const LEAST_SEGMENT: u16 = 88;
 /// What the timer of a repair leaves room for leaves with the next output, whichever call that follows; the kernel waits for a write or an acknowledgment.
 pub(super) fn call_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
-    let is_call = !matches!(pair.event?, Action::Segment(_) | Action::Write(_));
+    let is_call = !matches!(pair.event?, Action::Segment(_) | Action::Write(_) | Action::WriteMore(_));
     let is_repair = latest_figure(pair.earlier, "ca_state").is_some_and(|state| state == 3);
     let is_new = text.len > 0 && pair.texts().all(|before| before.end() <= text.seq);
     let is_it = pair.why == "the kernel waits, the stack sends text";
