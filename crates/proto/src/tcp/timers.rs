@@ -251,10 +251,7 @@ impl<P: Payload> Pcb<P> {
                 return;
             }
             let rtos = u32::try_from((idle_us - 1) / rto_us.max(1)).unwrap_or(u32::MAX);
-            self.cc.on_idle(rtos.saturating_mul(times), u32::from(self.mss));
-            if let Some(loss) = self.loss.as_deref_mut() {
-                loss.restart_usage(now);
-            }
+            self.restart_window(rtos.saturating_mul(times), now);
         }
     }
 

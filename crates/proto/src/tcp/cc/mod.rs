@@ -370,7 +370,7 @@ const CWND_MAX: u32 = 1 << 30;
 
 /// The window after `rtos` timeouts' worth of idleness: halved for each, of whole segments, down to the initial one (RFC 2861, as
 /// `tcp_cwnd_restart`).
-fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
+pub(super) fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
     let (mss, least) = (mss.max(1), cwnd.min(initial_window(mss)));
     ((cwnd / mss).checked_shr(rtos).unwrap_or(0) * mss).max(least)
 }

@@ -10,6 +10,8 @@
 //! All in bytes. It does not depend on the data sent. Invariant: over a recovery no more is sent than arrived or was found lost,
 //! one segment, and one more for each safe acknowledgment. Tests at the end.
 
+use super::super::cc::idle_window;
+
 /// One fast recovery.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Prr {
@@ -32,6 +34,11 @@ impl Prr {
     /// Bytes that may be in the network.
     pub fn cwnd(&self) -> u32 {
         self.cwnd
+    }
+
+    /// Nothing was sent for `rtos` timeouts.
+    pub fn on_idle(&mut self, rtos: u32, mss: u32) {
+        self.cwnd = idle_window(self.cwnd, rtos, mss);
     }
 
     /// Bytes were sent, new or again.
@@ -73,6 +80,15 @@ mod tests {
     fn sndcnt(prr: &mut Prr, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32) -> u32 {
         prr.on_ack(delivered, is_safe, pipe, ssthresh, MSS);
         prr.cwnd() - pipe
+    }
+
+    #[test]
+    fn a_pause_halves_the_window_for_each_timeout_down_to_the_initial_one() {
+        for (rtos, cwnd) in [(0, 50), (1, 25), (2, 12), (3, 10), (9, 10)] {
+            let mut prr = Prr::new(50 * MSS);
+            prr.on_idle(rtos, MSS);
+            assert_eq!(prr.cwnd(), cwnd * MSS, "{rtos}");
+        }
     }
 
     #[test]

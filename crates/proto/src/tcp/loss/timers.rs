@@ -103,6 +103,19 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
+    /// A pause of `rtos` timeouts makes the window smaller, and that of a recovery which is held although nothing is out.
+    pub(in crate::tcp) fn restart_window(&mut self, rtos: u32, now: Instant) {
+        let mss = u32::from(self.mss);
+        self.cc.on_idle(rtos, mss);
+        let Some(mut loss) = self.loss.take() else { return };
+        loss.restart_usage(now);
+        if self.recovery.phase() == Phase::Recovery && self.keeps_records() {
+            loss.prr.on_idle(rtos, mss);
+            self.allow(&loss);
+        }
+        self.loss = Some(loss);
+    }
+
     /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
