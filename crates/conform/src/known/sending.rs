@@ -66,12 +66,15 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
     let mss = latest_figure(pair.earlier, "snd_mss")?;
     let largest = pair.texts().map(|text| text.len).max()?.max(mss as u32);
-    let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
     let is_new = pair.texts().all(|text| text.end() <= rest.seq);
     let is_longer = match &pair.stack?.what {
         What::Sent(Packet::Tcp(text)) if text.seq == rest.seq && text.len > 0 => text.len > rest.len,
         _ => true,
     };
+    if is_new && is_longer && is_filled_up(pair, rest, mss) {
+        return Some(Then::Stop);
+    }
+    let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
     // Both together are a packet.
     let is_rest =
         u64::from(cut.len + rest.len) == mss && pair.peer().any(|(_, old)| pair.edge(old) == cut.end());
@@ -111,6 +114,15 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
 
 /// Segments of a window that a pause has made as small as it does.
 const INITIAL_WINDOW: u64 = 10;
+
+/// Whether packets that were cut for SACK blocks are filled up, each from the next, and this is one behind which too little is left: it ends where a packet was cut.
+fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
+    let ends_a_packet = |text: &Segment| {
+        let is_cut = !text.sack().is_empty() && text.len > 0 && u64::from(text.len) < mss;
+        is_cut && rest.end() > text.end() && (rest.end() - text.seq).is_multiple_of(text.len)
+    };
+    rest.len > 0 && u64::from(rest.len) < mss && pair.texts().any(ends_a_packet)
+}
 
 /// The kernel cuts text into packets when it is written, by half of the largest window so far, but not to less than the least packet, for which a smaller window has to grow; here it is cut
 /// when it leaves, and half of the largest window is enough.
