@@ -289,6 +289,9 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
 /// An echo from before a repetition says that the original has arrived, and nothing of the repetition's round trip (RFC 8985 section 6.2 step 2); the kernel takes the
 /// time since the repetition for the latest round trip, and by that a timeout gives up more.
 pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
+    if finds_lost_by_a_repetition(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let is_timeout =
@@ -299,6 +302,22 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     let has_echo = pair.texts().last()?.timestamp().is_some();
     let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
+}
+
+/// Whether the kernel sends again at once what was sent once, as a repetition that the peer's latest segment covers is said to have left after it; here a timer does, as its echo is from
+/// before the repetition.
+fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
+    let Some(What::Sent(Packet::Tcp(again))) = pair.kernel.map(|record| &record.what) else { return false };
+    let mut peer = pair.peer().rev().map(|(_, segment)| segment);
+    let (Some(cause), Some(una)) = (peer.next(), peer.map(|segment| segment.ack).max()) else { return false };
+    let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_)))) && !cause.sack().is_empty();
+    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
+    let is_lost = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
+    let waits = pair.stack.is_some_and(|stack| match &stack.what {
+        What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
+        _ => true,
+    });
+    is_old && covers_a_repetition && is_lost && waits
 }
 
 /// The latest round trip is that of what was sent last of what has arrived (RFC 8985 section 6.2 step 2). Where an acknowledgment covers a repetition and text behind it that had left before, the
@@ -323,6 +342,16 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
     let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+    let is_newreno = pair.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno");
+    if let Some((kernel, stack)) = pair.segments()
+        && pair.why.starts_with("time:")
+    {
+        // What the window has no room for leaves as a tail loss probe.
+        let top = pair.texts().map(Segment::end).max()?;
+        let is_new = kernel.len > 0 && kernel.seq == top && stack.seq == top;
+        let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
+        return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
+    }
     if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(stack), .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
     {
@@ -338,7 +367,6 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
     // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less.
-    let is_newreno = pair.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno");
     let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
     (is_it && was_repaired && is_smaller && is_below).then_some(Then::Stop)
