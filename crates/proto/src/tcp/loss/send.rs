@@ -235,8 +235,8 @@ impl<P: Payload> Pcb<P> {
         if len == 0 {
             return None;
         }
-        if len == room && fin == Some(start + len) && len < want {
-            // The window is asked about text: a FIN that left with it goes with it again (`tcp_retransmit_skb`).
+        if len < lost && fin == Some(start + len) {
+            // Both windows are asked about text: a FIN that left with it goes with it again (`tcp_retransmit_skb`).
             len += 1;
         }
         let why = match self.recovery.phase() {

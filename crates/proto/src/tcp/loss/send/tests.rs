@@ -267,6 +267,23 @@ fn short_segments_go_again_as_one_and_a_fin_takes_no_room_of_it() {
 }
 
 #[test]
+fn a_fin_goes_again_with_a_segment_that_fills_the_window_of_a_timeout() {
+    for (wnd, fin) in [(2 * MSS, true), (MSS, true), (MSS - 1, false)] {
+        let mut t = Script::established(&settings());
+        t.snd += MSS;
+        t.pcb.shutdown_write();
+        assert_eq!(t.lens(), [MSS]);
+        t.now = t.now + secs(1);
+        assert!(t.pcb.lose_overdue(true, true, t.now));
+        t.pcb.recovery.on_timeout(t.pcb.snd_max);
+        t.pcb.recovery.inflate(MSS as i32);
+        t.pcb.snd_wnd = wnd;
+        let again = t.pcb.transmit_lost(t.space, u32::MAX, t.now).unwrap();
+        assert_eq!((again.len, again.header().flags.has(Flags::FIN)), (wnd.min(MSS), fin), "{wnd}");
+    }
+}
+
+#[test]
 fn the_timer_starts_anew_for_the_first_segment_unless_that_of_reordering_runs() {
     for (at_una, reorders, starts) in
         [(true, false, true), (true, true, false), (false, false, false), (false, true, false)]
