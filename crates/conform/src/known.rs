@@ -170,6 +170,23 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// The peer's acknowledgments so far, but for those of what was not sent by then.
+    fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
+        let (mut top, mut tops) = (1, vec![(0, 1)]);
+        for record in self.earlier {
+            match &record.what {
+                What::Sent(Packet::Tcp(sent)) => top = top.max(sent.end()),
+                What::State(index, _) => tops.push((index + 1, top)),
+                _ => {}
+            }
+        }
+        let told = self.peer().filter(|(_, told)| told.flags.has(Flags::ACK));
+        told.filter(move |(index, told)| {
+            told.ack <= tops.iter().rev().find(|(from, _)| from <= index).map_or(1, |(_, top)| *top)
+        })
+        .map(|(_, told)| told)
+    }
+
     /// The kernel's segments with text or a FIN so far.
     fn texts(&self) -> impl Iterator<Item = &'a Segment> {
         self.earlier.iter().filter_map(|record| match &record.what {

@@ -11,10 +11,7 @@ use crate::trace::{Info, Record, State, What, latest_figure};
 /// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
 /// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
 pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
-    let segments = pair.peer().map(|(_, segment)| segment);
-    // What was not sent cannot be acknowledged.
-    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
-    let segments = segments.filter(|segment| segment.flags.has(Flags::ACK) && segment.ack <= top);
+    let segments = pair.acks();
     let una = segments.clone().map(|segment| segment.ack).max()?;
     let mss = latest_figure(pair.earlier, "snd_mss")?;
     // Of a window that is shut, or has room for no segment: then the probe fills it.
@@ -45,11 +42,9 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let shift = pair.shift()?;
-    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
-    let told = || pair.peer().map(|(_, segment)| segment).filter(|segment| segment.ack <= top);
-    let una = told().map(|segment| segment.ack).max()?;
+    let una = pair.acks().map(|segment| segment.ack).max()?;
     // A smaller window may not have counted.
-    let mut edges = told().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
+    let mut edges = pair.acks().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
     let is_reset = kernel.flags == Flags::RST.with(Flags::ACK);
     let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.flags == Flags::ACK || is_reset);
@@ -135,8 +130,13 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
             What::State(_, state) => state.info.as_ref()?.get("snd_wnd"),
             _ => None,
         });
-        let is_tiny = windows.max().is_some_and(|most| (1..LEAST_PACKET).contains(&most));
-        return (is_tiny && text.len > 0).then_some(Then::Stop);
+        let most = windows.max()?;
+        let is_tiny = (1..LEAST_PACKET).contains(&most);
+        // A packet of that size does not fit, and half of the window does.
+        let edge = pair.acks().map(|told| pair.edge(told)).max()?;
+        let is_half = text.end() == edge && (most / 2..most).contains(&text.len.into());
+        let is_packet = most <= latest_figure(pair.earlier, "snd_mss")?;
+        return ((is_tiny || is_half && is_packet) && text.len > 0).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;
     let (mut begin, mut end) = (1, 1);
@@ -453,9 +453,8 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
 /// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text behind the first segment that was sent once.
 fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
-    let peer = || pair.peer().map(|(_, segment)| segment);
-    let Some(cause) = peer().next_back() else { return false };
-    let una = peer().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
+    let Some(cause) = pair.acks().next_back() else { return false };
+    let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
     let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
     let first = pair.texts().find(|text| text.seq == una && pair.times_sent(una) > 1);
     let is_beyond = first.is_some_and(|first| cause.ack > first.end() && pair.times_sent(first.end()) == 1);
@@ -465,8 +464,7 @@ fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
 /// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
 fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
-    let peer = || pair.peer().map(|(_, segment)| segment);
-    let (una, report) = (peer().map(|segment| segment.ack).max(), peer().next_back());
+    let (una, report) = (pair.acks().map(|segment| segment.ack).max(), pair.acks().next_back());
     let is_original = report.and_then(|report| report.sack().first().copied());
     let is_original = is_original.is_some_and(|block| pair.times_sent_to(block.1) == 1);
     is_repaired && is_original && una.is_some_and(|una| pair.times_sent(una) >= 3)
@@ -475,8 +473,6 @@ fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
 /// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
 /// of (RFC 3708 section 3: of a segment that was sent again), and the same report again.
 pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let duplicate = *report.sack().first()?;
     let is_once = pair.times_sent_to(duplicate.1) == 1;
@@ -484,6 +480,14 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let mut before = pair.taken_before(pair.index()?);
     let is_again = before.any(|old| old.sack().first() == Some(&duplicate) && old.ack == report.ack);
     let is_it = duplicate.1 <= report.ack && (is_once || is_again);
+    // The window that it gives back may be used at once.
+    if let What::Sent(Packet::Tcp(text)) = &pair.kernel?.what {
+        let is_new = text.len > 0 && pair.times_sent(text.seq) == 0;
+        let is_more = is_new && pair.why == "the kernel sends text, the stack waits";
+        return (is_it && is_more && is_once).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
     let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
     (is_it && is_undone && is_window).then_some(Then::Stop)
@@ -522,7 +526,7 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
     };
     let mss = latest_figure(pair.earlier, "snd_mss")?.max(1);
     let (mut una, mut is_part) = (1, false);
-    for (_, told) in pair.peer().filter(|(_, told)| told.flags.has(Flags::ACK)) {
+    for told in pair.acks() {
         let mut cut = pair.texts().filter(|text| text.seq < una && una < text.end());
         is_part |= told.ack > una && cut.any(|text| u64::from(told.ack - text.seq).div_ceil(mss) == degree);
         una = una.max(told.ack);
