@@ -184,17 +184,17 @@ impl<P: Payload> Pcb<P> {
             }
             let ours =
                 echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
-            rack.on_delivered(record, now, ours);
             report.add(record, now, recover);
+            rack.on_delivered(record, now, ours)
         };
-        let mut first = NEVER;
+        let (mut first, mut acked_rtt_us) = (NEVER, None);
         (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
             if record.count == 0 {
                 // A part of a segment tells nothing of when it was sent (`tcp_clean_rtx_queue`).
                 report.delivered += record.len();
                 return;
             }
-            note(&mut loss.rack, &mut report, record);
+            acked_rtt_us = note(&mut loss.rack, &mut report, record).or(acked_rtt_us);
             first = first.min(record.sent_since());
         });
         loss.rack.measure_reordering(una, mss);
@@ -207,16 +207,15 @@ impl<P: Payload> Pcb<P> {
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
                 loss.records.sack(block.start, block.end, |record: &Record| {
-                    note(&mut loss.rack, &mut report, record);
+                    let _ = note(&mut loss.rack, &mut report, record);
                     if !record.repeated {
                         first = first.min(record.sent_since());
                     }
                 });
             }
-            if first != NEVER {
-                report.sack_rtt_us = Some(round_trip(first));
-            }
+            report.sack_rtt_us = (first != NEVER).then(|| round_trip(first));
             loss.rack.measure_reordering(una, mss);
+            loss.rack.keep_round_trip(acked_rtt_us);
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack
                 .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
@@ -296,7 +295,7 @@ impl<P: Payload> Pcb<P> {
         if (report.delivered > 0 || report.acked > 0 || lost > 0) && !report.is_old {
             self.cc.on_ack(&news);
         }
-        if report.acked > 0 {
+        if report.has_segment {
             loss.usage.touch(now);
         }
         if begins {

@@ -63,8 +63,8 @@ impl Rack {
     }
 
     /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false where a timestamp shows
-    /// that the acknowledgment was caused by an earlier transmission of it.
-    pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) {
+    /// that the acknowledgment was caused by an earlier transmission of it. Returns the round trip, microseconds, if it is one.
+    pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) -> Option<u32> {
         let round_trip = |sent_at| u32::try_from(since_us(now, sent_at)).unwrap_or(u32::MAX).max(1);
         let sent = record.arrived();
         let rtt_us = round_trip(sent.at);
@@ -77,7 +77,7 @@ impl Rack {
         // Too early for the repetition: the original has arrived (section 6.2 step 2).
         let too_early = rtt_us < self.min_rtt_us || self.min_rtt_us == 0;
         if record.repeated && (!is_ours || too_early) {
-            return;
+            return None;
         }
         if !record.repeated {
             // No longer than it was, lest a repetition seem to arrive before its time.
@@ -88,6 +88,12 @@ impl Rack {
         if self.latest.is_none_or(|latest| latest.before(sent)) {
             self.latest = Some(sent);
         }
+        Some(rtt_us)
+    }
+
+    /// This one of what is acknowledged, microseconds, is the latest round trip, and not that of a block beside it: Linux looks at the blocks first.
+    pub fn keep_round_trip(&mut self, rtt_us: Option<u32>) {
+        self.rtt_us = rtt_us.unwrap_or(self.rtt_us);
     }
 
     /// A repair was undone: what is out is judged anew (`tcp_undo_cwnd_reduction`).
@@ -262,8 +268,8 @@ mod tests {
             [(100, false, true), (100, true, false), (200, false, false), (300, false, false)]
         {
             let mut rack = Rack::new(SeqNum::new(100), (20_000, 20_000), Instant::ZERO);
-            rack.on_delivered(&record(200, false), Instant::from_micros(50_000), true);
-            rack.on_delivered(&record(start, repeated), Instant::from_micros(50_000), true);
+            let _ = rack.on_delivered(&record(200, false), Instant::from_micros(50_000), true);
+            let _ = rack.on_delivered(&record(start, repeated), Instant::from_micros(50_000), true);
             assert_eq!(rack.reordering_seen(), seen, "{start} {repeated}");
         }
     }
@@ -273,7 +279,7 @@ mod tests {
     fn a_repetition_that_arrives_after_the_least_round_trip_counts() {
         for (rtt_us, ours, counts) in [(19_999, true, false), (20_000, true, true), (20_000, false, false)] {
             let mut rack = Rack::new(SeqNum::new(100), (20_000, 20_000), Instant::ZERO);
-            rack.on_delivered(&record(100, true), Instant::from_micros(1_000 + rtt_us), ours);
+            let _ = rack.on_delivered(&record(100, true), Instant::from_micros(1_000 + rtt_us), ours);
             assert_eq!(rack.patience(false, 20_000).is_some(), counts, "{rtt_us} {ours}");
         }
     }

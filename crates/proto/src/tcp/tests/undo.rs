@@ -266,6 +266,8 @@ fn an_undo_within_a_fast_recovery_waits_for_what_was_sent_again() {
     }
     t.now = t.now + ms(10);
     t.report(5, &[(6, 12)]);
+    assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Disorder, "by the round trip of what is acknowledged");
+    t.report(5, &[(6, 13)]);
     assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Recovery, "it is lost");
 }
 

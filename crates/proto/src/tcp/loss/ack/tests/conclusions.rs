@@ -139,7 +139,9 @@ fn congestion_control_hears_of_arrivals_progress_and_losses_but_of_nothing_old()
         loss(&mut t).usage.restart(now);
         t.now = t.now + ms(1);
         let before = format!("{:?}", t.pcb.cc);
-        let report = Report { acked, delivered, is_old, is_duplicate: true, ..Report::default() };
+        let has_segment = acked > 0;
+        let report =
+            Report { acked, delivered, has_segment, is_old, is_duplicate: true, ..Report::default() };
         after_report(&mut t, &report);
         // It notes the time of each acknowledgment.
         let Cc::Cubic(cubic) = &t.pcb.cc else { panic!("another algorithm") };
