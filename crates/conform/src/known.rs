@@ -7,6 +7,7 @@
 
 mod acknowledging;
 mod closing;
+mod pair;
 mod sending;
 mod timers;
 
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::{Action, Event, Scenario};
+use crate::scenario::{Action, Event};
 use crate::segment::{Echo, Flags, Opt, Segment};
-use crate::trace::{Ready, Record, State, What};
+use crate::trace::{Ready, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_growing_window,
     acknowledgment_of_unread_text, answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer,
@@ -28,6 +29,7 @@ use closing::{
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
     timestamp_in_time_wait, urgent_behind_a_fin,
 };
+pub use pair::Pair;
 use sending::{
     answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
     packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window, reordering_by_a_part,
@@ -53,23 +55,6 @@ pub enum Then {
     Stop,
 }
 
-/// Two records that differ, and what came before.
-#[derive(Clone, Copy, Debug)]
-pub struct Pair<'a> {
-    /// The scenario.
-    pub scenario: &'a Scenario,
-    /// The event before them.
-    pub event: Option<&'a Action>,
-    /// The kernel's.
-    pub kernel: Option<&'a Record>,
-    /// The stack's.
-    pub stack: Option<&'a Record>,
-    /// In what they differ.
-    pub why: &'a str,
-    /// What the kernel did before.
-    pub earlier: &'a [Record],
-}
-
 /// A known difference.
 #[derive(Debug)]
 pub struct Known {
@@ -79,149 +64,6 @@ pub struct Known {
     pub scenario: &'static str,
     /// Whether a difference is it, and how to go on.
     pub is: fn(&Pair<'_>) -> Option<Then>,
-}
-
-impl<'a> Pair<'a> {
-    /// Both segments, if both are.
-    fn segments(&self) -> Option<(&'a Segment, &'a Segment)> {
-        match (&self.kernel?.what, &self.stack?.what) {
-            (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => Some((kernel, stack)),
-            _ => None,
-        }
-    }
-
-    /// The peer's segment, if the kernel answers it with an acknowledgment and the stack does not answer.
-    fn only_the_kernel_answers(&self) -> Option<(&'a Segment, &'a Record)> {
-        self.only_one_answers(self.kernel?, self.stack)
-    }
-
-    /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
-    fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
-        self.only_one_answers(self.stack?, self.kernel)
-    }
-
-    fn only_one_answers(
-        &self,
-        answer: &'a Record,
-        other: Option<&Record>,
-    ) -> Option<(&'a Segment, &'a Record)> {
-        // Where one waits the other is at the next event.
-        let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
-        let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
-        let waits =
-            other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
-        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
-    }
-
-    /// The place in the scenario of the event before them.
-    fn index(&self) -> Option<usize> {
-        if let What::State(index, _) = &self.kernel?.what {
-            return Some(*index);
-        }
-        let last = self.earlier.iter().rev().find_map(|record| match &record.what {
-            What::State(index, _) => Some(*index),
-            _ => None,
-        });
-        Some(last.map_or(0, |last| last + 1))
-    }
-
-    /// The peer's segments before this place of the scenario that were no resets.
-    fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
-        self.scenario.events[..index].iter().filter_map(|event| match &event.action {
-            Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
-            _ => None,
-        })
-    }
-
-    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
-    fn rcv_nxt_before(&self, index: usize) -> u32 {
-        let segments = || self.taken_before(index);
-        let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
-        let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
-        let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
-        ranges.sort_unstable();
-        // Text of a SYN was not taken.
-        let first = segments().find(is_syn).map_or(0, |syn| syn.seq + 1);
-        ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
-    }
-
-    /// The shift of the peer's windows. `None` if none was agreed on.
-    fn shift(&self) -> Option<u8> {
-        let is_offered = self
-            .earlier
-            .iter()
-            .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.shift().is_some()));
-        let told = self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.shift());
-        told.filter(|_| is_offered)
-    }
-
-    /// What the peer's segment says of where its window ends.
-    fn edge(&self, segment: &Segment) -> u32 {
-        segment.ack + (u32::from(segment.win) << self.shift().unwrap_or(0))
-    }
-
-    /// The peer's segments so far, each with its place in the scenario.
-    fn peer(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Segment)> + Clone {
-        let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
-        self.scenario.events[..count].iter().enumerate().filter_map(|(index, event)| match &event.action {
-            Action::Segment(segment) => Some((index, segment)),
-            _ => None,
-        })
-    }
-
-    /// The peer's acknowledgments so far, but for those of what was not sent by then.
-    fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
-        let (mut top, mut tops) = (1, vec![(0, 1)]);
-        for record in self.earlier {
-            match &record.what {
-                What::Sent(Packet::Tcp(sent)) => top = top.max(sent.end()),
-                What::State(index, _) => tops.push((index + 1, top)),
-                _ => {}
-            }
-        }
-        let told = self.peer().filter(|(_, told)| told.flags.has(Flags::ACK));
-        told.filter(move |(index, told)| {
-            told.ack <= tops.iter().rev().find(|(from, _)| from <= index).map_or(1, |(_, top)| *top)
-        })
-        .map(|(_, told)| told)
-    }
-
-    /// The kernel's segments with text or a FIN so far.
-    fn texts(&self) -> impl Iterator<Item = &'a Segment> {
-        self.earlier.iter().filter_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
-            _ => None,
-        })
-    }
-
-    /// How often the kernel has sent a segment with text that ends at this number.
-    fn times_sent_to(&self, end: u32) -> usize {
-        self.texts().filter(|text| text.end() == end).count()
-    }
-
-    /// How often the kernel has sent the byte with this number, in whatever pieces.
-    fn times_sent(&self, seq: u32) -> usize {
-        self.texts().filter(|text| text.seq <= seq && seq < text.end()).count()
-    }
-
-    /// True if the kernel has sent text again that ends below this number, in whatever pieces: options take room from some.
-    fn has_repeated_below(&self, end: u32) -> bool {
-        let mut top = 0;
-        self.texts().any(|text| {
-            let is_again = text.seq < top && text.end() < end;
-            top = top.max(text.end());
-            is_again
-        })
-    }
-
-    /// Both states, if both are.
-    fn states(&self) -> Option<(&'a State, &'a State)> {
-        match (&self.kernel?.what, &self.stack?.what) {
-            (What::State(_, kernel), What::State(_, stack)) => Some((kernel, stack)),
-            _ => None,
-        }
-    }
 }
 
 /// All of them.

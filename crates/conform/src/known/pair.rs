@@ -1,0 +1,169 @@
+//! Two records that differ, with the questions that the predicates ask of what came before.
+//!
+//! Tests: as those of `known.rs`.
+
+use crate::codec::Packet;
+use crate::compare::SLACK;
+use crate::scenario::{Action, Scenario};
+use crate::segment::{Flags, Segment};
+use crate::trace::{Record, State, What};
+
+/// Two records that differ, and what came before.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// The scenario.
+    pub scenario: &'a Scenario,
+    /// The event before them.
+    pub event: Option<&'a Action>,
+    /// The kernel's.
+    pub kernel: Option<&'a Record>,
+    /// The stack's.
+    pub stack: Option<&'a Record>,
+    /// In what they differ.
+    pub why: &'a str,
+    /// What the kernel did before.
+    pub earlier: &'a [Record],
+}
+
+impl<'a> Pair<'a> {
+    /// Both segments, if both are.
+    pub(super) fn segments(&self) -> Option<(&'a Segment, &'a Segment)> {
+        match (&self.kernel?.what, &self.stack?.what) {
+            (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => Some((kernel, stack)),
+            _ => None,
+        }
+    }
+
+    /// The peer's segment, if the kernel answers it with an acknowledgment and the stack does not answer.
+    pub(super) fn only_the_kernel_answers(&self) -> Option<(&'a Segment, &'a Record)> {
+        self.only_one_answers(self.kernel?, self.stack)
+    }
+
+    /// The peer's segment, if the stack answers it with an acknowledgment and the kernel does not answer.
+    pub(super) fn only_the_stack_answers(&self) -> Option<(&'a Segment, &'a Record)> {
+        self.only_one_answers(self.stack?, self.kernel)
+    }
+
+    pub(super) fn only_one_answers(
+        &self,
+        answer: &'a Record,
+        other: Option<&Record>,
+    ) -> Option<(&'a Segment, &'a Record)> {
+        // Where one waits the other is at the next event.
+        let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
+        let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
+        let waits =
+            other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
+    }
+
+    /// The place in the scenario of the event before them.
+    pub(super) fn index(&self) -> Option<usize> {
+        if let What::State(index, _) = &self.kernel?.what {
+            return Some(*index);
+        }
+        let last = self.earlier.iter().rev().find_map(|record| match &record.what {
+            What::State(index, _) => Some(*index),
+            _ => None,
+        });
+        Some(last.map_or(0, |last| last + 1))
+    }
+
+    /// The peer's segments before this place of the scenario that were no resets.
+    pub(super) fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
+        self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+            Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
+            _ => None,
+        })
+    }
+
+    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
+    pub(super) fn rcv_nxt_before(&self, index: usize) -> u32 {
+        let segments = || self.taken_before(index);
+        let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
+        let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
+        let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
+        ranges.sort_unstable();
+        // Text of a SYN was not taken.
+        let first = segments().find(is_syn).map_or(0, |syn| syn.seq + 1);
+        ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
+    }
+
+    /// The shift of the peer's windows. `None` if none was agreed on.
+    pub(super) fn shift(&self) -> Option<u8> {
+        let is_offered = self
+            .earlier
+            .iter()
+            .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.shift().is_some()));
+        let told = self.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.shift());
+        told.filter(|_| is_offered)
+    }
+
+    /// What the peer's segment says of where its window ends.
+    pub(super) fn edge(&self, segment: &Segment) -> u32 {
+        segment.ack + (u32::from(segment.win) << self.shift().unwrap_or(0))
+    }
+
+    /// The peer's segments so far, each with its place in the scenario.
+    pub(super) fn peer(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Segment)> + Clone {
+        let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
+        self.scenario.events[..count].iter().enumerate().filter_map(|(index, event)| match &event.action {
+            Action::Segment(segment) => Some((index, segment)),
+            _ => None,
+        })
+    }
+
+    /// The peer's acknowledgments so far, but for those of what was not sent by then.
+    pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
+        let (mut top, mut tops) = (1, vec![(0, 1)]);
+        for record in self.earlier {
+            match &record.what {
+                What::Sent(Packet::Tcp(sent)) => top = top.max(sent.end()),
+                What::State(index, _) => tops.push((index + 1, top)),
+                _ => {}
+            }
+        }
+        let told = self.peer().filter(|(_, told)| told.flags.has(Flags::ACK));
+        told.filter(move |(index, told)| {
+            told.ack <= tops.iter().rev().find(|(from, _)| from <= index).map_or(1, |(_, top)| *top)
+        })
+        .map(|(_, told)| told)
+    }
+
+    /// The kernel's segments with text or a FIN so far.
+    pub(super) fn texts(&self) -> impl Iterator<Item = &'a Segment> {
+        self.earlier.iter().filter_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// How often the kernel has sent a segment with text that ends at this number.
+    pub(super) fn times_sent_to(&self, end: u32) -> usize {
+        self.texts().filter(|text| text.end() == end).count()
+    }
+
+    /// How often the kernel has sent the byte with this number, in whatever pieces.
+    pub(super) fn times_sent(&self, seq: u32) -> usize {
+        self.texts().filter(|text| text.seq <= seq && seq < text.end()).count()
+    }
+
+    /// True if the kernel has sent text again that ends below this number, in whatever pieces: options take room from some.
+    pub(super) fn has_repeated_below(&self, end: u32) -> bool {
+        let mut top = 0;
+        self.texts().any(|text| {
+            let is_again = text.seq < top && text.end() < end;
+            top = top.max(text.end());
+            is_again
+        })
+    }
+
+    /// Both states, if both are.
+    pub(super) fn states(&self) -> Option<(&'a State, &'a State)> {
+        match (&self.kernel?.what, &self.stack?.what) {
+            (What::State(_, kernel), What::State(_, stack)) => Some((kernel, stack)),
+            _ => None,
+        }
+    }
+}
