@@ -201,11 +201,14 @@ impl<P: Payload> Reass<P> {
                 known += usize::from(self.add_run(place, &mut starts, known));
             }
         }
+        let mut recent = core::mem::take(&mut self.recent);
         for &start in starts.iter().take(reported).flatten().rev() {
-            self.recent.retain(|&other| other != start);
-            self.recent.push_front(start);
+            // A run that has grown to the left stands there by an earlier beginning.
+            recent.retain(|&other| self.run_at(other).is_some_and(|run| run != start));
+            recent.push_front(start);
         }
-        self.recent.truncate(SACK_BLOCKS_MAX);
+        recent.truncate(SACK_BLOCKS_MAX);
+        self.recent = recent;
         for (start, run) in starts.iter().flatten().filter_map(|start| self.runs.get_key_value(start)) {
             blocks.push(SackBlock { start: self.number(*start), end: self.number(start + run.len()) });
         }
