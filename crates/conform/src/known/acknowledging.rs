@@ -45,6 +45,10 @@ pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
                 && pair.why.starts_with("sequence number:")
                 || stack.flags.has(Flags::FIN) && stack.seq == cause.ack
         }
+        // What it leaves to send again.
+        (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) if kernel.seq < stack.seq => {
+            kernel.len > 0 && stack.len > 0 && stack.seq == cause.ack
+        }
         // What it lets leave.
         (_, What::Sent(Packet::Tcp(text))) => {
             let at = pair.scenario.events.get(index)?.at();

@@ -215,7 +215,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     };
     let has_no_blocks = kernel.sack().is_empty() && !stack.sack().is_empty();
     match () {
-        () if answers && pair.why == "options" => (cause.len > 0 && has_no_blocks).then_some(Then::GoOn),
+        () if answers && pair.why == "options" => has_no_blocks.then_some(Then::GoOn),
         () if answers && pair.why.starts_with("option: ts") => {
             (echo(kernel) < echo(stack)).then_some(Then::GoOn)
         }
