@@ -256,7 +256,8 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     let buffered = so.snd.len();
     if rest.flags.has(SendFlags::MORE) && buffered >= so.snd.due_at {
         cold_path();
-        so.snd.rare_mut().more = rest.source.len() == 0;
+        // Of a write in pieces the next one comes at once.
+        so.snd.rare_mut().more = true;
     }
     // Nagle's algorithm does not hold back urgent data, or a packet that others follow, so `due_at` does not decide.
     let may_follow_packet = S::IN_PACKETS && so.snd.counts_parts();
