@@ -8,6 +8,8 @@
 //! Everything else is as with SACK: records, proportional rate reduction, F-RTO, undoing. No tail loss probe is sent and RACK finds
 //! nothing. Bound: no more segments can have arrived than are out, but for one hole at least. It does not depend on time. Tests: `tests/reno.rs`.
 
+use crate::seq::SeqNum;
+
 use super::super::cc::Phase;
 use super::super::pcb::Pcb;
 use super::super::segment::Payload;
@@ -27,6 +29,15 @@ impl Loss {
         }
         // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
         report.original &= !report.is_ambiguous;
+    }
+
+    /// What was sent from `start` to `end` goes again as one segment. Where several are one now, a duplicate no longer says which of them has arrived
+    /// (`tcp_adjust_pcount`). With SACK there are none.
+    pub(super) fn make_one(&mut self, start: SeqNum, end: SeqNum) {
+        let before = self.records.counts().all();
+        self.records.make_one(start, end);
+        let joined = before.saturating_sub(self.records.counts().all());
+        self.stood_for = self.stood_for.saturating_sub(joined);
     }
 
     /// The repair goes on although everything that was out at its beginning is acknowledged.
@@ -107,7 +118,6 @@ impl<P: Payload> Pcb<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seq::SeqNum;
     use crate::time::Instant;
 
     /// Ten segments of 100 bytes are out, and `stood_for` duplicates have come.
@@ -130,6 +140,16 @@ mod tests {
             report.count = count;
             loss.fill_hole(&mut report);
             assert_eq!((report.count, loss.stood_for), (told, left), "{count} {stood_for}");
+        }
+    }
+
+    #[test]
+    fn segments_that_are_joined_take_their_duplicates_along() {
+        for (joined, stood_for, left) in [(1, 5, 5), (2, 5, 4), (4, 5, 2), (4, 1, 0)] {
+            let mut loss = loss(stood_for);
+            let start = loss.records.first().map(|first| first.start).unwrap();
+            loss.make_one(start, start + joined * 100);
+            assert_eq!(loss.stood_for, left, "{joined} {stood_for}");
         }
     }
 

@@ -250,7 +250,7 @@ impl<P: Payload> Pcb<P> {
         if short_end == Some(start + len)
             && let Some(loss) = self.loss.as_deref_mut()
         {
-            loss.records.make_one(start, start + len);
+            loss.make_one(start, start + len);
         }
         if let Some(loss) = self.loss.take() {
             self.allow(&loss);
