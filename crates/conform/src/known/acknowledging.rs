@@ -72,9 +72,10 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
         _ => true,
     });
-    // The last segment for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
+    // The last segment, or what is left of it, for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
     let start = pair.texts().find(|text| text.end() == top)?.seq;
-    let is_last = kernel.seq == start && pair.times_sent_to(top) <= 2 || kernel.seq == top;
+    let is_again = kernel.seq >= start && kernel.end() == top && pair.times_sent_to(top) <= 2;
+    let is_last = is_again || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
     let is_repeated = pair.has_repeated_below(top);
     (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)

@@ -47,7 +47,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let mut edges = pair.acks().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
     let is_reset = kernel.flags == Flags::RST.with(Flags::ACK);
-    let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.flags == Flags::ACK || is_reset);
+    let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&kernel.flags);
+    let is_bare = kernel.len == 0 && stack.len == 0 && (is_ack || is_reset);
     if pair.why.starts_with("sequence number:") && is_bare {
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
@@ -528,7 +529,8 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
     let (mut una, mut is_part) = (1, false);
     for told in pair.acks() {
         let mut cut = pair.texts().filter(|text| text.seq < una && una < text.end());
-        is_part |= told.ack > una && cut.any(|text| u64::from(told.ack - text.seq).div_ceil(mss) == degree);
+        let top = told.sack().iter().map(|(_, end)| *end).fold(told.ack, u32::max);
+        is_part |= told.ack > una && cut.any(|text| u64::from(top - text.seq).div_ceil(mss) == degree);
         una = una.max(told.ack);
     }
     if !is_part {

@@ -14,9 +14,7 @@ use crate::wheel::JIFFY;
 
 /// The first segment that is out, when the kernel sent it last, and how long it waits since then: each time doubles that.
 fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
-    let top = pair.texts().map(Segment::end).max()?;
-    // What was not sent cannot be acknowledged.
-    let una = pair.peer().map(|(_, segment)| segment.ack).filter(|ack| *ack <= top).max()?;
+    let una = pair.acks().map(|segment| segment.ack).max()?;
     let (mut times, mut last, mut rto) = (0, None, None);
     for record in pair.earlier.iter().rev() {
         match &record.what {
@@ -33,7 +31,8 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
     Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
 }
 
-/// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may.
+/// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may. With a user timeout
+/// the one may be over by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     let (first, sent_at, rto) = first_out(pair)?;
     let is_timeout = |again: &Segment, at: Duration| {
@@ -51,6 +50,14 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
         (What::State(..), What::Sent(Packet::Tcp(again))) => {
             let is_between = pair.kernel?.at < sent_at + rto + granularity(rto);
             (is_timeout(again, pair.stack?.at) && is_between).then_some(Then::Stop)
+        }
+        // A user timeout is looked at when the timer has expired.
+        (What::State(_, kernel), What::State(_, stack)) => {
+            let is_between = pair.kernel?.at.abs_diff(sent_at + rto) < granularity(rto) + SLACK;
+            let has_user_timeout = pair
+                .scenario
+                .any(|action| matches!(action, Action::Set(SockOpt::UserTimeout, timeout) if *timeout > 0));
+            (kernel.ready.error != stack.ready.error && is_between && has_user_timeout).then_some(Then::Stop)
         }
         _ => None,
     }
