@@ -148,7 +148,9 @@ mod tests {
         for (joined, stood_for, left) in [(1, 5, 5), (2, 5, 4), (4, 5, 2), (4, 1, 0)] {
             let mut loss = loss(stood_for);
             let start = loss.records.first().map(|first| first.start).unwrap();
-            loss.make_one(start, start + joined * 100);
+            let end = start + joined * 100;
+            loss.records.sent(start, end, Instant::from_micros(1), 0);
+            loss.make_one(start, end);
             assert_eq!(loss.stood_for, left, "{joined} {stood_for}");
         }
     }

@@ -117,12 +117,15 @@ impl<P: Payload> Pcb<P> {
 
     /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
     pub(super) fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
-        let undo = loss.undo.as_ref()?;
+        let undo = loss.undo.as_ref();
         let is_older = |echo| loss.repeated_ts.is_some_and(|repeated| timestamp::older(echo, repeated));
-        let by_timestamp =
-            report.moves() && self.recovery.phase() != Phase::Open && echo.is_some_and(is_older);
+        let is_repairing = undo.is_some() && self.recovery.phase() != Phase::Open;
+        if report.moves() && is_repairing && echo.is_some_and(is_older) {
+            return Some(Sign::Echo);
+        }
         // A repair after a timeout goes on until more is acknowledged, whatever was reported meanwhile (`tcp_process_loss`).
-        let by_reports = undo.is_all_reported() && (report.moves() || self.recovery.phase() != Phase::Loss);
+        let may_end = report.moves() || self.recovery.phase() != Phase::Loss;
+        let by_reports = undo.is_some_and(Undo::is_all_reported) && may_end;
         let by_original = match loss.frto.as_mut() {
             Some(_) if report.original => true,
             Some(frto) if self.snd_max.after(frto.recover) => {
@@ -142,7 +145,6 @@ impl<P: Payload> Pcb<P> {
             None => false,
         };
         match () {
-            () if by_timestamp => Some(Sign::Echo),
             () if by_reports => Some(Sign::Reports),
             () if by_original => Some(Sign::Original),
             () => None,
@@ -150,10 +152,18 @@ impl<P: Payload> Pcb<P> {
     }
 
     pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign, now: Instant) {
-        let Some(undo) = loss.undo.take() else { return };
-        // Without SACK the repair after a timeout goes on as one until it may end, but for the window.
-        let is_held = self.holds_repair()
-            || (!self.sack_ok && sign != Sign::Original && self.recovery.phase() == Phase::Loss);
+        // Without SACK the repair after a timeout goes on as one until it may end, but for the window. An original may still end it, after which
+        // nothing is left to be taken back.
+        let goes_on = !self.sack_ok && sign != Sign::Original && self.recovery.phase() == Phase::Loss;
+        loss.frto = loss.frto.filter(|_| goes_on).map(|frto| Frto { tries_new_data: false, ..frto });
+        let is_held = self.holds_repair() || goes_on;
+        let Some(undo) = loss.undo.take() else {
+            loss.records.unlose();
+            if self.recovery.phase() != Phase::Open && !is_held {
+                self.recovery.finish();
+            }
+            return;
+        };
         match self.recovery.phase() {
             // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
             // under way, but says no more than is known now.
@@ -171,7 +181,6 @@ impl<P: Payload> Pcb<P> {
             self.cc.on_undo(before, self.mss.into());
             self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
         }
-        loss.frto = None;
         loss.records.unlose();
         loss.rack.look_again();
         count(&mut loss.stats.undo_count);
