@@ -27,7 +27,10 @@ pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
             let windows = ["snd_wnd:", "snd_mss:"];
             let reports = ["ca_state:", "dsack_dups:"].iter().filter(|_| has_blocks);
             let is_told = windows.iter().chain(reports).any(|name| pair.why.starts_with(name));
-            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || is_told
+            // What goes again into a window that it has closed is a probe, and no retransmission.
+            let is_closed = get(stack, "snd_wnd") == Some(0) && get(kernel, "snd_wnd") > Some(0);
+            let is_probe = pair.why.starts_with("retransmits:") && is_closed;
+            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || is_told || is_probe
         }
         // What the kernel sends again it has acknowledged.
         (What::Sent(Packet::Tcp(again)), stack)
