@@ -94,9 +94,7 @@ impl<P: Payload> Pcb<P> {
     /// The retransmission or persist timer has expired.
     fn on_rexmt(&mut self, now: Instant) -> Verdict {
         let handshake = self.is_in_handshake();
-        // A window that was closed over data in flight is probed by that data, and the peer may keep it closed for as long as it
-        // lives (RFC 9293 section 3.8.6, MAY-7 and SHLD-17).
-        let is_shut = !handshake && !self.persist && self.snd_wnd == 0 && !self.orphaned;
+        let is_shut = self.is_shut_over_text();
         let most = match () {
             () if handshake => self.tuning.syn_retries,
             () if is_shut => u8::MAX,
@@ -150,6 +148,12 @@ impl<P: Payload> Pcb<P> {
     /// Whether our SYN has not been acknowledged.
     pub(super) fn is_in_handshake(&self) -> bool {
         self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
+    /// Whether the window was closed over data in flight. It is probed by that data, and the peer may keep it closed for as long as it lives (RFC 9293
+    /// section 3.8.6, MAY-7 and SHLD-17).
+    pub(super) fn is_shut_over_text(&self) -> bool {
+        !self.is_in_handshake() && !self.persist && self.snd_wnd == 0 && !self.orphaned
     }
 
     /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as they

@@ -2,7 +2,8 @@
 //!
 //! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
 //! it counts from when the repair of the oldest unacknowledged byte first sent something again (which a tail loss probe does not count for; progress within the repair
-//! does not prolong it, as what is left was out as long), from the first window probe, or from the first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it. For a connection
+//! does not prolong it, as what is left was out as long), from the first window probe, or from the first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it,
+//! also those of text in flight over which the peer has shut its window. For a connection
 //! that is only kept alive, it takes the place of the number of probes.
 //!
 //! With `Settings::user_timeout_option` both ends announce it (RFC 5482): a connection whose application has set a
@@ -147,11 +148,10 @@ impl<P: Payload> Pcb<P> {
         // The timer ran since a SYN was sent. In a connection the time is that of the repair's first retransmission, which follows now if there was none
         // (`retrans_stamp`), and for a shut window that of the first probe (`icsk_probes_tstamp`).
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
-        let since = match self.repeated_at().filter(|_| !self.persist) {
-            _ if handshake => Instant::from_micros(began),
-            repeated => repeated.unwrap_or(now),
-        };
+        let repeated = self.repeated_at().filter(|_| !self.persist);
+        let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
+        let is_shut = self.is_shut_over_text();
         let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
             (state.stalled_at, state.stall_una) = (since, una);
@@ -159,9 +159,10 @@ impl<P: Payload> Pcb<P> {
         if state.ms == 0 {
             return count >= most;
         }
-        // It is sent again once at least, however long something before it was.
-        let is_asked = handshake || is_probing || count > 0;
-        let is_over = is_asked && since_us(now, state.stalled_at) >= state.micros();
+        // It is sent again once at least, however long something before it was, unless the peer has shut its window over it.
+        let is_asked = handshake || is_probing || is_shut || count > 0;
+        let from = if is_shut && repeated.is_none() { Instant::from_micros(began) } else { state.stalled_at };
+        let is_over = is_asked && since_us(now, from) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
     }
 
@@ -196,7 +197,8 @@ impl<P: Payload> Pcb<P> {
 
     /// When the timer that would expire at `at` does so at the latest.
     pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
-        let is_asked = self.rexmt_count > 0 || self.persist || self.is_in_handshake();
+        let is_asked =
+            self.rexmt_count > 0 || self.persist || self.is_in_handshake() || self.is_shut_over_text();
         match self.rare.user_timeout().filter(|_| is_asked) {
             Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
                 at.min(after_us(state.stalled_at, state.micros()))

@@ -68,6 +68,23 @@ fn a_window_that_stays_shut_ends_the_connection_although_its_probes_are_answered
 }
 
 #[test]
+fn a_window_that_is_shut_over_text_ends_the_connection_although_the_peer_answers() {
+    // The text goes again after 200 ms, and the time counts from there, unless it is over by then.
+    for (timeout, end) in [(ms(50), ms(200)), (ms(700), ms(900)), (secs(20), ms(20_200))] {
+        let mut t = Script::established(&with(timeout));
+        t.write(100);
+        let start = t.now;
+        let _ = t.input(t.ack_of(0, 0), &[]);
+        while !t.events.has(Events::TIMED_OUT) && t.now.since(start) < secs(100) {
+            let _ = t.wait(ms(10));
+            let _ = t.input(t.ack_of(0, 0), &[]);
+            t.output();
+        }
+        assert_eq!(t.timed_out_at.map(|at| at.since(start)), Some(end), "{timeout:?}");
+    }
+}
+
+#[test]
 fn a_timeout_that_is_set_during_a_repair_counts_from_when_that_began() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
     t.write(3000);
