@@ -151,7 +151,7 @@ impl<P: Payload> Pcb<P> {
         let repeated = self.repeated_at().filter(|_| !self.persist);
         let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
-        let is_shut = self.is_shut_over_text();
+        let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
         let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
         if state.stalled_at == NEVER || state.stall_una != una {
             (state.stalled_at, state.stall_una) = (since, una);
@@ -159,11 +159,15 @@ impl<P: Payload> Pcb<P> {
         if state.ms == 0 {
             return count >= most;
         }
-        // It is sent again once at least, however long something before it was, unless the peer has shut its window over it.
-        let is_asked = handshake || is_probing || is_shut || count > 0;
         let from = if is_shut && repeated.is_none() { Instant::from_micros(began) } else { state.stalled_at };
         let is_over = is_asked && since_us(now, from) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
+    }
+
+    /// Whether the user timeout may end it: what waits was sent again once at least, however long something before it was, unless the peer has shut its
+    /// window over it; or it is a SYN, or a window that is asked for.
+    fn is_asked(&self) -> bool {
+        self.rexmt_count > 0 || self.persist || self.is_in_handshake() || self.is_shut_over_text()
     }
 
     /// For how long the retransmission timer is armed, microseconds: that of a SYN does not run past the user timeout.
@@ -197,9 +201,7 @@ impl<P: Payload> Pcb<P> {
 
     /// When the timer that would expire at `at` does so at the latest.
     pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
-        let is_asked =
-            self.rexmt_count > 0 || self.persist || self.is_in_handshake() || self.is_shut_over_text();
-        match self.rare.user_timeout().filter(|_| is_asked) {
+        match self.rare.user_timeout().filter(|_| self.is_asked()) {
             Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
                 at.min(after_us(state.stalled_at, state.micros()))
             }
