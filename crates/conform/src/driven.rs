@@ -343,9 +343,10 @@ impl Driven {
     fn write(&mut self, len: u32, has_more: bool) -> io::Result<u32> {
         let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
         let mut stream = self.stream()?;
-        let taken = match has_more {
-            true => stream.send_with(&[IoSlice::new(&bytes)], SendFlags::MORE)?,
-            false => stream.write(&bytes)?,
+        let taken = if has_more {
+            stream.send_with(&[IoSlice::new(&bytes)], SendFlags::MORE)?
+        } else {
+            stream.write(&bytes)?
         } as u32;
         self.written += taken;
         Ok(taken)

@@ -159,13 +159,13 @@ impl<'s> Lab<'s> {
             let next_start =
                 (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
             let next_event = self.due.peek().map(|Reverse((at, _))| *at);
-            // What has come meanwhile is late by the time that the events took, and the time until the next look counts from the end of the wait.
+            // Packets that came meanwhile are late by the time that the events took. The time until the next look counts from the end of the wait.
             self.note_pause(looked);
             looked = looked.max(self.wait(next_event.into_iter().chain(next_start).min())?);
         }
     }
 
-    /// The device was last looked at then, and nothing has been waited for since: the times of what comes now may be wrong.
+    /// Voids all runs if the device was last looked at too long ago, at `looked`, and no wait explains it: what comes now may get too late a time.
     fn note_pause(&mut self, looked: Instant) {
         if looked.elapsed() > LATE_MAX {
             self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
