@@ -19,9 +19,9 @@ use crate::scenario::{Action, Event};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, State, What};
 use acknowledging::{
-    acknowledgment_behind_the_end, acknowledgment_beside_a_probe, acknowledgment_of_a_growing_window,
-    acknowledgment_of_unread_text, answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer,
-    duplicate_beside_text, limit_of_challenges, probe_before_a_measurement,
+    acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
+    answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer, duplicate_beside_text,
+    limit_of_challenges, probe_before_a_measurement,
 };
 use closing::{
     abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2,
@@ -102,11 +102,6 @@ pub const KNOWN: &[Known] = &[
     Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
-    Known {
-        name: "acknowledgment beside a probe",
-        scenario: "acknowledgment-beside-a-probe",
-        is: acknowledgment_beside_a_probe,
-    },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {

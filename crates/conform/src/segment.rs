@@ -103,6 +103,12 @@ impl Segment {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
     }
 
+    /// Whether it acknowledges and does nothing else; it may tell of marks of ECN.
+    pub fn is_bare_ack(&self) -> bool {
+        let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH, Flags::URG];
+        self.len == 0 && self.flags.has(Flags::ACK) && !others.iter().any(|flag| self.flags.has(*flag))
+    }
+
     /// Value and echo of its timestamp.
     pub fn timestamp(&self) -> Option<(u32, Echo)> {
         self.options.iter().find_map(|option| match option {

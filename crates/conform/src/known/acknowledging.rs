@@ -11,57 +11,6 @@ use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 
-/// An acknowledgment one number before RCV.NXT comes from a peer that has probed the window; it is taken here and dropped by the kernel.
-pub(super) fn acknowledgment_beside_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let (index, cause) = pair.peer().last()?;
-    let is_beside = |index, old: &Segment| old.len == 0 && old.seq + 1 == pair.rcv_nxt_before(index);
-    // It has acknowledged something, and since then nothing else has.
-    let is_latest = |(index, old): (usize, &Segment)| {
-        let others = || pair.peer().filter(|(at, other)| !is_beside(*at, other) && at != &index);
-        is_beside(index, old) && others().all(|(_, other)| other.ack < old.ack)
-    };
-    let has_blocks = !cause.sack().is_empty();
-    let is_news = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, kernel), What::State(_, stack)) => {
-            let get = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
-            let windows = ["snd_wnd:", "snd_mss:"];
-            let reports = ["ca_state:", "dsack_dups:"].iter().filter(|_| has_blocks);
-            let is_told = windows.iter().chain(reports).any(|name| pair.why.starts_with(name));
-            // What goes again into a window that it has closed is a probe, and no retransmission.
-            let is_closed = get(stack, "snd_wnd") == Some(0) && get(kernel, "snd_wnd") > Some(0);
-            let is_probe = pair.why.starts_with("retransmits:") && is_closed;
-            get(kernel, "bytes_acked") < get(stack, "bytes_acked") || is_told || is_probe
-        }
-        // What the kernel sends again it has acknowledged.
-        (What::Sent(Packet::Tcp(again)), stack)
-            if again.end() > again.seq && !matches!(stack, What::Sent(_)) =>
-        {
-            let is_acked = |(index, old): (usize, &Segment)| is_beside(index, old) && old.ack >= again.end();
-            return (pair.peer().any(is_acked) || pair.peer().any(is_latest)).then_some(Then::Stop);
-        }
-        // An answer, from where the window ends that was made smaller.
-        (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack)))
-            if kernel.len == 0 && stack.len == 0 =>
-        {
-            kernel.seq > stack.seq
-                && stack.seq == pair.edge(cause)
-                && pair.why.starts_with("sequence number:")
-                || stack.flags.has(Flags::FIN) && stack.seq == cause.ack
-        }
-        // What it leaves to send again.
-        (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) if kernel.seq < stack.seq => {
-            kernel.len > 0 && stack.len > 0 && stack.seq == cause.ack
-        }
-        // What it lets leave.
-        (_, What::Sent(Packet::Tcp(text))) => {
-            let at = pair.scenario.events.get(index)?.at();
-            text.len > 0 && (at..at + SLACK).contains(&pair.stack?.at)
-        }
-        _ => false,
-    };
-    (is_beside(index, cause) && is_news).then_some(Then::Stop)
-}
-
 /// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
 /// was sent again measures none, and the kernel sends another all the same.
 pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
@@ -264,6 +213,6 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     });
     let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
-    let is_limited = sent.any(|(at, ack)| at >= since && ack.flags == Flags::ACK && ack.len == 0);
+    let is_limited = sent.any(|(at, ack)| at >= since && ack.is_bare_ack());
     (is_probe && is_limited).then_some(Then::SkipStack)
 }

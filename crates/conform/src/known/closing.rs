@@ -204,7 +204,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             let is_limited = pair.earlier.iter().any(|record| {
                 record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
             });
-            let is_dropped = cause.flags.has(Flags::RST) && cause.seq > kernel.ack;
+            let is_dropped = cause.flags.has(Flags::RST) && cause.seq != kernel.ack;
             return (is_dropped || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
         }
         _ => return None,

@@ -55,7 +55,7 @@ impl<'a> Pair<'a> {
         let waits =
             other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        (waits && ack.flags == Flags::ACK && ack.len == 0).then_some((cause, answer))
+        (waits && ack.is_bare_ack()).then_some((cause, answer))
     }
 
     /// The place in the scenario of the event before them.

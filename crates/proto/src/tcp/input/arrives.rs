@@ -159,22 +159,6 @@ impl<P: Payload> Pcb<P> {
             && end.at_or_before(self.rcv_nxt)
     }
 
-    /// Whether a segment without text begins one byte off, on either side. Its sender has probed our window and does not
-    /// know whether we have taken the byte; with scaling, a window that it sees shut may have had room. Its
-    /// acknowledgment must count, or data that has arrived would be sent again.
-    fn is_beside_a_probe(&self, seg: &Segment<P>) -> bool {
-        let is_behind = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt + 1;
-        seg.seq_len() == 0 && (seg.seq + 1 == self.rcv_nxt || is_behind)
-    }
-
-    /// Whether a segment acknowledges or reports something, or has another window. What only asks for an answer tells of no hole, and decides nothing of a
-    /// timeout.
-    fn has_news(&self, header: &Header) -> bool {
-        header.ack.after(self.snd_una)
-            || !header.options.sack.is_empty()
-            || self.brings_window(header.seq, false, header.window)
-    }
-
     /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
     fn on_unacceptable(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
@@ -194,15 +178,6 @@ impl<P: Payload> Pcb<P> {
         {
             // The peer has not seen the acknowledgment of its FIN: wait once more.
             self.two_msl_at = now + self.tuning.time_wait();
-        }
-        if self.is_beside_a_probe(seg) {
-            if !self.has_news(&seg.header) {
-                // It only asks whether we live, and shows that the peer does.
-                self.last_rcv_at = now;
-                return Step::Break(());
-            }
-            seg.seq = self.rcv_nxt;
-            return Step::Continue(());
         }
         if closed_window {
             // A window probe: its text is refused, its acknowledgment is not (RFC 9293 section 3.10.7.4).

@@ -138,8 +138,10 @@ fn a_forged_segment_does_not_keep_a_silent_peer_alive() {
     let _ = t.input(t.raw(IRS + 1, ISS + 9_999, ACK), b"here I am");
     let _ = t.input(t.raw(IRS + 1, 0, Flags::SYN), &[]);
     assert_eq!(t.pcb.info(0, t.now).last_ack_recv, secs(5));
-    // Segments that the peer sends beside its window probe count, as any segment that passed the checks.
+    // Nor does a probe, which asks and says nothing, as on Linux.
     let _ = t.input(Header { seq: t.pcb.rcv_nxt() - 1, ..t.seg(ACK) }, &[]);
+    assert_eq!(t.pcb.info(0, t.now).last_ack_recv, secs(5));
+    let _ = t.input(t.seg(ACK), &[]);
     assert_eq!(t.pcb.info(0, t.now).last_ack_recv, Duration::ZERO);
 }
 
