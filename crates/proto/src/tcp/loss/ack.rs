@@ -538,7 +538,9 @@ impl<P: Payload> Pcb<P> {
         }
         let renews = self.renews_timer(loss, report, now);
         if loss.is_disordered || self.recovery.phase() != Phase::Open {
-            loss.probe_at = NEVER;
+            if renews || !loss.is_disordered {
+                loss.probe_at = NEVER;
+            }
             if renews && was_waiting {
                 self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
             } else if renews {

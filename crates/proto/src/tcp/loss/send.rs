@@ -66,7 +66,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(rate) = self.pacing_rate() {
             loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
         }
-        if self.recovery.phase() == Phase::Open && !loss.is_disordered {
+        if self.recovery.phase() == Phase::Open {
             let due = self.first_is_due(&loss);
             self.arm_probe(&mut loss, due, now);
         }
@@ -432,12 +432,12 @@ impl<P: Payload> Pcb<P> {
     /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back. It takes the
     /// place of the timer of reordering.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
-        if loss.is_disordered || !self.sack_ok {
+        if !self.sack_ok {
             return;
         }
-        if loss.probe_unmeasured && loss.probe.is_none() {
+        if loss.is_disordered || (loss.probe_unmeasured && loss.probe.is_none()) {
             if loss.probe_at != NEVER {
-                // That of text from before the probe.
+                // That of text from before the probe, or the duplicate.
                 loss.probe_at = NEVER;
                 self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
             }

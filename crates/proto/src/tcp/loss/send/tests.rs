@@ -136,6 +136,23 @@ fn the_timer_of_probes_is_no_later_than_the_retransmission_and_waits_for_a_measu
     }
 }
 
+/// On Linux the two timers are one (`tcp_event_new_data_sent`).
+#[test]
+fn text_behind_a_duplicate_gives_the_timer_of_probes_back_to_the_first_segment() {
+    for (waits, gives_back) in [(false, false), (true, true)] {
+        let mut t = in_flight(&settings(), 3, 0);
+        let first = after_us(loss(&mut t).records.first().unwrap().sent_at, t.pcb.rtt.rto_us(u32::MAX));
+        t.pcb.rexmt_at = after_us(first, 50_000);
+        loss(&mut t).is_disordered = true;
+        loss(&mut t).probe_at = if waits { after_us(t.now, 1_000) } else { NEVER };
+        let end = t.pcb.snd_max;
+        t.pcb.snd_max = end + MSS;
+        t.pcb.record(end, end + MSS, t.now);
+        assert_eq!(loss(&mut t).probe_at, NEVER, "{waits}");
+        assert_eq!(t.pcb.rexmt_at == first, gives_back, "{waits}");
+    }
+}
+
 #[test]
 fn the_pace_is_that_of_congestion_control_or_of_the_window_within_the_program_s_bound() {
     use PacingMode::{Auto, Off, On};
