@@ -287,7 +287,7 @@ impl<P: Payload> Pcb<P> {
             if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report) };
         // A probe that is lost is no repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
-        let begins = self.begins_recovery(&loss, loses_repeats);
+        let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
@@ -362,6 +362,12 @@ impl<P: Payload> Pcb<P> {
             Phase::Recovery => false,
         };
         may_begin && loss.records.lost() > 0
+    }
+
+    /// Whether one begins because the repair of the phase that `was` has ended, and nothing has undone it.
+    fn begins_anew(&self, loss: &Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
+        let has_ended = was != Phase::Open && self.recovery.phase() == Phase::Open;
+        has_ended && sign.is_none() && self.sack_ok && loss.has_repairs_out(now)
     }
 
     /// Fast recovery begins.

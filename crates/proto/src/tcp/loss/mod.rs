@@ -275,6 +275,14 @@ impl Loss {
         Instant::from_micros(now.as_micros().saturating_sub(age_us.into()))
     }
 
+    /// True if something that was lost, and has been sent again, is out. Behind the end of a repair that is one lost during it, which is a second sign of congestion
+    /// and begins another repair (RFC 6675 section 5; `tcp_fastretrans_alert`).
+    #[cold]
+    fn has_repairs_out(&self, now: Instant) -> bool {
+        let count = |at| self.records.repeated_count(self.repeated_until, at);
+        count(now) > count(self.undone_at(now))
+    }
+
     /// True if something that was sent again, but for probes, is outstanding, or the first segment was (`tcp_any_retrans_done`).
     fn has_repeats(&self, una: SeqNum) -> bool {
         self.repeated_until.after(una) || self.records.first().is_some_and(|first| first.repeated)

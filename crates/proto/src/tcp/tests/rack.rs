@@ -79,6 +79,25 @@ fn a_lost_retransmission_is_repeated_without_a_timeout() {
     assert_eq!(t.pcb.loss_stats().rto_count, 0);
 }
 
+/// `tcp_fastretrans_alert`: what was sent during a repair is another round trip's, and its loss another sign of congestion.
+#[test]
+fn what_is_lost_during_a_repair_and_still_out_at_its_end_begins_another() {
+    for (acked, count) in [(10, 2), (14, 1)] {
+        let mut t = in_flight();
+        t.report(0, &[(1, 10)]);
+        assert!(t.places().starts_with(&[0, 10, 11]));
+        t.now = t.now + ms(10);
+        t.report(0, &[(1, 10), (11, 14)]);
+        let mut again = t.places();
+        again.extend(t.places_within(ms(5)));
+        assert!(again.contains(&10), "{again:?}");
+        let before = t.pcb.ssthresh();
+        t.report(acked, &[(11, 14)]);
+        assert_eq!(t.pcb.loss_stats().recovery_count, count);
+        assert_eq!(t.pcb.ssthresh() < before, count > 1);
+    }
+}
+
 #[test]
 fn a_reordered_segment_is_no_loss_and_widens_the_reordering_window() {
     let mut t = in_flight();
