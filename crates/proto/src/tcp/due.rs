@@ -11,6 +11,12 @@ use super::state::State;
 use super::timers::NEVER;
 
 impl<P: Payload> Pcb<P> {
+    /// Bytes of `so_snd`, which has `snd_len`, that have not been sent.
+    #[inline]
+    pub fn unsent(&self, snd_len: u32) -> u32 {
+        snd_len.saturating_sub(self.snd_nxt.since(self.snd_una))
+    }
+
     /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change nothing, as
     /// after most segments of a path that loses nothing. False says nothing.
     #[inline]
@@ -54,7 +60,7 @@ impl<P: Payload> Pcb<P> {
             if is_told() { self.held_due_at() } else { next_byte }
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
-        } else if !self.small_may_go(false) {
+        } else if !self.small_may_go_with_more() {
             if has_whole() { offset + u32::from(self.send_mss()) } else { u32::MAX }
         } else if self.snd_len.saturating_sub(offset) > usable
             && !has_whole()

@@ -2,6 +2,8 @@
 //!
 //! Output decides with it. Tests: below, `tests/output.rs`, `tests/tcp/sender.rs` of the stack.
 
+use crate::seq::SeqNum;
+
 use super::loss::Loss;
 use super::pcb::Pcb;
 use super::segment::Payload;
@@ -15,9 +17,9 @@ impl Nagle {
     const OFF: u8 = 1;
     /// `TCP_CORK`: short segments wait until they are full.
     const CORK: u8 = 1 << 1;
-    /// They do until the writer's output is over: more is to come (`MSG_MORE`).
+    /// They do while nothing is written and nothing acknowledged: more is to come (`MSG_MORE`); see [`Held`].
     const HOLD: u8 = 1 << 2;
-    /// The next short one may go in spite of the cork: `TCP_NODELAY` was just set (`TCP_NAGLE_PUSH`).
+    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or uncorked with it (`TCP_NAGLE_PUSH`).
     const PUSH: u8 = 1 << 3;
 
     pub fn new(nodelay: bool) -> Self {
@@ -42,15 +44,21 @@ impl Nagle {
         self.has(Self::OFF)
     }
 
-    /// Whether short segments wait whatever else is set.
+    /// Whether short segments may wait whatever else is set.
     #[inline]
-    pub fn is_corked(self) -> bool {
+    pub fn may_wait(self) -> bool {
         self.has(Self::CORK | Self::HOLD)
     }
 
-    /// Whether one may go all the same.
-    pub fn is_pushed(self) -> bool {
-        self.has(Self::PUSH) && !self.has(Self::HOLD)
+    /// Whether `TCP_CORK` lets one go all the same.
+    fn is_pushed(self) -> bool {
+        self.has(Self::PUSH)
+    }
+
+    /// Whether a writer has said that more is to come, and nothing has ended that but what [`Held`] tells.
+    #[inline]
+    pub fn is_held(self) -> bool {
+        self.has(Self::HOLD)
     }
 
     /// Whether `TCP_CORK` is on.
@@ -59,84 +67,165 @@ impl Nagle {
     }
 
     pub fn set_nodelay(&mut self, nodelay: bool) {
-        let is_pushed = self.has(Self::PUSH) || (nodelay && !self.is_off());
+        let is_pushed = self.is_pushed() || (nodelay && !self.is_off());
         self.set(Self::OFF, nodelay);
-        self.set(Self::PUSH, is_pushed && self.cork());
+        self.set(Self::PUSH, is_pushed);
     }
 
     /// `TCP_NODELAY` is set once more: what is corked may go.
     pub fn push(&mut self) {
-        self.set(Self::PUSH, self.cork());
+        self.set(Self::PUSH, true);
     }
 
     pub fn set_cork(&mut self, cork: bool) {
         self.set(Self::CORK, cork);
-        self.set(Self::PUSH, false);
+        self.set(Self::PUSH, self.is_pushed() || (!cork && self.is_off()));
     }
 
-    pub fn hold(&mut self, hold: bool) {
-        self.set(Self::HOLD, hold);
-    }
-
-    /// A short segment has left.
+    /// A short segment has left, or none waits: a push is for what has been written.
     #[inline]
-    pub fn on_short_sent(&mut self) {
+    pub fn end_push(&mut self) {
         self.set(Self::PUSH, false);
     }
 }
 
+/// Text whose writer has said that more is to come (`MSG_MORE`). It waits, as on Linux, until more is written, something is acknowledged, or a segment
+/// or call comes by which one looks for something to send; but what only reads, or sets an option, lets it wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// SND.UNA at that time.
+    una: SeqNum,
+    /// The number behind it.
+    end: SeqNum,
+}
+
 impl<P: Payload> Pcb<P> {
+    /// More will follow the bytes of `so_snd`, which are `snd_len` (`MSG_MORE`): a short segment waits for that, or for an acknowledgment, or a timeout.
+    #[cold]
+    pub fn hold_small(&mut self, snd_len: u32) {
+        self.nagle.set(Nagle::HOLD, true);
+        self.rare.set_held(Some(Held { una: self.snd_una, end: self.snd_una + snd_len }));
+    }
+
+    /// What the writer has said of more to come is over.
+    #[cold]
+    pub(super) fn end_hold(&mut self) {
+        self.nagle.set(Nagle::HOLD, false);
+        self.rare.set_held(None);
+    }
+
+    #[cold]
+    fn is_held(&self) -> bool {
+        let end = self.snd_una + self.snd_len;
+        self.nagle.is_held()
+            && self.rare.held().is_some_and(|held| (held.una, held.end) == (self.snd_una, end))
+    }
+
     /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
     /// acknowledgment. Behind the last byte before a FIN there is nothing to wait for; `ends`: the segment has that byte.
     pub(super) fn small_may_go(&self, ends: bool) -> bool {
+        let is_held = self.nagle.may_wait() && self.is_held();
+        self.small_may_go_if(is_held, ends)
+    }
+
+    /// Whether a short segment could leave if something were written now, which ends a hold.
+    pub(super) fn small_may_go_with_more(&self) -> bool {
+        self.small_may_go_if(false, false)
+    }
+
+    #[inline]
+    fn small_may_go_if(&self, is_held: bool, ends: bool) -> bool {
         let is_last = self.fin_queued && ends;
-        if self.nagle.is_corked() {
-            return is_last || self.is_urgent() || self.nagle.is_pushed();
+        let is_probe = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
+        if is_held || self.nagle.cork() {
+            return is_last || self.is_urgent() || is_probe() || (self.nagle.is_pushed() && !is_held);
         }
-        self.nagle.is_off()
-            || is_last
-            || self.snd_sml == self.snd_una
-            || self.is_urgent()
-            || self.loss.as_deref().is_some_and(Loss::pushes_new_data)
+        self.nagle.is_off() || is_last || self.snd_sml == self.snd_una || self.is_urgent() || is_probe()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::script::{Script, plain};
+    use super::super::settings::{KeepaliveSettings, Settings};
+    use super::super::tests::script::{ACK, MSS, Script, WND, plain};
     use super::*;
 
     #[test]
     fn nodelay_pushes_what_is_corked_once() {
         let mut nagle = Nagle::new(false);
         nagle.set_cork(true);
-        assert!(nagle.is_corked() && !nagle.is_pushed());
+        assert!(nagle.cork() && !nagle.is_pushed());
         nagle.set_nodelay(true);
-        assert!(nagle.is_corked() && nagle.is_pushed());
-        nagle.hold(true);
-        assert!(!nagle.is_pushed(), "a writer that has more does not push");
-        nagle.hold(false);
-        nagle.on_short_sent();
-        assert!(nagle.is_corked() && !nagle.is_pushed());
+        assert!(nagle.cork() && nagle.is_pushed());
+        nagle.end_push();
+        assert!(nagle.cork() && !nagle.is_pushed());
         nagle.push();
         assert!(nagle.is_pushed());
+        nagle.end_push();
         nagle.set_cork(false);
-        assert!(!nagle.is_corked() && nagle.is_off());
+        assert!(!nagle.may_wait() && nagle.is_pushed());
+        nagle.set_cork(true);
+        assert!(nagle.is_pushed(), "a cork is for what is written later");
+    }
+
+    #[test]
+    fn a_push_is_for_what_has_been_written() {
+        let mut t = Script::established(&plain());
+        t.pcb.set_cork(true);
+        t.pcb.push_corked();
+        assert!(t.lens().is_empty());
+        assert!(t.write(100).is_empty());
+    }
+
+    /// As on Linux, what the peer only sends does not end a hold, and the application's other calls do not.
+    #[test]
+    fn a_hold_ends_with_a_write_and_an_acknowledgment_and_a_call_that_looks_for_something_to_send() {
+        let leaves = |change: fn(&mut Script)| {
+            let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+            // The handshake's window was another.
+            let _ = t.input(t.seg(ACK), b"text");
+            assert_eq!(t.write(MSS), [MSS]);
+            t.pcb.hold_small(MSS + 100);
+            assert!(t.write(100).is_empty());
+            change(&mut t);
+            t.output().iter().any(|segment| segment.len > 0)
+        };
+        assert!(!leaves(|_| ()));
+        assert!(!leaves(|t| t.pcb.set_keepalive(KeepaliveSettings::default(), t.now)));
+        assert!(!leaves(|t| drop(t.input(t.ack_of(0, WND), b"text"))));
+        assert!(!leaves(|t| t.pcb.set_nodelay(false)));
+        assert!(leaves(|t| drop(t.input(t.ack_of(MSS, WND), b""))));
+        assert!(leaves(|t| drop(t.input(t.ack_of(0, WND - 1), b""))), "another window");
+        assert!(leaves(|t| t.pcb.set_nodelay(true)));
+        assert!(leaves(|t| t.pcb.set_cork(false)));
+        assert!(leaves(|t| t.pcb.shutdown_write()));
+        assert!(leaves(|t| t.pcb.set_urgent(100)));
+    }
+
+    #[test]
+    fn a_short_write_ends_a_hold_and_is_told() {
+        let mut t = Script::established(&Settings { nodelay: true, ..plain() });
+        assert_eq!(t.write(MSS), [MSS]);
+        t.pcb.hold_small(MSS + 100);
+        assert!(t.write(100).is_empty());
+        assert_eq!(t.pcb.snd_due_at(), MSS + 1, "any further byte is told");
+        assert_eq!(t.write(1), [101]);
+        assert!(t.pcb.rare.held().is_some(), "it says nothing any more");
+        t.pcb.set_nodelay(true);
+        assert!(t.pcb.rare.held().is_none());
     }
 
     #[test]
     fn only_switching_nagle_off_pushes_what_is_corked() {
-        let mut nagle = Nagle::new(false);
-        assert!(!nagle.cork());
-        nagle.set_nodelay(true);
-        assert!(!nagle.is_pushed(), "nothing is corked");
+        let mut nagle = Nagle::new(true);
         nagle.set_cork(true);
-        assert!(nagle.cork());
         nagle.set_nodelay(true);
         assert!(!nagle.is_pushed(), "it was off");
         nagle.set_nodelay(false);
         assert!(!nagle.is_pushed() && !nagle.is_off());
+        nagle.set_cork(false);
+        assert!(!nagle.is_pushed(), "Nagle's algorithm decides");
         nagle.set_nodelay(true);
         nagle.set_nodelay(false);
         assert!(nagle.is_pushed(), "it stays so until a short segment has left");

@@ -11,6 +11,7 @@ use core::num::NonZeroU64;
 use super::accecn::AccEcn;
 use super::eor::RecordEnds;
 use super::fast_open::FastOpen;
+use super::nagle::Held;
 use super::settings::BASE_MSS;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
@@ -29,6 +30,7 @@ struct States {
     rcv_limits: Option<RcvLimits>,
     base_mss: Option<u16>,
     accecn: Option<AccEcn>,
+    held: Option<Held>,
 }
 
 /// Bounds of the receiving side that a program has set.
@@ -47,14 +49,17 @@ impl RcvLimits {
 
 macro_rules! state {
     ($name:ident, $name_mut:ident, $set:ident: $type:ty) => {
-        #[inline]
-        pub fn $name(&self) -> Option<&$type> {
-            self.0.as_deref()?.$name.as_ref()
-        }
+        state!($name, $set: $type);
 
         #[inline]
         pub fn $name_mut(&mut self) -> Option<&mut $type> {
             self.0.as_deref_mut()?.$name.as_mut()
+        }
+    };
+    ($name:ident, $set:ident: $type:ty) => {
+        #[inline]
+        pub fn $name(&self) -> Option<&$type> {
+            self.0.as_deref()?.$name.as_ref()
         }
 
         pub fn $set(&mut self, state: Option<$type>) {
@@ -77,6 +82,7 @@ impl Rare {
     state!(rcv_limits, rcv_limits_mut, set_rcv_limits: RcvLimits);
     state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
     state!(accecn, accecn_mut, set_accecn: AccEcn);
+    state!(held, set_held: Held);
     state!(records, records_mut, set_records: RecordEnds);
 
     /// The setting `base_mss`.
@@ -110,7 +116,7 @@ impl Rare {
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss, accecn } =
+        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss, accecn, held } =
             self;
         fast_open.is_none()
             && user_timeout.is_none()
@@ -119,6 +125,7 @@ impl States {
             && max_pacing.is_none()
             && rcv_limits.is_none()
             && base_mss.is_none()
+            && held.is_none()
             && accecn.is_none()
     }
 }

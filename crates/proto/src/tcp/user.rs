@@ -131,21 +131,20 @@ impl<P: Payload> Pcb<P> {
         self.look_at_usage_after(!cork);
     }
 
-    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` holds may go with the next poll, as on Linux.
+    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` or `MSG_MORE` holds may go with the next poll, as on Linux.
     pub fn push_corked(&mut self) {
         self.nagle.push();
         self.look_at_usage_after(true);
     }
 
+    /// Whether a short segment may wait for more text because of `TCP_CORK` or `MSG_MORE`.
+    pub fn may_wait_for_more(&self) -> bool {
+        self.nagle.may_wait()
+    }
+
     /// Whether `TCP_CORK` is on.
     pub fn cork(&self) -> bool {
         self.nagle.cork()
-    }
-
-    /// Until the next call of this: whether a short segment waits because the writer has said that more will come
-    /// (`MSG_MORE`).
-    pub fn hold_small(&mut self, hold: bool) {
-        self.nagle.hold(hold);
     }
 
     /// A record ends with the first `len` bytes of `so_snd` (`MSG_EOR`): no segment has text from both sides of the boundary.

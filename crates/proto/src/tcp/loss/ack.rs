@@ -117,6 +117,9 @@ impl<P: Payload> Pcb<P> {
         if let Some(loss) = self.loss.as_deref_mut() {
             loss.note_look(looks);
         }
+        if looks && self.nagle.is_held() {
+            self.end_hold();
+        }
     }
 
     /// Output begins, for a write if `so_snd` has grown to `snd_len` bytes; whether all text before it has left is noted.

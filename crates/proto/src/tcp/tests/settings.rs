@@ -120,10 +120,9 @@ fn a_cork_and_a_writer_with_more_to_come_hold_short_segments() {
     t.pcb.set_cork(true);
     assert!(t.pcb.cork());
     t.pcb.set_cork(false);
-    t.pcb.hold_small(true);
+    t.pcb.hold_small(100);
     assert!(!t.pcb.cork() && t.write(100).is_empty());
-    t.pcb.hold_small(false);
-    assert_eq!(t.lens(), [100]);
+    assert_eq!(t.write(1), [101], "more has come");
 }
 
 #[test]

@@ -386,7 +386,9 @@ fn end(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buf
 /// The end of a run of items: everything that may be sent is sent, the agreements with writer and reader
 /// are settled, and the timer is set.
 pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mut Buffers) {
-    let holds_small = so.snd.rare.is_some() && tell_rare(pcb, &mut so.snd);
+    if so.snd.rare.is_some() {
+        tell_rare(pcb, &mut so.snd);
+    }
     let mut next = None;
     loop {
         pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
@@ -425,11 +427,6 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         pcb.meter_time(so.snd.is_writable(), cx.now);
     }
     so.rcv.settle(pcb);
-    if holds_small {
-        cold_path();
-        // Only by that writer's output: the next event lets it go if Nagle's algorithm does.
-        pcb.hold_small(false);
-    }
     so.snd.due_at = pcb.snd_due_at();
     if so.snd.rare.is_some() {
         notsent::settle(cx, pcb, conn, so);
@@ -446,21 +443,21 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
     }
 }
 
-/// The pcb learns up to where the written data is urgent, and whether a short segment waits for more. True if it does.
+/// The pcb learns up to where the written data is urgent, and whether a short segment waits for more.
 #[inline(never)]
-fn tell_rare(pcb: &mut Pcb<Data>, snd: &mut SendBuf) -> bool {
-    let Some(rare) = snd.rare.as_deref_mut() else { return false };
+fn tell_rare(pcb: &mut Pcb<Data>, snd: &mut SendBuf) {
+    let len = snd.len();
+    let Some(rare) = snd.rare.as_deref_mut() else { return };
     let (urgent, more) = (std::mem::take(&mut rare.urgent), std::mem::take(&mut rare.more));
     if urgent != 0 {
         pcb.set_urgent(urgent);
     }
     if more {
-        pcb.hold_small(true);
+        pcb.hold_small(len);
     }
     if urgent != 0 || more {
         snd.drop_idle_rare();
     }
-    more
 }
 
 /// Whether a writer has to wait for space.

@@ -264,13 +264,16 @@ impl SendBuf {
         if self.unit as usize > most / 2 { most_large } else { most }
     }
 
-    /// Of so many bytes those that a writer appends together: whole segments, so that without Nagle's algorithm the rest
-    /// of each does not leave as a short one.
-    pub fn whole(&self, bytes: usize) -> usize {
-        match self.unit as usize {
-            unit if unit == 0 || unit > bytes => bytes,
-            unit => bytes - bytes % unit,
+    /// Of so many bytes those that a writer appends together: whole segments with the `unsent` ones before them, so that without Nagle's
+    /// algorithm the rest of each does not leave as a short one.
+    pub fn whole(&self, bytes: usize, unsent: impl FnOnce() -> usize) -> usize {
+        let unit = self.unit as usize;
+        if unit == 0 || unit > bytes {
+            return bytes;
         }
+        let rest = (unsent() + bytes) % unit;
+        // Less than a unit, and so than the bytes.
+        bytes - rest
     }
 
     /// Whether a writer may add bytes, if there is space.

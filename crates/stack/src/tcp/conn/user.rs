@@ -307,7 +307,7 @@ fn begin<S: Source>(
         refuse(core, so);
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
-    let take = so.snd.whole(room as usize);
+    let take = so.snd.whole(room as usize, || so.pcb.unsent(so.snd.len()) as usize);
     if take <= S::LOCKED_MAX {
         let before = so.snd.len();
         rest.source.take(&core.pool, take, &mut so.snd.chain)?;

@@ -22,8 +22,8 @@ impl SendFlags {
     /// None.
     pub const NONE: Self = Self(0);
     /// `MSG_MORE`: the program will write more at once. A short segment at the end of these bytes is held back, also with TCP_NODELAY,
-    /// until a send without the flag, or an event of the connection that would let it go: an acknowledgment, or a retransmission timeout
-    /// if nothing is on its way.
+    /// until the next send, an acknowledgment or another window of the peer, TCP_NODELAY set once more, or a retransmission timeout if nothing is on
+    /// its way.
     pub const MORE: Self = Self(1);
     /// `MSG_EOR`: a record ends with these bytes. No segment has bytes from both sides of the boundary, whether first or sent
     /// again. The receiver does not see it in the stream.

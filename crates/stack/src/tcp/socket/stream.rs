@@ -195,9 +195,10 @@ impl TcpStream {
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        if self.conn()?.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
+        let conn = self.conn()?;
+        if conn.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
             self.notify(reason::OPTION)?;
-        } else if nodelay && self.cork()? {
+        } else if nodelay && conn.so.lock().pcb.may_wait_for_more() {
             self.change_sending("set_nodelay", Pcb::push_corked)?;
         }
         Ok(())
