@@ -321,7 +321,8 @@ fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
 }
 
-/// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2).
+/// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2). That of another old
+/// acknowledgment is echoed here (RFC 7323 section 4.3), and by the kernel only if its short path takes the segment.
 fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (Some((_, Echo::Is(theirs))), Some((_, Echo::Is(ours)))) = (kernel.timestamp(), stack.timestamp())
@@ -332,9 +333,9 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let is_old = pair.peer().any(|(_, segment)| {
         let is_old = segment.ack < top;
         top = top.max(segment.ack);
-        is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs)
+        is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs.max(ours))
     });
-    (pair.why.starts_with("option: ts") && theirs > ours && is_old).then_some(Then::GoOn)
+    (pair.why.starts_with("option: ts") && theirs != ours && is_old).then_some(Then::GoOn)
 }
 
 /// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).

@@ -26,7 +26,9 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     });
     // The last segment, or what is left of it, for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
     let start = pair.texts().find(|text| text.end() == top)?.seq;
-    let is_again = kernel.seq >= start && kernel.end() == top && pair.times_sent_to(top) <= 2;
+    // Blocks take room from it.
+    let is_last = kernel.end() == top || (kernel.seq == start && !kernel.sack().is_empty());
+    let is_again = kernel.seq >= start && is_last && pair.times_sent_to(top) <= 2;
     let is_last = is_again || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
     let is_repeated = pair.has_repeated_below(top);

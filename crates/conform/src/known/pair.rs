@@ -7,6 +7,7 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, Scenario};
 use crate::segment::{Flags, Segment};
 use crate::trace::{Record, State, What};
+use crate::wheel::JIFFY;
 
 /// Two records that differ, and what came before.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +53,12 @@ impl<'a> Pair<'a> {
         // Where one waits the other is at the next event.
         let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
         let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
-        let waits =
-            other.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at + SLACK);
+        let waits = other.is_none_or(|record| match &record.what {
+            // A timer has sent it, and not the segment.
+            What::Sent(Packet::Tcp(text)) if text.len > 0 => record.at > answer.at + JIFFY,
+            What::Sent(_) => record.at > answer.at + SLACK,
+            _ => true,
+        });
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         (waits && ack.is_bare_ack()).then_some((cause, answer))
     }
@@ -137,6 +142,18 @@ impl<'a> Pair<'a> {
             What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
             _ => None,
         })
+    }
+
+    /// True if the kernel's record is a segment with text or a FIN from this number on, and not later than the stack's.
+    pub(super) fn kernel_sends(&self, seq: u32) -> bool {
+        match self.kernel.map(|record| &record.what) {
+            Some(What::Sent(Packet::Tcp(text))) => {
+                let is_later = self.why.starts_with("time:")
+                    && self.stack.zip(self.kernel).is_some_and(|(stack, kernel)| kernel.at > stack.at);
+                text.seq == seq && text.end() > seq && !is_later
+            }
+            _ => false,
+        }
     }
 
     /// How often the kernel has sent a segment with text that ends at this number.

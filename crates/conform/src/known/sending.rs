@@ -40,12 +40,20 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
 /// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
 /// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments and resets by the unit of its own field.
 pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
     let shift = pair.shift()?;
     let una = pair.acks().map(|segment| segment.ack).max()?;
     // A smaller window may not have counted.
     let mut edges = pair.acks().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
+    if let What::Sent(Packet::Tcp(again)) = &pair.stack?.what {
+        // A tail loss probe that all lies behind the edge.
+        let is_again = again.len > 0 && pair.times_sent(again.seq) == 1;
+        let is_probe = is_again && !pair.kernel_sends(again.seq);
+        if is_probe && edges.clone().any(|edge| again.seq >= edge && is_beyond(again.end(), edge)) {
+            return Some(Then::Stop);
+        }
+    }
+    let (kernel, stack) = pair.segments()?;
     let is_reset = kernel.flags == Flags::RST.with(Flags::ACK);
     let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&kernel.flags);
     let is_bare = kernel.len == 0 && stack.len == 0 && (is_ack || is_reset);
@@ -124,7 +132,8 @@ fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
 /// when it leaves, and half of the largest window is enough.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     if let Some(Record { what: What::Sent(Packet::Tcp(text)), .. }) = pair.stack
-        && pair.why == "the kernel waits, the stack sends text"
+        && text.len > 0
+        && !pair.kernel_sends(text.seq)
     {
         // No packet is cut to less than the least segment, so a smaller window is for probes.
         let windows = pair.earlier.iter().filter_map(|record| match &record.what {
@@ -137,7 +146,8 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
         let edge = pair.acks().map(|told| pair.edge(told)).max()?;
         let is_half = text.end() == edge && (most / 2..most).contains(&text.len.into());
         let is_packet = most <= latest_figure(pair.earlier, "snd_mss")?;
-        return ((is_tiny || is_half && is_packet) && text.len > 0).then_some(Then::Stop);
+        let waits = pair.why == "the kernel waits, the stack sends text";
+        return ((is_tiny && waits) || (is_half && is_packet)).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;
     let (mut begin, mut end) = (1, 1);
@@ -184,8 +194,10 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_again = pair.texts().any(|text| text.seq == kernel.seq);
     // New text that decides whether a timeout was needed leaves by the same way.
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
+    // A block says nothing of a FIN here.
+    let text_end = cause.seq + cause.len;
     let has_block =
-        |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && cause.end() <= block.1);
+        |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && text_end <= block.1);
     // It is taken, or reported: as text behind a hole, or as a duplicate.
     let is_before =
         (kernel.ack < cause.end() && stack.ack >= cause.end()) || (has_block(stack) && !has_block(kernel));
@@ -193,7 +205,7 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     // Nobody is there who will read it.
     let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.len > 0;
     let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
-    ((is_again || is_timeout) && is_it && cause.len > 0).then_some(Then::Stop)
+    ((is_again || is_timeout) && is_it && cause.end() > cause.seq).then_some(Then::Stop)
 }
 
 /// A tail loss probe sends new text first. Where what waits begins with a piece of a segment that fits the peer's window, the kernel fills the piece up, finds that it no longer fits, and
@@ -484,7 +496,8 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     // The window that it gives back may be used at once.
     if let What::Sent(Packet::Tcp(text)) = &pair.kernel?.what {
         let is_new = text.len > 0 && pair.times_sent(text.seq) == 0;
-        let is_more = is_new && pair.why == "the kernel sends text, the stack waits";
+        let is_later = pair.why.starts_with("time:") && pair.kernel?.at < pair.stack?.at;
+        let is_more = is_new && (is_later || pair.why == "the kernel sends text, the stack waits");
         return (is_it && is_more && is_once).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
@@ -544,7 +557,10 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
         (What::State(..), What::State(..)) => {
             pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
         }
-        (_, What::Sent(Packet::Tcp(again))) => again.len > 0 && pair.times_sent(again.seq) > 0,
+        // The one gives it up at once, the other by a timer.
+        (_, What::Sent(Packet::Tcp(again))) | (What::Sent(Packet::Tcp(again)), _) => {
+            again.len > 0 && pair.times_sent(again.seq) > 0
+        }
         _ => false,
     };
     (has_blocks && is_other).then_some(Then::Stop)
