@@ -69,7 +69,7 @@ impl<P: Payload> Pcb<P> {
     /// Each is answered by an acknowledgment of its own, or the peer would not count three of them when they come in one batch.
     pub(super) fn owe_duplicate(&mut self, now: Instant) {
         self.acks.scheduled = true;
-        let is_quick = self.acks.quick > 0 && !self.acks.interactive || self.has_full_segment();
+        let is_quick = self.acks.is_quick() || self.has_full_segment();
         let delay_us = self.compression_us();
         let nxt = self.rcv_nxt;
         if let Some(reass) = self.reass.as_deref_mut()

@@ -50,6 +50,14 @@ pub(super) struct Acks {
     pub scheduled: bool,
 }
 
+impl Acks {
+    /// Whether the next one goes out at once.
+    #[inline]
+    pub fn is_quick(self) -> bool {
+        self.quick > 0 && !self.interactive
+    }
+}
+
 /// Whether a reader's taking bytes sends an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AckAtRead {
@@ -233,8 +241,7 @@ impl<P: Payload> Pcb<P> {
         if self.ato_us != self.ato_min_us() || gap_us > self.ato_us / 2 {
             self.adapt_ato(gap_us, text);
         }
-        let is_quick = self.acks.quick > 0 && !self.acks.interactive;
-        if is_quick || (self.tuning.lossless && self.has_full_segment()) {
+        if self.acks.is_quick() || (self.tuning.lossless && self.has_full_segment()) {
             self.ack_now = true;
         } else {
             self.delay_ack(now);
@@ -293,7 +300,13 @@ impl<P: Payload> Pcb<P> {
     /// A further segment has come that is none of the usual ones: what is about to leave leaves now (`tcp_ack_snd_check`).
     pub(super) fn recheck_waiting_ack(&mut self, now: Instant) {
         let is_text = self.reass.is_none() && self.acks.scheduled && !self.tuning.lossless;
-        if self.delack_at != NEVER && is_text && !self.ack_now {
+        if self.delack_at == NEVER || !is_text || self.ack_now {
+            return;
+        }
+        if self.acks.is_quick() {
+            // Since the program has said that it has no answer.
+            self.ack_now = true;
+        } else {
             self.delay_ack(now);
         }
     }

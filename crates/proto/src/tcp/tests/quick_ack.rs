@@ -6,7 +6,7 @@ use super::super::ecn::EcnMode;
 use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
-use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
+use super::script::{ACK, FIN, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World};
 use crate::seq::SeqNum;
 
@@ -305,6 +305,21 @@ fn another_segment_hurries_an_acknowledgment_that_is_about_to_leave() {
         t.now = t.now + ms(after);
         let _ = t.input(t.ack_of(0, WND), &[]);
         assert_eq!(t.lens().len(), count, "{after} ms later");
+    }
+}
+
+/// `tcp_ack_snd_check`. What is unread keeps the option itself from sending it.
+#[test]
+fn the_acknowledgment_of_a_fin_waits_until_the_program_says_that_it_has_no_answer_and_a_segment_comes() {
+    for (quickack, count) in [(false, 0), (true, 1)] {
+        let mut t = Script::established(&plain());
+        let _ = is_acknowledged(&mut t, PSH, b"text");
+        let _ = t.input(t.seg(FIN), &[]);
+        assert_eq!(t.lens(), []);
+        t.pcb.set_quickack(quickack, false);
+        assert_eq!(t.lens(), []);
+        let _ = t.input(t.ack_of(0, WND), &[]);
+        assert_eq!(t.lens().len(), count, "{quickack}");
     }
 }
 
