@@ -32,17 +32,28 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let is_last = is_again || kernel.seq == top;
     let is_probe = kernel.end() > kernel.seq && is_last;
     let is_repeated = pair.has_repeated_below(top);
-    (waits && is_probe && is_repeated && kernel.timestamp().is_none()).then_some(Then::Stop)
+    (waits && is_probe && is_repeated && has_no_echo(pair)).then_some(Then::Stop)
 }
 
-/// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together.
+/// Whether the peer's latest acknowledgment of something new has no timestamp to measure by.
+fn has_no_echo(pair: &Pair<'_>) -> bool {
+    let latest = pair.acks().map(|told| told.ack).max();
+    pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
+}
+
+/// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together. Or the peer has shut its window over the text, so that the
+/// kernel's probe could not leave, and was its timeout; without the probe the timer of reordering goes on, which found the first segment lost.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
     let last = pair.texts().last()?;
-    let is_repeated = pair.has_repeated_below(last.end());
-    let loses = |state: &State| state.info.as_ref().is_some_and(|info| info.get("ca_state") == Some(4));
-    let is_it =
-        pair.times_sent(last.seq) == 2 && !loses(kernel) && loses(stack) && last.timestamp().is_none();
-    (pair.why.starts_with("ca_state:") && is_it && is_repeated).then_some(Then::Stop)
+    let is_repeated = pair.has_repeated_below(last.end()) && has_no_echo(pair);
+    let figure = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
+    let loses = |state: &State| figure(state, "ca_state") == Some(4);
+    let is_probe = pair.times_sent(last.seq) == 2 && !loses(kernel) && loses(stack);
+    let una = pair.acks().map(|told| told.ack).max();
+    let is_shut = figure(kernel, "snd_wnd") == Some(0) && figure(kernel, "retransmits") == Some(0);
+    let is_first = Some(last.seq) == una && pair.times_sent(last.seq) > 1;
+    let is_timeout = loses(kernel) && figure(stack, "ca_state") == Some(3) && is_shut && is_first;
+    (pair.why.starts_with("ca_state:") && is_repeated && (is_probe || is_timeout)).then_some(Then::Stop)
 }
 
 /// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
@@ -76,13 +87,13 @@ pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     (is_over && cause.len == 0 && cause.ack > end && ack.seq == end).then_some(Then::SkipStack)
 }
 
-/// Without SACK only a segment without text is a duplicate acknowledgment (RFC 5681 section 2), so text that comes out of order is answered with one even if text leaves just
+/// Without SACK only a segment without text is a duplicate acknowledgment (RFC 5681 section 2), so text, or a FIN, that comes out of order is answered with one even if text leaves just
 /// then; the kernel lets that text do.
 pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (cause, answer) = pair.only_the_stack_answers()?;
     let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
     let next = ack.ack;
-    let is_out_of_order = cause.len > 0 && cause.seq > next;
+    let is_out_of_order = cause.end() > cause.seq && cause.seq > next;
     let has_sack = |(_, segment): (usize, &Segment)| segment.options.contains(&Opt::SackOk);
     let has_text = pair.earlier.iter().rev().take_while(|record| record.at + SLACK > answer.at).any(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.ack == next),
@@ -155,6 +166,18 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
     (hurry.is_kernels && is_growing && since <= QUICK_ACKS).then_some(Then::Stop)
 }
 
+/// Once text came ECN-capable, the kernel takes text that is not for a repetition, and acknowledges it at once; here that is no sign of anything.
+pub(super) fn text_without_ect(pair: &Pair<'_>) -> Option<Then> {
+    let hurry = Hurry::of(pair)?;
+    let events = &pair.scenario.events;
+    let ecn = |event: &Event| match &event.action {
+        Action::Segment(text) if text.len > 0 => Some(text.ecn),
+        _ => None,
+    };
+    let was_capable = events[..hurry.index].iter().any(|event| ecn(event) > Some(0));
+    (hurry.is_kernels && was_capable && ecn(&events[hurry.index]) == Some(0)).then_some(Then::Stop)
+}
+
 /// Text that leaves some 40 ms after text of the peer is an answer to it or not, by which of the two clocks' ticks it leaves. What comes next is acknowledged at once only where
 /// there was no answer.
 pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
@@ -206,8 +229,19 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     (is_limited && is_limitable).then_some(Then::SkipKernel)
 }
 
-/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit that no timer reaches.
+/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit of their own that no timer reaches, and a probe that only the kernel
+/// answers may come too soon behind another.
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((cause, answer)) = pair.only_the_kernel_answers() {
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        let is_probe = |probe: &Segment| probe.len == 0 && probe.seq + 1 == ack.ack;
+        let last = pair.scenario.events[..pair.index()?].iter().rev().find(|event| match &event.action {
+            Action::Segment(other) => is_probe(other),
+            _ => false,
+        })?;
+        let is_soon = last.at() + PROBE_INTERVAL > answer.at;
+        return (is_probe(cause) && is_soon).then_some(Then::SkipKernel);
+    }
     let (cause, answer) = pair.only_the_stack_answers()?;
     let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);
     let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
@@ -218,3 +252,6 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     let is_limited = sent.any(|(at, ack)| at >= since && ack.is_bare_ack());
     (is_probe && is_limited).then_some(Then::SkipStack)
 }
+
+/// Probes are answered here once in this time, and on the kernel's clock with what a run is late.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100 + 3);

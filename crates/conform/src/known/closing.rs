@@ -119,7 +119,9 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
 /// that is filled has them still.
 pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let is_filled = stack.sack().is_empty() && kernel.sack().iter().all(|(_, end)| *end <= kernel.ack);
+    let is_below = |(_, end): &(u32, u32)| *end <= kernel.ack;
+    let is_filled =
+        stack.sack().is_empty() && !kernel.sack().is_empty() && kernel.sack().iter().all(is_below);
     let fins: Vec<u32> = pair
         .scenario
         .events
@@ -148,7 +150,11 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
         theirs[..=place].rotate_left(1);
     }
-    let is_it = kernel.sack() != ours && theirs.len() == ours.len() && theirs.iter().zip(ours).all(is_longer);
+    // Their blocks behind the FIN leave no room for the last ones.
+    let most = if kernel.timestamp().is_some() { 3 } else { 4 };
+    let is_full = theirs.len() < kernel.sack().len() && kernel.sack().len() == most;
+    let has_all = theirs.len() == ours.len() || (theirs.len() < ours.len() && is_full);
+    let is_it = kernel.sack() != ours && has_all && theirs.iter().zip(ours).all(is_longer);
     match () {
         () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
         // A block takes room from text.

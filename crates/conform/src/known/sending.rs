@@ -18,7 +18,8 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
     let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(probe))) => {
-            let is_bare = probe.flags == Flags::ACK && probe.len == 0 && probe.seq + 1 == una;
+            let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&probe.flags);
+            let is_bare = is_ack && probe.len == 0 && probe.seq + 1 == una;
             let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
             is_bare || (probe.len > 0 && probe.seq == una && segments.clone().next_back().is_some_and(fills))
         }
@@ -89,7 +90,8 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         .map(|text| mss.saturating_sub(text.len.into()))
         .sum();
     let fits = pair.peer().last().is_some_and(|(_, last)| rest.end() <= pair.edge(last));
-    let is_cut_for_blocks = is_new && fits && !cut.sack().is_empty() && u64::from(rest.len) <= left;
+    let is_left = u64::from(rest.len) <= left || ends_a_packet(pair, rest.end(), mss);
+    let is_cut_for_blocks = is_new && fits && !cut.sack().is_empty() && is_left;
     let is_cut = is_rest || is_cut_for_blocks || (is_new && cut.flags.has(Flags::PSH));
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
@@ -118,6 +120,18 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
 
 /// Segments of a window that a pause has made as small as it does.
 const INITIAL_WINDOW: u64 = 10;
+
+/// Whether a packet ended at this number when it was written.
+fn ends_a_packet(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
+    let mut next = 1;
+    pair.earlier.iter().any(|record| {
+        let What::Returned(index, Ok(len)) = record.what else { return false };
+        let Action::Write(_) = pair.scenario.events[index].action else { return false };
+        let start = next;
+        next += len;
+        (start + 1..=next).contains(&end) && u64::from(end - start).is_multiple_of(mss)
+    })
+}
 
 /// Whether packets that were cut for SACK blocks are filled up, each from the next, and this is one behind which too little is left: it ends where a packet was cut.
 fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
@@ -186,12 +200,12 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
-/// What an acknowledgment with text lets be repaired leaves the kernel before the text is taken, with the old acknowledgment number, and an acknowledgment of the
+/// What an acknowledgment with text, or a FIN, lets be repaired leaves the kernel before that is taken, with the old acknowledgment number, and an acknowledgment of the
 /// text behind it, or a reset; here the one segment does both, or the reset is all.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_again = pair.texts().any(|text| text.seq == kernel.seq);
+    let is_again = pair.times_sent(kernel.seq) > 0;
     // New text that decides whether a timeout was needed leaves by the same way.
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
     // A block says nothing of a FIN here.
@@ -288,7 +302,7 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     let is_again =
         kernel.seq > stack.seq && pair.times_sent(kernel.seq) > 0 && pair.times_sent(stack.seq) > 1;
     let repeated = pair.earlier.iter().rposition(
-        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.seq == stack.seq && text.len > 0),
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if (text.seq..text.end()).contains(&stack.seq)),
     )?;
     let states = pair.earlier[repeated..].iter().filter_map(|record| match &record.what {
         What::State(_, state) => state.info.as_ref()?.get("ca_state"),
@@ -377,6 +391,17 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    if pair.why.starts_with("snd_ssthresh:") {
+        // Of the window that the recovery has left.
+        let is_timeout = [kernel, stack]
+            .iter()
+            .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1));
+        let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
+        let before = latest_figure(pair.earlier, "snd_ssthresh");
+        let is_less =
+            kernel.get("snd_ssthresh") < stack.get("snd_ssthresh") && stack.get("snd_ssthresh") < before;
+        return (was_repaired && is_timeout && is_less && !has_sack).then_some(Then::Stop);
+    }
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
     // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less.
@@ -454,23 +479,23 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
-            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) == 1 && is_undone;
-            let is_new = (undone.is_some() || is_undone) && new.seq == top;
-            is_again && new.len > 0 && (is_new || is_behind)
+            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
+            let is_next = is_behind || new.seq == top;
+            is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)
         }
         _ => false,
     };
     (is_out && is_judged).then_some(Then::Stop)
 }
 
-/// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text behind the first segment that was sent once.
+/// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text that was sent once.
 fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
     let Some(cause) = pair.acks().next_back() else { return false };
     let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
     let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
-    let first = pair.texts().find(|text| text.seq == una && pair.times_sent(una) > 1);
-    let is_beyond = first.is_some_and(|first| cause.ack > first.end() && pair.times_sent(first.end()) == 1);
+    let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
+    let is_beyond = pair.times_sent(una) > 1 && covered.any(|text| pair.times_sent(text.seq) == 1);
     is_repaired && cause.ack > una && (is_old || is_beyond)
 }
 
