@@ -42,7 +42,7 @@ pub(in crate::tcp) struct Cubic {
     pace: u32,
     paced_cwnd: u32,
     paced_at: Instant,
-    /// The latest acknowledgment, or when sending began behind it while nothing was in flight.
+    /// The latest acknowledgment by which the window could grow, or of a window that was not used, or when sending began behind it while nothing was in flight.
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
@@ -214,8 +214,13 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ack(&mut self, ack: &Ack) {
+        let is_slow_start = self.cwnd < self.ssthresh;
+        let mut acked = ack.growth(self.cwnd, is_slow_start);
         let elapsed_us = since_us(ack.now, self.acked_at);
-        self.acked_at = ack.now;
+        if acked > 0 || !ack.is_used(self.cwnd, is_slow_start) {
+            // Else it is of no whole segment, or reports only: the window is used, and the time goes on.
+            self.acked_at = ack.now;
+        }
         self.smooth(ack.rtt_us);
         let round_ended = ack.acked > 0 && self.pass_round(ack);
         match ack.phase {
@@ -224,8 +229,6 @@ impl CongestionControl for Cubic {
         }
         self.is_deflated &= self.cwnd < self.ssthresh;
         self.refill_left = self.refill_left.saturating_sub(ack.delivered);
-        let is_slow_start = self.cwnd < self.ssthresh;
-        let mut acked = ack.growth(self.cwnd, is_slow_start);
         if acked > 0 && is_slow_start {
             acked = self.grow_in_slow_start(ack, acked, round_ended);
         }

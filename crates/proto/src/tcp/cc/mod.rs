@@ -112,12 +112,17 @@ impl Ack {
     /// outstanding, whether or not the sender had more to send (`tcp_is_cwnd_limited`). What was reported by blocks counts with
     /// the acknowledgment that reported it, and lets the window grow only if SND.UNA moves or the path reorders (`tcp_may_raise_cwnd`).
     fn growth(&self, cwnd: u32, is_slow_start: bool) -> u32 {
-        let (is_limited, most) = self.used;
-        let is_used = is_limited || (is_slow_start && cwnd / 2 < most);
+        let is_used = self.is_used(cwnd, is_slow_start);
         match self.phase {
             Phase::Open | Phase::Loss if is_used && (self.acked > 0 || self.reorders) => self.delivered,
             Phase::Open | Phase::Loss | Phase::Recovery => 0,
         }
+    }
+
+    /// Whether a window of `cwnd` was.
+    fn is_used(&self, cwnd: u32, is_slow_start: bool) -> bool {
+        let (is_limited, most) = self.used;
+        is_limited || (is_slow_start && cwnd / 2 < most)
     }
 }
 

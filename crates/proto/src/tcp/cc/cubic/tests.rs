@@ -203,6 +203,23 @@ fn an_unused_window_does_not_grow_and_its_time_does_not_count() {
     assert_eq!(cc.cwnd(), 10 * MSS, "in slow start");
 }
 
+/// `bictcp_update` counts by the clock.
+#[test]
+fn an_acknowledgment_of_a_part_of_a_segment_takes_no_time_from_a_used_window() {
+    let age_us = |parts: &[u64]| {
+        let mut cc = Cubic::new(100 * MSS);
+        congest(&mut cc, 100 * MSS, Cause::Loss);
+        cc.on_ack(&ack(at(0), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
+        for &ms in parts {
+            cc.on_ack(&Ack { delivered: 0, ..ack(at(ms), 1, 70 * MSS, MSS, Phase::Open, None) });
+        }
+        cc.on_ack(&ack(at(900), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
+        cc.period.map(|period| period.age_us)
+    };
+    assert_eq!(age_us(&[]), Some(900_000));
+    assert_eq!(age_us(&[300, 899]), Some(900_000));
+}
+
 #[test]
 fn what_is_left_of_an_acknowledgment_at_the_threshold_counts_in_avoidance() {
     let mut cc = Cubic::new(100 * MSS);

@@ -1,6 +1,7 @@
 //! What a report leads to, conclusion by conclusion.
 
 use super::super::*;
+use crate::tcp::cc::Usage;
 use crate::tcp::cc::{Algorithm, Cc};
 use crate::tcp::settings::Settings;
 use crate::tcp::tests::script::{MSS, Script, ms, plain, secs};
@@ -136,7 +137,8 @@ fn congestion_control_hears_of_arrivals_progress_and_losses_but_of_nothing_old()
         t.now = t.now + ms(if is_lost { 5 } else { 1 });
         loss(&mut t).rack.look_again();
         let now = t.now;
-        loss(&mut t).usage.restart(now);
+        // Nothing has used the window.
+        loss(&mut t).usage = Usage::new(t.pcb.snd_una, now);
         t.now = t.now + ms(1);
         let before = format!("{:?}", t.pcb.cc);
         let has_segment = acked > 0;
