@@ -20,8 +20,8 @@ use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
-    answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer, duplicate_beside_text,
-    limit_of_challenges, probe_before_a_measurement, text_without_ect,
+    answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer, duplicate_behind_a_probe,
+    duplicate_beside_text, limit_of_challenges, probe_before_a_measurement, text_without_ect,
 };
 use closing::{
     abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2,
@@ -230,6 +230,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "abort behind a FIN", scenario: "abort-behind-a-fin", is: abort_behind_a_fin },
     Known { name: "urgent pointer behind a FIN", scenario: "urgent-behind-a-fin", is: urgent_behind_a_fin },
     Known { name: "push of a FIN", scenario: "push-of-a-fin", is: push_of_a_fin },
+    Known {
+        name: "duplicate behind a probe",
+        scenario: "duplicate-behind-a-probe",
+        is: duplicate_behind_a_probe,
+    },
     Known { name: "call in a repair", scenario: "call-in-a-repair", is: call_in_a_repair },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];

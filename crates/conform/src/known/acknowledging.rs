@@ -41,6 +41,23 @@ fn has_no_echo(pair: &Pair<'_>) -> bool {
     pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
 }
 
+/// A duplicate acknowledgment tells that a tail loss probe was not needed if it has no blocks (RFC 8985 section 7.4.2); in the kernel, if it has none that are news. Here what
+/// acknowledges more then reduces the window.
+pub(super) fn duplicate_behind_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_reduced = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
+    let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
+    let mut before: Option<&Segment> = None;
+    let is_told = pair.acks().any(|told| {
+        let is_same = |before: &Segment| before.ack == told.ack && before.sack() == told.sack();
+        let has_no_news = !told.sack().is_empty() && told.len == 0 && before.is_some_and(is_same);
+        before = Some(told);
+        has_no_news && pair.times_sent_to(told.ack) == 2
+    });
+    (is_told && is_reduced && is_window).then_some(Then::Stop)
+}
+
 /// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together. Or the peer has shut its window over the text, so that the
 /// kernel's probe could not leave, and was its timeout; without the probe the timer of reordering goes on, which found the first segment lost.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {

@@ -379,15 +379,19 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
         return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
     }
-    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(stack), .. })) =
+    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info, .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
     {
         // Everything was acknowledged, and what has left since then is the stack's window.
         let una = pair.peer().last()?.1.ack;
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
-        let is_full = stack.get("snd_cwnd") == Some(out.count() as u64);
+        // That of a closed socket does not show.
+        let is_full = match info {
+            Some(stack) => stack.get("snd_cwnd") == Some(out.count() as u64) && is_over(stack),
+            None => is_newreno,
+        };
         let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
-        return (is_full && is_one_more && was_repaired && is_over(stack)).then_some(Then::Stop);
+        return (is_full && is_one_more && was_repaired).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
