@@ -88,7 +88,6 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn sixth_check_urg(&self, header: &Header, input: &mut Input<P>) {
         if header.flags.has(Flags::URG)
             && self.state.receives()
-            && !self.closed
             && header.urgent_mark().at_or_after(self.rcv_nxt)
         {
             input.events.insert(Events::URGENT);
