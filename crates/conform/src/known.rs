@@ -31,9 +31,9 @@ use closing::{
 };
 pub use pair::Pair;
 use sending::{
-    answer_to_a_mark, call_in_a_repair, edge_of_a_rounded_window, loss_after_an_undone_repair,
-    packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window, reordering_by_a_part,
-    repair_beside_text, repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
+    answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_behind_a_pause,
+    packet_of_a_small_window, probe_at_the_end_of_a_window, reordering_by_a_part, repair_beside_text,
+    repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
     round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
     tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
     window_probe_beside_text,
@@ -235,7 +235,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "duplicate-behind-a-probe",
         is: duplicate_behind_a_probe,
     },
-    Known { name: "call in a repair", scenario: "call-in-a-repair", is: call_in_a_repair },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 

@@ -550,16 +550,6 @@ const LEAST_PACKET: u64 = 48;
 /// The least bytes of a full segment here, with its options.
 const LEAST_SEGMENT: u16 = 88;
 
-/// What the timer of a repair leaves room for leaves with the next output, whichever call that follows; the kernel waits for a write or an acknowledgment.
-pub(super) fn call_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
-    let is_call = !matches!(pair.event?, Action::Segment(_) | Action::Write(_) | Action::WriteMore(_));
-    let is_repair = latest_figure(pair.earlier, "ca_state").is_some_and(|state| state == 3);
-    let is_new = text.len > 0 && pair.texts().all(|before| before.end() <= text.seq);
-    let is_it = pair.why == "the kernel waits, the stack sends text";
-    (is_it && is_call && is_repair && is_new).then_some(Then::Stop)
-}
-
 /// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all
 /// that is acknowledged with it, and from then on gives holes more time and lets the window grow by what blocks report.
 pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {

@@ -92,6 +92,8 @@ pub(super) struct Loss {
     /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
     /// `tcp_rack_reo_timeout`).
     is_only_repair: bool,
+    /// That output is over: what it has left room for waits until something happens by which the kernel looks for something to send.
+    waits_for_look: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
     /// TSval of the first of the repetitions that may still be out, probes aside (`retrans_stamp`).
@@ -145,6 +147,7 @@ impl Loss {
             has_sent: false,
             is_looked_at: false,
             is_only_repair: false,
+            waits_for_look: false,
             repeated_until: una,
             repeated_ts: None,
             twice_count: 0,
@@ -183,6 +186,18 @@ impl Loss {
     /// The kernel `looks` for something to send, or does not. One time before an output is enough.
     fn note_look(&mut self, looks: bool) {
         self.is_looked_at |= looks;
+    }
+
+    /// Whether only what is lost may leave.
+    fn leaves_new_data_alone(&mut self) -> bool {
+        self.waits_for_look &= !self.is_looked_at;
+        self.is_only_repair || self.waits_for_look
+    }
+
+    /// All that the output behind a timer may send has left.
+    fn end_repair_only(&mut self) {
+        self.waits_for_look |= self.is_only_repair;
+        self.is_only_repair = false;
     }
 
     /// Nothing more leaves: what comes next is looked at anew.

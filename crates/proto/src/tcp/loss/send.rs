@@ -98,8 +98,9 @@ impl<P: Payload> Pcb<P> {
                 }
             };
         }
-        let lost = loss.has_repairs();
-        if !lost && core::mem::take(&mut loss.is_only_repair) {
+        let (lost, is_repair_only) = (loss.has_repairs(), loss.leaves_new_data_alone());
+        if !lost && is_repair_only {
+            loss.end_repair_only();
             self.look_at_usage(now);
             return Break(None);
         }
@@ -130,13 +131,13 @@ impl<P: Payload> Pcb<P> {
                 Continue(most)
             };
         }
-        if !loss.is_only_repair && self.keeps_trying_new_data() {
+        if !is_repair_only && self.keeps_trying_new_data() {
             return Continue(most);
         }
         let again = self.transmit_lost(rcv_space, most, now);
         if again.is_none() {
             if let Some(loss) = self.loss.as_deref_mut() {
-                loss.is_only_repair = false;
+                loss.end_repair_only();
             }
             self.look_at_usage(now);
         }
