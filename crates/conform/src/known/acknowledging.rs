@@ -35,10 +35,11 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     (waits && is_probe && is_repeated && has_no_echo(pair)).then_some(Then::Stop)
 }
 
-/// Whether the peer's latest acknowledgment of something new has no timestamp to measure by.
+/// Whether the peer's latest acknowledgment of something new has no timestamp to measure by, or the two ends use none.
 fn has_no_echo(pair: &Pair<'_>) -> bool {
     let latest = pair.acks().map(|told| told.ack).max();
-    pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
+    let has_none = || pair.texts().any(|text| text.len > 0 && text.timestamp().is_none());
+    has_none() || pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
 }
 
 /// A duplicate acknowledgment tells that a tail loss probe was not needed if it has no blocks (RFC 8985 section 7.4.2); in the kernel, if it has none that are news. Here what
