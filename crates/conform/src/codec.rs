@@ -50,6 +50,20 @@ pub struct Report {
     pub seq: u32,
 }
 
+/// Bytes that the device carries at a time.
+pub const MTU: usize = 1_500;
+/// The most bytes of options in a segment.
+pub const OPTIONS_MAX: usize = 40;
+/// Bytes of the headers of a segment, options aside: IPv4's and TCP's.
+const HEADERS: usize = 40;
+
+/// Bytes of the options of a segment of the peer, and of the whole packet.
+pub fn sizes(segment: &Segment) -> (usize, usize) {
+    let nobody = (Ipv4Addr::UNSPECIFIED, 0);
+    let options = Names::new(nobody, nobody).options(segment).len();
+    (options, HEADERS + options + segment.len as usize)
+}
+
 impl Names {
     /// Of a connection of which nothing was sent.
     pub fn new(peer: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {

@@ -16,7 +16,7 @@
 use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
-use crate::codec::Report;
+use crate::codec::{self, MTU, OPTIONS_MAX, Report};
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::settings;
@@ -119,9 +119,6 @@ fn segment(words: &[&str]) -> Result<Segment, String> {
     let (from, to) = range.split_once(':').unwrap_or((range, range));
     segment.seq = number_of(from)?;
     segment.len = number_of::<u32>(to)?.wrapping_sub(segment.seq);
-    if segment.len > TEXT_MAX {
-        return Err(format!("{range} is longer than a packet"));
-    }
     let mut words = rest.iter().copied();
     while let Some(word) = words.next() {
         let mut next = || words.next().ok_or_else(|| format!("{word} needs more"));
@@ -142,18 +139,35 @@ fn segment(words: &[&str]) -> Result<Segment, String> {
                 segment.options.push(Opt::Ts(value, echo));
             }
             "sack" => {
-                segment.options.push(Opt::Sack(next()?.split(',').map(block).collect::<Result<_, _>>()?))
+                let blocks = next()?;
+                if blocks.split(',').count() > BLOCKS_MAX {
+                    return Err(format!(
+                        "{blocks} are more blocks than the {BLOCKS_MAX} that a header has room for"
+                    ));
+                }
+                segment.options.push(Opt::Sack(blocks.split(',').map(block).collect::<Result<_, _>>()?));
             }
             "fo" => segment.options.push(Opt::FastOpen(hex(next()?)?)),
             "raw" => segment.options.push(Opt::Raw(number_of(next()?)?, hex(next()?)?)),
             _ => return Err(format!("{word} is no part of a segment")),
         }
     }
-    Ok(segment)
+    if segment.len as usize > MTU {
+        return Err(format!("{range} is longer than a packet, of {MTU} bytes at most"));
+    }
+    match codec::sizes(&segment) {
+        (options, _) if options > OPTIONS_MAX => {
+            Err(format!("{options} bytes of options, and a header has room for {OPTIONS_MAX}"))
+        }
+        (_, packet) if packet > MTU => Err(format!(
+            "{range} is a packet of {packet} bytes with its headers, and the device carries {MTU}"
+        )),
+        _ => Ok(segment),
+    }
 }
 
-/// Text of a packet, bytes.
-const TEXT_MAX: u32 = 65_000;
+/// SACK blocks that a header has room for.
+const BLOCKS_MAX: usize = 4;
 
 fn block(word: &str) -> Result<(u32, u32), String> {
     let (from, to) = word.split_once(':').ok_or_else(|| format!("{word} is no range"))?;
@@ -164,6 +178,9 @@ fn block(word: &str) -> Result<(u32, u32), String> {
 fn hex(word: &str) -> Result<Vec<u8>, String> {
     if word == "-" {
         return Ok(Vec::new());
+    }
+    if word.len() > 2 * OPTIONS_MAX {
+        return Err(format!("{word} is longer than the {OPTIONS_MAX} bytes that a header has for options"));
     }
     let pair = |at| word.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     (0..word.len())
@@ -315,6 +332,10 @@ set ecn on
             ("0 peer Z 1", "no flag"),
             ("0 peer S 1 mss", "needs more"),
             ("0 peer S 2:1", "longer than a packet"),
+            ("0 peer A 1:1450 ack 1 win 1 nop nop ts 1 last", "a packet of 1501 bytes with its headers"),
+            ("0 peer A 1 ack 1 win 1 sack 1:2,3:4,5:6,7:8,9:10", "more blocks than the 4"),
+            ("0 peer A 1 ack 1 win 1 nop nop ts 1 last sack 1:2,3:4,5:6,7:8", "48 bytes of options"),
+            (&format!("0 peer S 1 fo {}", "00".repeat(254)), "longer than the 40 bytes"),
             ("0 opt x 1", "no option"),
             ("set x 1", "x"),
         ] {

@@ -212,9 +212,9 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let text_end = cause.seq + cause.len;
     let has_block =
         |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && text_end <= block.1);
-    // It is taken, or reported: as text behind a hole, or as a duplicate.
-    let is_before =
-        (kernel.ack < cause.end() && stack.ack >= cause.end()) || (has_block(stack) && !has_block(kernel));
+    // It is taken, or reported: as text behind a hole, or as a duplicate, also of what was reported.
+    let is_reported = has_block(stack) && (!has_block(kernel) || stack.sack().len() > kernel.sack().len());
+    let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end()) || is_reported;
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
     // Nobody is there who will read it.
     let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.len > 0;
