@@ -338,7 +338,7 @@ impl<P: Payload> Pcb<P> {
         report.has_segment || report.sack_rtt_us.is_some_and(is_longer)
     }
 
-    /// Looks for losses. The timer that looks again is set.
+    /// Looks for losses. The timer that looks again is set, and takes no longer than a retransmission timeout, whose place it takes.
     pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> Detection {
         let repairing = self.recovery.phase() != Phase::Open;
         loss.reorder_at = NEVER;
@@ -346,7 +346,9 @@ impl<P: Payload> Pcb<P> {
             return Detection::NOTHING;
         };
         let found = loss.records.detect(latest, wait_us, now);
-        loss.reorder_at = found.due;
+        if found.due != NEVER {
+            loss.reorder_at = found.due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));
+        }
         if found.lost > 0 && loss.twice_count > 0 {
             // One that is given up is not out any more.
             let out = loss.records.repeated_count(loss.repeated_until, loss.undone_at(now));
