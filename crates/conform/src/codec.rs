@@ -50,7 +50,7 @@ pub struct Report {
     pub seq: u32,
 }
 
-/// Bytes that the device carries at a time.
+/// The device's MTU, bytes.
 pub const MTU: usize = 1_500;
 /// The most bytes of options in a segment.
 pub const OPTIONS_MAX: usize = 40;

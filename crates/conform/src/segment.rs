@@ -103,7 +103,7 @@ impl Segment {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
     }
 
-    /// Whether it acknowledges and does nothing else; it may tell of marks of ECN.
+    /// Whether it only acknowledges. It may carry the flags of ECN.
     pub fn is_bare_ack(&self) -> bool {
         let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH, Flags::URG];
         self.len == 0 && self.flags.has(Flags::ACK) && !others.iter().any(|flag| self.flags.has(*flag))

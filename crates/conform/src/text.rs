@@ -152,15 +152,12 @@ fn segment(words: &[&str]) -> Result<Segment, String> {
             _ => return Err(format!("{word} is no part of a segment")),
         }
     }
-    if segment.len as usize > MTU {
-        return Err(format!("{range} is longer than a packet, of {MTU} bytes at most"));
-    }
     match codec::sizes(&segment) {
         (options, _) if options > OPTIONS_MAX => {
             Err(format!("{options} bytes of options, and a header has room for {OPTIONS_MAX}"))
         }
         (_, packet) if packet > MTU => Err(format!(
-            "{range} is a packet of {packet} bytes with its headers, and the device carries {MTU}"
+            "{range} is longer than a packet may be: a packet of {packet} bytes with its headers, and the device carries {MTU}"
         )),
         _ => Ok(segment),
     }

@@ -38,8 +38,8 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
 /// Whether the peer's latest acknowledgment of something new has no timestamp to measure by, or the two ends use none.
 fn has_no_echo(pair: &Pair<'_>) -> bool {
     let latest = pair.acks().map(|told| told.ack).max();
-    let has_none = || pair.texts().any(|text| text.len > 0 && text.timestamp().is_none());
-    has_none() || pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
+    pair.texts().any(|text| text.len > 0 && text.timestamp().is_none())
+        || pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
 }
 
 /// A duplicate acknowledgment tells that a tail loss probe was not needed if it has no blocks (RFC 8985 section 7.4.2); in the kernel, if it has none that are news. Here what
@@ -271,5 +271,5 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     (is_probe && is_limited).then_some(Then::SkipStack)
 }
 
-/// Probes are answered here once in this time, and on the kernel's clock with what a run is late.
+/// Least time between two answers to probes here, and 3 ms by which a run on the kernel may be late.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100 + 3);

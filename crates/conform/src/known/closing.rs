@@ -150,7 +150,7 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
         theirs[..=place].rotate_left(1);
     }
-    // Their blocks behind the FIN leave no room for the last ones.
+    // The kernel's blocks after the FIN leave no room for the last ones.
     let most = if kernel.timestamp().is_some() { 3 } else { 4 };
     let is_full = theirs.len() < kernel.sack().len() && kernel.sack().len() == most;
     let has_all = theirs.len() == ours.len() || (theirs.len() < ours.len() && is_full);

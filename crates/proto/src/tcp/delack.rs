@@ -304,7 +304,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         if self.acks.is_quick() {
-            // Since the program has said that it has no answer.
+            // The program has set TCP_QUICKACK since: it has no answer to send.
             self.ack_now = true;
         } else {
             self.delay_ack(now);

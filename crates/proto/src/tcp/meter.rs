@@ -208,7 +208,7 @@ impl<P: Payload> Pcb<P> {
 
     fn busy(&self) -> Option<Busy> {
         let flight = self.snd_max.since(self.snd_una);
-        let unsent = self.snd_len.saturating_sub(self.snd_nxt.since(self.snd_una));
+        let unsent = self.unsent(self.snd_len);
         // A SYN alone is nothing to send, as in Linux.
         let is_opening = matches!(self.state, State::SynSent | State::SynReceived) && self.snd_len == 0;
         if self.state == State::Closed || is_opening || (flight == 0 && unsent == 0) {

@@ -17,9 +17,9 @@ impl Nagle {
     const OFF: u8 = 1;
     /// `TCP_CORK`: short segments wait until they are full.
     const CORK: u8 = 1 << 1;
-    /// They do while nothing is written and nothing acknowledged: more is to come (`MSG_MORE`); see [`Held`].
+    /// They wait for more text, which the writer has announced (`MSG_MORE`); see [`Held`].
     const HOLD: u8 = 1 << 2;
-    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or uncorked with it (`TCP_NAGLE_PUSH`).
+    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or a cork removed while it was (`TCP_NAGLE_PUSH`).
     const PUSH: u8 = 1 << 3;
 
     pub fn new(nodelay: bool) -> Self {
@@ -55,7 +55,7 @@ impl Nagle {
         self.has(Self::PUSH)
     }
 
-    /// Whether a writer has said that more is to come, and nothing has ended that but what [`Held`] tells.
+    /// Whether a writer's `MSG_MORE` may still hold short segments back; [`Held`] says whether it does.
     #[inline]
     pub fn is_held(self) -> bool {
         self.has(Self::HOLD)
@@ -82,54 +82,54 @@ impl Nagle {
         self.set(Self::PUSH, self.is_pushed() || (!cork && self.is_off()));
     }
 
-    /// A short segment has left, or none waits: a push is for what has been written.
+    /// A short segment has left, or nothing waits. A push applies to what was written before it.
     #[inline]
     pub fn end_push(&mut self) {
         self.set(Self::PUSH, false);
     }
 }
 
-/// Text whose writer has said that more is to come (`MSG_MORE`). It waits, as on Linux, until more is written, something is acknowledged, or a segment
-/// or call comes by which one looks for something to send; but what only reads, or sets an option, lets it wait.
+/// Where the stream stood when a writer said that more is to come (`MSG_MORE`). As on Linux, a short segment waits until more is written, something is acknowledged, or
+/// a segment or call comes for which output looks for something to send (`look_at_usage_after`). Reading, or setting another option, leaves it waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    /// SND.UNA at that time.
+    /// SND.UNA.
     una: SeqNum,
-    /// The number behind it.
+    /// The number after the last byte of `so_snd`.
     end: SeqNum,
 }
 
 impl<P: Payload> Pcb<P> {
-    /// More will follow the bytes of `so_snd`, which are `snd_len` (`MSG_MORE`): a short segment waits for that, or for an acknowledgment, or a timeout.
+    /// The writer of the latest of the `snd_len` bytes in `so_snd` will write more (`MSG_MORE`): a short segment waits for that, for an acknowledgment, or for a timeout.
     #[cold]
     pub fn hold_small(&mut self, snd_len: u32) {
         self.nagle.set(Nagle::HOLD, true);
         self.rare.set_held(Some(Held { una: self.snd_una, end: self.snd_una + snd_len }));
     }
 
-    /// What the writer has said of more to come is over.
+    /// Nothing is held back for more text any longer.
     #[cold]
     pub(super) fn end_hold(&mut self) {
         self.nagle.set(Nagle::HOLD, false);
         self.rare.set_held(None);
     }
 
+    /// Whether nothing was written or acknowledged since the hold began.
     #[cold]
-    fn is_held(&self) -> bool {
+    fn is_hold_current(&self) -> bool {
         let end = self.snd_una + self.snd_len;
-        self.nagle.is_held()
-            && self.rare.held().is_some_and(|held| (held.una, held.end) == (self.snd_una, end))
+        self.rare.held().is_some_and(|held| (held.una, held.end) == (self.snd_una, end))
     }
 
     /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
     /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
     /// acknowledgment. Behind the last byte before a FIN there is nothing to wait for; `ends`: the segment has that byte.
     pub(super) fn small_may_go(&self, ends: bool) -> bool {
-        let is_held = self.nagle.may_wait() && self.is_held();
+        let is_held = self.nagle.is_held() && self.is_hold_current();
         self.small_may_go_if(is_held, ends)
     }
 
-    /// Whether a short segment could leave if something were written now, which ends a hold.
+    /// Whether a short segment could leave if more were written now, which would end a hold.
     pub(super) fn small_may_go_with_more(&self) -> bool {
         self.small_may_go_if(false, false)
     }
@@ -137,11 +137,11 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     fn small_may_go_if(&self, is_held: bool, ends: bool) -> bool {
         let is_last = self.fin_queued && ends;
-        let is_probe = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
+        let by_frto = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
         if is_held || self.nagle.cork() {
-            return is_last || self.is_urgent() || is_probe() || (self.nagle.is_pushed() && !is_held);
+            return is_last || self.is_urgent() || by_frto() || (self.nagle.is_pushed() && !is_held);
         }
-        self.nagle.is_off() || is_last || self.snd_sml == self.snd_una || self.is_urgent() || is_probe()
+        self.nagle.is_off() || is_last || self.snd_sml == self.snd_una || self.is_urgent() || by_frto()
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         assert!(t.write(100).is_empty());
     }
 
-    /// As on Linux, what the peer only sends does not end a hold, and the application's other calls do not.
+    /// As on Linux, neither text from the peer nor other calls of the application end a hold.
     #[test]
     fn a_hold_ends_with_a_write_and_an_acknowledgment_and_a_call_that_looks_for_something_to_send() {
         let leaves = |change: fn(&mut Script)| {

@@ -42,7 +42,7 @@ pub(in crate::tcp) struct Cubic {
     pace: u32,
     paced_cwnd: u32,
     paced_at: Instant,
-    /// The latest acknowledgment by which the window could grow, or of a window that was not used, or when sending began behind it while nothing was in flight.
+    /// When an acknowledgment last let the window grow or found it unused, or when sending began after that with nothing in flight.
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
@@ -218,7 +218,7 @@ impl CongestionControl for Cubic {
         let mut acked = ack.growth(self.cwnd, is_slow_start);
         let elapsed_us = since_us(ack.now, self.acked_at);
         if acked > 0 || !ack.is_used(self.cwnd, is_slow_start) {
-            // Else it is of no whole segment, or reports only: the window is used, and the time goes on.
+            // Otherwise it covers no whole segment, or only reports blocks: the window is in use, and the time keeps counting.
             self.acked_at = ack.now;
         }
         self.smooth(ack.rtt_us);

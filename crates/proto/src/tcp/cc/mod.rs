@@ -119,7 +119,7 @@ impl Ack {
         }
     }
 
-    /// Whether a window of `cwnd` was.
+    /// Whether a window of `cwnd` was used, as [`growth`](Self::growth) requires.
     fn is_used(&self, cwnd: u32, is_slow_start: bool) -> bool {
         let (is_limited, most) = self.used;
         is_limited || (is_slow_start && cwnd / 2 < most)

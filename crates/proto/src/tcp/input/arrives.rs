@@ -160,7 +160,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
-    fn on_unacceptable(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
+    fn on_unacceptable(&mut self, seg: &Segment<P>, now: Instant) -> Step {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
         if seg.flags.has(Flags::RST) {
             // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).

@@ -33,8 +33,8 @@ fn shut() -> Script {
     t
 }
 
-/// RFC 9293 section 3.10.7.4: of a closed window text is refused and its acknowledgment counts. A segment without text counts there alone,
-/// as on Linux: its sender is told where that is.
+/// RFC 9293 section 3.10.7.4: a closed window refuses text, but its acknowledgment counts. A segment without text counts only at RCV.NXT, as on
+/// Linux; anywhere else it is answered.
 #[test]
 fn beside_a_closed_window_an_acknowledgment_counts_where_a_probe_may_stand() {
     let places: [(i32, &[u8], bool); 9] = [

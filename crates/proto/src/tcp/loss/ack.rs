@@ -111,7 +111,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// A segment has come, or a call been made. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`,
-    /// `__tcp_push_pending_frames`), and at the use of the window with it.
+    /// `__tcp_push_pending_frames`), and at the use of the window with it. That also ends what `MSG_MORE` holds back.
     #[inline]
     pub(in crate::tcp) fn look_at_usage_after(&mut self, looks: bool) {
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -338,7 +338,7 @@ impl<P: Payload> Pcb<P> {
         report.has_segment || report.sack_rtt_us.is_some_and(is_longer)
     }
 
-    /// Looks for losses. The timer that looks again is set, and takes no longer than a retransmission timeout, whose place it takes.
+    /// Looks for losses, and sets the timer that looks again. It replaces the retransmission timer, so it runs no longer than a retransmission timeout.
     pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> Detection {
         let repairing = self.recovery.phase() != Phase::Open;
         loss.reorder_at = NEVER;
@@ -369,7 +369,7 @@ impl<P: Payload> Pcb<P> {
         may_begin && loss.records.lost() > 0
     }
 
-    /// Whether one begins because the repair of the phase that `was` has ended, and nothing has undone it.
+    /// Whether another recovery begins: that of the phase that `was` has ended and was not undone, and something that it has sent again is still out.
     fn begins_anew(&self, loss: &Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
         let has_ended = was != Phase::Open && self.recovery.phase() == Phase::Open;
         has_ended && sign.is_none() && self.sack_ok && loss.has_repairs_out(now)

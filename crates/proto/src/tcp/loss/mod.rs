@@ -92,7 +92,7 @@ pub(super) struct Loss {
     /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
     /// `tcp_rack_reo_timeout`).
     is_only_repair: bool,
-    /// That output is over: what it has left room for waits until something happens by which the kernel looks for something to send.
+    /// That output has ended. New data that it left room for waits until something happens for which the kernel looks for something to send.
     waits_for_look: bool,
     /// The end of what was sent again, but for probes.
     repeated_until: SeqNum,
@@ -189,12 +189,12 @@ impl Loss {
     }
 
     /// Whether only what is lost may leave.
-    fn leaves_new_data_alone(&mut self) -> bool {
+    fn sends_only_repairs(&mut self) -> bool {
         self.waits_for_look &= !self.is_looked_at;
         self.is_only_repair || self.waits_for_look
     }
 
-    /// All that the output behind a timer may send has left.
+    /// The output that follows a timer has sent all that it may.
     fn end_repair_only(&mut self) {
         self.waits_for_look |= self.is_only_repair;
         self.is_only_repair = false;
@@ -290,8 +290,8 @@ impl Loss {
         Instant::from_micros(now.as_micros().saturating_sub(age_us.into()))
     }
 
-    /// True if something that was lost, and has been sent again, is out. Behind the end of a repair that is one lost during it, which is a second sign of congestion
-    /// and begins another repair (RFC 6675 section 5; `tcp_fastretrans_alert`).
+    /// True if something that was lost and sent again is outstanding. When a repair ends, that was lost during the repair: a second sign of congestion, which begins
+    /// another repair (RFC 6675 section 5; `tcp_fastretrans_alert`).
     #[cold]
     fn has_repairs_out(&self, now: Instant) -> bool {
         let count = |at| self.records.repeated_count(self.repeated_until, at);

@@ -98,7 +98,7 @@ impl<P: Payload> Pcb<P> {
                 }
             };
         }
-        let (lost, is_repair_only) = (loss.has_repairs(), loss.leaves_new_data_alone());
+        let (lost, is_repair_only) = (loss.has_repairs(), loss.sends_only_repairs());
         if !lost && is_repair_only {
             loss.end_repair_only();
             self.look_at_usage(now);
@@ -438,7 +438,7 @@ impl<P: Payload> Pcb<P> {
         }
         if loss.is_disordered || (loss.probe_unmeasured && loss.probe.is_none()) {
             if loss.probe_at != NEVER {
-                // That of text from before the probe, or the duplicate.
+                // It was set for text sent before the probe, or before the duplicate.
                 loss.probe_at = NEVER;
                 self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
             }

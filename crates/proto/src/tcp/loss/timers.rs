@@ -33,7 +33,7 @@ impl<P: Payload> Pcb<P> {
             let begins = self.begins_recovery(&loss, found.lost > 0);
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
             if loss.reorder_at > self.rexmt_at {
-                // The first segment's timeout does not wait once more.
+                // The timeout of the first segment is not put off again.
                 loss.reorder_at = NEVER;
             }
             self.give_way(loss.reorder_at);

@@ -332,8 +332,8 @@ fn an_acknowledgment_begins_at_a_shut_windows_edge_while_a_fin_waits_behind_it()
     }
 }
 
-/// The other end's side of it: the prober does not know whether its byte was taken, and its acknowledgment counts while that
-/// has not been said. Behind that it is told, and dropped, as on Linux.
+/// The other end's side of it: the prober does not know whether its byte was taken. Its acknowledgment counts until the byte is
+/// acknowledged; after that the segment is answered and dropped, as on Linux.
 #[test]
 fn data_acknowledged_beside_a_probe_counts_until_the_probe_is_acknowledged() {
     for is_told in [false, true] {

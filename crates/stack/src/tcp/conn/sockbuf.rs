@@ -118,7 +118,7 @@ pub(crate) struct Rare {
     pub mark: Mark,
     /// Where PSH stands, over an interface. On loopback it stands where a segment empties the buffer.
     pub pushes: Option<Pushes>,
-    /// The latest writer has said that more will come (MSG_MORE): the next output holds a short segment back.
+    /// The latest writer has said that more will come (MSG_MORE), and the pcb does not know it yet.
     pub more: bool,
     /// MSG_ZEROCOPY's completions and time stamps, once any were asked for.
     pub reports: Option<Box<Reports>>,
@@ -264,8 +264,8 @@ impl SendBuf {
         if self.unit as usize > most / 2 { most_large } else { most }
     }
 
-    /// Of so many bytes those that a writer appends together: whole segments with the `unsent` ones before them, so that without Nagle's
-    /// algorithm the rest of each does not leave as a short one.
+    /// How many of these bytes a writer appends together. With the `unsent` bytes before them they make whole segments, so that without Nagle's
+    /// algorithm no piece of a write ends with a short one.
     pub fn whole(&self, bytes: usize, unsent: impl FnOnce() -> usize) -> usize {
         let unit = self.unit as usize;
         if unit == 0 || unit > bytes {

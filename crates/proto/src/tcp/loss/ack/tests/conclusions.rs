@@ -1,8 +1,7 @@
 //! What a report leads to, conclusion by conclusion.
 
 use super::super::*;
-use crate::tcp::cc::Usage;
-use crate::tcp::cc::{Algorithm, Cc};
+use crate::tcp::cc::{Algorithm, Cc, Usage};
 use crate::tcp::settings::Settings;
 use crate::tcp::tests::script::{MSS, Script, ms, plain, secs};
 
