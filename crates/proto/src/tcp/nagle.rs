@@ -192,7 +192,7 @@ mod tests {
             t.output().iter().any(|segment| segment.len > 0)
         };
         assert!(!leaves(|_| ()));
-        assert!(!leaves(|t| t.pcb.set_keepalive(KeepaliveSettings::default(), t.now)));
+        assert!(!leaves(|t| t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now)));
         assert!(!leaves(|t| drop(t.input(t.ack_of(0, WND), b"text"))));
         assert!(!leaves(|t| t.pcb.set_nodelay(false)));
         assert!(leaves(|t| drop(t.input(t.ack_of(MSS, WND), b""))));

@@ -200,7 +200,7 @@ impl<P: Payload> Pcb<P> {
             return Verdict::Continue(());
         };
         let in_flight = self.rexmt_at != NEVER;
-        if in_flight || self.last_rcv_at >= keep.probed_at {
+        if self.last_rcv_at >= keep.probed_at {
             keep.probe_count = 0;
         }
         let silence_ends = self.last_rcv_at + keep.settings.idle;
@@ -280,18 +280,19 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application changes keepalive. Where it was on, silence so far counts; switched on, it asks no sooner than after the idle time, as on Linux.
+    /// The idle time was set, be it the same: silence so far counts, also where keepalive was switched on later or a probe waits for its answer
+    /// (`tcp_sock_set_keepidle_locked`).
+    pub(super) fn restart_keepalive(&mut self, now: Instant) {
+        if let (true, Some(keep)) = (self.keep_at != NEVER, self.keepalive.as_deref()) {
+            self.keep_at = (self.last_rcv_at + keep.settings.idle.max(KEEPALIVE_MIN)).max(now);
+        }
+    }
+
+    /// The application changes keepalive, but for the idle time of one that is on. Switched on, it asks no sooner than after that, as on Linux.
     pub(super) fn change_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let idle = settings.idle.max(KEEPALIVE_MIN);
-        let (is_running, heard_at) = (self.keep_at != NEVER, self.last_rcv_at);
         match self.keepalive.as_deref_mut() {
-            Some(keep) if keep.is_on() && settings.enabled => {
-                let is_other_idle = keep.settings.idle != settings.idle;
-                keep.settings = settings;
-                if is_running && is_other_idle {
-                    self.keep_at = (heard_at + idle).max(now);
-                }
-            }
+            Some(keep) if keep.is_on() && settings.enabled => keep.settings = settings,
             // The probes that were sent count until the peer is heard, also if keepalive is off.
             keep => {
                 match keep {

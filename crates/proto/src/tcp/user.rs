@@ -186,12 +186,16 @@ impl<P: Payload> Pcb<P> {
         self.rare.max_pacing().map(|rate| rate.get())
     }
 
-    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`.
-    pub fn set_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
+    /// `SO_KEEPALIVE`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`; `sets_idle` if the second of them was set.
+    pub fn set_keepalive(&mut self, settings: KeepaliveSettings, sets_idle: bool, now: Instant) {
         let now = self.clock(now);
+        let was_on = self.keepalive.as_deref().is_some_and(Keepalive::is_on);
         let wanted = self.keepalive.as_deref().filter(|keep| keep.is_on()).map(Keepalive::settings);
         if wanted != settings.enabled.then_some(settings) {
             self.change_keepalive(settings, now);
+        }
+        if sets_idle && was_on {
+            self.restart_keepalive(now);
         }
     }
 

@@ -309,19 +309,22 @@ fn an_idle_connection_shows_the_timer_that_keeps_it_alive() {
     assert_eq!((timer.kind, timer.left, timer.expiries), (TimerKind::Keepalive, secs(60), 0));
     // Setting the same again changes nothing.
     t.now = t.now + secs(20);
-    t.pcb.set_keepalive(keepalive, t.now);
+    t.pcb.set_keepalive(keepalive, false, t.now);
     assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(40));
-    t.pcb.set_keepalive(KeepaliveSettings { count: 5, ..keepalive }, t.now);
+    t.pcb.set_keepalive(KeepaliveSettings { count: 5, ..keepalive }, false, t.now);
     assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(40));
     // Of another idle time the silence so far counts.
     for (idle, left) in [(secs(30), secs(10)), (secs(10), secs(0)), (secs(50), secs(30))] {
-        t.pcb.set_keepalive(KeepaliveSettings { idle, ..keepalive }, t.now);
+        t.pcb.set_keepalive(KeepaliveSettings { idle, ..keepalive }, true, t.now);
         assert_eq!(t.pcb.running_timer(t.now).unwrap().left, left);
     }
     // Switched on, it does not ask at once.
-    t.pcb.set_keepalive(KeepaliveSettings::default(), t.now);
-    t.pcb.set_keepalive(KeepaliveSettings { idle: secs(10), ..keepalive }, t.now);
-    assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(10));
+    t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now);
+    t.pcb.set_keepalive(KeepaliveSettings { idle: secs(50), ..keepalive }, true, t.now);
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(50));
+    // Until the idle time is set again.
+    t.pcb.set_keepalive(KeepaliveSettings { idle: secs(50), ..keepalive }, true, t.now);
+    assert_eq!(t.pcb.running_timer(t.now).unwrap().left, secs(30));
 }
 
 #[test]

@@ -94,23 +94,34 @@ fn probes_without_an_answer_count_on_where_keepalive_is_switched_off_and_on() {
     let mut t = kept();
     let probes = |t: &Script| t.pcb.info(0, t.now).probes;
     let _ = t.wait(secs(7300));
-    t.pcb.set_keepalive(KeepaliveSettings::default(), t.now);
+    t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now);
     assert_eq!((probes(&t), t.pcb.next_deadline()), (2, None));
-    t.pcb.set_keepalive(keepalive(), t.now);
+    t.pcb.set_keepalive(keepalive(), false, t.now);
     let _ = t.wait(secs(7200));
     assert_eq!(probes(&t), 3);
-    t.pcb.set_keepalive(KeepaliveSettings::default(), t.now);
+    t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now);
     let _ = t.input(t.seg(ACK), b"");
     assert_eq!(probes(&t), 0, "the peer is there");
+}
+
+#[test]
+fn probes_without_an_answer_count_on_beside_text() {
+    let mut t = kept();
+    let probes = |t: &Script| t.pcb.info(0, t.now).probes;
+    let _ = t.wait(secs(7210));
+    let _ = t.write(100);
+    // The timer runs while the text is out.
+    let _ = t.wait(secs(80));
+    assert_eq!(probes(&t), 1);
 }
 
 #[test]
 fn keepalive_can_be_switched_on_and_off() {
     let mut t = Script::established(&plain());
     assert_eq!(t.pcb.next_deadline(), None);
-    t.pcb.set_keepalive(keepalive(), t.now);
+    t.pcb.set_keepalive(keepalive(), false, t.now);
     assert_eq!(t.pcb.next_deadline(), Some(t.now + secs(7200)));
-    t.pcb.set_keepalive(KeepaliveSettings::default(), t.now);
+    t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now);
     assert_eq!(t.pcb.next_deadline(), None);
 }
 

@@ -233,6 +233,8 @@ pub(crate) mod reason {
     pub const REPLY: u32 = 1 << 7;
     /// Packet memory has run out: out-of-order data is to go.
     pub const PRUNE: u32 = 1 << 8;
+    /// With `OPTION`: keepalive's idle time was set, be it the same.
+    pub const KEEPIDLE: u32 = 1 << 9;
 }
 
 /// The parts of a new connection.

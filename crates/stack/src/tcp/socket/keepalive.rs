@@ -101,7 +101,7 @@ impl TcpStream {
     pub fn set_tcp_keepalive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
         let options = &self.conn()?.options;
         options.set_keepalive_settings(&keepalive.applied_to(options.keepalive_settings())?);
-        self.notify(reason::OPTION)
+        self.notify(reason::OPTION | if keepalive.time.is_some() { reason::KEEPIDLE } else { 0 })
     }
 
     /// TCP_KEEPIDLE.
