@@ -141,6 +141,11 @@ impl<P: Payload> Reass<P> {
         touches
     }
 
+    /// Duplicates that are not reported yet will not be.
+    pub fn forget_duplicates(&mut self) {
+        self.duplicates.clear();
+    }
+
     /// True if a duplicate is not reported yet.
     pub fn has_duplicate(&self) -> bool {
         !self.duplicates.is_empty()

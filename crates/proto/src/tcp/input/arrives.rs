@@ -188,6 +188,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Text of a segment that is dropped, and that has come before, is reported as a duplicate.
     fn answer_repeated_text(&mut self, seg: &Segment<P>) {
+        self.forget_waiting_duplicate(seg);
         self.note_duplicate(seg.seq, seg.payload_len());
         if seg.seq_len() > 0 && seg.seq.before(self.rcv_nxt) {
             // The acknowledgment was lost or is late.
@@ -215,6 +216,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Cuts off text outside the receive window.
     pub(super) fn trim_to_window(&mut self, seg: &mut Segment<P>) {
+        self.forget_waiting_duplicate(seg);
         let (stale, len) = (self.rcv_nxt.since(seg.seq), seg.seq_len());
         if stale > 0 {
             self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
@@ -234,6 +236,18 @@ impl<P: Payload> Pcb<P> {
             self.ack_now = true;
             seg.payload.truncate(room as usize);
             seg.flags = seg.flags.without(Flags::FIN);
+        }
+    }
+
+    /// What was partly old, and is to be acknowledged later, is not reported as a duplicate any more if other text comes before that: a report is of the
+    /// latest segment (RFC 2883 section 4).
+    fn forget_waiting_duplicate(&mut self, seg: &Segment<P>) {
+        let waits = !self.ack_now && self.dup_acks_owed == 0 && seg.seq_len() > 0;
+        if let Some(reass) = self.reass.as_deref_mut().filter(|_| waits) {
+            reass.forget_duplicates();
+            if reass.is_empty() {
+                self.reass = None;
+            }
         }
     }
 

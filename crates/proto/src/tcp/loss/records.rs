@@ -463,10 +463,10 @@ impl Records {
         len
     }
 
-    /// Makes the records from index `run` up to `at`, all lost just now, one. Returns the index that `at` has
-    /// become.
+    /// Makes the records from index `run` up to `at`, all lost just now, one. A few that left at different times keep those: some may have arrived, and tell a round
+    /// trip. Returns the index that `at` has become.
     fn close_run(&mut self, run: usize, at: usize) -> usize {
-        if at > run + 1 && self.may_collapse(run, at) && (at - run >= RUN_MIN || self.is_aligned(run, at)) {
+        if at > run + 1 && self.may_collapse(run, at) && (at - run >= RUN_MIN || self.is_alike(run, at)) {
             self.collapse(run, at);
             return run + 1;
         }

@@ -1,7 +1,7 @@
 //! Segments among the records: how many there are of each fate, where they end, and which go again as one.
 //!
 //! The congestion window counts segments, a short one as one. A part that is cut off one counts as another, as on Linux (`tcp_fragment`). Invariant: the
-//! counts are the sums of the records' own. Does not depend on time. Tests: `segments/tests.rs`, those of the
+//! counts are the sums of the records' own. Tests: `segments/tests.rs`, those of the
 //! scoreboard, `tests/tail.rs`.
 
 #[cfg(test)]
@@ -10,7 +10,11 @@ mod tests;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::super::timers::since_us;
 use super::{Fate, Record, Records, Repeat};
+
+/// Cells of time that are an eighth of a round trip.
+const NEAR_CELLS: u64 = super::CELLS_PER_ROUND_TRIP as u64 / 8;
 
 /// Segments, by fate: as the congestion window counts them, a short one as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -155,8 +159,16 @@ impl Records {
         self.counts.all() == 1
     }
 
+    /// Whether little is forgotten of the records from index `from` up to `to` if they become one: their segments are known, and left within an eighth of a
+    /// round trip.
+    pub(super) fn is_alike(&self, from: usize, to: usize) -> bool {
+        let (first, last) = (self.list.get(from), self.list.get(to.saturating_sub(1)));
+        let span_us = first.zip(last).map_or(0, |(first, last)| since_us(last.sent_at, first.sent_since()));
+        span_us >> self.cell_shift < NEAR_CELLS && self.is_aligned(from, to)
+    }
+
     /// Whether the segments of the records from index `from` up to `to` are known if they become one.
-    pub(super) fn is_aligned(&self, from: usize, to: usize) -> bool {
+    fn is_aligned(&self, from: usize, to: usize) -> bool {
         let pairs = self.list.range(from..to).zip(self.list.range(from + 1..to));
         pairs.into_iter().all(|(a, b)| a.goes_on_with(b.segment))
     }

@@ -2,6 +2,7 @@
 
 use crate::time::Instant;
 
+use super::super::Sent;
 use super::*;
 
 fn seq(offset: u32) -> SeqNum {
@@ -98,6 +99,23 @@ fn segments_are_known_of_records_that_follow_whole_ones_of_the_same_size() {
         (&[20, 100, 100, 10], 1, 4, true),
     ] {
         assert_eq!(sent(lens).is_aligned(from, to), known, "{lens:?} {from} {to}");
+    }
+}
+
+#[test]
+fn lost_records_that_left_at_different_times_keep_those() {
+    for (second_at, since) in [(7, 0), (8, 8)] {
+        let mut records = Records::new(seq(0));
+        records.set_segment(100);
+        for (start, end, us) in [(0, 100, 0), (100, 300, second_at), (300, 400, 9)] {
+            records.sent(seq(start), seq(end), at(us), 0);
+        }
+        records.sack(seq(300), seq(400), |_| {});
+        let latest = Sent { at: at(9), end: seq(400), repeated: false };
+        assert_eq!(records.detect(latest, 0, at(20)).lost, 300);
+        let mut told = Vec::new();
+        records.sack(seq(200), seq(300), |record: &Record| told.push(record.sent_since()));
+        assert_eq!(told, [at(since)]);
     }
 }
 
