@@ -101,6 +101,7 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
                 stack: pair.1,
                 why: &why,
                 earlier: &kernel.records[..k.min(kernel.records.len())],
+                late: drift.late,
             };
             let Some((name, then)) = known::find(&pair) else {
                 let (kernel, stack) = (pair.kernel.cloned(), pair.stack.cloned());

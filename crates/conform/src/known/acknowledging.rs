@@ -30,7 +30,11 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let is_last = kernel.end() == top || (kernel.seq == start && !kernel.sack().is_empty());
     let is_again = kernel.seq >= start && is_last && pair.times_sent_to(top) <= 2;
     let is_last = is_again || kernel.seq == top;
-    let is_probe = kernel.end() > kernel.seq && is_last;
+    // Behind a shut window it cannot leave, and is the timeout of the first segment.
+    let told = pair.acks().next_back();
+    let is_shut = told.is_some_and(|told| told.win == 0 && told.ack == kernel.seq);
+    let is_timeout = is_shut && pair.times_sent(kernel.seq) > 0;
+    let is_probe = kernel.end() > kernel.seq && (is_last || is_timeout);
     let is_repeated = pair.has_repeated_below(top);
     (waits && is_probe && is_repeated && has_no_echo(pair)).then_some(Then::Stop)
 }
@@ -150,7 +154,8 @@ impl<'a> Hurry<'a> {
             (other, Some((true, ack))) if is_late(other, ack.ack) => (ack, false),
             _ => return None,
         };
-        (text.len > 0 && ack.ack == text.end()).then_some(Self { index, at, ack, is_kernels })
+        // A FIN waits with the text before it.
+        (text.end() > text.seq && ack.ack == text.end()).then_some(Self { index, at, ack, is_kernels })
     }
 }
 
@@ -235,7 +240,29 @@ const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
 
 /// The kernel answers unacceptable segments without text once in 500 ms (`tcp_invalid_ratelimit`); here the interval is up to 31 ms longer, by a number that nobody
 /// else can predict.
+///
+/// In SYN-RECEIVED there are sixteen for each handshake here, and no interval.
 pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((cause, answer)) = pair.only_the_stack_answers() {
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        let sent = || {
+            pair.earlier.iter().filter_map(|record| match &record.what {
+                What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
+                _ => None,
+            })
+        };
+        // No connection is there to be accepted.
+        let is_waiting = |state: &State| !state.ready.readable && state.info.is_none();
+        let is_half_open = sent().any(|(_, sent)| sent.flags.has(Flags::SYN.with(Flags::ACK)))
+            && pair.earlier.iter().all(|record| match &record.what {
+                What::State(_, state) => is_waiting(state),
+                _ => true,
+            });
+        let is_limited =
+            sent().any(|(at, sent)| sent.is_bare_ack() && at + CHALLENGE_INTERVAL + SLACK > answer.at);
+        let is_unacceptable = cause.len == 0 && cause.end() < ack.ack;
+        return (is_half_open && is_limited && is_unacceptable).then_some(Then::SkipStack);
+    }
     let (cause, answer) = pair.only_the_kernel_answers()?;
     let interval = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX)
         ..=answer.at.saturating_sub(CHALLENGE_INTERVAL - SLACK);
@@ -251,14 +278,25 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
 /// answers may come too soon behind another.
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
-        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        let is_probe = |probe: &Segment| probe.len == 0 && probe.seq + 1 == ack.ack;
-        let last = pair.scenario.events[..pair.index()?].iter().rev().find(|event| match &event.action {
-            Action::Segment(other) => is_probe(other),
+        let is_probe =
+            |(index, probe): (usize, &Segment)| probe.len == 0 && probe.seq + 1 == pair.rcv_nxt_before(index);
+        let index = pair.index()?;
+        let before = pair.peer().rev().skip_while(|(at, _)| *at >= index);
+        let (last, _) = before.clone().find(|probe| is_probe(*probe))?;
+        let last_at = pair.scenario.events[last].at();
+        // The answer to the one before, which the kernel did not give, was the last for a while.
+        let is_told = |record: &Record| match &record.what {
+            What::Sent(Packet::Tcp(told)) => {
+                told.is_bare_ack() && record.at >= last_at && record.at < last_at + SLACK
+            }
             _ => false,
-        })?;
-        let is_soon = last.at() + PROBE_INTERVAL > answer.at;
-        return (is_probe(cause) && is_soon).then_some(Then::SkipKernel);
+        };
+        let is_limited = last_at + CHALLENGE_INTERVAL_MAX > answer.at && !pair.earlier.iter().any(is_told);
+        return match () {
+            () if is_probe((index, cause)) && last_at + PROBE_INTERVAL > answer.at => Some(Then::SkipKernel),
+            // Its timestamp is echoed.
+            () => (cause.len == 0 && is_limited).then_some(Then::Stop),
+        };
     }
     let (cause, answer) = pair.only_the_stack_answers()?;
     let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);

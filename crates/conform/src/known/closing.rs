@@ -155,10 +155,14 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_full = theirs.len() < kernel.sack().len() && kernel.sack().len() == most;
     let has_all = theirs.len() == ours.len() || (theirs.len() < ours.len() && is_full);
     let is_it = kernel.sack() != ours && has_all && theirs.iter().zip(ours).all(is_longer);
+    let is_pushed = kernel.flags.with(Flags::PSH) == stack.flags.with(Flags::PSH);
+    let is_shorter = kernel.seq == stack.seq
+        && kernel.len < stack.len
+        && (pair.why.starts_with("length:") || (pair.why.starts_with("flags:") && is_pushed));
     match () {
         () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
         // A block takes room from text.
-        () if is_it && pair.why.starts_with("length:") && kernel.len < stack.len => Some(Then::Stop),
+        () if is_it && is_shorter => Some(Then::Stop),
         () => None,
     }
 }
@@ -192,12 +196,15 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         // The record is made by the acknowledgment of the FIN, and text that comes with that is not looked at.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        let is_first = pair.peer().filter(|(_, old)| ends(old)).count() == 1;
+        let is_first = pair.acks().filter(|old| ends(old)).count() == 1;
         let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
         if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
             return Some(Then::Stop);
         }
-        return (is_over && is_first && ends(cause) && is_duplicate).then_some(Then::SkipStack);
+        // In CLOSING as well, as TIME-WAIT is such a record.
+        let is_closing = is_over || latest_state(pair) == Some("CLOSING");
+        let is_text = is_duplicate || (cause.len > 0 && !is_over);
+        return (is_closing && is_first && ends(cause) && is_text).then_some(Then::SkipStack);
     }
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
@@ -277,14 +284,19 @@ pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_it && was_joined && pair.why.starts_with("flags:")).then_some(Then::GoOn)
 }
 
+/// The state that the kernel was last in.
+fn latest_state(pair: &Pair<'_>) -> Option<&'static str> {
+    pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref().map(|info| info.state),
+        _ => None,
+    })
+}
+
 /// An abort in CLOSING or LAST-ACK resets, as the FIN may be lost; in the kernel, and in RFC 9293 section 3.10.5, it only does while the FIN is not sent.
 pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(reset)) = &pair.stack?.what else { return None };
     let is_reset = reset.flags == Flags::RST.with(Flags::ACK) && reset.len == 0;
-    let state = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::State(_, state) => state.info.as_ref().map(|info| info.state),
-        _ => None,
-    })?;
+    let state = latest_state(pair)?;
     let is_sent = pair.texts().any(|text| text.flags.has(Flags::FIN) && text.end() == reset.seq);
     let is_abort = *pair.event? == Action::Close && pair.scenario.any(|action| *action == LINGER_ZERO);
     let is_it = is_reset && is_sent && is_abort && ["CLOSING", "LAST-ACK"].contains(&state);
@@ -293,13 +305,19 @@ pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
 
 /// An urgent pointer behind the peer's FIN is ignored (RFC 9293 section 3.10.7.4, sixth); in the kernel it takes the place of the one before.
 pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
     let is_behind = |(index, urgent): (usize, &Segment)| {
         let mut before = pair.peer().take_while(|(at, _)| *at < index);
         urgent.flags.has(Flags::URG)
             && before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= urgent.seq)
     };
-    let is_it = stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority;
+    let is_it = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority
+        }
+        // The one before is then read as any other byte.
+        (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) => *kernel == stack + 1,
+        _ => false,
+    };
     (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
 }
 

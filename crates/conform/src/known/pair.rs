@@ -2,6 +2,8 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, Scenario};
@@ -24,6 +26,8 @@ pub struct Pair<'a> {
     pub why: &'a str,
     /// What the kernel did before.
     pub earlier: &'a [Record],
+    /// How far timers were apart before.
+    pub late: Duration,
 }
 
 impl<'a> Pair<'a> {
@@ -119,19 +123,20 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The peer's acknowledgments so far, but for those of what was not sent by then.
+    /// The peer's acknowledgments so far, but for those of what was not sent by then, and for segments that lie before what the kernel has acknowledged.
     pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
-        let (mut top, mut tops) = (1, vec![(0, 1)]);
+        let (mut top, mut next, mut tops) = (1, 0, vec![(0, 1, 0)]);
         for record in self.earlier {
             match &record.what {
-                What::Sent(Packet::Tcp(sent)) => top = top.max(sent.end()),
-                What::State(index, _) => tops.push((index + 1, top)),
+                What::Sent(Packet::Tcp(sent)) => (top, next) = (top.max(sent.end()), next.max(sent.ack)),
+                What::State(index, _) => tops.push((index + 1, top, next)),
                 _ => {}
             }
         }
         let told = self.peer().filter(|(_, told)| told.flags.has(Flags::ACK));
         told.filter(move |(index, told)| {
-            told.ack <= tops.iter().rev().find(|(from, _)| from <= index).map_or(1, |(_, top)| *top)
+            let then = tops.iter().rev().find(|(from, ..)| from <= index);
+            then.is_none_or(|(_, top, next)| told.ack <= *top && told.end() >= *next)
         })
         .map(|(_, told)| told)
     }

@@ -203,6 +203,16 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
 /// What an acknowledgment with text, or a FIN, lets be repaired leaves the kernel before that is taken, with the old acknowledgment number, and an acknowledgment of the
 /// text behind it, or a reset; here the one segment does both, or the reset is all.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((cause, answer)) = pair.only_the_kernel_answers() {
+        // Of text that had come before, where the peer has no SACK.
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
+            return None;
+        };
+        let is_old = cause.end() > cause.seq && cause.end() <= ack.ack;
+        let is_again = again.len > 0 && again.ack == ack.ack && pair.times_sent(again.seq) > 1;
+        return (is_old && is_again && ack.sack().is_empty()).then_some(Then::SkipKernel);
+    }
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_again = pair.times_sent(kernel.seq) > 0;
@@ -360,7 +370,7 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
     let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
     let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
-    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+    let is_repaired = latest_figure(pair.earlier, "ca_state") >= Some(3);
     (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
 }
 
@@ -408,10 +418,14 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     }
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
-    // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less.
+    // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less. Or by more, as a window that is
+    // that small counts as used.
     let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
+    let is_beyond = is_newreno
+        && kernel.get("snd_cwnd") == kernel.get("snd_ssthresh")
+        && stack.get("snd_cwnd") == kernel.get("snd_cwnd").map(|cwnd| cwnd + 1);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
-    (is_it && was_repaired && is_smaller && is_below).then_some(Then::Stop)
+    (is_it && was_repaired && ((is_smaller && is_below) || is_beyond)).then_some(Then::Stop)
 }
 
 /// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight.
@@ -575,6 +589,10 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
     let is_other = match (&pair.kernel?.what, &pair.stack?.what) {
         (What::State(..), What::State(..)) => {
             pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
+        }
+        // What blocks report has let the window grow.
+        (What::Sent(Packet::Tcp(new)), What::State(..)) if new.len > 0 && pair.times_sent(new.seq) == 0 => {
+            latest_figure(pair.earlier, "notsent_bytes") > Some(0)
         }
         // The one gives it up at once, the other by a timer.
         (_, What::Sent(Packet::Tcp(again))) | (What::Sent(Packet::Tcp(again)), _) => {

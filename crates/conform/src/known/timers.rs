@@ -35,16 +35,21 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
 /// the one may be over by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     let (first, sent_at, rto) = first_out(pair)?;
+    // The only repetition may be a tail loss probe, which doubles nothing.
+    let is_probed = pair.times_sent(first.seq) == 2;
+    let once = rto / 2;
     let is_timeout = |again: &Segment, at: Duration| {
-        again.seq == first.seq
-            && again.end() > again.seq
-            && at.abs_diff(sent_at + rto) < granularity(rto) + SLACK
+        let is_due = |rto| at.abs_diff(sent_at + rto) < granularity(rto) + SLACK;
+        again.seq == first.seq && again.end() > again.seq && (is_due(rto) || (is_probed && is_due(once)))
     };
     match (&pair.kernel?.what, &pair.stack?.what) {
         (What::Sent(Packet::Tcp(again)), What::State(_, State { info: Some(stack), .. })) => {
-            let differs = stack.rto > rto && stack.rto - rto <= rto / 8 + SLACK;
+            // As much as they may (`compare.rs`).
+            let most = |rto: Duration| rto / 8 + SLACK + pair.late + pair.late / 8;
+            let differs = |rto: Duration| stack.rto > rto && stack.rto - rto <= most(rto);
             let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
-            (is_timeout(again, pair.kernel?.at) && differs && is_between).then_some(Then::Stop)
+            let is_it = differs(rto) || (is_probed && differs(once));
+            (is_timeout(again, pair.kernel?.at) && is_it && is_between).then_some(Then::Stop)
         }
         // The kernel's is not late yet.
         (What::State(..), What::Sent(Packet::Tcp(again))) => {
