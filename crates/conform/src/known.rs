@@ -8,6 +8,7 @@
 mod acknowledging;
 mod closing;
 mod pair;
+mod repairing;
 mod sending;
 mod timers;
 
@@ -30,13 +31,15 @@ use closing::{
     timestamp_in_time_wait, urgent_behind_a_fin,
 };
 pub use pair::Pair;
+use repairing::{
+    answer_to_a_mark, loss_after_an_undone_repair, reordering_by_a_part, repair_beside_text,
+    repetition_that_is_lost_again, round_trip_behind_a_repetition, round_trip_of_a_repetition,
+    tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate,
+    use_of_the_window_beside_text, window_after_an_undone_repair,
+};
 use sending::{
-    answer_to_a_mark, edge_of_a_rounded_window, loss_after_an_undone_repair, packet_behind_a_pause,
-    packet_of_a_small_window, probe_at_the_end_of_a_window, reordering_by_a_part, repair_beside_text,
-    repetition_that_is_lost_again, rest_of_a_cut_packet, round_trip_behind_a_repetition,
-    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
-    tiny_segments, undo_by_another_duplicate, use_of_the_window_beside_text, window_after_an_undone_repair,
-    window_probe_beside_text,
+    edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window,
+    rest_of_a_cut_packet, tiny_segments, window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, probe_at_the_timeout, user_timeout_beside_probes,

@@ -1,0 +1,394 @@
+//! Differences in repairs of what was lost, in their undoing, and in the congestion window.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::scenario::Action;
+use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::trace::{Info, Record, State, What, latest_figure};
+/// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
+/// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
+pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let una = pair.texts().last()?.seq;
+    let sent = pair.times_sent(una) as u64;
+    let is_repaired = kernel.get("ca_state") == Some(4) && stack.get("ca_state") == Some(4);
+    let is_undone = kernel.get("retransmits")? + 2 <= sent;
+    let is_larger = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_repaired && is_undone && is_larger;
+    is_it.then_some(Then::Stop)
+}
+
+/// What an acknowledgment with text, or a FIN, lets be repaired leaves the kernel before that is taken, with the old acknowledgment number, and an acknowledgment of the
+/// text behind it, or a reset; here the one segment does both, or the reset is all.
+pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((cause, answer)) = pair.only_the_kernel_answers() {
+        // Of text that had come before, where the peer has no SACK.
+        let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
+        let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
+            return None;
+        };
+        let is_old = cause.end() > cause.seq && cause.end() <= ack.ack;
+        let is_again = again.len > 0 && again.ack == ack.ack && pair.times_sent(again.seq) > 1;
+        return (is_old && is_again && ack.sack().is_empty()).then_some(Then::SkipKernel);
+    }
+    let (kernel, stack) = pair.segments()?;
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_again = pair.times_sent(kernel.seq) > 0;
+    // New text that decides whether a timeout was needed leaves by the same way.
+    let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
+    // A block says nothing of a FIN here.
+    let text_end = cause.seq + cause.len;
+    let has_block =
+        |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && text_end <= block.1);
+    // It is taken, or reported: as text behind a hole, or as a duplicate, also of what was reported.
+    let is_reported = has_block(stack) && (!has_block(kernel) || stack.sack().len() > kernel.sack().len());
+    let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end()) || is_reported;
+    let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    // Nobody is there who will read it.
+    let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.len > 0;
+    let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
+    ((is_again || is_timeout) && is_it && cause.end() > cause.seq).then_some(Then::Stop)
+}
+
+/// A mark that the peer echoes leaves more of the window here than a loss does (RFC 8511), and at once; the kernel reduces it as for a loss, in the course of a round
+/// trip. From then on all that depends on the window may differ.
+pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
+    let is_echo = |segment: &Segment| segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
+    let is_echoed = pair.peer().any(|(_, segment)| is_echo(segment));
+    let is_of_the_window = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(..), What::State(..)) => {
+            let figures = ["ca_state:", "snd_cwnd:", "snd_ssthresh:", "notsent_bytes:"];
+            figures.iter().any(|figure| pair.why.starts_with(figure))
+        }
+        // What the window lets leave, or that it was reduced.
+        (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.len > 0,
+        _ => false,
+    };
+    (is_echoed && is_of_the_window).then_some(Then::Stop)
+}
+
+/// Text that brings no news of ours leaves the kernel's short path if its packet does not fit the memory that the socket has reserved, and then lets something be sent again,
+/// before it is taken; here it never does.
+pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
+    let (cause, before) = (pair.peer().last()?.1, pair.peer().nth_back(1)?.1);
+    let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
+    let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
+    let waits = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
+        _ => true,
+    };
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    (is_text && is_again && waits && is_repaired).then_some(Then::Stop)
+}
+
+/// Text of the same kind lets the kernel look at the use of the window, too, which is full while a timeout is repaired and text waits. So the acknowledgment that ends the repair
+/// lets it grow there, and not here; a loss behind it leaves a threshold by that.
+pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let differs = |name: &str| pair.why.starts_with(name) && kernel.get(name) > stack.get(name);
+    let is_larger = differs("snd_cwnd") || differs("snd_ssthresh");
+    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
+        _ => None,
+    });
+    let repair = states.take_while(|(_, info)| info.get("ca_state") == Some(4));
+    let mut full = repair.filter(|(_, info)| info.get("notsent_bytes") > Some(0));
+    let is_it = full.any(|(index, _)| {
+        let Some(Action::Segment(text)) = pair.scenario.events.get(index).map(|event| &event.action) else {
+            return false;
+        };
+        let is_next = text.len > 0 && text.seq == pair.rcv_nxt_before(index);
+        let before = pair.taken_before(index).last();
+        is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
+    });
+    (is_it && is_larger).then_some(Then::Stop)
+}
+
+/// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
+/// is lost again does (RFC 8985 section 6.2 step 5).
+pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_again =
+        kernel.seq > stack.seq && pair.times_sent(kernel.seq) > 0 && pair.times_sent(stack.seq) > 1;
+    let repeated = pair.earlier.iter().rposition(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if (text.seq..text.end()).contains(&stack.seq)),
+    )?;
+    let states = pair.earlier[repeated..].iter().filter_map(|record| match &record.what {
+        What::State(_, state) => state.info.as_ref()?.get("ca_state"),
+        _ => None,
+    });
+    // A timeout's repair, and then none of that kind although nothing before it was acknowledged.
+    let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
+    (is_again && is_undone).then_some(Then::Stop)
+}
+
+/// An echo from before a repetition says that the original has arrived, and nothing of the repetition's round trip (RFC 8985 section 6.2 step 2); the kernel takes the
+/// time since the repetition for the latest round trip, and by that a timeout gives up more.
+pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
+    if finds_lost_by_a_repetition(pair) {
+        return Some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_timeout =
+        |info: &crate::trace::Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
+    let gives_up_more = kernel.get("snd_cwnd") < stack.get("snd_cwnd");
+    let una = pair.texts().last()?.seq;
+    let was_repeated = pair.texts().any(|text| text.end() <= una && pair.times_sent_to(text.end()) > 1);
+    let has_echo = pair.texts().last()?.timestamp().is_some();
+    let is_it = is_timeout(kernel) && is_timeout(stack) && gives_up_more && was_repeated && has_echo;
+    (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
+}
+
+/// Whether the kernel sends again at once what was sent once, as a repetition that the peer's latest segment covers is said to have left after it; here a timer does, as its echo is from
+/// before the repetition.
+fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
+    let Some(What::Sent(Packet::Tcp(again))) = pair.kernel.map(|record| &record.what) else { return false };
+    let mut peer = pair.peer().rev().map(|(_, segment)| segment);
+    let (Some(cause), Some(una)) = (peer.next(), peer.map(|segment| segment.ack).max()) else { return false };
+    let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_)))) && !cause.sack().is_empty();
+    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
+    let is_lost = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
+    let waits = pair.stack.is_some_and(|stack| match &stack.what {
+        What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
+        _ => true,
+    });
+    is_old && covers_a_repetition && is_lost && waits
+}
+
+/// The latest round trip is that of what was sent last of what has arrived (RFC 8985 section 6.2 step 2). Where an acknowledgment covers a repetition and text behind it that had left before, the
+/// kernel takes that of this text, which is longer, and does not find lost at once what left with it, but by a timer.
+pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.stack?.what else { return None };
+    let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
+        What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
+        _ => true,
+    });
+    let cause = pair.peer().next_back()?.1;
+    let una = pair.peer().rev().skip(1).map(|(_, segment)| segment.ack).max()?;
+    let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
+    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
+    let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
+    let is_repaired = latest_figure(pair.earlier, "ca_state") >= Some(3);
+    (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
+}
+
+/// A recovery ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
+/// threshold.
+pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
+    let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
+    let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+    let is_newreno = pair.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno");
+    if let Some((kernel, stack)) = pair.segments()
+        && pair.why.starts_with("time:")
+    {
+        // What the window has no room for leaves as a tail loss probe.
+        let top = pair.texts().map(Segment::end).max()?;
+        let is_new = kernel.len > 0 && kernel.seq == top && stack.seq == top;
+        let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
+        return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
+    }
+    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info, .. })) =
+        (pair.kernel.map(|record| &record.what), &pair.stack?.what)
+    {
+        // Everything was acknowledged, and what has left since then is the stack's window.
+        let una = pair.peer().last()?.1.ack;
+        let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
+        // That of a closed socket does not show.
+        let is_full = match info {
+            Some(stack) => stack.get("snd_cwnd") == Some(out.count() as u64) && is_over(stack),
+            None => is_newreno,
+        };
+        let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
+        return (is_full && is_one_more && was_repaired).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    if pair.why.starts_with("snd_ssthresh:") {
+        // Of the window that the recovery has left.
+        let is_timeout = [kernel, stack]
+            .iter()
+            .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1));
+        let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
+        let before = latest_figure(pair.earlier, "snd_ssthresh");
+        let is_less =
+            kernel.get("snd_ssthresh") < stack.get("snd_ssthresh") && stack.get("snd_ssthresh") < before;
+        return (was_repaired && is_timeout && is_less && !has_sack).then_some(Then::Stop);
+    }
+    let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
+        && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
+    // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less. Or by more, as a window that is
+    // that small counts as used.
+    let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
+    let is_beyond = is_newreno
+        && kernel.get("snd_cwnd") == kernel.get("snd_ssthresh")
+        && stack.get("snd_cwnd") == kernel.get("snd_cwnd").map(|cwnd| cwnd + 1);
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
+    (is_it && was_repaired && ((is_smaller && is_below) || is_beyond)).then_some(Then::Stop)
+}
+
+/// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight.
+pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_cubic = pair.scenario.settings.get("congestion_control").is_none_or(|name| name == "cubic");
+    let is_avoidance =
+        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
+    let (mut top, mut before, mut was_unused) = (1, None, false);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) => {
+                let (acked, mss) = (info.get("bytes_acked")?, info.get("snd_mss")?.max(1));
+                let out = before
+                    .map_or(0, |(acked, top): (u64, u32)| u64::from(top) - 1 - acked.min(u64::from(top) - 1));
+                let is_unused =
+                    before.is_some_and(|(old, _)| old < acked) && out.div_ceil(mss) < info.get("snd_cwnd")?;
+                was_unused = is_avoidance(info) && (was_unused || is_unused);
+                before = Some((acked, top));
+            }
+            _ => {}
+        }
+    }
+    let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd");
+    let is_it = is_avoidance(kernel) && is_avoidance(stack) && is_smaller;
+    (is_it && is_cubic && was_unused && pair.why.starts_with("snd_cwnd:")).then_some(Then::Stop)
+}
+
+/// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
+/// 6.2 step 5 looks at all that is out).
+pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
+    let (mut top, mut repair, mut undone, mut acked, mut timeouts) = (1, None, None, 0, 0);
+    let is_state = |record: &&Record| matches!(record.what, What::State(..));
+    for record in pair.earlier.iter().chain(pair.kernel.filter(is_state)) {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) => {
+                // The repair of a timeout that is undone, and the next that begins, may be those of one acknowledgment.
+                let is_next = acked == info.get("bytes_acked")? && timeouts > info.get("retransmits")?;
+                (acked, timeouts) = (info.get("bytes_acked")?, info.get("retransmits")?);
+                let is_over = info.get("ca_state")? <= 1;
+                if is_over || is_next {
+                    undone = repair.take().filter(|end| acked + 1 < u64::from(*end)).or(undone);
+                }
+                if !is_over {
+                    repair = Some(top);
+                }
+            }
+            _ => {}
+        }
+    }
+    // It is still out.
+    let end = undone.or(repair)?;
+    let is_out = acked + 1 < u64::from(end);
+    let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
+    let is_open = |state: &State| ca_state(state).is_some_and(|state| state <= 1);
+    let is_judged = match (pair.kernel.map(|record| &record.what), &pair.stack?.what) {
+        (Some(What::State(_, kernel)), What::State(_, stack)) => {
+            is_open(kernel) && ca_state(stack) == Some(3)
+        }
+        (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
+            // Options take room from the segment that it was.
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
+            is_again && (undone.is_some() || is_open(kernel))
+        }
+        // Instead the kernel sends what is new, or what left behind the text that the repair had found lost.
+        (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
+            let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
+            let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
+            let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
+            let is_next = is_behind || new.seq == top;
+            is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)
+        }
+        _ => false,
+    };
+    (is_out && is_judged).then_some(Then::Stop)
+}
+
+/// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text that was sent once.
+fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    let Some(cause) = pair.acks().next_back() else { return false };
+    let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
+    let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
+    let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
+    let is_beyond = pair.times_sent(una) > 1 && covered.any(|text| pair.times_sent(text.seq) == 1);
+    is_repaired && cause.ack > una && (is_old || is_beyond)
+}
+
+/// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
+fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    let (una, report) = (pair.acks().map(|segment| segment.ack).max(), pair.acks().next_back());
+    let is_original = report.and_then(|report| report.sack().first().copied());
+    let is_original = is_original.is_some_and(|block| pair.times_sent_to(block.1) == 1);
+    is_repaired && is_original && una.is_some_and(|una| pair.times_sent(una) >= 3)
+}
+
+/// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
+/// of (RFC 3708 section 3: of a segment that was sent again), and the same report again.
+pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let duplicate = *report.sack().first()?;
+    let is_once = pair.times_sent_to(duplicate.1) == 1;
+    // Or it is reported again.
+    let mut before = pair.taken_before(pair.index()?);
+    let is_again = before.any(|old| old.sack().first() == Some(&duplicate) && old.ack == report.ack);
+    let is_it = duplicate.1 <= report.ack && (is_once || is_again);
+    // The window that it gives back may be used at once.
+    if let What::Sent(Packet::Tcp(text)) = &pair.kernel?.what {
+        let is_new = text.len > 0 && pair.times_sent(text.seq) == 0;
+        let is_later = pair.why.starts_with("time:") && pair.kernel?.at < pair.stack?.at;
+        let is_more = is_new && (is_later || pair.why == "the kernel sends text, the stack waits");
+        return (is_it && is_more && is_once).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
+    let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
+    (is_it && is_undone && is_window).then_some(Then::Stop)
+}
+
+/// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all
+/// that is acknowledged with it, and from then on gives holes more time and lets the window grow by what blocks report.
+pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
+    let degree = match &pair.kernel?.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("reordering")?,
+        _ => latest_figure(pair.earlier, "reordering")?,
+    };
+    let mss = latest_figure(pair.earlier, "snd_mss")?.max(1);
+    let (mut una, mut is_part) = (1, false);
+    for told in pair.acks() {
+        let mut cut = pair.texts().filter(|text| text.seq < una && una < text.end());
+        let top = told.sack().iter().map(|(_, end)| *end).fold(told.ack, u32::max);
+        is_part |= told.ack > una && cut.any(|text| u64::from(top - text.seq).div_ceil(mss) == degree);
+        una = una.max(told.ack);
+    }
+    if !is_part {
+        return None;
+    }
+    if pair.why.starts_with("reordering:") {
+        return Some(Then::GoOn);
+    }
+    let has_blocks = pair.peer().any(|(_, told)| !told.sack().is_empty());
+    let is_other = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(..), What::State(..)) => {
+            pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
+        }
+        // What blocks report has let the window grow.
+        (What::Sent(Packet::Tcp(new)), What::State(..)) if new.len > 0 && pair.times_sent(new.seq) == 0 => {
+            latest_figure(pair.earlier, "notsent_bytes") > Some(0)
+        }
+        // The one gives it up at once, the other by a timer.
+        (_, What::Sent(Packet::Tcp(again))) | (What::Sent(Packet::Tcp(again)), _) => {
+            again.len > 0 && pair.times_sent(again.seq) > 0
+        }
+        _ => false,
+    };
+    (has_blocks && is_other).then_some(Then::Stop)
+}
