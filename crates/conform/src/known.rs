@@ -38,11 +38,13 @@ use repairing::{
     use_of_the_window_beside_text, window_after_an_undone_repair,
 };
 use sending::{
-    edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window, probe_at_the_end_of_a_window,
-    rest_of_a_cut_packet, tiny_segments, window_probe_beside_text,
+    count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
+    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, tiny_segments,
+    window_probe_beside_text,
 };
 use timers::{
-    arrivals_a_wait_apart, event_between_two_timeouts, probe_at_the_timeout, user_timeout_beside_probes,
+    arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,
+    round_trip_of_long_ago, timeout_a_round_trip_behind, user_timeout_beside_probes,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -238,6 +240,19 @@ pub const KNOWN: &[Known] = &[
         scenario: "duplicate-behind-a-probe",
         is: duplicate_behind_a_probe,
     },
+    Known {
+        name: "pause behind a late timer",
+        scenario: "pause-behind-a-late-timer",
+        is: pause_behind_a_late_timer,
+    },
+    Known {
+        name: "timeout a round trip behind",
+        scenario: "timeout-a-round-trip-behind",
+        is: timeout_a_round_trip_behind,
+    },
+    Known { name: "round trip of long ago", scenario: "round-trip-of-long-ago", is: round_trip_of_long_ago },
+    Known { name: "push of a cut packet", scenario: "push-of-a-cut-packet", is: push_of_a_cut_packet },
+    Known { name: "count of a cut packet", scenario: "count-of-a-cut-packet", is: count_of_a_cut_packet },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 

@@ -117,6 +117,40 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     (is_it && least >= INITIAL_WINDOW).then_some(Then::Stop)
 }
 
+/// What has PSH when it is cut into packets anew, as more blocks stand beside it, has it where the byte stands that it was meant for; in the kernel at the end of the packet, of which it was cut
+/// off.
+pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
+    let is_same = (kernel.seq, kernel.len) == (stack.seq, stack.len) && kernel.len > 0;
+    let count = kernel.sack().len();
+    // It was shorter by the difference when it was cut first.
+    let is_cut_anew = pair.texts().any(|text| {
+        let fewer = text.sack().len();
+        fewer < count && text.len == kernel.len + 8 * u32::try_from(count - fewer).unwrap_or(0)
+    });
+    (pair.why.starts_with("flags:") && is_push && is_same && is_cut_anew).then_some(Then::Stop)
+}
+
+/// Of a repetition that is cut for a small window, what is left counts as two segments in the kernel if it is longer than a segment beside blocks is; here as one.
+pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let mss = kernel.get("snd_mss")?;
+    let mut ends: Vec<(u32, u32)> = Vec::new();
+    let mut is_cut = false;
+    for text in pair.texts() {
+        let before = ends.iter().find(|(start, end)| *start == text.seq && *end > text.end());
+        let most = mss.saturating_sub(4 + 8 * text.sack().len() as u64);
+        is_cut |=
+            before.is_some_and(|(_, end)| !text.sack().is_empty() && u64::from(end - text.end()) > most);
+        ends.push((text.seq, text.end()));
+    }
+    let is_over = latest_figure(pair.earlier, "ca_state") == Some(4) && kernel.get("ca_state") == Some(0);
+    let is_one_more = kernel.get("snd_cwnd") == stack.get("snd_cwnd").map(|cwnd| cwnd + 1);
+    (pair.why.starts_with("snd_cwnd:") && is_over && is_cut && is_one_more).then_some(Then::Stop)
+}
+
 /// Segments of a window that a pause has made as small as it does.
 const INITIAL_WINDOW: u64 = 10;
 

@@ -123,6 +123,76 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
 }
 
+/// A write comes about a timeout behind what a timer sent, which was later in the kernel than here: whether it ends a pause, and makes the window smaller, is told
+/// by that.
+pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let event = pair.scenario.events.get(pair.index()?)?;
+    let Action::Write(_) = event.action else { return None };
+    let (again, sent_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && record.at < event.at() => Some((text, record.at)),
+        _ => None,
+    })?;
+    let age = event.at() - sent_at;
+    let rto = kernel.rto.min(stack.rto);
+    let is_near = age <= kernel.rto && age + pair.late + SLACK > rto;
+    let is_smaller = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_smaller && pair.times_sent(again.seq) > 1;
+    (is_it && is_near).then_some(Then::Stop)
+}
+
+/// A timeout gives up what has been out for a round trip: text that left about so long before it is among that, or is not, by the ticks.
+pub(super) fn timeout_a_round_trip_behind(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
+    let timeout_at = first_out(pair)?.1;
+    let round_trip = latest_round_trip(pair)?;
+    let mut once = pair.earlier.iter().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && pair.times_sent(text.seq) == 1 => Some(record.at),
+        _ => None,
+    });
+    let is_near = once.any(|at| timeout_at.saturating_sub(at).abs_diff(round_trip) < SLACK + pair.late);
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_timeout(kernel) && is_timeout(stack);
+    (is_it && is_near).then_some(Then::Stop)
+}
+
+/// How long the peer took for what it acknowledged last.
+fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
+    let told = pair.acks().map(|told| told.ack).max()?;
+    let (index, _) = pair.peer().find(|(_, first)| first.flags.has(Flags::ACK) && first.ack == told)?;
+    let at = pair.scenario.events[index].at();
+    let sent = pair.earlier.iter().find(|record| {
+        matches!(&record.what, What::Sent(Packet::Tcp(sent)) if sent.end() == told && record.at < at)
+    })?;
+    Some(at - sent.at)
+}
+
+/// A timeout gives up what has been out for the latest round trip. Where all was acknowledged a second ago and more, the memory of loss detection was given back, and
+/// the mean stands for that.
+pub(super) fn round_trip_of_long_ago(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
+    let una = kernel.get("bytes_acked")? + 1;
+    let acked_at = pair.earlier.iter().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) if info.get("bytes_acked") == Some(una - 1) => {
+            Some(record.at)
+        }
+        _ => None,
+    })?;
+    let first_at = pair.earlier.iter().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && u64::from(text.seq) == una => Some(record.at),
+        _ => None,
+    })?;
+    let is_long = first_at > acked_at + MEMORY_KEPT;
+    let is_it = pair.why.starts_with("snd_cwnd:") && is_timeout(kernel) && is_timeout(stack);
+    (is_it && is_long && una > 1).then_some(Then::Stop)
+}
+
+/// The memory of loss detection is kept for so long where nothing is out (`TRIM_AFTER`).
+const MEMORY_KEPT: Duration = Duration::from_millis(900);
 /// A timeout is not doubled more often.
 const BACKOFF_MAX: usize = 15;
 /// How long an acknowledgment waits at first.
