@@ -21,8 +21,9 @@ use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Ready, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
-    answer_to_a_probe, answer_told_by_ticks, delay_beside_a_timer, duplicate_behind_a_probe,
-    duplicate_beside_text, limit_of_challenges, probe_before_a_measurement, text_without_ect,
+    answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
+    duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, limit_of_challenges,
+    probe_before_a_measurement, text_without_ect,
 };
 use closing::{
     abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2,
@@ -39,8 +40,8 @@ use repairing::{
 };
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
-    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, tiny_segments,
-    window_probe_beside_text,
+    probe_at_the_end_of_a_window, push_of_a_cut_packet, push_of_many_packets, rest_of_a_cut_packet,
+    tiny_segments, window_probe_beside_text,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,
@@ -253,6 +254,13 @@ pub const KNOWN: &[Known] = &[
     Known { name: "round trip of long ago", scenario: "round-trip-of-long-ago", is: round_trip_of_long_ago },
     Known { name: "push of a cut packet", scenario: "push-of-a-cut-packet", is: push_of_a_cut_packet },
     Known { name: "count of a cut packet", scenario: "count-of-a-cut-packet", is: count_of_a_cut_packet },
+    Known { name: "push of many packets", scenario: "push-of-many-packets", is: push_of_many_packets },
+    Known {
+        name: "arrivals a timeout apart",
+        scenario: "arrivals-a-timeout-apart",
+        is: arrivals_a_timeout_apart,
+    },
+    Known { name: "duplicate at a joint", scenario: "duplicate-at-a-joint", is: duplicate_at_a_joint },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 

@@ -216,6 +216,40 @@ pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
     pair.earlier.iter().any(is_near).then_some(Then::Stop)
 }
 
+/// Text that comes more than a retransmission timeout behind other text is acknowledged at once, and so is what follows (`tcp_event_data_recv`): where the two
+/// timeouts differ as far as they may, one has come that late and the other has not.
+pub(super) fn arrivals_a_timeout_apart(pair: &Pair<'_>) -> Option<Then> {
+    let hurry = Hurry::of(pair)?;
+    let mut before: Option<Duration> = None;
+    let is_apart = pair.earlier.iter().any(|record| {
+        let What::State(index, State { info: Some(info), .. }) = &record.what else { return false };
+        let Some(event) = pair.scenario.events.get(index + 1).filter(|event| event.at() <= hurry.at) else {
+            return false;
+        };
+        let Action::Segment(text) = &event.action else { return false };
+        let since = if text.len > 0 { before.replace(event.at()) } else { None };
+        since.is_some_and(|since| {
+            let apart = event.at() - since;
+            apart.abs_diff(info.rto) <= SLACK + info.rto / 64
+        })
+    });
+    is_apart.then_some(Then::Stop)
+}
+
+/// A duplicate that begins where one of the segments behind a hole ends is joined with that segment in the kernel (`tcp_ooo_try_coalesce`), which does not look at what it has behind it: it reports
+/// no duplicate.
+pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let (start, end) = *stack.sack().first()?;
+    let is_inside = |block: &(u32, u32)| block.0 < start && end <= block.1;
+    let is_duplicate = (start, end) == (cause.seq, cause.end()) && stack.sack().get(1).is_some_and(is_inside);
+    let is_joint = pair.taken_before(pair.index()?).any(|text| text.len > 0 && text.end() == start);
+    let is_same = kernel.sack().iter().zip(&stack.sack()[1..]).all(|(a, b)| a == b);
+    let is_it = is_duplicate && is_joint && is_same && kernel.sack().first().is_some_and(is_inside);
+    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
+}
+
 /// The delay of an acknowledgment ends when a timer sends text: whichever comes first, by the ticks of the kernel or here, and text takes the acknowledgment along.
 pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;

@@ -67,6 +67,20 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
 /// What is left of a packet that was cut for a small window, or for SACK blocks, leaves the kernel as soon as it fits; here it is text like any other, and waits
 /// for room that is worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
+    if let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    {
+        // So many whole packets were written.
+        let is_write =
+            pair.scenario.events.get(*index).is_some_and(|event| matches!(event.action, Action::Write(_)));
+        let full = u32::try_from(latest_figure(pair.earlier, "snd_mss")?).ok()?.max(1);
+        let is_cut = |blocks: u32| {
+            let cut = full - (4 + 8 * blocks).min(full - 1);
+            kernel / cut == stack / full && kernel.is_multiple_of(cut)
+        };
+        let is_whole = kernel < stack && stack.is_multiple_of(full);
+        return (is_write && is_whole && (1..=4).any(is_cut)).then_some(Then::Stop);
+    }
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
     let mss = latest_figure(pair.earlier, "snd_mss")?;
     let largest = pair.texts().map(|text| text.len).max()?.max(mss as u32);
@@ -131,6 +145,26 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     });
     (pair.why.starts_with("flags:") && is_push && is_same && is_cut_anew).then_some(Then::Stop)
 }
+
+/// So many marks of PSH are kept as a bound says, and the oldest are forgotten where much text waits in tiny segments: what goes again has none then.
+pub(super) fn push_of_many_packets(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_push = kernel.flags == stack.flags.with(Flags::PSH) && stack.flags != kernel.flags;
+    let is_again = (kernel.seq, kernel.len) == (stack.seq, stack.len) && pair.times_sent(kernel.seq) > 0;
+    let mss = latest_figure(pair.earlier, "snd_mss")?;
+    let least = mss.saturating_sub(4 + 8 * kernel.sack().len() as u64).max(1);
+    let is_write = |index: &usize| matches!(pair.scenario.events[*index].action, Action::Write(_));
+    let written = pair.earlier.iter().map(|record| match &record.what {
+        What::Returned(index, Ok(len)) if is_write(index) => u64::from(*len),
+        _ => 0,
+    });
+    let sent = pair.texts().map(Segment::end).max()?;
+    let waits = (written.sum::<u64>() + 1).saturating_sub(sent.into()) / least;
+    (pair.why.starts_with("flags:") && is_push && is_again && waits > MARKS_MAX).then_some(Then::Stop)
+}
+
+/// Marks of PSH that are kept (`push.rs`).
+const MARKS_MAX: u64 = 1024;
 
 /// Of a repetition that is cut for a small window, what is left counts as two segments in the kernel if it is longer than a segment beside blocks is; here as one.
 pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
