@@ -286,7 +286,6 @@ impl<P: Payload> Pcb<P> {
             self.persist = false;
             self.rexmt_count = 0;
             self.end_stall();
-            self.rtt.end_probing();
             self.rexmt_at = NEVER;
         }
         if self.rexmt_at == NEVER {
@@ -338,6 +337,7 @@ impl<P: Payload> Pcb<P> {
             let len = self.snd_len.min(self.snd_wnd).min(u32::from(self.mss));
             let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
+            self.rtt.end_probing();
             // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
             self.snd_sml = small;
             if let Some(loss) = self.loss.as_deref_mut() {

@@ -65,7 +65,12 @@ impl<P: Payload> Pcb<P> {
                 self.restart_after_idle(self.snd_len, now);
             }
             if self.persist {
-                // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`).
+                // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`). Else the text is held back for
+                // another reason, and nothing has to be probed.
+                let waiting = self.snd_len + u32::from(self.fin_queued);
+                if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
+                    self.rtt.end_probing();
+                }
                 self.arm_rexmt(now);
             }
         }
