@@ -118,7 +118,7 @@ impl Bed {
             10..=11 => self.pass(Duration::from_micros(u.int_in_range(0..=400_000)?)),
             12 => self.pass_to_deadline(),
             13 => {
-                self.pcb.set_nodelay(u.arbitrary()?);
+                self.pcb.set_nodelay(u.arbitrary()?, self.snd);
                 self.output();
             }
             14 => {

@@ -19,7 +19,7 @@ impl Nagle {
     const CORK: u8 = 1 << 1;
     /// They wait for more text, which the writer has announced (`MSG_MORE`); see [`Held`].
     const HOLD: u8 = 1 << 2;
-    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or a cork removed while it was (`TCP_NAGLE_PUSH`).
+    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or a cork removed while it was (`TCP_NAGLE_PUSH`). [`Pcb::note_push`] says how far.
     const PUSH: u8 = 1 << 3;
 
     pub fn new(nodelay: bool) -> Self {
@@ -51,7 +51,8 @@ impl Nagle {
     }
 
     /// Whether `TCP_CORK` lets one go all the same.
-    fn is_pushed(self) -> bool {
+    #[inline]
+    pub fn is_pushed(self) -> bool {
         self.has(Self::PUSH)
     }
 
@@ -66,26 +67,17 @@ impl Nagle {
         self.has(Self::CORK)
     }
 
-    pub fn set_nodelay(&mut self, nodelay: bool) {
-        let is_pushed = self.is_pushed() || (nodelay && !self.is_off());
+    /// Whether that pushes what is corked.
+    pub fn set_nodelay(&mut self, nodelay: bool) -> bool {
+        let pushes = nodelay && !self.is_off();
         self.set(Self::OFF, nodelay);
-        self.set(Self::PUSH, is_pushed);
+        pushes
     }
 
-    /// `TCP_NODELAY` is set once more: what is corked may go.
-    pub fn push(&mut self) {
-        self.set(Self::PUSH, true);
-    }
-
-    pub fn set_cork(&mut self, cork: bool) {
+    /// Whether that pushes what was corked.
+    pub fn set_cork(&mut self, cork: bool) -> bool {
         self.set(Self::CORK, cork);
-        self.set(Self::PUSH, self.is_pushed() || (!cork && self.is_off()));
-    }
-
-    /// A short segment has left, or nothing waits. A push applies to what was written before it.
-    #[inline]
-    pub fn end_push(&mut self) {
-        self.set(Self::PUSH, false);
+        !cork && self.is_off()
     }
 }
 
@@ -100,6 +92,31 @@ pub(super) struct Held {
 }
 
 impl<P: Payload> Pcb<P> {
+    /// What waits of the `snd_len` bytes in `so_snd` may go whatever is corked, with what fills the packet up that it ends in: a write that begins another ends
+    /// the push, as on Linux (`tcp_skb_entail`).
+    #[cold]
+    pub(super) fn note_push(&mut self, snd_len: u32) {
+        let mss = u32::from(self.send_mss()).max(1);
+        let full = (self.tuning.tso_max / mss).max(1) * mss;
+        let unsent = snd_len.saturating_sub(self.snd_max.since(self.snd_una));
+        self.nagle.set(Nagle::PUSH, unsent > 0);
+        self.rare.set_pushed((unsent > 0).then(|| self.snd_max + unsent.next_multiple_of(full)));
+    }
+
+    /// A short segment has left: it was the last one that was pushed.
+    #[cold]
+    pub(super) fn end_push(&mut self) {
+        self.nagle.set(Nagle::PUSH, false);
+        self.rare.set_pushed(None);
+    }
+
+    /// Whether a push is for all that was written.
+    #[cold]
+    fn is_push_current(&self) -> bool {
+        let end = self.snd_una + self.snd_len;
+        self.rare.pushed().is_some_and(|pushed| end.at_or_before(*pushed))
+    }
+
     /// The writer of the latest of the `snd_len` bytes in `so_snd` will write more (`MSG_MORE`): a short segment waits for that, for an acknowledgment, or for a timeout.
     #[cold]
     pub fn hold_small(&mut self, snd_len: u32) {
@@ -137,9 +154,10 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     fn small_may_go_if(&self, is_held: bool, ends: bool) -> bool {
         let is_last = self.fin_queued && ends;
+        let is_pushed = || self.nagle.is_pushed() && !is_held && self.is_push_current();
         let by_frto = || self.loss.as_deref().is_some_and(Loss::pushes_new_data);
         if is_held || self.nagle.cork() {
-            return is_last || self.is_urgent() || by_frto() || (self.nagle.is_pushed() && !is_held);
+            return is_last || self.is_urgent() || by_frto() || is_pushed();
         }
         self.nagle.is_off() || is_last || self.snd_sml == self.snd_una || self.is_urgent() || by_frto()
     }
@@ -152,30 +170,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodelay_pushes_what_is_corked_once() {
-        let mut nagle = Nagle::new(false);
-        nagle.set_cork(true);
-        assert!(nagle.cork() && !nagle.is_pushed());
-        nagle.set_nodelay(true);
-        assert!(nagle.cork() && nagle.is_pushed());
-        nagle.end_push();
-        assert!(nagle.cork() && !nagle.is_pushed());
-        nagle.push();
-        assert!(nagle.is_pushed());
-        nagle.end_push();
-        nagle.set_cork(false);
-        assert!(!nagle.may_wait() && nagle.is_pushed());
-        nagle.set_cork(true);
-        assert!(nagle.is_pushed(), "a cork is for what is written later");
+    fn a_push_is_for_what_has_been_written() {
+        let mut t = Script::established(&plain());
+        t.pcb.set_cork(true, t.snd);
+        t.pcb.push_corked(t.snd);
+        assert!(t.lens().is_empty());
+        assert!(t.write(100).is_empty());
+    }
+
+    /// As on Linux (`tcp_skb_entail`).
+    #[test]
+    fn a_push_goes_on_until_a_write_begins_a_packet() {
+        let end_of = |more: u32| {
+            let mut t = Script::established(&Settings { sack: true, ..plain() });
+            t.pcb.set_cork(true, t.snd);
+            t.write(10 * MSS);
+            // The congestion window is full.
+            assert!(t.write(MSS + 100).is_empty());
+            t.pcb.push_corked(t.snd);
+            assert!(t.write(more).is_empty());
+            t.report(10, &[]);
+            t.lens().last().copied()
+        };
+        assert_eq!(end_of(0), Some(100));
+        assert_eq!(end_of(MSS - 200), Some(MSS - 100));
+        assert_eq!(end_of(MSS - 100), Some(MSS));
+        assert_eq!(end_of(MSS), Some(MSS), "the rest waits for more");
     }
 
     #[test]
-    fn a_push_is_for_what_has_been_written() {
+    fn a_push_ends_with_the_short_segment_that_it_lets_go() {
         let mut t = Script::established(&plain());
-        t.pcb.set_cork(true);
-        t.pcb.push_corked();
-        assert!(t.lens().is_empty());
+        t.pcb.set_cork(true, t.snd);
         assert!(t.write(100).is_empty());
+        t.pcb.push_corked(t.snd);
+        assert_eq!(t.lens(), [100]);
+        assert!(t.write(100).is_empty() && t.pcb.rare.pushed().is_none());
     }
 
     /// As on Linux, neither text from the peer nor other calls of the application end a hold.
@@ -194,11 +224,12 @@ mod tests {
         assert!(!leaves(|_| ()));
         assert!(!leaves(|t| t.pcb.set_keepalive(KeepaliveSettings::default(), false, t.now)));
         assert!(!leaves(|t| drop(t.input(t.ack_of(0, WND), b"text"))));
-        assert!(!leaves(|t| t.pcb.set_nodelay(false)));
+        assert!(!leaves(|t| t.pcb.set_nodelay(false, t.snd)));
         assert!(leaves(|t| drop(t.input(t.ack_of(MSS, WND), b""))));
         assert!(leaves(|t| drop(t.input(t.ack_of(0, WND - 1), b""))), "another window");
-        assert!(leaves(|t| t.pcb.set_nodelay(true)));
-        assert!(leaves(|t| t.pcb.set_cork(false)));
+        assert!(!leaves(|t| t.pcb.set_nodelay(true, t.snd)), "it was on: another option was set");
+        assert!(leaves(|t| t.pcb.push_corked(t.snd)));
+        assert!(leaves(|t| t.pcb.set_cork(false, t.snd)));
         assert!(leaves(|t| t.pcb.shutdown_write()));
         assert!(leaves(|t| t.pcb.set_urgent(100)));
     }
@@ -212,30 +243,27 @@ mod tests {
         assert_eq!(t.pcb.snd_due_at(), MSS + 1, "any further byte is told");
         assert_eq!(t.write(1), [101]);
         assert!(t.pcb.rare.held().is_some(), "it says nothing any more");
-        t.pcb.set_nodelay(true);
+        t.pcb.push_corked(t.snd);
         assert!(t.pcb.rare.held().is_none());
     }
 
     #[test]
-    fn only_switching_nagle_off_pushes_what_is_corked() {
+    fn only_switching_nagle_off_or_the_cork_pushes_what_is_corked() {
         let mut nagle = Nagle::new(true);
-        nagle.set_cork(true);
-        nagle.set_nodelay(true);
-        assert!(!nagle.is_pushed(), "it was off");
-        nagle.set_nodelay(false);
-        assert!(!nagle.is_pushed() && !nagle.is_off());
-        nagle.set_cork(false);
-        assert!(!nagle.is_pushed(), "Nagle's algorithm decides");
-        nagle.set_nodelay(true);
-        nagle.set_nodelay(false);
-        assert!(nagle.is_pushed(), "it stays so until a short segment has left");
+        assert!(!nagle.set_cork(true));
+        assert!(!nagle.set_nodelay(true), "it was off");
+        assert!(!nagle.set_nodelay(false) && !nagle.is_off());
+        assert!(!nagle.set_cork(false), "Nagle's algorithm decides");
+        assert!(nagle.set_nodelay(true) && nagle.is_off());
+        assert!(!nagle.set_cork(true) && nagle.cork());
+        assert!(nagle.set_cork(false) && !nagle.may_wait());
     }
 
     #[test]
     fn what_is_corked_leaves_with_the_end_of_the_stream_or_urgent_text_or_a_push() {
         let leaves = |change: fn(&mut Script)| {
             let mut t = Script::established(&plain());
-            t.pcb.set_cork(true);
+            t.pcb.set_cork(true, t.snd);
             assert!(t.write(100).is_empty());
             change(&mut t);
             t.lens() == [100]
@@ -243,6 +271,6 @@ mod tests {
         assert!(!leaves(|_| ()));
         assert!(leaves(|t| t.pcb.shutdown_write()));
         assert!(leaves(|t| t.pcb.set_urgent(100)));
-        assert!(leaves(|t| t.pcb.push_corked()));
+        assert!(leaves(|t| t.pcb.push_corked(t.snd)));
     }
 }

@@ -127,7 +127,6 @@ impl<P: Payload> Pcb<P> {
         let unsent = self.snd_len.saturating_sub(offset);
         let fin_unsent = self.fin_queued && offset <= self.snd_len;
         if unsent == 0 && !fin_unsent {
-            self.nagle.end_push();
             self.look_at_usage(now);
             return;
         }
@@ -276,7 +275,9 @@ impl<P: Payload> Pcb<P> {
         let mss = u32::from(self.send_mss());
         if (len < mss || (len > mss && !len.is_multiple_of(mss))) && !self.is_text_of_syn(end) {
             self.snd_sml = end;
-            self.nagle.end_push();
+            if self.nagle.is_pushed() {
+                self.end_push();
+            }
         }
         self.snd_nxt = end;
         self.snd_max = self.snd_max.max(end);

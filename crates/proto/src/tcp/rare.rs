@@ -15,6 +15,7 @@ use super::nagle::Held;
 use super::settings::BASE_MSS;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutState;
+use crate::seq::SeqNum;
 
 /// The states of rare features; see the head of the file.
 #[derive(Debug, Default)]
@@ -31,6 +32,7 @@ struct States {
     base_mss: Option<u16>,
     accecn: Option<AccEcn>,
     held: Option<Held>,
+    pushed: Option<SeqNum>,
 }
 
 /// Bounds of the receiving side that a program has set.
@@ -83,6 +85,7 @@ impl Rare {
     state!(max_pacing, max_pacing_mut, set_max_pacing: NonZeroU64);
     state!(accecn, accecn_mut, set_accecn: AccEcn);
     state!(held, set_held: Held);
+    state!(pushed, set_pushed: SeqNum);
     state!(records, records_mut, set_records: RecordEnds);
 
     /// The setting `base_mss`.
@@ -116,8 +119,18 @@ impl Rare {
 
 impl States {
     fn is_empty(&self) -> bool {
-        let Self { fast_open, user_timeout, urgent, records, max_pacing, rcv_limits, base_mss, accecn, held } =
-            self;
+        let Self {
+            fast_open,
+            user_timeout,
+            urgent,
+            records,
+            max_pacing,
+            rcv_limits,
+            base_mss,
+            accecn,
+            held,
+            pushed,
+        } = self;
         fast_open.is_none()
             && user_timeout.is_none()
             && urgent.is_none()
@@ -126,6 +139,7 @@ impl States {
             && rcv_limits.is_none()
             && base_mss.is_none()
             && held.is_none()
+            && pushed.is_none()
             && accecn.is_none()
     }
 }
@@ -133,7 +147,6 @@ impl States {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seq::SeqNum;
 
     fn urgent() -> Urgent {
         Urgent { up: SeqNum::new(1), tso_max: 0 }

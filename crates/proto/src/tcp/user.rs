@@ -101,10 +101,13 @@ impl<P: Payload> Pcb<P> {
         reset
     }
 
-    /// `TCP_NODELAY`. Switching it on lets a held segment go with the next poll, once also if `TCP_CORK` is on.
-    pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.nagle.set_nodelay(nodelay);
-        self.look_at_usage_after(nodelay);
+    /// `TCP_NODELAY`. Switching it on lets a held segment of the `snd_len` bytes in `so_snd` go with the next poll, once also if `TCP_CORK` is on.
+    pub fn set_nodelay(&mut self, nodelay: bool, snd_len: u32) {
+        let pushes = self.nagle.set_nodelay(nodelay);
+        if pushes {
+            self.note_push(snd_len);
+        }
+        self.look_at_usage_after(pushes);
     }
 
     /// `TCP_SYNCNT`: how often a SYN, or the SYN-ACK of a simultaneous open or of Fast Open, is repeated.
@@ -126,14 +129,16 @@ impl<P: Payload> Pcb<P> {
 
     /// `TCP_CORK`: while it is on, only full segments leave, whatever `TCP_NODELAY` says; a short one that has nothing before it
     /// after a retransmission timeout. Switching it off lets a held segment go with the next poll.
-    pub fn set_cork(&mut self, cork: bool) {
-        self.nagle.set_cork(cork);
+    pub fn set_cork(&mut self, cork: bool, snd_len: u32) {
+        if self.nagle.set_cork(cork) {
+            self.note_push(snd_len);
+        }
         self.look_at_usage_after(!cork);
     }
 
     /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` or `MSG_MORE` holds may go with the next poll, as on Linux.
-    pub fn push_corked(&mut self) {
-        self.nagle.push();
+    pub fn push_corked(&mut self, snd_len: u32) {
+        self.note_push(snd_len);
         self.look_at_usage_after(true);
     }
 

@@ -48,7 +48,7 @@ fn without_nagle_everything_is_sent_at_once_and_disabling_it_releases_held_segme
     let mut t = Script::established(&plain());
     t.write(1);
     assert!(t.write(2).is_empty());
-    t.pcb.set_nodelay(true);
+    t.pcb.set_nodelay(true, t.snd);
     assert_eq!(t.lens(), [2]);
 }
 
@@ -216,9 +216,9 @@ fn a_burst_is_a_millisecond_of_the_rate_and_half_of_the_window_at_most() {
 #[test]
 fn what_is_corked_leaves_when_it_is_pushed_and_only_that() {
     let mut t = Script::established(&plain());
-    t.pcb.set_cork(true);
+    t.pcb.set_cork(true, t.snd);
     assert_eq!(t.write(100), []);
-    t.pcb.push_corked();
+    t.pcb.push_corked(t.snd);
     assert_eq!(t.lens(), [100]);
     assert_eq!(t.write(100), []);
 }

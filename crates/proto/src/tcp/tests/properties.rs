@@ -146,7 +146,7 @@ fn apply(t: &mut Script, op: &Op, rcv_buf: u32) {
         Op::Poll => drop(t.output()),
         Op::Shutdown => t.pcb.shutdown_write(),
         Op::Close => drop(t.pcb.close(0, t.now)),
-        Op::Nodelay(on) => t.pcb.set_nodelay(on),
+        Op::Nodelay(on) => t.pcb.set_nodelay(on, t.snd),
     }
     check(t);
 }

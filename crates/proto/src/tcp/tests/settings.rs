@@ -117,9 +117,9 @@ fn a_syn_is_repeated_as_often_as_was_set() {
 fn a_cork_and_a_writer_with_more_to_come_hold_short_segments() {
     let mut t = Script::established(&plain());
     assert!(!t.pcb.cork());
-    t.pcb.set_cork(true);
+    t.pcb.set_cork(true, t.snd);
     assert!(t.pcb.cork());
-    t.pcb.set_cork(false);
+    t.pcb.set_cork(false, t.snd);
     t.pcb.hold_small(100);
     assert!(!t.pcb.cork() && t.write(100).is_empty());
     assert_eq!(t.write(1), [101], "more has come");

@@ -253,10 +253,10 @@ fn the_use_of_the_window_is_looked_at_by_calls_that_push_and_by_no_others() {
         ("none", |_| {}, 10),
         ("write", |t| t.snd += 1, 13),
         ("shutdown", |t| t.pcb.shutdown_write(), 13),
-        ("nodelay", |t| t.pcb.set_nodelay(true), 13),
-        ("Nagle", |t| t.pcb.set_nodelay(false), 10),
-        ("cork", |t| t.pcb.set_cork(true), 10),
-        ("uncork", |t| t.pcb.set_cork(false), 13),
+        ("nodelay", |t| t.pcb.set_nodelay(true, t.snd), 13),
+        ("Nagle", |t| t.pcb.set_nodelay(false, t.snd), 10),
+        ("cork", |t| t.pcb.set_cork(true, t.snd), 10),
+        ("uncork", |t| t.pcb.set_cork(false, t.snd), 13),
     ];
     for (name, call, cwnd) in calls {
         let mut t = begun(Algorithm::NewReno);

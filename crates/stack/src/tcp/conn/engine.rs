@@ -321,7 +321,7 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         }
     }
     if reasons & reason::OPTION != 0 {
-        pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed));
+        pcb.set_nodelay(conn.options.nodelay.load(Ordering::Relaxed), so.snd.len());
         pcb.set_keepalive(conn.options.keepalive_settings(), reasons & reason::KEEPIDLE != 0, cx.now);
         pcb.set_syn_retries(conn.options.syn_retries.load(Ordering::Relaxed));
         let fin_timeout_ms = conn.options.fin_timeout_ms.load(Ordering::Relaxed);

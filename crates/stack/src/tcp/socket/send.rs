@@ -93,7 +93,7 @@ impl TcpStream {
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
     pub fn set_cork(&self, cork: bool) -> io::Result<()> {
-        self.change_sending("set_cork", |pcb| pcb.set_cork(cork))
+        self.change_sending("set_cork", |pcb, snd_len| pcb.set_cork(cork, snd_len))
     }
 
     /// Whether TCP_CORK is on. Does not block.
@@ -118,7 +118,7 @@ impl TcpStream {
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
     pub fn set_congestion_control(&self, algorithm: CongestionControl) -> io::Result<()> {
-        self.change_sending("set_congestion_control", |pcb| pcb.set_congestion_control(algorithm))
+        self.change_sending("set_congestion_control", |pcb, _| pcb.set_congestion_control(algorithm))
     }
 
     /// TCP_CONGESTION: the algorithm in use. Does not block.
@@ -140,7 +140,7 @@ impl TcpStream {
                 "at a rate of 0 nothing could be sent: give 1 or more, or None".into(),
             ));
         }
-        self.change_sending("set_max_pacing_rate", |pcb| pcb.set_max_pacing_rate(rate))
+        self.change_sending("set_max_pacing_rate", |pcb, _| pcb.set_max_pacing_rate(rate))
     }
 
     /// The SO_MAX_PACING_RATE setting; `None` if there is no bound. Does not block.
@@ -151,15 +151,17 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().pcb.max_pacing_rate())
     }
 
-    /// Changes the pcb, and has sent what that lets go.
+    /// Changes the pcb, which is told how many bytes its send buffer has, and has sent what that lets go.
     pub(super) fn change_sending(
         &self,
         call: &'static str,
-        change: impl FnOnce(&mut Pcb<Data>),
+        change: impl FnOnce(&mut Pcb<Data>, u32),
     ) -> io::Result<()> {
         let (core, conn) = self.enter()?;
         contain::call(core, conn, call, || {
-            change(&mut conn.so.lock().pcb);
+            let mut so = conn.so.lock();
+            let snd_len = so.snd.len();
+            change(&mut so.pcb, snd_len);
             Ok(())
         })?;
         self.notify(reason::OUTPUT)
