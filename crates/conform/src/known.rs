@@ -7,6 +7,7 @@
 
 mod acknowledging;
 mod closing;
+mod memory;
 mod pair;
 mod repairing;
 mod sending;
@@ -31,6 +32,7 @@ use closing::{
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
     timestamp_in_time_wait, urgent_behind_a_fin,
 };
+use memory::window_probe_beside_text;
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, loss_after_an_undone_repair, reordering_by_a_part, repair_beside_text,
@@ -41,7 +43,7 @@ use repairing::{
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
     probe_at_the_end_of_a_window, push_of_a_cut_packet, push_of_many_packets, rest_of_a_cut_packet,
-    tiny_segments, window_probe_beside_text,
+    tiny_segments,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,

@@ -7,35 +7,6 @@ use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What, latest_figure};
-/// While the window is shut the kernel starts its probe timer anew by text of the peer, or does not: which one, its memory accounting decides
-/// (header prediction takes a packet if it fits what is reserved). Here each acceptable acknowledgment starts it anew.
-pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
-    let segments = pair.acks();
-    let una = segments.clone().map(|segment| segment.ack).max()?;
-    let mss = latest_figure(pair.earlier, "snd_mss")?;
-    // Of a window that is shut, or has room for no segment: then the probe fills it.
-    let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
-    let is_probe = |record: Option<&Record>| match record.map(|record| &record.what) {
-        Some(What::Sent(Packet::Tcp(probe))) => {
-            let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&probe.flags);
-            let is_bare = is_ack && probe.len == 0 && probe.seq + 1 == una;
-            let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
-            is_bare || (probe.len > 0 && probe.seq == una && segments.clone().next_back().is_some_and(fills))
-        }
-        _ => false,
-    };
-    let counts = ["probes:", "backoff:"].iter().any(|name| pair.why.starts_with(name));
-    let is_text = |before: &Segment, text: &Segment| {
-        text.len > 0 && is_small(text) && text.win == before.win && text.ack == before.ack
-    };
-    let mut before: Option<&Segment> = None;
-    // What was overtaken says nothing of the window.
-    let has_text = segments.clone().any(|segment| match before {
-        Some(before) if segment.ack < before.ack => false,
-        _ => before.replace(segment).is_some_and(|before| is_text(before, segment)),
-    });
-    (has_text && (counts || is_probe(pair.kernel) || is_probe(pair.stack))).then_some(Then::Stop)
-}
 
 /// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
 /// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments and resets by the unit of its own field.

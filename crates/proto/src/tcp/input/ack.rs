@@ -44,7 +44,9 @@ impl<P: Payload> Pcb<P> {
             self.take_accurate_ack(&seg.header, seg.is_bare, now);
         }
         self.take_proven(seg, now);
-        if self.persist && seg.header.ack.at_or_after(self.snd_una) {
+        let restarts_probes =
+            self.persist && seg.header.ack.at_or_after(self.snd_una) && !self.is_passed_over(seg);
+        if restarts_probes {
             // The peer answers probes: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
         }
@@ -64,17 +66,27 @@ impl<P: Payload> Pcb<P> {
                 // Another window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
             }
-            if self.persist {
-                // It has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`). Else the text is held back for
-                // another reason, and nothing has to be probed.
-                let waiting = self.snd_len + u32::from(self.fin_queued);
-                if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
-                    self.rtt.end_probing();
-                }
-                self.arm_rexmt(now);
+            if restarts_probes {
+                self.restart_probes(now);
             }
         }
         self.move_past_our_fin(now, input)
+    }
+
+    /// The peer has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`). Else the text is held back for another
+    /// reason, and nothing has to be probed.
+    #[cold]
+    fn restart_probes(&mut self, now: Instant) {
+        let waiting = self.snd_len + u32::from(self.fin_queued);
+        if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
+            self.rtt.end_probing();
+        }
+        self.arm_rexmt(now);
+    }
+
+    /// Whether it is text that says nothing of ours, on that path: the kernel takes it, and looks at nothing else.
+    fn is_passed_over(&self, seg: &Segment<P>) -> bool {
+        !seg.payload.is_empty() && self.is_on_short_path(seg)
     }
 
     /// Whether Linux's header prediction would take a segment for one of an ordinary transfer in one direction.
@@ -296,8 +308,7 @@ impl<P: Payload> Pcb<P> {
         let bare = seg.header.ack == self.snd_una
             && seg.is_bare
             && !self.brings_window(seg.seq, false, seg.header.window);
-        let is_passed_over = !seg.payload.is_empty() && self.is_on_short_path(seg);
-        self.look_at_usage_after(!is_passed_over);
+        self.look_at_usage_after(!self.is_passed_over(seg));
         if self.loss.is_none() && !options.sack.is_empty() {
             self.expect_report_of_a_duplicate(&options.sack, now);
         }

@@ -1,0 +1,54 @@
+//! Differences that come from the memory of packets: the kernel reserves memory for a socket, and its header prediction takes text that says nothing of ours only if the packet fits.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::segment::{Flags, Segment};
+use crate::trace::{Record, State, What, latest_figure};
+
+/// While the window is shut, or text is held back and nothing is out, the kernel starts its probe timer anew by text of the peer whose packet does not fit the memory that the socket has
+/// reserved (header prediction takes one that does). Here text that says nothing of ours never does.
+pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let segments = pair.acks();
+    let una = segments.clone().map(|segment| segment.ack).max()?;
+    let mss = latest_figure(pair.earlier, "snd_mss")?;
+    let is_held =
+        latest_figure(pair.earlier, "notsent_bytes") > Some(0) && pair.texts().all(|text| text.end() <= una);
+    // Of a window that is shut, or has room for no segment: then the probe fills it.
+    let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
+    let is_probe = |record: &Record| match &record.what {
+        What::Sent(Packet::Tcp(probe)) => {
+            let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&probe.flags);
+            let is_bare = is_ack && probe.len == 0 && probe.seq + 1 == una;
+            let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
+            let is_filling = segments.clone().next_back().is_some_and(fills);
+            is_bare || (probe.len > 0 && probe.seq == una && (is_filling || is_held))
+        }
+        _ => false,
+    };
+    let is_text = |before: &Segment, text: &Segment| {
+        let waits = is_small(text) || (is_held && text.ack == una);
+        text.len > 0 && waits && text.win == before.win && text.ack == before.ack
+    };
+    let mut before: Option<&Segment> = None;
+    // What was overtaken says nothing of the window.
+    let has_text = segments.clone().any(|segment| match before {
+        Some(before) if segment.ack < before.ack => false,
+        _ => before.replace(segment).is_some_and(|before| is_text(before, segment)),
+    });
+    let is_later = pair
+        .stack
+        .is_some_and(|stack| is_probe(stack) && pair.kernel.is_none_or(|kernel| kernel.at > stack.at));
+    (has_text && (is_later || counts_fewer_probes(pair))).then_some(Then::Stop)
+}
+
+/// Whether the kernel has asked less often, or has backed off less.
+fn counts_fewer_probes(pair: &Pair<'_>) -> bool {
+    let Some((kernel, stack)) = pair.states() else { return false };
+    let figure = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
+    ["probes", "backoff"].iter().any(|name| {
+        pair.why.split_once(':').is_some_and(|(why, _)| why == *name)
+            && figure(kernel, name) < figure(stack, name)
+    })
+}
