@@ -32,7 +32,7 @@ use closing::{
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
     timestamp_in_time_wait, urgent_behind_a_fin,
 };
-use memory::window_probe_beside_text;
+use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, loss_after_an_undone_repair, reordering_by_a_part, repair_beside_text,
@@ -176,6 +176,7 @@ pub const KNOWN: &[Known] = &[
     Known { name: "text of a SYN-ACK", scenario: "text-of-a-syn-ack", is: text_of_a_syn_ack },
     Known { name: "reordering by a part", scenario: "reordering-by-a-part", is: reordering_by_a_part },
     Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
+    Known { name: "held text beside text", scenario: "held-text-beside-text", is: held_text_beside_text },
     Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
     Known {
         name: "use of the window beside text",
