@@ -42,8 +42,7 @@ use repairing::{
 };
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
-    probe_at_the_end_of_a_window, push_of_a_cut_packet, push_of_many_packets, rest_of_a_cut_packet,
-    tiny_segments,
+    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, tiny_segments,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,
@@ -257,7 +256,6 @@ pub const KNOWN: &[Known] = &[
     Known { name: "round trip of long ago", scenario: "round-trip-of-long-ago", is: round_trip_of_long_ago },
     Known { name: "push of a cut packet", scenario: "push-of-a-cut-packet", is: push_of_a_cut_packet },
     Known { name: "count of a cut packet", scenario: "count-of-a-cut-packet", is: count_of_a_cut_packet },
-    Known { name: "push of many packets", scenario: "push-of-many-packets", is: push_of_many_packets },
     Known {
         name: "arrivals a timeout apart",
         scenario: "arrivals-a-timeout-apart",

@@ -117,26 +117,6 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("flags:") && is_push && is_same && is_cut_anew).then_some(Then::Stop)
 }
 
-/// So many marks of PSH are kept as a bound says, and the oldest are forgotten where much text waits in tiny segments: what goes again has none then.
-pub(super) fn push_of_many_packets(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let is_push = kernel.flags == stack.flags.with(Flags::PSH) && stack.flags != kernel.flags;
-    let is_again = (kernel.seq, kernel.len) == (stack.seq, stack.len) && pair.times_sent(kernel.seq) > 0;
-    let mss = latest_figure(pair.earlier, "snd_mss")?;
-    let least = mss.saturating_sub(4 + 8 * kernel.sack().len() as u64).max(1);
-    let is_write = |index: &usize| matches!(pair.scenario.events[*index].action, Action::Write(_));
-    let written = pair.earlier.iter().map(|record| match &record.what {
-        What::Returned(index, Ok(len)) if is_write(index) => u64::from(*len),
-        _ => 0,
-    });
-    let sent = pair.texts().map(Segment::end).max()?;
-    let waits = (written.sum::<u64>() + 1).saturating_sub(sent.into()) / least;
-    (pair.why.starts_with("flags:") && is_push && is_again && waits > MARKS_MAX).then_some(Then::Stop)
-}
-
-/// Marks of PSH that are kept (`push.rs`).
-const MARKS_MAX: u64 = 1024;
-
 /// Of a repetition that is cut for a small window, what is left counts as two segments in the kernel if it is longer than a segment beside blocks is; here as one.
 pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;

@@ -12,8 +12,8 @@
 //! end if there are several segments of it (`tcp_retransmit_skb`).
 //!
 //! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
-//! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks and as many packets that are not acknowledged; of more, the oldest
-//! are forgotten, which costs repeated segments their PSH. Tests: `push/tests.rs`; `tests/tcp/sender.rs` of the stack.
+//! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks and as many packets that are not acknowledged; of more marks the
+//! first and the last count, so that far behind them segments have no PSH; of more packets the oldest are forgotten, which costs repeated segments theirs. Tests: `push/tests.rs`; `tests/tcp/sender.rs` of the stack.
 
 use std::collections::VecDeque;
 
@@ -274,17 +274,14 @@ impl Pushes {
         if marks.get(index) != Some(&at) {
             marks.insert(index, at);
         }
-        if marks.len() > MARKS_MAX {
-            marks.pop_front();
-        }
+        marks.truncate(MARKS_MAX);
     }
 
     fn keep(&mut self, at: SeqNum) {
         let marks = &mut self.kept.get_or_insert_default().marks;
-        if marks.len() >= MARKS_MAX {
-            marks.pop_front();
+        if marks.len() < MARKS_MAX {
+            marks.push_back(at);
         }
-        marks.push_back(at);
     }
 
     /// Whether a byte from `start` up to `end` has a mark behind it: then the segment has PSH, also where it was cut anew and goes on behind

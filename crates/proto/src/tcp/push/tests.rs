@@ -137,14 +137,14 @@ fn several_segments_of_a_packet_that_leave_again_have_psh_at_their_end() {
 }
 
 #[test]
-fn marks_are_bounded_and_the_oldest_are_forgotten() {
+fn marks_are_bounded_and_the_first_and_the_last_count() {
     let mut pushes = towards(50_000);
     for len in 1..=3_000 {
         pushes.written(1, len, Then::Ends);
         pushes.sent = SeqNum::new(len);
     }
     let left = marks(&pushes, 3_000);
-    assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 3_000 - MARKS_MAX as u32));
+    assert_eq!((left.len(), left[0], left[MARKS_MAX]), (MARKS_MAX + 1, 1, 3_000));
     pushes.acked(3_000);
     pushes.forget_acked();
     assert!(pushes.kept.is_none());
@@ -403,7 +403,7 @@ fn marks_besides_the_last_are_bounded() {
     assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 1));
     pushes.mark_within(most + 1);
     let left = marks(&pushes, 20_000);
-    assert_eq!((left.len(), left[0]), (MARKS_MAX + 1, 2));
+    assert_eq!((left.len(), left[0], left[MARKS_MAX - 1]), (MARKS_MAX + 1, 1, most));
 }
 
 /// Memory for many is given back when neither marks nor packets are left.
