@@ -43,6 +43,7 @@ use repairing::{
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
     probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, tiny_segments,
+    window_told_ahead_of_its_turn,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,
@@ -262,6 +263,11 @@ pub const KNOWN: &[Known] = &[
         is: arrivals_a_timeout_apart,
     },
     Known { name: "duplicate at a joint", scenario: "duplicate-at-a-joint", is: duplicate_at_a_joint },
+    Known {
+        name: "window told ahead of its turn",
+        scenario: "window-told-ahead-of-its-turn",
+        is: window_told_ahead_of_its_turn,
+    },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 
@@ -390,7 +396,13 @@ fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     let (answers, waits) = match &pair.kernel?.what {
         What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
         // Another challenge.
-        What::Sent(Packet::Tcp(ack)) => (ack.flags == Flags::ACK && (ack.seq, ack.ack) == (1, 1), false),
+        What::Sent(Packet::Tcp(ack)) => {
+            let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
+                What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) => Some(syn.ack),
+                _ => None,
+            });
+            (ack.flags == Flags::ACK && ack.seq == 1 && Some(ack.ack) == next, false)
+        }
         _ => (false, false),
     };
     let is_challenged = pair.earlier.iter().any(|record| {

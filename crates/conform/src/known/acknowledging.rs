@@ -8,7 +8,7 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, Event};
-use crate::segment::{Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 
 /// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
@@ -26,8 +26,9 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     });
     // The last segment, or what is left of it, for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
     let start = pair.texts().find(|text| text.end() == top)?.seq;
-    // Blocks take room from it.
-    let is_last = kernel.end() == top || (kernel.seq == start && !kernel.sack().is_empty());
+    // Blocks take room from it, or the window has none for all of it.
+    let is_cut = || pair.acks().next_back().is_some_and(|told| pair.edge(told) == kernel.end());
+    let is_last = kernel.end() == top || (kernel.seq == start && (!kernel.sack().is_empty() || is_cut()));
     let is_again = kernel.seq >= start && is_last && pair.times_sent_to(top) <= 2;
     let is_last = is_again || kernel.seq == top;
     // Behind a shut window it cannot leave, and is the timeout of the first segment.
@@ -118,7 +119,7 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_out_of_order = cause.end() > cause.seq && cause.seq > next;
     let has_sack = |(_, segment): (usize, &Segment)| segment.options.contains(&Opt::SackOk);
     let has_text = pair.earlier.iter().rev().take_while(|record| record.at + SLACK > answer.at).any(
-        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0 && text.ack == next),
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.end() > text.seq && text.ack == next),
     );
     (is_out_of_order && has_text && !pair.peer().any(has_sack)).then_some(Then::SkipStack)
 }
@@ -311,6 +312,9 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit of their own that no timer reaches, and a probe that only the kernel
 /// answers may come too soon behind another.
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
+    if pair.why.starts_with("rto:") {
+        return echoes_an_answer_to_a_probe(pair).then_some(Then::Stop);
+    }
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
         let is_probe =
             |(index, probe): (usize, &Segment)| probe.len == 0 && probe.seq + 1 == pair.rcv_nxt_before(index);
@@ -341,6 +345,26 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
     let is_limited = sent.any(|(at, ack)| at >= since && ack.is_bare_ack());
     (is_probe && is_limited).then_some(Then::SkipStack)
+}
+
+/// Whether the peer echoes an answer that the kernel did not give, in the acknowledgment of what had gone again: it measures the time since then.
+fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
+    // Of those that are not too old.
+    let told = || pair.peer().filter(|(at, told)| told.end() >= pair.rcv_nxt_before(*at));
+    let Some(ack) = told().map(|(_, told)| told.ack).max() else { return false };
+    let Some((last, cause)) = told().find(|(_, told)| told.ack == ack) else { return false };
+    let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
+    let (at, events) = (pair.scenario.events[last].at(), &pair.scenario.events);
+    // What the kernel sent last before it was before a probe.
+    let sent_at = pair.earlier.iter().filter(|record| record.at < at).rev();
+    let sent_at =
+        sent_at.filter(|record| matches!(record.what, What::Sent(_))).map(|record| record.at).next();
+    let is_probe = |(index, probe): (usize, &Segment)| {
+        probe.len == 0
+            && probe.seq + 1 == pair.rcv_nxt_before(index)
+            && Some(events[index].at()) > sent_at.map(|at| at + SLACK)
+    };
+    has_echo && pair.peer().filter(|(index, _)| *index < last).any(is_probe)
 }
 
 /// Least time between two answers to probes here, and 3 ms by which a run on the kernel may be late.

@@ -54,6 +54,18 @@ pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
 
 /// A FIN that has come before the text with its number is where the peer's text ends (RFC 9293 section 3.10.7.4, eighth); the kernel drops it for the text.
 pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((kernel, stack)) = pair.states() {
+        // The text has the number and no more.
+        let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(ack)) => Some(ack.ack),
+            _ => None,
+        })?;
+        let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == next;
+        let is_text = |text: &Segment| text.len > 0 && !text.flags.has(Flags::FIN) && text.end() == next;
+        let is_it = !kernel.ready.read_closed && stack.ready.read_closed;
+        let has = |is: &dyn Fn(&Segment) -> bool| pair.peer().any(|(_, segment)| is(segment));
+        return (is_it && has(&is_fin) && has(&is_text)).then_some(Then::Stop);
+    }
     let (kernel, stack) = pair.segments()?;
     let is_fin = |(_, fin): (usize, &Segment)| fin.flags.has(Flags::FIN) && fin.end() == stack.ack;
     let is_text = |(_, text): (usize, &Segment)| text.len > 0 && text.end() == kernel.ack;

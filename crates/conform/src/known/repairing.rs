@@ -169,8 +169,8 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
         _ => true,
     });
-    let cause = pair.peer().next_back()?.1;
-    let una = pair.peer().rev().skip(1).map(|(_, segment)| segment.ack).max()?;
+    let cause = pair.acks().next_back()?;
+    let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max()?;
     let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
     let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
     let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
@@ -301,6 +301,9 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
+            if new.is_bare_ack() {
+                return (is_out && is_again && undone.is_some()).then_some(Then::Stop);
+            }
             let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
             let is_next = is_behind || new.seq == top;
             is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)

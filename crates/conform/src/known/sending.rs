@@ -80,6 +80,19 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
+/// The window is that of the segment with the highest number (SND.WL1, RFC 9293 section 3.10.7.4, fifth), also where that came ahead of its turn and without text; in the kernel text that header
+/// prediction takes puts the number back.
+pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
+    let What::State(..) = &pair.kernel?.what else { return None };
+    let index = pair.index()?;
+    let next = pair.rcv_nxt_before(index + 1);
+    let is_ahead = |(at, told): (usize, &Segment)| {
+        told.end() == told.seq && told.seq > pair.rcv_nxt_before(at) && told.seq >= next
+    };
+    let is_ahead = pair.peer().any(|(at, told)| told.flags == Flags::ACK && is_ahead((at, told)));
+    (pair.why.starts_with("snd_wnd:") && is_ahead).then_some(Then::Stop)
+}
+
 /// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's begin where text was cut when it was written, or for a small window;
 /// here text is cut when it leaves, and a packet begins at each segment's worth of what waits.
 pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
@@ -178,7 +191,8 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
         let edge = pair.acks().map(|told| pair.edge(told)).max()?;
         let is_half = text.end() == edge && (most / 2..most).contains(&text.len.into());
         let is_packet = most <= latest_figure(pair.earlier, "snd_mss")?;
-        let waits = pair.why == "the kernel waits, the stack sends text";
+        // Or its probe leaves later.
+        let waits = pair.why == "the kernel waits, the stack sends text" || pair.why.starts_with("time:");
         return ((is_tiny && waits) || (is_half && is_packet)).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;

@@ -90,7 +90,11 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
 /// Behind a tail loss probe new text, or a FIN, leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next
 /// probe is the timeout, and the stack's comes after two round trips.
 pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
+    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    let is_later = match pair.stack.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(stack))) => stack.seq == kernel.seq && pair.why.starts_with("time:"),
+        _ => true,
+    };
     let (first, sent_at, rto) = first_out(pair)?;
     let top = pair.texts().map(Segment::end).max()?;
     let (what, new_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
@@ -99,13 +103,12 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
         }
         _ => None,
     })?;
-    let is_again = kernel.seq == first.seq && stack.seq == first.seq && pair.times_sent_to(first.end()) == 1;
+    let is_again = kernel.seq == first.seq && kernel.len > 0 && pair.times_sent_to(first.end()) == 1;
     let is_new = what.end() == top && pair.times_sent_to(top) == 1;
     let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
     let age = new_at - sent_at;
     let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 2 * JIFFY;
-    let is_it = is_again && is_new && was_probed && is_then;
-    (is_it && pair.why.starts_with("time:")).then_some(Then::Stop)
+    (is_later && is_again && is_new && was_probed && is_then).then_some(Then::Stop)
 }
 
 /// Two arrivals of text are as far apart as an acknowledgment waits, to a tick: whether they are less decides how long the next one waits.
