@@ -24,13 +24,13 @@ use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
     duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, limit_of_challenges,
-    probe_before_a_measurement, text_without_ect,
+    probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
 };
 use closing::{
-    abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, old_reset_in_fin_wait_2,
-    push_of_a_fin, record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
-    syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
-    timestamp_in_time_wait, urgent_behind_a_fin,
+    abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, mark_on_text_behind_a_fin,
+    old_reset_in_fin_wait_2, push_of_a_fin, record_of_a_closed_socket, reset_before_a_fin,
+    reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait, text_before_a_fin_that_waits,
+    text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait, urgent_behind_a_fin,
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
@@ -267,6 +267,16 @@ pub const KNOWN: &[Known] = &[
         name: "window told ahead of its turn",
         scenario: "window-told-ahead-of-its-turn",
         is: window_told_ahead_of_its_turn,
+    },
+    Known {
+        name: "mark on text behind a FIN",
+        scenario: "mark-on-text-behind-a-fin",
+        is: mark_on_text_behind_a_fin,
+    },
+    Known {
+        name: "quick acknowledgment of a FIN",
+        scenario: "quick-acknowledgment-of-a-fin",
+        is: quick_acknowledgment_of_a_fin,
     },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
-use crate::scenario::{Action, Event};
+use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 
@@ -249,6 +249,16 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let is_same = kernel.sack().iter().zip(&stack.sack()[1..]).all(|(a, b)| a == b);
     let is_it = is_duplicate && is_joint && is_same && kernel.sack().first().is_some_and(is_inside);
     (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
+}
+
+/// TCP_QUICKACK sends an acknowledgment that waits where nobody has anything to read; in the kernel a FIN that was not read is something.
+pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(ack)) = &pair.stack?.what else { return None };
+    let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, on)) if *on > 0);
+    let last = pair.peer().next_back()?.1;
+    let is_fin = last.flags.has(Flags::FIN) && last.end() == ack.ack && ack.is_bare_ack();
+    let waits = matches!(pair.kernel?.what, What::State(..));
+    (is_quick && is_fin && waits).then_some(Then::Stop)
 }
 
 /// The delay of an acknowledgment ends when a timer sends text: whichever comes first, by the ticks of the kernel or here, and text takes the acknowledgment along.

@@ -13,8 +13,10 @@ use crate::trace::{Info, Ready, Record, What};
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_it =
-        cause.len > 0 && kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST) && stack.len == 0;
+    let is_behind = |(_, fin): (usize, &Segment)| fin.flags.has(Flags::FIN) && fin.end() < cause.end();
+    let is_reset = kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST);
+    // What its acknowledgment lets leave may take the answer along.
+    let is_it = cause.len > 0 && is_reset && (stack.len == 0 || pair.peer().any(is_behind));
     is_it.then_some(Then::Stop)
 }
 
@@ -50,6 +52,18 @@ pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
         old.flags == Flags::ACK && old.seq == kernel.ack && old.ack > top && value == echo(kernel)
     });
     (is_it && (is_fin || is_unsent)).then_some(Then::GoOn)
+}
+
+/// Text behind a FIN is not taken, but a mark on it is one of the path's (RFC 3168 section 6.1.3); the kernel does not look at it.
+pub(super) fn mark_on_text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_marked = |(index, text): (usize, &Segment)| {
+        let mut before = pair.peer().take_while(|(at, _)| *at < index);
+        let is_behind = before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= text.seq);
+        text.len > 0 && text.ecn == 3 && is_behind
+    };
+    let is_echo = stack.flags == kernel.flags.with(Flags::ECE) && stack.flags != kernel.flags;
+    (pair.why.starts_with("flags:") && is_echo && pair.peer().any(is_marked)).then_some(Then::Stop)
 }
 
 /// A FIN that has come before the text with its number is where the peer's text ends (RFC 9293 section 3.10.7.4, eighth); the kernel drops it for the text.

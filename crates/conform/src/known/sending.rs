@@ -25,7 +25,7 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
         }
     }
     let (kernel, stack) = pair.segments()?;
-    let is_reset = kernel.flags == Flags::RST.with(Flags::ACK);
+    let is_reset = kernel.flags.with(Flags::ECE) == Flags::RST.with(Flags::ACK).with(Flags::ECE);
     let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&kernel.flags);
     let is_bare = kernel.len == 0 && stack.len == 0 && (is_ack || is_reset);
     if pair.why.starts_with("sequence number:") && is_bare {
@@ -122,10 +122,12 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
     let is_same = (kernel.seq, kernel.len) == (stack.seq, stack.len) && kernel.len > 0;
     let count = kernel.sack().len();
-    // It was shorter by the difference when it was cut first.
+    // It was longer by the difference when it was cut first, or went on behind this end when it was last sent.
     let is_cut_anew = pair.texts().any(|text| {
         let fewer = text.sack().len();
-        fewer < count && text.len == kernel.len + 8 * u32::try_from(count - fewer).unwrap_or(0)
+        let goes_on = text.seq == kernel.seq && text.end() > kernel.end();
+        let is_longer = text.len == kernel.len + 8 * u32::try_from(count.saturating_sub(fewer)).unwrap_or(0);
+        fewer < count && (goes_on || is_longer)
     });
     (pair.why.starts_with("flags:") && is_push && is_same && is_cut_anew).then_some(Then::Stop)
 }
