@@ -164,7 +164,8 @@ impl<'a> Hurry<'a> {
 /// uses up by that what the first text in order is worth.
 pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
-    let first = pair.peer().map(|(_, segment)| segment).find(|segment| segment.len > 0)?;
+    let is_text = |segment: &&Segment| segment.len > 0 && !segment.flags.has(Flags::SYN);
+    let first = pair.peer().map(|(_, segment)| segment).find(is_text)?;
     if !hurry.is_kernels && first.seq > 1 {
         return Some(Then::Stop);
     }

@@ -238,6 +238,10 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,
         What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
+        // Or not challenged, so soon after another.
+        What::State(..) if cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST) => {
+            return Some(Then::Stop);
+        }
         What::State(..) if answers => {
             let since = pair.kernel?.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
             let is_limited = pair.earlier.iter().any(|record| {
