@@ -61,7 +61,7 @@ impl<P: Payload> Pcb<P> {
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
         } else if !self.small_may_go_with_more() {
-            if has_whole() { offset + u32::from(self.send_mss()) } else { u32::MAX }
+            if has_whole() { offset + u32::from(self.send_mss()) } else { self.held_due_at() }
         } else if self.snd_len.saturating_sub(offset) > usable
             && !has_whole()
             && usable < self.max_snd_wnd / 2

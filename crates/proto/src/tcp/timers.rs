@@ -259,12 +259,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Packets that a write begins by which `so_snd` has `snd_len` bytes, while nothing is in flight: each ends the pause, those that leave
-    /// but for the first excepted (`tcp_skb_entail`). One if nothing was written.
+    /// Packets that a write begins by which `so_snd` has `snd_len` bytes, while nothing is in flight: each ends the pause, but for those behind one that leaves
+    /// (`tcp_skb_entail`). Text that waits although it fits the window is the beginning of that one. One if nothing was written.
     fn packets_begun(&self, snd_len: u32) -> u32 {
-        let is_first = self.snd_len == 0 && self.snd_wnd >= u32::from(self.mss);
-        if snd_len <= self.snd_len || is_first {
+        if snd_len <= self.snd_len {
             return 1;
+        }
+        if self.snd_wnd >= u32::from(self.mss) {
+            return u32::from(self.snd_len == 0);
         }
         // As they were cut, without regard to blocks beside the text.
         let mss = u32::from(self.mss_in_window()).max(1);

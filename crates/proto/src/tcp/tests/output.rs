@@ -223,6 +223,16 @@ fn what_is_corked_leaves_when_it_is_pushed_and_only_that() {
     assert_eq!(t.write(100), []);
 }
 
+/// It may end a pause.
+#[test]
+fn each_write_is_told_where_corked_text_waits_for_a_window_and_nothing_is_in_flight() {
+    let mut t = Script::established(&plain());
+    t.pcb.snd_wnd = MSS - 1;
+    t.pcb.set_cork(true, t.snd);
+    assert_eq!(t.write(MSS + 100), []);
+    assert_eq!(t.pcb.snd_due_at(), MSS + 101);
+}
+
 /// A window of no more than the least segment is not cut in half.
 #[test]
 fn half_of_a_window_is_meant_where_it_is_larger_than_the_least_segment() {
