@@ -253,10 +253,11 @@ impl Pushes {
         }
     }
 
-    /// A probe of a small window leaves and ends `offset` bytes from the front: PSH stands behind it, and what is left of the packet that it is cut
-    /// from has PSH as well (`tcp_write_wakeup` sets it before it cuts).
-    pub fn mark_probe(&mut self, offset: u32) {
+    /// A probe of a small window leaves of a buffer of `len` bytes and ends `offset` bytes from the front: PSH stands behind it, and what is left of the packet that it
+    /// is cut from has PSH as well; all of the packet counts as pushed (`tcp_write_wakeup` does both before it cuts).
+    pub fn mark_probe(&mut self, offset: u32, len: u32) {
         let (start, packet_end) = (self.sent, self.sent + self.run_max);
+        self.pushed = self.pushed.max(packet_end.min(self.front + len));
         let is_cut = (self.front + offset).before(packet_end) && self.last.after(packet_end);
         if is_cut && !self.has_mark(start, packet_end) {
             self.mark_before_last(packet_end);

@@ -193,18 +193,28 @@ fn what_a_probe_leaves_of_its_packet_has_psh_too() {
         let mut pushes = Pushes { run_max: 1_000, ..towards(50_000) };
         pushes.written(9_000, 9_000, Then::Ends);
         pushes.sent = SeqNum::new(1_000);
-        pushes.mark_probe(offset);
+        pushes.mark_probe(offset, 9_000);
         assert_eq!(marks(&pushes, 9_000), expected);
     }
     // The packet ends with the text, or at a mark.
     let mut pushes = towards(50_000);
     pushes.written(900, 900, Then::Ends);
-    pushes.mark_probe(600);
+    pushes.mark_probe(600, 900);
     assert_eq!(marks(&pushes, 900), [600, 900]);
     pushes.end_run(900);
     pushes.written(9_000, 9_900, Then::Ends);
-    pushes.mark_probe(600);
+    pushes.mark_probe(600, 9_900);
     assert_eq!(marks(&pushes, 9_900), [600, 900, 9_900]);
+}
+
+#[test]
+fn all_of_the_packet_that_a_probe_is_cut_from_counts_as_pushed() {
+    for (len, pushed) in [(500, 500), (1_500, 1_000)] {
+        let mut pushes = Pushes { run_max: 1_000, ..towards(50_000) };
+        pushes.written(len, len, Then::More);
+        pushes.mark_probe(300, len);
+        assert_eq!(pushes.pushed, SeqNum::new(pushed));
+    }
 }
 
 #[test]

@@ -194,8 +194,9 @@ impl SendBuf {
     /// PSH stands behind the first `end` bytes, and is kept when they are sent again: they leave as a probe of a small window.
     #[cold]
     pub fn note_probe(&mut self, end: u32) {
+        let len = self.len();
         if let Some(pushes) = self.pushes_mut() {
-            pushes.mark_probe(end);
+            pushes.mark_probe(end, len);
         }
     }
 
