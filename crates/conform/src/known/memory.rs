@@ -57,7 +57,11 @@ fn counts_fewer_probes(pair: &Pair<'_>) -> bool {
 /// Text of the same kind lets go what `MSG_MORE` holds back, as the kernel looks for something to send; here it waits.
 pub(super) fn held_text_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(held)) = &pair.kernel?.what else { return None };
-    let (cause, before) = (pair.peer().last()?.1, pair.peer().nth_back(1)?.1);
+    let index = pair.index()?;
+    let Some(Action::Segment(cause)) = pair.scenario.events.get(index).map(|event| &event.action) else {
+        return None;
+    };
+    let before = pair.acks_before(index).last()?;
     let is_text = cause.len > 0 && (cause.ack, cause.win) == (before.ack, before.win);
     let is_new = held.len > 0 && held.ack == cause.end() && pair.texts().all(|text| text.end() <= held.seq);
     let is_short = u64::from(held.len) < latest_figure(pair.earlier, "snd_mss")?;
@@ -65,7 +69,7 @@ pub(super) fn held_text_beside_text(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
         _ => true,
     };
-    let calls = pair.scenario.events[..pair.index()?].iter().rev().map(|event| &event.action);
+    let calls = pair.scenario.events[..index].iter().rev().map(|event| &event.action);
     let written = calls.clone().find(|action| matches!(action, Action::Write(_) | Action::WriteMore(_)));
     let is_held = matches!(written, Some(Action::WriteMore(_)));
     (is_text && is_new && is_short && waits && is_held).then_some(Then::Stop)

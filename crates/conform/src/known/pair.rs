@@ -125,6 +125,11 @@ impl<'a> Pair<'a> {
 
     /// The peer's acknowledgments so far, but for those of what was not sent by then, and for segments that lie before what the kernel has acknowledged.
     pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
+        self.acks_before(usize::MAX)
+    }
+
+    /// Those before this place of the scenario.
+    pub(super) fn acks_before(&self, end: usize) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
         let (mut top, mut next, mut tops) = (1, 0, vec![(0, 1, 0)]);
         for record in self.earlier {
             match &record.what {
@@ -133,7 +138,7 @@ impl<'a> Pair<'a> {
                 _ => {}
             }
         }
-        let told = self.peer().filter(|(_, told)| told.flags.has(Flags::ACK));
+        let told = self.peer().filter(move |(index, told)| *index < end && told.flags.has(Flags::ACK));
         told.filter(move |(index, told)| {
             let then = tops.iter().rev().find(|(from, ..)| from <= index);
             then.is_none_or(|(_, top, next)| told.ack <= *top && told.end() >= *next)

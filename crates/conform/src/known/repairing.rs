@@ -25,13 +25,14 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
 /// text behind it, or a reset; here the one segment does both, or the reset is all.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
-        // Of text that had come before, where the peer has no SACK.
+        // Of text that had come before, where the peer has no SACK. Also behind new text that decides whether a timeout was needed.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
             return None;
         };
         let is_old = cause.end() > cause.seq && cause.end() <= ack.ack;
-        let is_again = again.len > 0 && again.ack == ack.ack && pair.times_sent(again.seq) > 1;
+        let is_repair = pair.times_sent(again.seq) > 1 || latest_figure(pair.earlier, "ca_state") == Some(4);
+        let is_again = again.len > 0 && again.ack == ack.ack && is_repair;
         return (is_old && is_again && ack.sack().is_empty()).then_some(Then::SkipKernel);
     }
     let (kernel, stack) = pair.segments()?;
@@ -103,7 +104,7 @@ pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
             return false;
         };
         let is_next = text.len > 0 && text.seq == pair.rcv_nxt_before(index);
-        let before = pair.taken_before(index).last();
+        let before = pair.acks_before(index).last();
         is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
     });
     (is_it && is_larger).then_some(Then::Stop)
