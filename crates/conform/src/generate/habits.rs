@@ -1,4 +1,4 @@
-//! Habits of some peers: in four of five scenarios the peer has one.
+//! Habits of some peers: in seven of eight scenarios the peer has one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
@@ -39,6 +39,8 @@ pub(super) enum Habit {
     SynText,
     /// The application closes with text that it has not read, or when the peer does, or again.
     Closes,
+    /// The application holds text back until there is more.
+    Corks,
 }
 
 impl Habit {
@@ -58,6 +60,7 @@ impl Habit {
             Self::Jumps,
             Self::SynText,
             Self::Closes,
+            Self::Corks,
         ];
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
@@ -78,6 +81,7 @@ impl Maker {
                 Habit::Parts => self.answer_to_a_part(),
                 Habit::Jumps => self.jump(),
                 Habit::Closes => self.closes(),
+                Habit::Corks => self.corks(),
                 // These show in other places.
                 Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
             }
@@ -268,6 +272,19 @@ impl Maker {
             6 => self.act(Action::Shutdown(How::Write)),
             _ => return false,
         }
+        true
+    }
+
+    /// Text that waits for more, and what lets it go.
+    fn corks(&mut self) -> bool {
+        let action = match self.habits.below(8) {
+            0 | 1 => Action::Set(SockOpt::Cork, 1),
+            2 => Action::Set(SockOpt::Cork, 0),
+            3 => Action::Set(SockOpt::Nodelay, 1),
+            4 => Action::Set(SockOpt::Nodelay, 0),
+            _ => Action::WriteMore(self.habits.pick(&[1, 100, 1000, 1448, 3000])),
+        };
+        self.act(action);
         true
     }
 
