@@ -98,6 +98,8 @@ impl<P: Payload> Pcb<P> {
         let most = match () {
             () if handshake => self.tuning.syn_retries,
             () if is_shut => u8::MAX,
+            // Nobody waits for it any more, and it holds memory (`tcp_orphan_retries`).
+            () if self.orphaned => self.tuning.retries.min(ORPHAN_RETRIES),
             () => self.tuning.retries,
         };
         if self.is_to_be_given_up(most, handshake, now)
@@ -347,6 +349,9 @@ pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
 
 /// From so many timeouts in a row on the way is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
 const SILENT_TIMEOUTS: u8 = 3;
+
+/// As many timeouts end a closed connection: some 100 s.
+const ORPHAN_RETRIES: u8 = 8;
 
 /// The peer does not answer, so the connection has ended.
 const GIVEN_UP: Events = Events::TIMED_OUT.with(Events::CLOSED);

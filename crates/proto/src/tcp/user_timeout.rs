@@ -152,16 +152,27 @@ impl<P: Payload> Pcb<P> {
         let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
         let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
-        let Some(state) = self.rare.user_timeout_mut() else { return count >= most };
+        let is_spent = match repeated {
+            // Not the number: a router's reports may have made the waits shorter (RFC 6069 section 5.1).
+            Some(at) if !handshake && !is_shut => count > 0 && since_us(now, at) >= self.patience_us(most),
+            Some(_) | None => count >= most,
+        };
+        let Some(state) = self.rare.user_timeout_mut() else { return is_spent };
         if state.stalled_at == NEVER || state.stall_una != una {
             (state.stalled_at, state.stall_una) = (since, una);
         }
         if state.ms == 0 {
-            return count >= most;
+            return is_spent;
         }
         let from = if is_shut && repeated.is_none() { Instant::from_micros(began) } else { state.stalled_at };
         let is_over = is_asked && since_us(now, from) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
+    }
+
+    /// How long so many timeouts take that begin with the shortest and double, up to the longest, microseconds (`tcp_model_timeout`).
+    fn patience_us(&self, timeouts: u8) -> u64 {
+        let (first, longest) = (FIRST_WAIT_US, u64::from(self.tuning.rto_max_us));
+        (0..=timeouts).map(|count| first.saturating_mul(1 << count.min(DOUBLINGS_MAX)).min(longest)).sum()
     }
 
     /// Whether the user timeout may end it: what waits was sent again once at least, however long something before it was, unless the peer has shut its
@@ -240,3 +251,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 }
+/// The first of the waits that a number of timeouts stands for, whatever the path's round trip (`TCP_RTO_MIN`).
+const FIRST_WAIT_US: u64 = 200_000;
+/// More than enough for any longest wait.
+const DOUBLINGS_MAX: u8 = 32;

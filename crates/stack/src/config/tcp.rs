@@ -62,7 +62,8 @@ pub struct TcpConfig {
     /// How long a connection that is closed waits for the peer's FIN (`tcp_fin_timeout`), 1 ms to 10 min, for sockets that say nothing
     /// else ([`TcpStream::set_fin_timeout`](crate::TcpStream::set_fin_timeout)). Default 60 s.
     pub fin_timeout: Duration,
-    /// Retransmissions before a connection is given up (`tcp_retries2`). Default 15.
+    /// Timeouts before a connection is given up (`tcp_retries2`), as the time that they take from 200 ms on, doubled each time up to the longest, since
+    /// the first retransmission. Default 15: 924.6 s. Once the application has closed it, 8 at most: 102 s. Window probes that nobody answers are counted.
     pub retries: u8,
     /// Silence before the first probe of a connection with SO_KEEPALIVE (`tcp_keepalive_time`), 1 ms to 32,767 s.
     /// Default 2 h.

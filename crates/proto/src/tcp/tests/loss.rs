@@ -81,9 +81,23 @@ fn timeouts_back_off_and_the_connection_is_given_up_in_silence() {
     let start = t.now;
     let sent = t.wait(secs(60));
     let times: Vec<u128> = sent.iter().map(|(at, _)| at.as_millis()).collect();
-    assert_eq!(times, [200, 600, 1400, 3000, 6200]);
-    assert_eq!(t.timed_out_at.map(|at| at.since(start)), Some(ms(10_200)));
+    assert_eq!(times, [200, 600, 1400, 3000, 6200, 10_200]);
+    // 0.2, 0.4, 0.8, 1.6, 3.2 and 4 s are over since the first of them at the next timeout.
+    assert_eq!(t.timed_out_at.map(|at| at.since(start)), Some(ms(14_200)));
     assert_eq!(t.pcb.next_deadline(), None);
+}
+
+#[test]
+fn a_closed_connection_is_given_up_sooner() {
+    for (retries, most) in [(15, 511), (3, 15)] {
+        let mut t = Script::established(&Settings { retries, ..plain() });
+        t.write(10);
+        assert!(t.pcb.close(0, t.now).is_none());
+        let start = t.now;
+        let _ = t.wait(secs(1000));
+        let lived = t.timed_out_at.unwrap().since(start);
+        assert!((ms(200 * most)..=ms(200 * 2 * (most + 1))).contains(&lived), "{lived:?}");
+    }
 }
 
 #[test]
