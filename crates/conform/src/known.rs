@@ -10,6 +10,7 @@ mod closing;
 mod memory;
 mod pair;
 mod repairing;
+mod reports;
 mod sending;
 mod timers;
 
@@ -39,6 +40,10 @@ use repairing::{
     repetition_that_is_lost_again, round_trip_behind_a_repetition, round_trip_of_a_repetition,
     tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate,
     use_of_the_window_beside_text, window_after_an_undone_repair,
+};
+use reports::{
+    error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
+    report_on_nothing, time_of_a_report,
 };
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
@@ -104,6 +109,15 @@ pub const KNOWN: &[Known] = &[
         is: timestamp_of_a_repeated_syn,
     },
     Known { name: "error queue of a connect", scenario: "unreachable-syn", is: error_queue_of_a_connect },
+    Known { name: "report before text", scenario: "unreachable-before-text", is: report_before_text },
+    Known { name: "error of a rare report", scenario: "unreachable-rare", is: error_of_a_rare_report },
+    Known { name: "report on nothing", scenario: "unreachable-nothing", is: report_on_nothing },
+    Known {
+        name: "report of a larger size",
+        scenario: "too-big-beside-a-recovery",
+        is: report_of_a_larger_size,
+    },
+    Known { name: "time of a report", scenario: "too-big-in-flight", is: time_of_a_report },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
@@ -358,15 +372,6 @@ fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     let both = Flags::SYN.with(Flags::ACK);
     let is_it = pair.why.starts_with("option: ts") && kernel.flags.has(both) && stack.flags.has(both);
     is_it.then_some(Then::GoOn)
-}
-
-/// A connect that a router's report has ended stays ready with an error in the kernel, whose error queue keeps the report; there is no such queue here.
-fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let is_it =
-        kernel.ready.error && !stack.ready.error && kernel.ready == Ready { error: true, ..stack.ready };
-    let is_report = |action: &Action| matches!(action, Action::Report(_));
-    (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
 }
 
 /// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2). That of another old

@@ -4,7 +4,7 @@
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
 
 use super::Maker;
-use crate::codec::Packet;
+use crate::codec::{Packet, Report};
 use crate::random::Random;
 use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
@@ -41,6 +41,8 @@ pub(super) enum Habit {
     Closes,
     /// The application holds text back until there is more.
     Corks,
+    /// The network reports packets that did not arrive.
+    Reports,
 }
 
 impl Habit {
@@ -61,6 +63,7 @@ impl Habit {
             Self::SynText,
             Self::Closes,
             Self::Corks,
+            Self::Reports,
         ];
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
@@ -82,6 +85,7 @@ impl Maker {
                 Habit::Jumps => self.jump(),
                 Habit::Closes => self.closes(),
                 Habit::Corks => self.corks(),
+                Habit::Reports => self.report(),
                 // These show in other places.
                 Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
             }
@@ -285,6 +289,29 @@ impl Maker {
             _ => Action::WriteMore(self.habits.pick(&[1, 100, 1000, 1448, 3000])),
         };
         self.act(action);
+        true
+    }
+
+    /// A report about one of the stack's segments, or about none that is out.
+    fn report(&mut self) -> bool {
+        if self.is_due_by_half() {
+            return false;
+        }
+        let ack = self.peer.ack;
+        let out: Vec<u32> = self.sent.iter().filter(|(_, end)| *end > ack).map(|(from, _)| *from).collect();
+        let seq = match self.habits.below(10) {
+            0 => self.habits.pick(&[ack.saturating_sub(1), self.snd_max(), self.snd_max() + 1]),
+            1..5 => ack,
+            _ if out.is_empty() => return false,
+            _ => out[self.habits.below(out.len() as u32) as usize],
+        };
+        let is_out = seq < self.snd_max();
+        let (code, mtu) = if is_out && self.habits.chance(30) {
+            (4, self.habits.pick(&[0, 300, 552, 576, 600, 1000, 1280, 1400, 1499, 1500, 9000]))
+        } else {
+            (self.habits.pick(&[0, 0, 1, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15]), 0)
+        };
+        self.act(Action::Report(Report { code, mtu, seq }));
         true
     }
 

@@ -48,6 +48,15 @@ impl Maker {
         self.observe();
     }
 
+    /// Whether about half of the retransmission timeout has passed since text left: a report may halve it, and the kernel counts in ticks.
+    pub(super) fn is_due_by_half(&self) -> bool {
+        let at = Duration::from_millis(self.at_ms.into());
+        self.driven.rto().is_some_and(|rto| {
+            let half = rto / 2;
+            (self.sent_at + half).abs_diff(at) < SLACK + granularity(half)
+        })
+    }
+
     /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
     /// them, and acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
     fn pause_is_over(&self) -> Option<Duration> {

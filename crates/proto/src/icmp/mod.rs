@@ -73,6 +73,10 @@ pub enum Unreachable {
     Network,
     /// The host does not answer.
     Host,
+    /// The network is unknown, forbidden, or not reached with this type of service (IPv4).
+    NetworkOtherwise,
+    /// The host is unknown, isolated, or not reached with this type of service (IPv4).
+    HostOtherwise,
     /// The host does not speak the protocol (IPv4; IPv6 says [`Problem::NextHeader`]).
     Protocol,
     /// No socket listens at the port.
@@ -167,13 +171,15 @@ fn echo_word(id: u16, seq: u16) -> u32 {
 fn v4_error(kind: u8, code: u8, mtu: u16, pointer: u8) -> Option<Error> {
     let unreachable = |what| Some(Error::Unreachable(what));
     match (kind, code) {
-        (V4_UNREACHABLE, 0 | 6 | 11) => unreachable(Unreachable::Network),
-        (V4_UNREACHABLE, 1 | 7 | 8 | 12) => unreachable(Unreachable::Host),
+        (V4_UNREACHABLE, 0) => unreachable(Unreachable::Network),
+        (V4_UNREACHABLE, 1) => unreachable(Unreachable::Host),
+        (V4_UNREACHABLE, 6 | 9 | 11) => unreachable(Unreachable::NetworkOtherwise),
+        (V4_UNREACHABLE, 7 | 8 | 12) => unreachable(Unreachable::HostOtherwise),
         (V4_UNREACHABLE, 2) => unreachable(Unreachable::Protocol),
         (V4_UNREACHABLE, 3) => unreachable(Unreachable::Port),
         (V4_UNREACHABLE, 4) => Some(Error::PacketTooBig(u32::from(mtu))),
         (V4_UNREACHABLE, 5) => unreachable(Unreachable::SourceRoute),
-        (V4_UNREACHABLE, 9 | 10 | 13 | 14 | 15) => unreachable(Unreachable::Prohibited),
+        (V4_UNREACHABLE, 10 | 13 | 14 | 15) => unreachable(Unreachable::Prohibited),
         (V4_TIME_EXCEEDED, 0) => Some(Error::HopLimitExceeded),
         (V4_TIME_EXCEEDED, 1) => Some(Error::ReassemblyTimeExceeded),
         (V4_PROBLEM, 1) => Some(Error::ParameterProblem(Problem::Option, 0)),
@@ -213,6 +219,8 @@ fn v4_words(error: Error) -> Option<(u8, u8, u32)> {
                 Unreachable::Protocol => 2,
                 Unreachable::Port => 3,
                 Unreachable::SourceRoute => 5,
+                Unreachable::NetworkOtherwise => 11,
+                Unreachable::HostOtherwise => 12,
                 Unreachable::Prohibited => 13,
                 Unreachable::BeyondScope => return None,
             };
@@ -239,7 +247,9 @@ fn v6_words(error: Error) -> Option<(u8, u8, u32)> {
                 Unreachable::Host => 3,
                 Unreachable::Port => 4,
                 Unreachable::SourceRoute => 7,
-                Unreachable::Protocol => return None,
+                Unreachable::Protocol | Unreachable::NetworkOtherwise | Unreachable::HostOtherwise => {
+                    return None;
+                }
             };
             (V6_UNREACHABLE, code, 0)
         }

@@ -83,7 +83,7 @@ pub(super) struct Meter {
     pub delivery_rate: u64,
     /// How much the reader takes.
     pub tune: Option<RcvTune>,
-    /// The network's report on the data at this SND.UNA.
+    /// The network's last report since the peer was heard, and what SND.UNA was then.
     pub soft_error: Option<(Unreachable, SeqNum)>,
     una: SeqNum,
     nxt: SeqNum,

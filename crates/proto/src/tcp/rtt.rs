@@ -113,6 +113,13 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
+    /// The last expiry of the retransmission timer does not count. False if none has counted.
+    pub fn take_back_off_back(&mut self) -> bool {
+        let Some(backoff) = self.backoff.checked_sub(1) else { return false };
+        (self.doublings, self.backoff) = (backoff, backoff);
+        true
+    }
+
     /// The window opened after probes, which say nothing about time.
     pub fn end_probing(&mut self) {
         self.backoff = 0;

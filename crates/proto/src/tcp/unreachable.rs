@@ -3,8 +3,9 @@
 //!
 //! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
 //! two minutes hears at once (as on Linux). So it ends a connection by Fast Open that nobody has accepted yet. Once connected, every report is *soft*, for it may be forged or pass over:
-//! it is remembered, and given as the reason if the connection is given up later without any progress in between. It
-//! does not depend on ICMP's numbers, or on errors of the application. Tests: below and `tests/path_mtu.rs`.
+//! it is remembered, and given as the reason if the connection is given up before the peer is heard again. A router that has no
+//! way for what was sent again tells that it was not lost for congestion: the back-off of one timeout is taken back (RFC 6069). It
+//! does not depend on ICMP's numbers, or on errors of the application. Tests: `tests/path_mtu.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -19,13 +20,13 @@ use super::state::State;
 pub enum Unreachable {
     /// No route to the network (`ENETUNREACH`).
     Network,
-    /// No way to the host, or the packet's time was over (`EHOSTUNREACH`).
+    /// No way to the host, the packet's time was over, or IPv4's router does not forward it (`EHOSTUNREACH`).
     Host,
     /// The host does not know TCP (`ENOPROTOOPT`).
     Protocol,
     /// No socket has the port (`ECONNREFUSED`); TCP says so by a reset, but a firewall may not.
     Port,
-    /// It is forbidden by an administrator (`EHOSTUNREACH` on IPv4, `EACCES` on IPv6).
+    /// It is forbidden by an administrator, and IPv6 says so (`EACCES`).
     Prohibited,
     /// A header's field is not understood (`EPROTO`).
     Malformed,
@@ -55,11 +56,26 @@ impl<P: Payload> Pcb<P> {
             | State::FinWait2
             | State::Closing
             | State::LastAck => {
-                self.meter_mut(now).soft_error = Some((why, self.snd_una));
+                self.note_soft_error(why, now);
                 Events::NONE
             }
             State::TimeWait | State::Closed => Events::NONE,
         }
+    }
+
+    /// A router has no route for a segment that began with this number. If that is the first and was sent again, the back-off of one
+    /// timeout is taken back (RFC 6069 section 4.2), and the segment may be due at once: the events are those of
+    /// [`on_timer`](Self::on_timer). [`on_unreachable`](Self::on_unreachable) is told, too. `poll_transmit` has to follow.
+    pub fn on_no_route(&mut self, seq: SeqNum, now: Instant) -> Events {
+        let now = self.clock(now);
+        let is_repeated = seq == self.snd_una && self.rexmt_count > 0 && !self.persist;
+        if is_repeated && self.is_open() && !self.is_in_handshake() && self.rtt.take_back_off_back() {
+            self.rearm_for_first(now);
+            if self.rexmt_at <= now {
+                return self.on_timer(now).events;
+            }
+        }
+        Events::NONE
     }
 
     /// Whether a segment that is not acknowledged begins with this number, or has it inside: a report of any other is not believed.
@@ -70,13 +86,37 @@ impl<P: Payload> Pcb<P> {
 
     fn end_unreachable(&mut self, why: Unreachable, now: Instant) -> Events {
         self.enter_closed();
-        self.meter_mut(now).soft_error = Some((why, self.snd_una));
+        self.note_soft_error(why, now);
         Events::UNREACHABLE.with(Events::CLOSED)
     }
 
-    /// The last report on the data that is out now; for the report that the connection has timed out
+    fn note_soft_error(&mut self, why: Unreachable, now: Instant) {
+        let una = self.snd_una;
+        self.meter_mut(now).soft_error = Some((why, una));
+    }
+
+    /// The peer was heard, so something has arrived.
+    pub(super) fn forget_report(&mut self) {
+        if let Some(meter) = self.meter.as_deref_mut().filter(|meter| meter.soft_error.is_some()) {
+            meter.soft_error = None;
+        }
+    }
+
+    /// The last report since the peer was heard; for the report that the connection has timed out
     /// ([`Events::TIMED_OUT`]) or could not be made ([`Events::UNREACHABLE`]).
     pub fn unreachable(&self) -> Option<Unreachable> {
+        // The predicted path does not look.
         self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)
+    }
+
+    /// Takes that report, if the connection is open; it is then gone. SO_ERROR tells it where there is no pending error, as on Linux
+    /// (`sk_err_soft`).
+    pub fn take_unreachable(&mut self) -> Option<Unreachable> {
+        if !self.is_open() {
+            return None;
+        }
+        let why = self.unreachable()?;
+        self.meter.as_deref_mut()?.soft_error = None;
+        Some(why)
     }
 }

@@ -182,6 +182,12 @@ fn only_an_error_that_quotes_the_syn_ends_a_connection_attempt() {
         (Family::V4, "10.9.0.2:9", Unreachable::Host, ErrorKind::HostUnreachable),
         (Family::V6, "[fd09::2]:9", Unreachable::Network, ErrorKind::NetworkUnreachable),
         (Family::V4, "10.9.0.2:9", Unreachable::Port, ErrorKind::ConnectionRefused),
+        (Family::V4, "10.9.0.2:9", Unreachable::NetworkOtherwise, ErrorKind::NetworkUnreachable),
+        (Family::V4, "10.9.0.2:9", Unreachable::HostOtherwise, ErrorKind::HostUnreachable),
+        // As on Linux, a prohibition has an error of its own only over IPv6.
+        (Family::V4, "10.9.0.2:9", Unreachable::Prohibited, ErrorKind::HostUnreachable),
+        (Family::V6, "[fd09::2]:9", Unreachable::Prohibited, ErrorKind::PermissionDenied),
+        (Family::V6, "[fd09::2]:9", Unreachable::BeyondScope, ErrorKind::HostUnreachable),
     ] {
         let mut host = Host::new();
         let (mut stream, syn) = connecting(&mut host, to);

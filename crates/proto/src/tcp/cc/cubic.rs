@@ -19,7 +19,7 @@ use crate::time::Instant;
 use super::super::timers::since_us;
 use super::hystart::{Growth, HyStart};
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, idle_window, initial_window,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, Phase, as_many_of, idle_window, initial_window,
     ssthresh_after_pause, unused_window, whole_segments,
 };
 use curve::{Curve, RenoLine, ticks};
@@ -204,6 +204,13 @@ impl Cubic {
     }
 }
 
+impl Cubic {
+    /// The next period begins level, where slow start will have led (section 4.8), and what was measured is forgotten.
+    fn forget(&mut self) {
+        (self.w_max, self.period, self.credit, self.pace, self.delay_min_us) = (0, None, 0, 0, 0);
+    }
+}
+
 impl CongestionControl for Cubic {
     fn cwnd(&self) -> u32 {
         self.cwnd
@@ -266,8 +273,7 @@ impl CongestionControl for Cubic {
             self.cwnd -= self.cwnd % mss.max(1);
             self.reduce(mss, BETA);
         }
-        // The next period begins level, where slow start will have led (section 4.8), and what was measured is forgotten.
-        (self.w_max, self.period, self.credit, self.pace, self.delay_min_us) = (0, None, 0, 0, 0);
+        self.forget();
         (self.cwnd, self.refill_left) = (pipe.saturating_add(mss).min(CWND_MAX), 0);
     }
 
@@ -294,6 +300,20 @@ impl CongestionControl for Cubic {
             period.age_us = age_us.saturating_sub(since_us(now, last_at));
             self.acked_at = now;
         }
+    }
+
+    fn on_smaller_segments(&mut self, from: u32, to: u32) {
+        self.cwnd = as_many_of(to, from, self.cwnd).max(to);
+        self.ssthresh = as_many_of(to, from, self.ssthresh);
+        self.w_max = as_many_of(to, from, self.w_max);
+    }
+
+    fn on_resegmented(&mut self, left: Option<u32>, mss: u32) {
+        match left {
+            Some(left) => self.cwnd = left.max(mss),
+            None => self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss),
+        }
+        self.forget();
     }
 
     fn on_idle(&mut self, rtos: u32, mss: u32) {

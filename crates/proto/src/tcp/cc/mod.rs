@@ -176,6 +176,11 @@ pub(super) trait CongestionControl {
     fn on_unused(&mut self, _used: u32, _mss: u32) {}
     /// Sending begins while nothing is in flight. Something was last sent at `last_at`.
     fn on_restart(&mut self, _last_at: Instant, _now: Instant) {}
+    /// The path takes segments of `to` bytes instead of `from`: windows have as many as before, so no burst follows.
+    fn on_smaller_segments(&mut self, _from: u32, _to: u32) {}
+    /// Segments that are too long for the path go again, with the window as it is, or as a recovery has `left` it. The threshold leads
+    /// back to it (`tcp_simple_retransmit`).
+    fn on_resegmented(&mut self, _left: Option<u32>, _mss: u32) {}
     /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         None
@@ -354,6 +359,12 @@ impl CongestionControl for Cc {
     fn on_restart(&mut self, last_at: Instant, now: Instant) {
         begun!(self, cc => cc.on_restart(last_at, now));
     }
+    fn on_smaller_segments(&mut self, from: u32, to: u32) {
+        begun!(self, cc => cc.on_smaller_segments(from, to));
+    }
+    fn on_resegmented(&mut self, left: Option<u32>, mss: u32) {
+        begun!(self, cc => cc.on_resegmented(left, mss));
+    }
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         asked!(self, cc => cc.pacing_rate(), _ => None)
     }
@@ -391,6 +402,11 @@ fn ssthresh_after_pause(ssthresh: u32, cwnd: u32, mss: u32) -> u32 {
     let mss = mss.max(1);
     let segments = cwnd / mss;
     ssthresh.max((segments / 2 + segments / 4) * mss)
+}
+
+/// As many segments of `to` bytes as `bytes` are of `from`.
+pub(super) fn as_many_of(to: u32, from: u32, bytes: u32) -> u32 {
+    if bytes == CWND_MAX { bytes } else { bytes.div_ceil(from.max(1)) * to }
 }
 
 /// A threshold of whole segments, two at least: windows count in segments on Linux.

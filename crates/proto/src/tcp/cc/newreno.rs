@@ -3,8 +3,8 @@
 //! Invariants: `mss <= cwnd <= CWND_MAX`. Tests stand at the end.
 
 use super::{
-    Ack, CWND_MAX, Cause, Congestion, CongestionControl, idle_window, ssthresh_after_pause, unused_window,
-    whole_segments,
+    Ack, CWND_MAX, Cause, Congestion, CongestionControl, as_many_of, idle_window, ssthresh_after_pause,
+    unused_window, whole_segments,
 };
 
 /// The classic: additive increase, multiplicative decrease.
@@ -93,6 +93,18 @@ impl CongestionControl for NewReno {
         if cwnd < self.cwnd {
             self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss);
             self.cwnd = cwnd;
+        }
+    }
+
+    fn on_smaller_segments(&mut self, from: u32, to: u32) {
+        self.cwnd = as_many_of(to, from, self.cwnd).max(to);
+        self.ssthresh = as_many_of(to, from, self.ssthresh);
+    }
+
+    fn on_resegmented(&mut self, left: Option<u32>, mss: u32) {
+        match left {
+            Some(left) => self.cwnd = left.max(mss),
+            None => self.ssthresh = ssthresh_after_pause(self.ssthresh, self.cwnd, mss),
         }
     }
 

@@ -89,6 +89,12 @@ impl Usage {
         }
     }
 
+    /// Segments of `to` bytes take the place of those of `from`: as many were outstanding.
+    pub fn on_smaller_segments(&mut self, from: u32, to: u32) {
+        self.most = super::as_many_of(to, from, self.most);
+        self.used = super::as_many_of(to, from, self.used);
+    }
+
     /// Whether the window was used up, and the most bytes that were outstanding.
     pub fn get(&self) -> (bool, u32) {
         (self.is_limited, self.most)

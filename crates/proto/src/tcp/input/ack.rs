@@ -60,6 +60,10 @@ impl<P: Payload> Pcb<P> {
             self.check_duplicate(seg, now);
         }
         if ack.at_or_after(self.snd_una) {
+            let has_text = !seg.payload.is_empty();
+            if moved || !has_text || !self.is_on_short_path(seg) {
+                self.forget_report();
+            }
             let shut = self.persist.then_some(self.snd_wnd);
             self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {

@@ -2,7 +2,7 @@
 //!
 //! | event | action |
 //! |---|---|
-//! | a router reports a packet too big | full segments become smaller, outstanding data is cut anew and sent again, congestion control is not told |
+//! | a router reports a packet too big | full segments become smaller, outstanding segments that are longer are sent again in parts, and the congestion window counts as many segments as before |
 //! | the retransmission timer expires [`BLACK_HOLE_TIMEOUTS`] times in a row over segments above the base | they become as small as the base, from then on half as large each time; a search begins |
 //! | a search is on, and there is data and room | one segment of a larger size is sent, the *probe* |
 //! | the probe is acknowledged | full segments become as large |
@@ -127,8 +127,7 @@ impl<P: Payload> Pcb<P> {
         if !in_flight || matches!(self.state, State::SynSent | State::SynReceived | State::Closed) {
             return false;
         }
-        let reported = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
-        let size = self.payload_of(reported);
+        let size = self.payload_of(mtu);
         let probe = self.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()?.probe);
         if size >= self.mss {
             // It may be the probe that was too big: then the search is as good as over.
@@ -138,16 +137,27 @@ impl<P: Payload> Pcb<P> {
             return false;
         }
         self.with_path_mtu(now, |path| path.limit(size, now));
+        self.count_smaller_segments(self.mss.into(), size.into());
         self.mss = size;
-        self.resegment(seq, now);
+        self.resegment(now);
         true
+    }
+
+    /// Windows have as many segments as before, of `to` bytes each instead of `from`.
+    fn count_smaller_segments(&mut self, from: u32, to: u32) {
+        self.cc.on_smaller_segments(from, to);
+        let Some(loss) = self.loss.as_deref_mut() else { return };
+        loss.usage.on_smaller_segments(from, to);
+        loss.prr.on_smaller_segments(from, to);
+        if let Some(before) = loss.undo.as_mut().and_then(|undo| undo.before.as_mut()) {
+            before.on_smaller_segments(from, to);
+        }
     }
 
     /// The SYN with text was too big. It is repeated at once without text, and announces no more than the path takes, as on Linux: the
     /// way back is likely to be the same. True if the report has changed anything.
     fn on_syn_too_big(&mut self, mtu: u32, now: Instant) -> bool {
-        let reported = if mtu == 0 { plateau_below(self.path_mtu()) } else { mtu };
-        let reported = u16::try_from(reported).unwrap_or(u16::MAX).max(self.tuning.mtu_min);
+        let reported = u16::try_from(mtu).unwrap_or(u16::MAX).max(self.tuning.mtu_min);
         if u32::from(reported) >= self.path_mtu() || !self.fast_open_too_long() {
             return false;
         }
@@ -191,34 +201,43 @@ impl<P: Payload> Pcb<P> {
         change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
     }
 
-    /// Outstanding data from `seq` on is too large to arrive: it is sent again in smaller segments, with the same
-    /// window.
-    fn resegment(&mut self, seq: SeqNum, now: Instant) {
-        let keeps = self.keeps_records();
-        self.spoil_timing();
+    /// Outstanding segments that are longer than what the path takes now will not arrive, whichever of them was reported: they are sent
+    /// again in parts, with the same window (`tcp_simple_retransmit`).
+    fn resegment(&mut self, now: Instant) {
+        let (keeps, size) = (self.keeps_records(), u32::from(self.send_mss()));
         let Some(mut loss) = self.loss.take() else { return };
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.probe = None;
         }
         if keeps {
-            loss.records.lose_from(seq);
+            loss.records.lose_longer_than(size);
+        }
+        // What waits may be a full segment now; a report is no occasion to look for that.
+        loss.is_only_repair = true;
+        if keeps && loss.records.lost() > 0 {
+            self.spoil_timing();
+            match self.recovery.phase() {
+                Phase::Open => self.cc.on_resegmented(None, self.mss.into()),
+                Phase::Recovery => self.cc.on_resegmented(Some(loss.prr.cwnd()), self.mss.into()),
+                Phase::Loss => {}
+            }
             self.repair_for_mtu(&mut loss);
         }
         self.loss = Some(loss);
         if !keeps {
+            self.spoil_timing();
             self.recovery.on_timeout(self.snd_max);
             self.snd_nxt = self.snd_una;
+            self.arm_rexmt(now);
         }
-        self.arm_rexmt(now);
     }
 
     /// Lost data is repaired as after a timeout, but the window stays: the network is not congested.
     pub(super) fn repair_for_mtu(&mut self, loss: &mut Loss) {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
-        if self.recovery.phase() == Phase::Open {
+        if self.recovery.phase() != Phase::Loss {
             self.recovery.on_timeout(self.snd_max);
-            loss.frto = None;
-            loss.for_mtu = true;
+            (loss.frto, loss.undo, loss.for_mtu) = (None, None, true);
         }
         self.allow(loss);
     }
@@ -345,14 +364,6 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// RFC 1191 section 7.1: the next value to try below `mtu` if a router does not name one. The least is cut
-/// off elsewhere.
-fn plateau_below(mtu: u32) -> u32 {
-    PLATEAUS.into_iter().find(|plateau| *plateau < mtu).unwrap_or(0)
-}
-
-/// RFC 1191's table, without the smallest.
-const PLATEAUS: [u32; 8] = [32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 552];
 /// The search is over when the bounds are this close, bytes.
 const SEARCH_END: u16 = 16;
 /// Losses of a probe that are taken for the path's limit: one may be chance.
@@ -441,11 +452,6 @@ mod tests {
         assert!(path.probe.is_none() && path.tries == 1, "a timeout says nothing");
         path.on_probe_lost(probe(1_460), NOW);
         assert_eq!((path.high, path.tries), (1_459, 0));
-    }
-
-    #[test]
-    fn the_plateau_below_is_a_smaller_one() {
-        assert_eq!([40_000, 1_493, 1_492, 552, 68].map(plateau_below), [32_000, 1_492, 1_006, 0, 0]);
     }
 
     /// Segments of 600 bytes, and a search for up to 1,460.

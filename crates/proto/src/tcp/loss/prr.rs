@@ -10,7 +10,7 @@
 //! All in bytes. It does not depend on the data sent. Invariant: over a recovery no more is sent than arrived or was found lost,
 //! one segment, and one more for each safe acknowledgment. Tests at the end.
 
-use super::super::cc::idle_window;
+use super::super::cc::{as_many_of, idle_window};
 
 /// One fast recovery.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,13 @@ impl Prr {
     /// Nothing was sent for `rtos` timeouts.
     pub fn on_idle(&mut self, rtos: u32, mss: u32) {
         self.cwnd = idle_window(self.cwnd, rtos, mss);
+    }
+
+    /// Segments of `to` bytes take the place of those of `from`: there are as many.
+    pub fn on_smaller_segments(&mut self, from: u32, to: u32) {
+        for bytes in [&mut self.prior_cwnd, &mut self.cwnd, &mut self.delivered, &mut self.out] {
+            *bytes = as_many_of(to, from, *bytes);
+        }
     }
 
     /// Bytes were sent, new or again.

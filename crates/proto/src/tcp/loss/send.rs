@@ -218,8 +218,7 @@ impl<P: Payload> Pcb<P> {
         let edge = self.repeat_edge();
         let loss = self.loss.as_deref_mut()?;
         let (start, end) = loss.records.next_lost()?;
-        // What was too large is cut anew.
-        let short_end = if loss.for_mtu { None } else { loss.records.short_segment(start, (mss, edge), fin) };
+        let short_end = loss.records.short_segment(start, (mss, edge), fin);
         let lost = short_end.unwrap_or(end).since(start);
         let lost = self.rare.records().map_or(lost, |records| records.limit(start, lost).0);
         let want = if short_end.is_some() { lost } else { lost.min(self.tuning.tso_max.max(mss)).min(most) };
@@ -247,11 +246,16 @@ impl<P: Payload> Pcb<P> {
             Phase::Recovery | Phase::Open => Why::Fast,
         };
         let at_una = start == self.snd_una;
-        let again = self.repeat(start, start + len, why, rcv_space, now)?;
-        if short_end == Some(start + len)
+        let at = start + len;
+        let is_part = self.loss.as_deref().is_some_and(|loss| loss.records.is_inside(at));
+        let again = self.repeat(start, at, why, rcv_space, now)?;
+        if short_end == Some(at)
             && let Some(loss) = self.loss.as_deref_mut()
         {
-            loss.make_one(start, start + len);
+            loss.make_one(start, at);
+            if is_part {
+                loss.records.count_rest(at, mss);
+            }
         }
         if let Some(loss) = self.loss.take() {
             self.allow(&loss);

@@ -120,6 +120,18 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
+    /// The wait of the retransmission timer has changed: it runs from when the first segment was sent last.
+    pub(in crate::tcp) fn rearm_for_first(&mut self, now: Instant) {
+        let mut sent_at = self.last_snd_at;
+        if let Some(loss) = self.loss.as_deref_mut() {
+            // There is one timer on Linux.
+            loss.reorder_at = NEVER;
+            sent_at = loss.records.first().map_or(sent_at, |first| first.sent_at);
+        }
+        self.arm_rexmt(sent_at);
+        self.rexmt_at = self.rexmt_at.max(now);
+    }
+
     /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));

@@ -23,17 +23,16 @@ fn each(test: impl Fn(Settings)) {
 }
 
 #[test]
-fn data_in_flight_is_resegmented_without_a_congestion_response() {
+fn data_in_flight_is_sent_again_in_parts_with_a_window_of_as_many_segments() {
     each(|s| {
         let mut t = Script::established(&s);
         assert_eq!(t.write(30 * MSS), [MSS; 10]);
         let cwnd = t.pcb.cwnd();
         assert!(t.pcb.on_packet_too_big(seq(0), 640, t.now));
-        assert_eq!((t.pcb.mss(), t.pcb.path_mtu(), t.pcb.cwnd()), (600, 640, cwnd));
+        assert_eq!((t.pcb.mss(), t.pcb.path_mtu(), t.pcb.cwnd()), (600, 640, cwnd / MSS * 600));
         let again = t.output();
-        assert_eq!((again[0].header().seq, again[0].len), (seq(0), 600), "{s:?}");
-        assert!(again.iter().all(|one| one.len <= 600));
-        assert!(again.iter().map(|one| one.len).sum::<u32>() > 9 * MSS, "the whole window is sent again");
+        let lens: Vec<u32> = again.iter().map(|one| one.len).collect();
+        assert_eq!((again[0].header().seq, &lens[..]), (seq(0), &[600, 400].repeat(5)[..]), "{s:?}");
         assert!(!t.pcb.on_packet_too_big(seq(MSS), 640, t.now), "the others of the same flight");
         assert_eq!(t.lens(), []);
         assert_eq!(t.pcb.loss_stats().rto_count, 0);
@@ -51,7 +50,7 @@ fn too_large_segments_are_sent_again_at_once_during_recovery_too() {
     let again = t.output();
     assert_eq!(again.first().map(|one| (one.header().seq, one.len)), Some((seq(0), 600)));
     let bytes: u32 = again.iter().map(|one| one.len).sum();
-    assert!(bytes > 6 * MSS && bytes <= 8 * MSS, "as much as was in the network: {bytes}");
+    assert!((4 * 600..=8 * 600).contains(&bytes), "as many segments as were in the network: {bytes}");
 }
 
 #[test]
@@ -68,14 +67,29 @@ fn a_report_is_believed_only_about_data_in_flight_and_down_to_the_minimum() {
     assert_eq!(t.pcb.path_mtu(), 552);
 }
 
+/// Routers have said it since RFC 1191.
 #[test]
-fn a_report_without_an_mtu_selects_the_next_plateau() {
+fn a_report_without_an_mtu_selects_the_least() {
     let mut t = Script::established(&Settings { mss: 1460, ..plain() });
     assert_eq!(t.write(1460), [1460]);
     assert!(t.pcb.on_packet_too_big(seq(0), 0, t.now));
-    assert_eq!(t.pcb.path_mtu(), 1492);
-    assert!(t.pcb.on_packet_too_big(seq(0), 0, t.now));
-    assert_eq!(t.pcb.path_mtu(), 1006);
+    assert_eq!(t.pcb.path_mtu(), 552);
+}
+
+/// Whichever segment the report quotes, those that are no longer than the path takes are on their way.
+#[test]
+fn only_segments_that_are_too_long_are_sent_again() {
+    // The last part goes with the short segment behind it.
+    each(|s| {
+        let mut t = Script::established(&Settings { nodelay: true, ..s });
+        for len in [300, MSS, 500, 2 * MSS + 200] {
+            t.write(len);
+        }
+        assert!(t.pcb.on_packet_too_big(seq(300 + MSS + 500), 640, t.now));
+        let again: Vec<(SeqNum, u32)> = t.output().iter().map(|one| (one.header().seq, one.len)).collect();
+        let long = [(300, 600), (900, 400), (1800, 600), (2400, 400), (2800, 600), (3400, 600)];
+        assert_eq!(again, long.map(|(from, len)| (seq(from), len)));
+    });
 }
 
 #[test]
@@ -219,6 +233,73 @@ fn a_report_ends_a_handshake_and_is_stored_by_a_connection() {
     let _ = t.wait(secs(3600));
     assert!(t.events.has(Events::TIMED_OUT));
     assert_eq!(t.pcb.unreachable(), Some(Unreachable::Host), "the reason for the timeout");
+}
+
+/// RFC 6069 section 4.2.
+#[test]
+fn a_missing_route_takes_the_back_off_of_a_timeout_back() {
+    each(|s| {
+        let mut t = Script::established(&s);
+        let _ = t.write(3 * MSS);
+        let due_in = |t: &Script| t.pcb.next_deadline().unwrap().since(t.now);
+        assert_eq!(t.pcb.on_no_route(seq(0), t.now), Events::NONE);
+        assert_eq!(t.pcb.rtt.backoff(), 0, "nothing has expired");
+        while t.pcb.rtt.backoff() < 3 {
+            let wait = due_in(&t);
+            let _ = t.wait(wait);
+        }
+        let wait = due_in(&t);
+        let _ = t.wait(ms(10));
+        assert_eq!(t.pcb.on_no_route(seq(MSS), t.now), Events::NONE, "not the first");
+        assert_eq!((t.pcb.rtt.backoff(), due_in(&t)), (3, wait - ms(10)));
+        assert_eq!(t.pcb.on_no_route(seq(0), t.now), Events::NONE);
+        assert_eq!((t.pcb.rtt.backoff(), due_in(&t)), (2, wait / 2 - ms(10)), "from when it was sent");
+        let _ = t.wait(wait / 4);
+        assert_eq!(t.pcb.on_no_route(seq(0), t.now), Events::SILENT);
+        let sent = t.output();
+        assert_eq!(sent.len(), 1, "the shorter wait is over");
+        assert_eq!((sent[0].header().seq, t.pcb.rtt.backoff()), (seq(0), 2), "which is another timeout");
+    });
+}
+
+/// RFC 6069 section 5.1: the time counts, and not how often it was tried.
+#[test]
+fn a_missing_route_does_not_end_a_connection_sooner_nor_keep_it_for_longer() {
+    let lives_for = |reports: bool| {
+        let mut t = Script::established(&Settings { retries: 6, ..plain() });
+        let _ = t.write(MSS);
+        let begin = t.now;
+        let mut sent = 0;
+        while t.pcb.state() != State::Closed {
+            if reports && t.pcb.on_no_route(seq(0), t.now).has(Events::TIMED_OUT) {
+                break;
+            }
+            sent += t.output().len() + t.wait(ms(100)).len();
+        }
+        (t.now.since(begin), sent)
+    };
+    let ((without, few), (with, many)) = (lives_for(false), lives_for(true));
+    let patience = ms(200 * 127);
+    assert!((patience..=patience + secs(1)).contains(&with) && many > 2 * few, "{with:?} {many} {few}");
+    assert!((patience..=2 * patience + secs(1)).contains(&without), "{without:?}");
+}
+
+#[test]
+fn a_report_is_the_open_connections_until_the_peer_is_heard_or_it_was_taken() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    let _ = t.write(3 * MSS);
+    let report = |t: &mut Script| t.pcb.on_unreachable(seq(0), Unreachable::Prohibited, true, t.now);
+    assert_eq!(report(&mut t), Events::NONE);
+    assert_eq!(t.pcb.take_unreachable(), Some(Unreachable::Prohibited));
+    assert_eq!(t.pcb.take_unreachable(), None, "it was taken");
+    assert_eq!(report(&mut t), Events::NONE);
+    let again = t.ack_of(0, WND);
+    let _ = t.input(again, &[]);
+    assert_eq!(t.pcb.take_unreachable(), None, "the peer was heard");
+    let mut t = Script::connect(&plain());
+    let _ = t.output();
+    let _ = t.pcb.on_unreachable(SeqNum::new(ISS), Unreachable::Host, true, t.now);
+    assert_eq!(t.pcb.take_unreachable(), None, "it is the attempt's error");
 }
 
 #[test]

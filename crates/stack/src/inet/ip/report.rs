@@ -35,8 +35,15 @@ impl Unsent {
         match error {
             Error::Unreachable(Unreachable::Port) => Self::PortUnreachable,
             Error::Unreachable(Unreachable::Protocol) => Self::ProtocolUnreachable,
-            Error::Unreachable(Unreachable::Network | Unreachable::BeyondScope) => Self::NetworkUnreachable,
-            Error::Unreachable(Unreachable::Host | Unreachable::SourceRoute) => Self::HostUnreachable,
+            Error::Unreachable(Unreachable::Network | Unreachable::NetworkOtherwise) => {
+                Self::NetworkUnreachable
+            }
+            Error::Unreachable(
+                Unreachable::Host
+                | Unreachable::HostOtherwise
+                | Unreachable::BeyondScope
+                | Unreachable::SourceRoute,
+            ) => Self::HostUnreachable,
             Error::Unreachable(Unreachable::Prohibited) => Self::Prohibited,
             Error::PacketTooBig(mtu) => Self::TooBig { mtu },
             Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Self::TimeExceeded,

@@ -23,10 +23,12 @@ pub(crate) enum SockError {
     Aborted,
     /// A router knows no route to the network (ENETUNREACH).
     NetworkUnreachable,
-    /// A router knows no way to the host, or refuses to forward (EHOSTUNREACH).
+    /// A router knows no way to the host, or refuses to forward over IPv4 (EHOSTUNREACH).
     HostUnreachable,
     /// The host does not know TCP (ENOPROTOOPT).
     NoProtocol,
+    /// A router refuses to forward over IPv6 (EACCES).
+    Prohibited,
     /// A header was not understood (EPROTO).
     Protocol,
     /// The interface is gone (ENETDOWN).
@@ -50,6 +52,7 @@ impl SockError {
             Self::Protocol => 9,
             Self::NetDown => 10,
             Self::Panicked => 11,
+            Self::Prohibited => 12,
         }
     }
 
@@ -66,6 +69,7 @@ impl SockError {
             Self::Protocol,
             Self::NetDown,
             Self::Panicked,
+            Self::Prohibited,
         ]
         .into_iter()
         .find(|error| error.code() == code)
@@ -75,7 +79,8 @@ impl SockError {
     pub fn reported(why: Unreachable) -> Self {
         match why {
             Unreachable::Network => Self::NetworkUnreachable,
-            Unreachable::Host | Unreachable::Prohibited => Self::HostUnreachable,
+            Unreachable::Host => Self::HostUnreachable,
+            Unreachable::Prohibited => Self::Prohibited,
             Unreachable::Protocol => Self::NoProtocol,
             Unreachable::Port => Self::Refused,
             Unreachable::Malformed => Self::Protocol,
@@ -114,6 +119,7 @@ impl From<SockError> for io::Error {
             SockError::NetworkUnreachable => Errno::NETUNREACH,
             SockError::HostUnreachable => Errno::HOSTUNREACH,
             SockError::NoProtocol => Errno::NOPROTOOPT,
+            SockError::Prohibited => Errno::ACCESS,
             SockError::Protocol => errno::PROTO,
             SockError::NetDown => Errno::NETDOWN,
             SockError::Panicked => return io::Error::new(io::ErrorKind::ConnectionAborted, PANICKED),
@@ -132,10 +138,10 @@ mod tests {
 
     #[test]
     fn codes_name_errors_both_ways_and_zero_is_none() {
-        for code in 1..=11 {
+        for code in 1..=12 {
             assert_eq!(SockError::from_code(code).unwrap().code(), code);
         }
         assert_eq!(SockError::from_code(0), None);
-        assert_eq!(SockError::from_code(12), None);
+        assert_eq!(SockError::from_code(13), None);
     }
 }

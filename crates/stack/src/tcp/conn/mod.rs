@@ -330,6 +330,11 @@ impl Conn {
         self.panicked().or_else(|| SockError::from_code(self.so_error.swap(0, Ordering::AcqRel)))
     }
 
+    /// Takes the network's report on an open connection (Linux: `sk_err_soft`).
+    pub fn take_reported(&self) -> Option<SockError> {
+        self.so.lock().pcb.take_unreachable().map(SockError::reported)
+    }
+
     /// The error of a connection whose protocol code has panicked.
     pub fn panicked(&self) -> Option<SockError> {
         // Acquire: with the release of `set_error`.

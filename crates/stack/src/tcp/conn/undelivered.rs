@@ -37,14 +37,16 @@ pub(super) fn apply(
             }
             return Events::NONE;
         }
-        Error::Unreachable(what) => unreachable(what),
+        Error::Unreachable(what) => unreachable(what, remote.is_ipv4()),
         Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Unreachable::Host,
         Error::ParameterProblem(Problem::NextHeader, _) => Unreachable::Protocol,
         Error::ParameterProblem(Problem::Field | Problem::Option | Problem::IncompleteChain, _) => {
             Unreachable::Malformed
         }
     };
-    pcb.on_unreachable(seq, why, is_accepted, now)
+    let tells = tells_of_no_route(error, remote.is_ipv4());
+    let events = if tells { pcb.on_no_route(seq, now) } else { Events::NONE };
+    events.with(pcb.on_unreachable(seq, why, is_accepted, now))
 }
 
 /// Whether a report about a SYN-ACK ends its handshake, which nobody waits for yet. As on Linux, those that say that there is no way
@@ -53,7 +55,11 @@ pub(crate) fn ends_handshake(error: Error, is_ipv4: bool) -> bool {
     match error {
         Error::PacketTooBig(_) => false,
         Error::Unreachable(icmp::Unreachable::Network | icmp::Unreachable::Host) => is_ipv4,
-        Error::Unreachable(icmp::Unreachable::BeyondScope) => false,
+        Error::Unreachable(
+            icmp::Unreachable::BeyondScope
+            | icmp::Unreachable::NetworkOtherwise
+            | icmp::Unreachable::HostOtherwise,
+        ) => false,
         Error::Unreachable(
             icmp::Unreachable::Prohibited | icmp::Unreachable::Port | icmp::Unreachable::SourceRoute,
         ) => !is_ipv4,
@@ -63,12 +69,25 @@ pub(crate) fn ends_handshake(error: Error, is_ipv4: bool) -> bool {
     }
 }
 
-fn unreachable(what: icmp::Unreachable) -> Unreachable {
+/// Whether no route led on: RFC 6069 section 3 takes ICMP's codes 0 and 1 for that, and ICMPv6's code 0.
+fn tells_of_no_route(error: Error, is_ipv4: bool) -> bool {
+    match error {
+        Error::Unreachable(icmp::Unreachable::Network) => true,
+        Error::Unreachable(icmp::Unreachable::Host) => is_ipv4,
+        _ => false,
+    }
+}
+
+fn unreachable(what: icmp::Unreachable, is_ipv4: bool) -> Unreachable {
     match what {
-        icmp::Unreachable::Network | icmp::Unreachable::BeyondScope => Unreachable::Network,
-        icmp::Unreachable::Host | icmp::Unreachable::SourceRoute => Unreachable::Host,
+        icmp::Unreachable::Network | icmp::Unreachable::NetworkOtherwise => Unreachable::Network,
+        icmp::Unreachable::Prohibited if !is_ipv4 => Unreachable::Prohibited,
+        icmp::Unreachable::Host
+        | icmp::Unreachable::HostOtherwise
+        | icmp::Unreachable::Prohibited
+        | icmp::Unreachable::BeyondScope
+        | icmp::Unreachable::SourceRoute => Unreachable::Host,
         icmp::Unreachable::Protocol => Unreachable::Protocol,
         icmp::Unreachable::Port => Unreachable::Port,
-        icmp::Unreachable::Prohibited => Unreachable::Prohibited,
     }
 }

@@ -356,12 +356,14 @@ impl TcpStream {
         Ok(2 * self.conn()?.so.lock().rcv.hiwat as usize)
     }
 
-    /// SO_ERROR: takes the pending error, if there is one.
+    /// SO_ERROR: takes the pending error, if there is one. Where there is none, it tells what the network has last reported of this
+    /// connection's packets (ICMP errors, RFC 5461) since the peer was heard, as on Linux: the connection goes on, and other calls do not fail by it.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
     pub fn take_error(&self) -> io::Result<Option<io::Error>> {
-        Ok(self.conn()?.take_error().map(io::Error::from))
+        let conn = self.conn()?;
+        Ok(conn.take_error().or_else(|| conn.take_reported()).map(io::Error::from))
     }
 
     /// Bytes that a read would get now (FIONREAD).

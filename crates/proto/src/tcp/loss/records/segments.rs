@@ -134,6 +134,24 @@ impl Records {
         Some(end)
     }
 
+    /// Whether `at` lies inside a segment, as far as segments are known.
+    pub fn is_inside(&self, at: SeqNum) -> bool {
+        self.list
+            .get(self.find(at))
+            .is_some_and(|record| record.start.before(at) && record.whole_before(at) != at)
+    }
+
+    /// A part of a segment has left, up to `at`: the rest counts as many as it will leave in (`tcp_fragment`).
+    pub fn count_rest(&mut self, at: SeqNum, mss: u32) {
+        let rest = self.find(at);
+        if let Some(record) = self.list.get_mut(rest).filter(|record| record.start == at) {
+            let count = record.len().div_ceil(mss.max(1));
+            let all = self.counts.of(record.fate);
+            *all = *all + count - record.count;
+            record.count = count;
+        }
+    }
+
     /// What was sent again from `start` to `end` has become one segment.
     pub fn make_one(&mut self, start: SeqNum, end: SeqNum) {
         // It may have been joined with what was sent again before it.
@@ -196,14 +214,43 @@ impl Records {
         self.repeats.make_contiguous().sort_by_key(|repeat| repeat.sent_at);
     }
 
-    /// Outstanding data from `seq` on that the peer does not hold is lost: it was too large to arrive.
+    /// Outstanding data from `seq` on that the peer does not hold is lost.
     pub fn lose_from(&mut self, seq: SeqNum) {
         let from = self.split(seq);
         for at in from..self.list.len() {
-            if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
-                self.lose(at);
-            }
+            self.lose_flying(at);
         }
+        self.judge_all();
+    }
+
+    /// Segments of more than `size` bytes that the peer does not hold are lost: they are too long to arrive.
+    pub fn lose_longer_than(&mut self, size: u32) {
+        let mut at = 0;
+        while let Some(record) = self.list.get(at).copied() {
+            let last = record.last_segment();
+            // The last may be short enough where the others are not.
+            if last != record.start && record.end.since(last) <= size && record.segment_or(size) > size {
+                self.split(last);
+            }
+            if self
+                .list
+                .get(at)
+                .is_some_and(|record| record.segment_or(record.len()).min(record.len()) > size)
+            {
+                self.lose_flying(at);
+            }
+            at += 1;
+        }
+        self.judge_all();
+    }
+
+    fn lose_flying(&mut self, at: usize) {
+        if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
+            self.lose(at);
+        }
+    }
+
+    fn judge_all(&mut self) {
         if let Some(last) = self.list.back() {
             self.edge = last.end;
         }

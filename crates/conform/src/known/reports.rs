@@ -1,0 +1,145 @@
+//! Differences in what reports of the network do.
+//!
+//! Tests: as those of `known.rs`.
+
+use std::time::Duration;
+
+use crate::codec::{MTU, Packet, Report};
+use crate::scenario::{Action, Event};
+use crate::trace::{Ready, Record, State, What, latest_figure};
+
+use super::{Pair, Then};
+
+/// A connect that a router's report has ended stays ready with an error in the kernel, whose error queue keeps the report; there is no such queue here.
+pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_it =
+        kernel.ready.error && !stack.ready.error && kernel.ready == Ready { error: true, ..stack.ready };
+    (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
+}
+
+/// A report on the number behind all that was sent, while all of it is acknowledged, is SO_ERROR's in the kernel, and here about nothing.
+pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = errors(pair)?;
+    // Where it stood then is not known: a segment ended there.
+    let is_end = |seq: u32| {
+        pair.earlier.iter().any(|record| match &record.what {
+            What::Sent(Packet::Tcp(sent)) => sent.end() == seq,
+            _ => false,
+        })
+    };
+    (kernel != 0 && kernel != stack && reports(pair).any(|report| is_end(report.seq))).then_some(Then::GoOn)
+}
+
+/// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of a host that is not reached.
+pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = errors(pair)?;
+    let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
+        .into_iter()
+        .find_map(|(code, error)| (error == kernel).then_some(code))?;
+    let is_reported = reports(pair).any(|report| report.code == code);
+    (is_reported && stack == libc::EHOSTUNREACH).then_some(Then::GoOn)
+}
+
+/// Text of the peer that acknowledges nothing new ends the time of a report in the kernel if its short path does not take it, for which packet memory counts.
+pub(super) fn report_before_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = errors(pair)?;
+    let is_text = |action: &Action| matches!(action, Action::Segment(text) if text.len > 0);
+    let mut actions = so_far(pair).iter().map(|event| &event.action).skip_while(|action| !is_report(action));
+    (kernel == 0 && stack != 0 && actions.any(is_text)).then_some(Then::GoOn)
+}
+
+/// What a report on sizes has sent again bears the time of the call or segment before it in the kernel, which does not look at its clock for it. The echo of that
+/// measures a longer round trip, and the timeout that a later report has made shorter ends sooner.
+pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((kernel, stack)) = pair.segments()
+        && pair.why.starts_with("option: ts")
+    {
+        let (theirs, ours) = (kernel.timestamp()?.0, stack.timestamp()?.0);
+        let is_report = so_far(pair).last().is_some_and(is_on_size);
+        return (theirs < ours && is_report && kernel.len > 0).then_some(Then::GoOn);
+    }
+    let is_again =
+        so_far(pair).iter().enumerate().any(|(index, event)| is_on_size(event) && sends_again(pair, index));
+    let is_measured = match pair.states() {
+        Some((State { info: Some(kernel), .. }, State { info: Some(stack), .. })) => {
+            pair.why.starts_with("rto") && kernel.rto > stack.rto
+        }
+        _ => false,
+    };
+    let mut behind = so_far(pair).iter().skip_while(|event| !is_on_size(event));
+    let is_shorter = behind.any(|event| matches!(&event.action, Action::Report(report) if report.code < 2));
+    let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
+    let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
+    let is_later = is_repetition(pair, pair.stack) && at(pair.stack) < at(pair.kernel);
+    (is_again && (is_measured || is_later || is_shorter && is_sooner)).then_some(Then::Stop)
+}
+
+/// Whether a record is text that the kernel has sent before.
+fn is_repetition(pair: &Pair<'_>, record: Option<&Record>) -> bool {
+    record.is_some_and(|record| match &record.what {
+        What::Sent(Packet::Tcp(text)) => text.len > 0 && pair.times_sent(text.seq) > 0,
+        _ => false,
+    })
+}
+
+/// Whether the kernel sends text at the event of this number.
+fn sends_again(pair: &Pair<'_>, index: usize) -> bool {
+    let begin = |record: &Record| matches!(&record.what, What::State(at, _) if *at + 1 == index);
+    let rest = pair.earlier.iter().skip_while(|record| !begin(record)).skip(1);
+    rest.take_while(|record| matches!(&record.what, What::Sent(_)))
+        .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0))
+}
+
+/// A report of a larger size than is used is news to the kernel if it is below the device's: where something is lost it begins another repair. Here nothing is too long.
+pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
+    let used = latest_figure(pair.earlier, "snd_mss")? + 40;
+    let is_repair = match pair.states() {
+        Some((kernel, stack)) => {
+            let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
+            ca_state(kernel) == Some(4) && ca_state(stack) == Some(3)
+        }
+        // Segments that have no room for the blocks of now are too long to it.
+        None => is_repetition(pair, pair.kernel) && so_far(pair).last().is_some_and(is_on_size),
+    };
+    let is_larger = |report: &Report| usize::from(report.mtu) < MTU && u64::from(report.mtu) >= used;
+    let last = so_far(pair).iter().rev().find_map(|event| match &event.action {
+        Action::Report(report) if report.code == 4 => Some(report),
+        _ => None,
+    });
+    (is_repair && last.is_some_and(is_larger)).then_some(Then::Stop)
+}
+
+/// What SO_ERROR was on both sides.
+fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
+    match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack)))
+            if pair.scenario.events.get(*index)?.action == Action::TakeError =>
+        {
+            Some((i32::try_from(*kernel).ok()?, i32::try_from(*stack).ok()?))
+        }
+        _ => None,
+    }
+}
+
+/// The reports so far, but for those on sizes.
+fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = &'a Report> + use<'a> {
+    so_far(pair).iter().filter_map(|event| match &event.action {
+        Action::Report(report) if report.code != 4 => Some(report),
+        _ => None,
+    })
+}
+
+/// The scenario up to where they differ.
+fn so_far<'a>(pair: &Pair<'a>) -> &'a [Event] {
+    let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
+    &pair.scenario.events[..count]
+}
+
+fn is_on_size(event: &Event) -> bool {
+    matches!(&event.action, Action::Report(report) if report.code == 4)
+}
+
+fn is_report(action: &Action) -> bool {
+    matches!(action, Action::Report(_))
+}
