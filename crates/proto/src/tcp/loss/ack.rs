@@ -524,13 +524,6 @@ impl<P: Payload> Pcb<P> {
         self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX))
     }
 
-    /// The retransmission timer gives way to another one of loss recovery that expires at `at` (on Linux they are one).
-    pub(super) fn give_way(&mut self, at: Instant) {
-        if at != NEVER && self.rexmt_at <= at {
-            self.rexmt_at = after_us(at, AFTER_ANOTHER_US);
-        }
-    }
-
     /// Starts the one timer that there is behind a report (`tcp_set_xmit_timer`): that of reordering, or of the tail loss probe, or of the
     /// retransmission, which is due by the first segment where one of the others `was_waiting`.
     fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, was_waiting: bool, now: Instant) {
@@ -552,10 +545,11 @@ impl<P: Payload> Pcb<P> {
             if renews || !loss.is_disordered {
                 loss.probe_at = NEVER;
             }
-            if renews && was_waiting {
-                self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
-            } else if renews {
-                self.arm_rexmt(now);
+            if renews {
+                // The user timeout cuts only the wait behind an expiry (`tcp_clamp_rto_to_user_timeout`).
+                let anew = after_us(now, self.rexmt_wait_us());
+                self.rexmt_at =
+                    if was_waiting { self.first_is_due(loss).max(after_us(now, 1)) } else { anew };
             }
         } else if renews {
             let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));
@@ -591,8 +585,6 @@ fn sorted(
     (dsack, out)
 }
 
-/// After another timer of loss recovery has expired there is this much time for what it sends.
-const AFTER_ANOTHER_US: u64 = 1_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;
 

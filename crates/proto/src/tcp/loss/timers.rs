@@ -120,6 +120,13 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
+    /// The retransmission timer gives way to another one of loss recovery that expires at `at` (on Linux they are one).
+    pub(super) fn give_way(&mut self, at: Instant) {
+        if at != NEVER && self.rexmt_at <= at {
+            self.rexmt_at = after_us(at, AFTER_ANOTHER_US);
+        }
+    }
+
     /// The wait of the retransmission timer has changed: it runs from when the first segment was sent last.
     pub(in crate::tcp) fn rearm_for_first(&mut self, now: Instant) {
         let mut sent_at = self.last_snd_at;
@@ -139,6 +146,9 @@ impl<P: Payload> Pcb<P> {
         self.recovery.inflate(i32::try_from(beyond).unwrap_or(i32::MAX));
     }
 }
+
+/// After another timer of loss recovery has expired there is this much time for what it sends.
+const AFTER_ANOTHER_US: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
