@@ -1,4 +1,4 @@
-//! Habits of some peers: in seven of eight scenarios the peer has one.
+//! Habits of peers, applications and routers: in fifteen of sixteen scenarios there is one.
 //!
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.

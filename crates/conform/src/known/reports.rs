@@ -18,10 +18,10 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
 }
 
-/// A report on the number behind all that was sent, while all of it is acknowledged, is SO_ERROR's in the kernel, and here about nothing.
+/// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
-    // Where it stood then is not known: a segment ended there.
+    // SND.NXT at that time is not known, but a segment ended there.
     let is_end = |seq: u32| {
         pair.earlier.iter().any(|record| match &record.what {
             What::Sent(Packet::Tcp(sent)) => sent.end() == seq,
@@ -31,7 +31,7 @@ pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     (kernel != 0 && kernel != stack && reports(pair).any(|report| is_end(report.seq))).then_some(Then::GoOn)
 }
 
-/// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of a host that is not reached.
+/// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of an unreachable host.
 pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
     let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
@@ -99,14 +99,11 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
             let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
             ca_state(kernel) == Some(4) && ca_state(stack) == Some(3)
         }
-        // Segments that have no room for the blocks of now are too long to it.
+        // Segments that were sent without room for the present blocks are too long for the kernel.
         None => is_repetition(pair, pair.kernel) && so_far(pair).last().is_some_and(is_on_size),
     };
     let is_larger = |report: &Report| usize::from(report.mtu) < MTU && u64::from(report.mtu) >= used;
-    let last = so_far(pair).iter().rev().find_map(|event| match &event.action {
-        Action::Report(report) if report.code == 4 => Some(report),
-        _ => None,
-    });
+    let last = so_far(pair).iter().rev().find_map(on_size);
     (is_repair && last.is_some_and(is_larger)).then_some(Then::Stop)
 }
 
@@ -136,8 +133,16 @@ fn so_far<'a>(pair: &Pair<'a>) -> &'a [Event] {
     &pair.scenario.events[..count]
 }
 
+/// The report of an event, if it is one on sizes.
+fn on_size(event: &Event) -> Option<&Report> {
+    match &event.action {
+        Action::Report(report) if report.code == 4 => Some(report),
+        _ => None,
+    }
+}
+
 fn is_on_size(event: &Event) -> bool {
-    matches!(&event.action, Action::Report(report) if report.code == 4)
+    on_size(event).is_some()
 }
 
 fn is_report(action: &Action) -> bool {

@@ -114,7 +114,7 @@ impl Rtt {
     }
 
     /// The last expiry of the retransmission timer does not count. False if none has counted.
-    pub fn take_back_off_back(&mut self) -> bool {
+    pub fn revert_back_off(&mut self) -> bool {
         let Some(backoff) = self.backoff.checked_sub(1) else { return false };
         (self.doublings, self.backoff) = (backoff, backoff);
         true
@@ -135,7 +135,7 @@ impl Rtt {
 }
 
 /// Doublings of the timeout, more than enough to reach any ceiling.
-const BACKOFF_MAX: u8 = 24;
+pub(super) const BACKOFF_MAX: u8 = 24;
 /// A longer sample is cut off: it stems from a peer's nonsense, and its eighths must fit.
 const SAMPLE_MAX_US: u32 = 1 << 28;
 /// RFC 6298 section 5.7.

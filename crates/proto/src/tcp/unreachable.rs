@@ -3,8 +3,8 @@
 //!
 //! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
 //! two minutes hears at once (as on Linux). So it ends a connection by Fast Open that nobody has accepted yet. Once connected, every report is *soft*, for it may be forged or pass over:
-//! it is remembered, and given as the reason if the connection is given up before the peer is heard again. A router that has no
-//! way for what was sent again tells that it was not lost for congestion: the back-off of one timeout is taken back (RFC 6069). It
+//! it is remembered, and given as the reason if the connection is given up before the peer is heard again. If a router has no
+//! route for what was sent again, congestion is not the reason for the loss: the back-off of one timeout is taken back (RFC 6069). It
 //! does not depend on ICMP's numbers, or on errors of the application. Tests: `tests/path_mtu.rs`.
 
 use crate::seq::SeqNum;
@@ -69,7 +69,7 @@ impl<P: Payload> Pcb<P> {
     pub fn on_no_route(&mut self, seq: SeqNum, now: Instant) -> Events {
         let now = self.clock(now);
         let is_repeated = seq == self.snd_una && self.rexmt_count > 0 && !self.persist;
-        if is_repeated && self.is_open() && !self.is_in_handshake() && self.rtt.take_back_off_back() {
+        if is_repeated && self.is_open() && !self.is_in_handshake() && self.rtt.revert_back_off() {
             self.rearm_for_first(now);
             if self.rexmt_at <= now {
                 return self.on_timer(now).events;
@@ -97,7 +97,7 @@ impl<P: Payload> Pcb<P> {
 
     /// The peer was heard, so something has arrived.
     pub(super) fn forget_report(&mut self) {
-        if let Some(meter) = self.meter.as_deref_mut().filter(|meter| meter.soft_error.is_some()) {
+        if let Some(meter) = self.meter.as_deref_mut() {
             meter.soft_error = None;
         }
     }

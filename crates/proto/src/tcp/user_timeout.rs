@@ -19,6 +19,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::pcb::Pcb;
+use super::rtt::BACKOFF_MAX;
 use super::segment::{Flags, Header, Payload};
 use super::settings::{Settings, millis};
 use super::timers::{NEVER, after_us, since_us};
@@ -172,7 +173,7 @@ impl<P: Payload> Pcb<P> {
     /// How long so many timeouts take that begin with the shortest and double, up to the longest, microseconds (`tcp_model_timeout`).
     fn patience_us(&self, timeouts: u8) -> u64 {
         let (first, longest) = (FIRST_WAIT_US, u64::from(self.tuning.rto_max_us));
-        (0..=timeouts).map(|count| first.saturating_mul(1 << count.min(DOUBLINGS_MAX)).min(longest)).sum()
+        (0..=timeouts).map(|count| first.saturating_mul(1 << count.min(BACKOFF_MAX)).min(longest)).sum()
     }
 
     /// Whether the user timeout may end it: what waits was sent again once at least, however long something before it was, unless the peer has shut its
@@ -251,7 +252,6 @@ impl<P: Payload> Pcb<P> {
         }
     }
 }
+
 /// The first of the waits that a number of timeouts stands for, whatever the path's round trip (`TCP_RTO_MIN`).
 const FIRST_WAIT_US: u64 = 200_000;
-/// More than enough for any longest wait.
-const DOUBLINGS_MAX: u8 = 32;

@@ -202,9 +202,7 @@ impl Cubic {
         self.ssthresh = whole_segments(u64::from(window) * keep / BETA_SCALE, mss);
         (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
-}
 
-impl Cubic {
     /// The next period begins level, where slow start will have led (section 4.8), and what was measured is forgotten.
     fn forget(&mut self) {
         (self.w_max, self.period, self.credit, self.pace, self.delay_min_us) = (0, None, 0, 0, 0);

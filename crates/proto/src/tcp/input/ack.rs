@@ -60,8 +60,7 @@ impl<P: Payload> Pcb<P> {
             self.check_duplicate(seg, now);
         }
         if ack.at_or_after(self.snd_una) {
-            let has_text = !seg.payload.is_empty();
-            if moved || !has_text || !self.is_on_short_path(seg) {
+            if moved || !self.is_passed_over(seg) {
                 self.forget_report();
             }
             let shut = self.persist.then_some(self.snd_wnd);
