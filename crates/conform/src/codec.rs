@@ -1,8 +1,8 @@
-//! Segments as IPv4 packets, and packets as segments.
+//! Segments as packets of IPv4 and IPv6, and packets as segments.
 //!
 //! A codec of its own, so that a fault of the stack's codec shows. It knows one connection's names and first numbers, [`Names`]. Tests: below.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use crate::segment::{Echo, Flags, Opt, Segment, pattern};
 
@@ -10,9 +10,9 @@ use crate::segment::{Echo, Flags, Opt, Segment, pattern};
 #[derive(Clone, Debug)]
 pub struct Names {
     /// The peer's address and port.
-    pub peer: (Ipv4Addr, u16),
+    pub peer: (IpAddr, u16),
     /// The tested side's. The port of one that connects is known from its first segment on.
-    pub local: (Ipv4Addr, u16),
+    pub local: (IpAddr, u16),
     /// The peer's first sequence number.
     pub peer_isn: u32,
     /// The tested side's, once it was seen.
@@ -27,6 +27,7 @@ pub struct Names {
 const PEER_ISN: u32 = u32::MAX - 3000;
 const TCP: u8 = 6;
 const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
 
 /// A packet of the tested side.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,31 +43,65 @@ pub enum Packet {
 /// An error that a router, or the peer's host, reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The ICMP code of "destination unreachable".
-    pub code: u8,
-    /// The MTU of the next hop, for "fragmentation needed".
-    pub mtu: u16,
+    /// What it says.
+    pub what: Reported,
     /// The sequence number of the segment that it is about.
     pub seq: u32,
+}
+
+/// What a report says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reported {
+    /// "Destination unreachable" with this code, which is not 4 over IPv4.
+    Unreachable(u8),
+    /// The packet is longer than the next hop takes. That one's MTU, bytes.
+    TooBig(u32),
+    /// "Time exceeded" with this code.
+    TimeExceeded(u8),
+    /// "Parameter problem" with this code, about the packet's first byte.
+    ParameterProblem(u8),
+}
+
+impl Reported {
+    /// Its type, its code and the second word of the message.
+    fn words(self, is_ipv6: bool) -> (u8, u8, u32) {
+        match (self, is_ipv6) {
+            (Self::Unreachable(code), false) => (3, code, 0),
+            (Self::TooBig(mtu), false) => (3, 4, mtu),
+            (Self::TimeExceeded(code), false) => (11, code, 0),
+            (Self::ParameterProblem(code), false) => (12, code, 0),
+            (Self::Unreachable(code), true) => (1, code, 0),
+            (Self::TooBig(mtu), true) => (2, 0, mtu),
+            (Self::TimeExceeded(code), true) => (3, code, 0),
+            (Self::ParameterProblem(code), true) => (4, code, 0),
+        }
+    }
 }
 
 /// The device's MTU, bytes.
 pub const MTU: usize = 1_500;
 /// The most bytes of options in a segment.
 pub const OPTIONS_MAX: usize = 40;
-/// Bytes of the headers of a segment, options aside: IPv4's and TCP's.
-const HEADERS: usize = 40;
+/// Bytes of the headers of IPv4, IPv6 and TCP, options aside.
+const IPV4_HEADER: usize = 20;
+const IPV6_HEADER: usize = 40;
+const TCP_HEADER: usize = 20;
+
+/// Bytes of the headers of a segment without options.
+pub fn headers(is_ipv6: bool) -> usize {
+    TCP_HEADER + if is_ipv6 { IPV6_HEADER } else { IPV4_HEADER }
+}
 
 /// Bytes of the options of a segment of the peer, and of the whole packet.
-pub fn sizes(segment: &Segment) -> (usize, usize) {
-    let nobody = (Ipv4Addr::UNSPECIFIED, 0);
+pub fn sizes(segment: &Segment, is_ipv6: bool) -> (usize, usize) {
+    let nobody = (Ipv4Addr::UNSPECIFIED.into(), 0);
     let options = Names::new(nobody, nobody).options(segment).len();
-    (options, HEADERS + options + segment.len as usize)
+    (options, headers(is_ipv6) + options + segment.len as usize)
 }
 
 impl Names {
     /// Of a connection of which nothing was sent.
-    pub fn new(peer: (Ipv4Addr, u16), local: (Ipv4Addr, u16)) -> Self {
+    pub fn new(peer: (IpAddr, u16), local: (IpAddr, u16)) -> Self {
         Self { peer, local, peer_isn: PEER_ISN, isn: None, ts_first: None, ts_last: 0 }
     }
 
@@ -88,7 +123,7 @@ impl Names {
         tcp.extend(options);
         let first = segment.seq.wrapping_add(u32::from(segment.flags.has(Flags::SYN))).wrapping_sub(1);
         tcp.extend((0..segment.len).map(|at| pattern(first.wrapping_add(at))));
-        let sum = self.pseudo_sum(tcp.len()) + sum(&tcp);
+        let sum = self.pseudo_sum(TCP, tcp.len()) + sum(&tcp);
         let sum = folded(sum);
         tcp[16..18].copy_from_slice(&(!sum).to_be_bytes());
         self.packet(TCP, segment.ecn, &tcp)
@@ -96,34 +131,28 @@ impl Names {
 
     /// The bytes of an ICMP error about a segment of the tested side.
     pub fn encode_report(&self, report: Report) -> Vec<u8> {
-        let mut about = vec![0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, TCP, 0, 0];
-        about.extend(self.local.0.octets());
-        about.extend(self.peer.0.octets());
-        let header = folded(sum(&about));
-        about[10..12].copy_from_slice(&(!header).to_be_bytes());
-        about.extend(self.local.1.to_be_bytes());
-        about.extend(self.peer.1.to_be_bytes());
-        about.extend(self.isn.unwrap_or(0).wrapping_add(report.seq).to_be_bytes());
-        let mut icmp = vec![3, report.code, 0, 0, 0, 0];
-        icmp.extend(report.mtu.to_be_bytes());
-        icmp.extend(about);
-        let whole = folded(sum(&icmp));
+        let is_ipv6 = self.peer.0.is_ipv6();
+        let mut tcp = self.local.1.to_be_bytes().to_vec();
+        tcp.extend(self.peer.1.to_be_bytes());
+        tcp.extend(self.isn.unwrap_or(0).wrapping_add(report.seq).to_be_bytes());
+        let (kind, code, word) = report.what.words(is_ipv6);
+        let mut icmp = vec![kind, code, 0, 0];
+        icmp.extend(word.to_be_bytes());
+        icmp.extend(header(self.local.0, self.peer.0, TCP, 0, TCP_HEADER));
+        icmp.extend(tcp);
+        let protocol = if is_ipv6 { ICMPV6 } else { ICMP };
+        let pseudo = if is_ipv6 { self.pseudo_sum(protocol, icmp.len()) } else { 0 };
+        let whole = folded(pseudo + sum(&icmp));
         icmp[2..4].copy_from_slice(&(!whole).to_be_bytes());
-        self.packet(ICMP, 0, &icmp)
+        self.packet(protocol, 0, &icmp)
     }
 
-    fn pseudo_sum(&self, len: usize) -> u32 {
-        sum(&self.peer.0.octets()) + sum(&self.local.0.octets()) + u32::from(TCP) + len as u32
+    fn pseudo_sum(&self, protocol: u8, len: usize) -> u32 {
+        sum(&octets(self.peer.0)) + sum(&octets(self.local.0)) + u32::from(protocol) + len as u32
     }
 
     fn packet(&self, protocol: u8, ecn: u8, payload: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0x45, ecn & 3];
-        bytes.extend((20 + payload.len() as u16).to_be_bytes());
-        bytes.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
-        bytes.extend(self.peer.0.octets());
-        bytes.extend(self.local.0.octets());
-        let header = folded(sum(&bytes));
-        bytes[10..12].copy_from_slice(&(!header).to_be_bytes());
+        let mut bytes = header(self.peer.0, self.local.0, protocol, ecn, payload.len());
         bytes.extend(payload);
         bytes
     }
@@ -178,24 +207,21 @@ impl Names {
     }
 
     fn read(&mut self, packet: &[u8]) -> Result<Packet, &'static str> {
-        let header_len = usize::from(*packet.first().ok_or("no bytes")? & 15) * 4;
-        let total = usize::from(u16_at(packet, 2)?);
-        let header =
-            packet.get(..header_len).filter(|header| header.len() >= 20).ok_or("a short IP header")?;
-        let body = packet.get(header_len..total).ok_or("a packet shorter than it says")?;
-        if packet[0] >> 4 != 4 || folded(sum(header)) != 0xffff {
-            return Err("no IPv4 header, or a wrong sum of one");
-        }
-        if header[9] == ICMP {
+        let (protocol, ecn, body) = match *packet.first().ok_or("no bytes")? >> 4 {
+            4 => ipv4_body(packet)?,
+            6 => ipv6_body(packet)?,
+            _ => return Err("neither IPv4 nor IPv6"),
+        };
+        if matches!(protocol, ICMP | ICMPV6) {
             return Ok(Packet::Icmp(*body.first().ok_or("no ICMP")?, *body.get(1).ok_or("no ICMP")?));
         }
-        if header[9] != TCP {
+        if protocol != TCP {
             return Err("neither TCP nor ICMP");
         }
-        if folded(self.pseudo_sum(body.len()) + sum(body)) != 0xffff {
+        if folded(self.pseudo_sum(TCP, body.len()) + sum(body)) != 0xffff {
             return Err("a wrong sum of TCP");
         }
-        self.segment(header[1] & 3, body).map(Packet::Tcp)
+        self.segment(ecn, body).map(Packet::Tcp)
     }
 
     fn segment(&mut self, ecn: u8, body: &[u8]) -> Result<Segment, &'static str> {
@@ -268,10 +294,61 @@ impl Names {
     }
 }
 
-/// The destination of an IPv4 packet.
-pub fn destination(packet: &[u8]) -> Option<Ipv4Addr> {
-    let bytes: [u8; 4] = packet.get(16..20)?.try_into().ok()?;
-    (packet[0] >> 4 == 4).then(|| Ipv4Addr::from(bytes))
+/// The destination of a packet.
+pub fn destination(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(<[u8; 4]>::try_from(packet.get(16..20)?).ok()?.into()),
+        6 => Some(<[u8; 16]>::try_from(packet.get(24..40)?).ok()?.into()),
+        _ => None,
+    }
+}
+
+/// An IP header before so many bytes.
+fn header(from: IpAddr, to: IpAddr, protocol: u8, ecn: u8, len: usize) -> Vec<u8> {
+    let mut bytes = match from {
+        IpAddr::V4(_) => {
+            let [high, low] = ((IPV4_HEADER + len) as u16).to_be_bytes();
+            vec![0x45, ecn & 3, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0]
+        }
+        IpAddr::V6(_) => {
+            let [high, low] = (len as u16).to_be_bytes();
+            vec![0x60, (ecn & 3) << 4, 0, 0, high, low, protocol, 64]
+        }
+    };
+    bytes.extend(octets(from));
+    bytes.extend(octets(to));
+    if from.is_ipv4() {
+        let sum = folded(sum(&bytes));
+        bytes[10..12].copy_from_slice(&(!sum).to_be_bytes());
+    }
+    bytes
+}
+
+/// The protocol, the ECN field and the rest of an IPv4 packet.
+fn ipv4_body(packet: &[u8]) -> Result<(u8, u8, &[u8]), &'static str> {
+    let header_len = usize::from(packet[0] & 15) * 4;
+    let total = usize::from(u16_at(packet, 2)?);
+    let is_whole = |header: &&[u8]| header.len() >= IPV4_HEADER;
+    let header = packet.get(..header_len).filter(is_whole).ok_or("a short IP header")?;
+    let body = packet.get(header_len..total).ok_or("a packet shorter than it says")?;
+    if folded(sum(header)) != 0xffff {
+        return Err("a wrong sum of an IPv4 header");
+    }
+    Ok((header[9], header[1] & 3, body))
+}
+
+/// The same of an IPv6 packet.
+fn ipv6_body(packet: &[u8]) -> Result<(u8, u8, &[u8]), &'static str> {
+    let (header, rest) = packet.split_at_checked(IPV6_HEADER).ok_or("a short IP header")?;
+    let body = rest.get(..usize::from(u16_at(header, 4)?)).ok_or("a packet shorter than it says")?;
+    Ok((header[6], header[1] >> 4 & 3, body))
+}
+
+fn octets(addr: IpAddr) -> Vec<u8> {
+    match addr {
+        IpAddr::V4(addr) => addr.octets().to_vec(),
+        IpAddr::V6(addr) => addr.octets().to_vec(),
+    }
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16, &'static str> {
@@ -297,44 +374,62 @@ fn folded(sum: u32) -> u16 {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        Names::new((Ipv4Addr::new(10, 128, 0, 1), 9), (Ipv4Addr::new(10, 9, 0, 1), 80))
+    fn both() -> [Names; 2] {
+        [false, true].map(|is_ipv6| Names::new((crate::peer(is_ipv6, 1), 9), (crate::local(is_ipv6), 80)))
     }
 
     #[test]
     fn a_segment_is_read_as_it_was_written() {
-        let mut names = names();
-        names.isn = Some(names.peer_isn);
-        names.ts_first = Some(0);
-        let segment = Segment {
-            flags: Flags::ACK.with(Flags::PSH),
-            seq: 2990,
-            len: 100,
-            ack: 7,
-            win: 512,
-            options: vec![
+        for mut names in both() {
+            names.isn = Some(names.peer_isn);
+            names.ts_first = Some(0);
+            let options = vec![
                 Opt::Nop,
                 Opt::Nop,
                 Opt::Ts(4, Echo::Is(5)),
                 Opt::Nop,
                 Opt::Nop,
                 Opt::Sack(vec![(20, 30), (5, 6)]),
-            ],
-            ecn: 2,
-            ..Segment::default()
-        };
-        assert_eq!(names.clone().decode(&names.encode(&segment)), Packet::Tcp(segment));
+            ];
+            let flags = Flags::ACK.with(Flags::PSH);
+            let segment = Segment {
+                flags,
+                seq: 2990,
+                len: 100,
+                ack: 7,
+                win: 512,
+                options,
+                ecn: 2,
+                ..Segment::default()
+            };
+            let bytes = names.encode(&segment);
+            assert_eq!(bytes.len(), sizes(&segment, names.peer.0.is_ipv6()).1);
+            assert_eq!(destination(&bytes), Some(names.local.0));
+            assert_eq!(names.decode(&bytes), Packet::Tcp(segment));
+        }
     }
 
     #[test]
     fn broken_packets_are_told_apart_from_segments() {
-        let mut names = names();
-        let bytes = names.encode(&Segment { len: 3, ..Segment::default() });
-        for cut in 0..bytes.len() {
-            assert!(matches!(names.decode(&bytes[..cut]), Packet::Malformed(_)));
+        for mut names in both() {
+            let bytes = names.encode(&Segment { len: 3, ..Segment::default() });
+            for cut in 0..bytes.len() {
+                assert!(matches!(names.decode(&bytes[..cut]), Packet::Malformed(_)));
+            }
+            let mut wrong = bytes.clone();
+            *wrong.last_mut().unwrap() ^= 1;
+            assert_eq!(names.decode(&wrong), Packet::Malformed("a wrong sum of TCP"));
         }
-        let mut wrong = bytes.clone();
-        wrong[42] ^= 1;
-        assert_eq!(names.decode(&wrong), Packet::Malformed("a wrong sum of TCP"));
+    }
+
+    #[test]
+    fn a_report_quotes_a_segment_of_the_tested_side() {
+        for (mut names, (kind, len)) in both().into_iter().zip([(3, 56), (2, 96)]) {
+            names.isn = Some(7);
+            let bytes = names.encode_report(Report { what: Reported::TooBig(1400), seq: 3 });
+            assert_eq!(bytes.len(), len);
+            assert!(matches!(names.decode(&bytes), Packet::Icmp(found, _) if found == kind));
+            assert_eq!(bytes[len - 8..], [0, 80, 0, 9, 0, 0, 0, 10]);
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! next event meets. Tests: `tests/written.rs`.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use sockeye::netif::{ChannelConfig, ChannelPort, TxFrame, channel};
@@ -18,7 +18,7 @@ use crate::segment::pattern;
 use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
 use crate::wheel::{JIFFY, Wheel};
-use crate::{LOCAL, PORT};
+use crate::{PORT, interface, local, peer};
 
 /// A run in progress.
 pub struct Driven {
@@ -52,8 +52,8 @@ enum Socket {
     None,
 }
 
-/// The peer's address. Each run has a stack of its own, so it is always the same.
-const PEER: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 1);
+/// The peer's number. Each run has a stack of its own, so it is always the same.
+const PEER: u32 = 1;
 
 /// Runs a scenario.
 pub fn run(scenario: &Scenario) -> Trace {
@@ -88,8 +88,9 @@ impl Driven {
     fn begun(scenario: &Scenario, wheel: Option<Wheel>, begin: Duration) -> Self {
         let (netif, mut ports) = channel(&ChannelConfig::default()).expect("a channel");
         let stack = Stack::seeded(settings::stack(&scenario.settings), [7; 16]).expect("a stack");
-        stack.attach(netif, &[format!("{LOCAL}/8").parse().expect("a prefix")]).expect("an interface");
-        let mut socket = TcpSocket::new_v4(&stack);
+        stack.attach(netif, &[interface(scenario.is_ipv6).parse().expect("a prefix")]).expect("an interface");
+        let new = if scenario.is_ipv6 { TcpSocket::new_v6 } else { TcpSocket::new_v4 };
+        let mut socket = new(&stack);
         socket.set_nonblocking(true);
         // Not at the clock's first instant, which the kernel's socket does not meet either.
         let now = begin;
@@ -100,7 +101,7 @@ impl Driven {
             port: ports.remove(0),
             stack,
             now,
-            names: Names::new((PEER, PORT), (LOCAL, PORT)),
+            names: Names::new((peer(scenario.is_ipv6, PEER), PORT), (local(scenario.is_ipv6), PORT)),
             socket: Socket::Fresh(socket),
             listener: None,
             written: 0,
@@ -311,13 +312,13 @@ impl Driven {
 
     fn listen(&mut self, backlog: u32) -> io::Result<u32> {
         let mut socket = self.fresh()?;
-        socket.bind(SocketAddr::from((LOCAL, PORT)))?;
+        socket.bind(self.names.local.into())?;
         self.listener = Some(socket.listen(backlog as usize)?);
         Ok(0)
     }
 
     fn connect(&mut self) -> io::Result<u32> {
-        let stream = self.fresh()?.connect(SocketAddr::from((PEER, PORT)))?;
+        let stream = self.fresh()?.connect(self.names.peer.into())?;
         self.socket = Socket::Stream(stream);
         Ok(0)
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use habits::Habit;
 
-use crate::codec::Packet;
+use crate::codec::{MTU, Packet, headers};
 use crate::driven::Driven;
 use crate::random::Random;
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
@@ -27,6 +27,7 @@ use crate::trace::What;
 pub fn generate(seed: u64) -> Scenario {
     let mut random = Random::new(seed);
     let mut scenario = Scenario { about: format!("seed {seed}"), ..Scenario::default() };
+    scenario.is_ipv6 = Random::new(seed.rotate_left(32)).chance(25);
     if random.chance(10) {
         let (key, value) = random.pick(&[
             ("timestamps", "off"),
@@ -147,6 +148,11 @@ impl Maker {
         self.sent.iter().map(|(_, end)| *end).max().unwrap_or(0)
     }
 
+    /// Text and options that a packet has room for.
+    fn packet_max(&self) -> u32 {
+        (MTU - headers(self.scenario.is_ipv6)) as u32
+    }
+
     /// Lets some time pass.
     fn pause(&mut self) {
         if self.at_ms > LENGTH_MAX_MS {
@@ -192,7 +198,8 @@ impl Maker {
         let is_passive = self.random.chance(60);
         self.peer.has_ts = self.random.chance(75);
         self.peer.has_sack = self.random.chance(85);
-        self.peer.mss = self.random.pick(&[1460, 1460, 1460, 1000, 536]);
+        let full = self.packet_max();
+        self.peer.mss = self.random.pick(&[full, full, full, 1000, 536]);
         let is_scaled = self.random.chance(85);
         if self.habit == Habit::Sizes {
             self.unusual_sizes();
@@ -317,7 +324,9 @@ impl Maker {
         let flags = flags.with(Flags::ACK);
         // The device carries 1,500 bytes.
         let len = len.min(
-            1460 - if self.peer.has_ts { 12 } else { 0 } - if self.peer.held.is_empty() { 0 } else { 36 },
+            self.packet_max()
+                - if self.peer.has_ts { 12 } else { 0 }
+                - if self.peer.held.is_empty() { 0 } else { 36 },
         );
         let mut segment = Segment {
             flags,
@@ -382,7 +391,7 @@ impl Maker {
             return self.answer();
         }
         // A packet is no longer than the device's 1,500 bytes.
-        let full = if self.peer.has_ts { 1448 } else { 1460 };
+        let full = self.packet_max() - if self.peer.has_ts { 12 } else { 0 };
         let full = if self.peer.held.is_empty() { full } else { full - 36 };
         self.not_before_an_answer();
         let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };

@@ -26,9 +26,31 @@ pub mod text;
 pub mod trace;
 pub mod wheel;
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The tested side's address.
-const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+fn local(is_ipv6: bool) -> IpAddr {
+    if is_ipv6 {
+        Ipv6Addr::new(0xfd0a, 9, 0, 0, 0, 0, 0, 1).into()
+    } else {
+        Ipv4Addr::new(10, 9, 0, 1).into()
+    }
+}
+
+/// Its address with the length of a prefix that the peers' addresses have in common with it.
+fn interface(is_ipv6: bool) -> String {
+    format!("{}/{}", local(is_ipv6), if is_ipv6 { 16 } else { 8 })
+}
+
+/// The address of the peer of this number.
+fn peer(is_ipv6: bool, number: u32) -> IpAddr {
+    if is_ipv6 {
+        let [high, low] = [(number >> 16) as u16, number as u16];
+        Ipv6Addr::new(0xfd0a, 128, 0, 0, 0, 0, high, low).into()
+    } else {
+        Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 128, 0, 0)) + number).into()
+    }
+}
+
 /// The peer's port, and on the driven stack the listener's as well.
 const PORT: u16 = 8080;

@@ -13,6 +13,8 @@ use crate::segment::Segment;
 pub struct Scenario {
     /// What it is about: the comment at the head of its text.
     pub about: String,
+    /// Its packets are IPv6's.
+    pub is_ipv6: bool,
     /// Settings of the tested side that are not the usual ones: see [`crate::settings`].
     pub settings: BTreeMap<String, String>,
     /// In the order of their times.

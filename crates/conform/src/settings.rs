@@ -99,8 +99,10 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/icmp_ratelimit", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
-    ("ipv6/conf/all/disable_ipv6", "1"),
-    ("ipv6/conf/default/disable_ipv6", "1"),
+    ("ipv6/icmp/ratelimit", "0"),
+    // No packets but those of scenarios.
+    ("ipv6/conf/default/router_solicitations", "0"),
+    ("ipv6/conf/default/addr_gen_mode", "1"),
 ];
 
 fn find(key: &str) -> Option<&'static Setting> {

@@ -16,7 +16,7 @@
 use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
-use crate::codec::{self, MTU, OPTIONS_MAX, Report};
+use crate::codec::{self, MTU, OPTIONS_MAX, Report, Reported};
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::settings;
@@ -55,6 +55,10 @@ impl FromStr for Scenario {
                 }
                 continue;
             }
+            if words == ["ipv6"] && scenario.events.is_empty() {
+                scenario.is_ipv6 = true;
+                continue;
+            }
             if words[0] == "set" && scenario.events.is_empty() {
                 let [_, key, value] = words[..] else {
                     return Err(refused("write: set KEY VALUE".to_owned()));
@@ -67,7 +71,7 @@ impl FromStr for Scenario {
             if scenario.events.last().is_some_and(|last| last.at_ms > at_ms) {
                 return Err(refused("it is before the line above".to_owned()));
             }
-            let action = action(&words[1..]).map_err(refused)?;
+            let action = action(&words[1..], scenario.is_ipv6).map_err(refused)?;
             scenario.events.push(Event { at_ms, action });
         }
         Ok(scenario)
@@ -78,7 +82,7 @@ fn number_of<T: FromStr>(word: &str) -> Result<T, String> {
     word.parse().map_err(|_| format!("{word:?} is no number that fits here"))
 }
 
-fn action(words: &[&str]) -> Result<Action, String> {
+fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
     Ok(match words {
         ["listen", backlog] => Action::Listen(number_of(backlog)?),
         ["connect"] => Action::Connect,
@@ -97,19 +101,31 @@ fn action(words: &[&str]) -> Result<Action, String> {
             let known = SockOpt::ALL.iter().find(|(word, _)| word == name);
             Action::Set(known.ok_or_else(|| format!("no option is called {name}"))?.1, number_of(value)?)
         }
-        ["unreachable", code, "about", seq] => {
-            Action::Report(Report { code: number_of(code)?, mtu: 0, seq: number_of(seq)? })
+        [what, number, "about", seq] => {
+            Action::Report(Report { what: reported(what, number, is_ipv6)?, seq: number_of(seq)? })
         }
-        ["unreachable", code, "mtu", mtu, "about", seq] => {
-            Action::Report(Report { code: number_of(code)?, mtu: number_of(mtu)?, seq: number_of(seq)? })
-        }
-        ["peer", rest @ ..] => Action::Segment(segment(rest)?),
+        ["peer", rest @ ..] => Action::Segment(segment(rest, is_ipv6)?),
         _ => return Err(format!("{:?} is no event", words.join(" "))),
     })
 }
 
+/// Reads what a report says.
+fn reported(what: &str, number: &str, is_ipv6: bool) -> Result<Reported, String> {
+    Ok(match what {
+        "unreachable" if number == "4" && !is_ipv6 => {
+            return Err("write for \"unreachable 4\": too-big MTU".to_owned());
+        }
+        "unreachable" => Reported::Unreachable(number_of(number)?),
+        "too-big" if is_ipv6 => Reported::TooBig(number_of(number)?),
+        "too-big" => Reported::TooBig(number_of::<u16>(number)?.into()),
+        "time-exceeded" => Reported::TimeExceeded(number_of(number)?),
+        "parameter-problem" => Reported::ParameterProblem(number_of(number)?),
+        _ => return Err(format!("{what} is no report")),
+    })
+}
+
 /// Reads a segment's words.
-fn segment(words: &[&str]) -> Result<Segment, String> {
+fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
     let [flags, range, rest @ ..] = words else { return Err("a segment has flags and a number".to_owned()) };
     let mut segment = Segment::default();
     for letter in flags.chars().filter(|letter| *letter != '.') {
@@ -152,7 +168,7 @@ fn segment(words: &[&str]) -> Result<Segment, String> {
             _ => return Err(format!("{word} is no part of a segment")),
         }
     }
-    match codec::sizes(&segment) {
+    match codec::sizes(&segment, is_ipv6) {
         (options, _) if options > OPTIONS_MAX => {
             Err(format!("{options} bytes of options, and a header has room for {OPTIONS_MAX}"))
         }
@@ -201,6 +217,9 @@ impl Display for Scenario {
         for line in self.about.lines() {
             writeln!(f, "# {line}")?;
         }
+        if self.is_ipv6 {
+            writeln!(f, "ipv6")?;
+        }
         for (key, value) in &self.settings {
             writeln!(f, "set {key} {value}")?;
         }
@@ -232,9 +251,19 @@ impl Display for Action {
                     SockOpt::ALL.iter().find(|(_, known)| known == option).map_or("", |(word, _)| word);
                 write!(f, "opt {word} {value}")
             }
-            Self::Report(Report { code, mtu: 0, seq }) => write!(f, "unreachable {code} about {seq}"),
-            Self::Report(Report { code, mtu, seq }) => write!(f, "unreachable {code} mtu {mtu} about {seq}"),
+            Self::Report(Report { what, seq }) => write!(f, "{what} about {seq}"),
             Self::Segment(segment) => write!(f, "peer {segment}"),
+        }
+    }
+}
+
+impl Display for Reported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable(code) => write!(f, "unreachable {code}"),
+            Self::TooBig(mtu) => write!(f, "too-big {mtu}"),
+            Self::TimeExceeded(code) => write!(f, "time-exceeded {code}"),
+            Self::ParameterProblem(code) => write!(f, "parameter-problem {code}"),
         }
     }
 }
@@ -290,6 +319,7 @@ mod tests {
     const ALL_WORDS: &str = "\
 # About
 # two lines.
+ipv6
 set ecn on
 0      listen 5
 0      connect
@@ -302,8 +332,10 @@ set ecn on
 30     write 5
 40     shutdown wr
 40     error
-40     unreachable 4 mtu 1000 about 1
-40     unreachable 1 about 1
+40     unreachable 4 about 1
+40     too-big 70000 about 1
+40     time-exceeded 1 about 1
+40     parameter-problem 0 about 1
 41     close
 41     close listener
 50     wait
@@ -312,7 +344,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 16);
+        assert_eq!(scenario.events.len(), 18);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");
@@ -333,6 +365,13 @@ set ecn on
             ("0 peer A 1 ack 1 win 1 sack 1:2,3:4,5:6,7:8,9:10", "more blocks than the 4"),
             ("0 peer A 1 ack 1 win 1 nop nop ts 1 last sack 1:2,3:4,5:6,7:8", "48 bytes of options"),
             (&format!("0 peer S 1 fo {}", "00".repeat(254)), "longer than the 40 bytes"),
+            (
+                "ipv6\n0 peer A 1:1430 ack 1 win 1 nop nop ts 1 last",
+                "a packet of 1501 bytes with its headers",
+            ),
+            ("0 unreachable 4 about 1", "too-big MTU"),
+            ("0 too-big 70000 about 1", "no number"),
+            ("0 forgotten 4 about 1", "no report"),
             ("0 opt x 1", "no option"),
             ("set x 1", "x"),
         ] {

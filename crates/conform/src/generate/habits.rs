@@ -4,7 +4,7 @@
 //! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
 
 use super::Maker;
-use crate::codec::{Packet, Report};
+use crate::codec::{Packet, Report, Reported};
 use crate::random::Random;
 use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
@@ -306,12 +306,29 @@ impl Maker {
             _ => out[self.habits.below(out.len() as u32) as usize],
         };
         let is_out = seq < self.snd_max();
-        let (code, mtu) = if is_out && self.habits.chance(30) {
-            (4, self.habits.pick(&[0, 300, 552, 576, 600, 1000, 1280, 1400, 1499, 1500, 9000]))
+        let is_ipv6 = self.scenario.is_ipv6;
+        let what = if is_out && self.habits.chance(30) {
+            Reported::TooBig(if is_ipv6 {
+                self.habits.pick(&[0, 68, 1279, 1280, 1281, 1300, 1400, 1499, 1500, 9000, u32::MAX])
+            } else {
+                self.habits.pick(&[0, 300, 552, 576, 600, 1000, 1280, 1400, 1499, 1500, 9000])
+            })
+        } else if self.habits.chance(80) {
+            Reported::Unreachable(if is_ipv6 {
+                self.habits.pick(&[0, 0, 0, 1, 2, 3, 4, 5, 6, 7])
+            } else {
+                self.habits.pick(&[0, 0, 1, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15])
+            })
         } else {
-            (self.habits.pick(&[0, 0, 1, 1, 2, 3, 5, 6, 7, 9, 10, 11, 12, 13, 14, 15]), 0)
+            self.habits.pick(&[
+                Reported::TimeExceeded(0),
+                Reported::TimeExceeded(1),
+                Reported::ParameterProblem(0),
+                Reported::ParameterProblem(1),
+                Reported::ParameterProblem(2),
+            ])
         };
-        self.act(Action::Report(Report { code, mtu, seq }));
+        self.act(Action::Report(Report { what, seq }));
         true
     }
 

@@ -17,7 +17,7 @@ pub mod sys;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use sockeye_drivers::link::KernelLink;
 
 use crate::scenario::Scenario;
 use crate::trace::Trace;
-use crate::{LOCAL, PORT, codec, settings};
+use crate::{PORT, codec, interface, local, peer, settings};
 use run::Run;
 
 /// Scenarios that run at once in a namespace.
@@ -92,7 +92,9 @@ impl Device {
         link.set_queue_len(10_000)?;
         sys::forbid_joined_segments(DEVICE)?;
         link.set_up(true)?;
-        link.add_addr(format!("{LOCAL}/8").parse().expect("a prefix"))?;
+        for is_ipv6 in [false, true] {
+            link.add_addr(interface(is_ipv6).parse().expect("a prefix"))?;
+        }
         Ok(Self { fd })
     }
 
@@ -112,9 +114,9 @@ impl Device {
 struct Lab<'s> {
     device: Device,
     buffer: Vec<u8>,
-    runs: HashMap<Ipv4Addr, Run<'s>>,
+    runs: HashMap<IpAddr, Run<'s>>,
     /// When each run's next event is due.
-    due: BinaryHeap<Reverse<(Instant, Ipv4Addr)>>,
+    due: BinaryHeap<Reverse<(Instant, IpAddr)>>,
     started: u32,
     done: Vec<(usize, Trace)>,
 }
@@ -186,17 +188,17 @@ impl<'s> Lab<'s> {
     fn start(&mut self, scenario: &'s Scenario, index: usize) -> io::Result<()> {
         self.started += 1;
         let number = self.started;
-        let peer = Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 128, 0, 0)) + number);
+        let peer = peer(scenario.is_ipv6, number);
         // Listeners of different scenarios do not meet.
         let port = 1024 + (number % 30_000) as u16;
-        let run = Run::new(scenario, index, (peer, PORT), (LOCAL, port))?;
+        let run = Run::new(scenario, index, (peer, PORT), (local(scenario.is_ipv6), port))?;
         self.due.push(Reverse((run.next_due(), peer)));
         self.runs.insert(peer, run);
         Ok(())
     }
 
     /// Does what is due for a run.
-    fn step(&mut self, at: Instant, peer: Ipv4Addr) {
+    fn step(&mut self, at: Instant, peer: IpAddr) {
         // What the kernel sent before comes before.
         self.drain();
         let Some(run) = self.runs.get_mut(&peer) else { return };

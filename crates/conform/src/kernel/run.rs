@@ -3,7 +3,7 @@
 //! It does not wait. Tests: `tests/written.rs`.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -48,11 +48,12 @@ impl<'s> Run<'s> {
     pub fn new(
         scenario: &'s Scenario,
         index: usize,
-        peer: (Ipv4Addr, u16),
-        local: (Ipv4Addr, u16),
+        peer: (IpAddr, u16),
+        local: (IpAddr, u16),
     ) -> io::Result<Self> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+        let family = if scenario.is_ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         set_socket_reuseaddr(&socket, true)?;
         set_tcp_congestion(&socket, &settings::kernel_congestion_control(&scenario.settings))?;
         // Urgent data is in line on the other side.
@@ -142,14 +143,14 @@ impl<'s> Run<'s> {
 
     fn listen(&mut self, backlog: u32) -> io::Result<u32> {
         let socket = self.socket()?;
-        bind(socket, &SocketAddrV4::new(self.names.local.0, self.names.local.1))?;
+        bind(socket, &SocketAddr::from(self.names.local))?;
         listen(socket, backlog as i32)?;
         self.listener = self.socket.take();
         Ok(0)
     }
 
     fn connect(&mut self) -> io::Result<u32> {
-        match connect(self.socket()?, &SocketAddrV4::new(self.names.peer.0, self.names.peer.1)) {
+        match connect(self.socket()?, &SocketAddr::from(self.names.peer)) {
             Err(rustix::io::Errno::INPROGRESS) => {}
             other => other?,
         }

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use crate::codec::{MTU, Packet, Report};
+use crate::codec::{MTU, Packet, Report, Reported, headers};
 use crate::scenario::{Action, Event};
+use crate::segment::Segment;
 use crate::trace::{Ready, Record, State, What, latest_figure};
 
 use super::{Pair, Then};
@@ -21,14 +22,15 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
 /// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
-    // SND.NXT at that time is not known, but a segment ended there.
-    let is_end = |seq: u32| {
-        pair.earlier.iter().any(|record| match &record.what {
-            What::Sent(Packet::Tcp(sent)) => sent.end() == seq,
-            _ => false,
-        })
+    let is_on_end = |index: usize, event: &Event| match event.action {
+        Action::Report(Report { what, seq }) if !matches!(what, Reported::TooBig(_)) => {
+            sent_before(pair, index).map(Segment::end).max() == Some(seq)
+        }
+        _ => false,
     };
-    (kernel != 0 && kernel != stack && reports(pair).any(|report| is_end(report.seq))).then_some(Then::GoOn)
+    let mut events = so_far(pair).iter().enumerate();
+    (kernel != 0 && kernel != stack && events.any(|(index, event)| is_on_end(index, event)))
+        .then_some(Then::GoOn)
 }
 
 /// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of an unreachable host.
@@ -37,7 +39,7 @@ pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
     let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
         .into_iter()
         .find_map(|(code, error)| (error == kernel).then_some(code))?;
-    let is_reported = reports(pair).any(|report| report.code == code);
+    let is_reported = reports(pair).any(|report| report.what == Reported::Unreachable(code));
     (is_reported && stack == libc::EHOSTUNREACH).then_some(Then::GoOn)
 }
 
@@ -68,7 +70,9 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     let mut behind = so_far(pair).iter().skip_while(|event| !is_on_size(event));
-    let is_shorter = behind.any(|event| matches!(&event.action, Action::Report(report) if report.code < 2));
+    let is_no_route = |report: &Report| matches!(report.what, Reported::Unreachable(0 | 1));
+    let is_shorter =
+        behind.any(|event| matches!(&event.action, Action::Report(report) if is_no_route(report)));
     let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
     let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
     let is_later = is_repetition(pair, pair.stack) && at(pair.stack) < at(pair.kernel);
@@ -93,7 +97,7 @@ fn sends_again(pair: &Pair<'_>, index: usize) -> bool {
 
 /// A report of a larger size than is used is news to the kernel if it is below the device's: where something is lost it begins another repair. Here nothing is too long.
 pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
-    let used = latest_figure(pair.earlier, "snd_mss")? + 40;
+    let used = latest_figure(pair.earlier, "snd_mss")? + headers(pair.scenario.is_ipv6) as u64;
     let is_repair = match pair.states() {
         Some((kernel, stack)) => {
             let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
@@ -102,9 +106,18 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
         // Segments that were sent without room for the present blocks are too long for the kernel.
         None => is_repetition(pair, pair.kernel) && so_far(pair).last().is_some_and(is_on_size),
     };
-    let is_larger = |report: &Report| usize::from(report.mtu) < MTU && u64::from(report.mtu) >= used;
+    let is_larger = |mtu: u32| (mtu as usize) < MTU && u64::from(mtu) >= used;
     let last = so_far(pair).iter().rev().find_map(on_size);
     (is_repair && last.is_some_and(is_larger)).then_some(Then::Stop)
+}
+
+/// The segments that were sent before the event of this number.
+fn sent_before<'a>(pair: &Pair<'a>, index: usize) -> impl Iterator<Item = &'a Segment> + use<'a> {
+    let is_before = move |record: &&Record| !matches!(record.what, What::State(at, _) if at == index);
+    pair.earlier.iter().take_while(is_before).filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(segment)) => Some(segment),
+        _ => None,
+    })
 }
 
 /// What SO_ERROR was on both sides.
@@ -122,7 +135,7 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
 /// The reports so far, but for those on sizes.
 fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = &'a Report> + use<'a> {
     so_far(pair).iter().filter_map(|event| match &event.action {
-        Action::Report(report) if report.code != 4 => Some(report),
+        Action::Report(report) if !matches!(report.what, Reported::TooBig(_)) => Some(report),
         _ => None,
     })
 }
@@ -133,10 +146,10 @@ fn so_far<'a>(pair: &Pair<'a>) -> &'a [Event] {
     &pair.scenario.events[..count]
 }
 
-/// The report of an event, if it is one on sizes.
-fn on_size(event: &Event) -> Option<&Report> {
-    match &event.action {
-        Action::Report(report) if report.code == 4 => Some(report),
+/// The MTU that an event reports, if it does.
+fn on_size(event: &Event) -> Option<u32> {
+    match event.action {
+        Action::Report(Report { what: Reported::TooBig(mtu), .. }) => Some(mtu),
         _ => None,
     }
 }

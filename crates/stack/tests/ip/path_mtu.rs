@@ -107,9 +107,23 @@ fn a_report_that_quotes_an_unsent_datagram_is_ignored() {
         report(&mut host, family, 1300, &forged);
         report(&mut host, family, 1300, &sent[..ports + 7]);
         assert_eq!((socket.path_mtu().unwrap(), host.count("ip_path_mtu_learned")), (1500, 0));
-        report(&mut host, family, 1, &sent);
-        let floor = if family == Family::V4 { 552 } else { 1280 };
-        assert_eq!(socket.path_mtu().unwrap(), floor);
+    }
+}
+
+#[test]
+fn a_report_of_less_than_a_link_takes_gives_the_least_mtu_or_is_discarded() {
+    for ((family, any, to), (least, errors)) in FAMILIES.into_iter().zip([(552, 1), (1500, 0)]) {
+        let mut host = Host::new();
+        let socket = connected(&host, any, to);
+        socket.send(&[1; 1400]).unwrap();
+        let sent = host.turn().remove(0);
+        for mtu in [1, if family == Family::V4 { 551 } else { 1279 }] {
+            report(&mut host, family, mtu, &sent);
+            assert_eq!(socket.path_mtu().unwrap(), least);
+        }
+        assert_eq!(socket.take_error().unwrap().iter().count(), errors);
+        report(&mut host, family, 1280, &sent);
+        assert_eq!(socket.path_mtu().unwrap(), least.min(1280));
     }
 }
 

@@ -234,7 +234,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Lost data is repaired as after a timeout, but the window stays: the network is not congested.
     pub(super) fn repair_for_mtu(&mut self, loss: &mut Loss) {
-        (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
+        (loss.probe_at, loss.probe_now) = (NEVER, false);
         if self.recovery.phase() != Phase::Loss {
             self.recovery.on_timeout(self.snd_max);
             (loss.frto, loss.undo, loss.for_mtu) = (None, None, true);

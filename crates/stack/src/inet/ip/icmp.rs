@@ -110,12 +110,22 @@ fn on_error(cx: &mut Context<'_>, error: Error, quoting: &Received) {
         Error::ParameterProblem(..) => count::ICMP_IN_PARM_PROBS,
     };
     cx.core.ip.count(index);
+    if is_less_than_any_link(error, quoting) {
+        cx.core.ip.count(count::ICMP_IN_IGNORED);
+        return;
+    }
     let mut quoted = quoting.payload.clone();
     quoted.trim_front(HEADER_LEN);
     if !undelivered(cx, quoted, error, (quoting.netif, quoting.header.addresses.src())) {
         cx.core.ip.count(count::ICMP_IN_ERRORS);
         cx.core.ip.count(count::ICMP_IN_BAD_QUOTES);
     }
+}
+
+/// Whether an IPv6 link is said to take less than each must take. Such a report is discarded (RFC 8201 section 4).
+fn is_less_than_any_link(error: Error, quoting: &Received) -> bool {
+    let is_ipv6 = family_of(quoting) == Family::V6;
+    matches!(error, Error::PacketTooBig(mtu) if is_ipv6 && mtu < super::path_mtu::FLOOR_V6.into())
 }
 
 /// A frame of ours found no host at its next hop on the link of `netif`: reports it to its sender as an ICMP error would.

@@ -29,7 +29,7 @@ const WAYS: usize = 4;
 const AGE_MAX: Duration = Duration::from_secs(600);
 /// The least MTU that a path is believed to have on IPv4, bytes, as on Linux (`min_pmtu`).
 pub(crate) const FLOOR_V4: u16 = 552;
-/// And on IPv6: every link takes that (RFC 8200 section 5).
+/// And on IPv6: every link takes that (RFC 8200 section 5), and a report of less does not come here.
 pub(crate) const FLOOR_V6: u16 = 1280;
 /// Common MTUs, for reports of routers before RFC 1191, which do not say how much they take (its section 7.1).
 const PLATEAUS: [u32; 7] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006];

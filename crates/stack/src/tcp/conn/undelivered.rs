@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use sockeye_proto::icmp::{self, Error, Problem};
+use sockeye_proto::icmp::{self, Error};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::events::Events;
 use sockeye_proto::tcp::pcb::Pcb;
@@ -39,10 +39,7 @@ pub(super) fn apply(
         }
         Error::Unreachable(what) => unreachable(what, remote.is_ipv4()),
         Error::HopLimitExceeded | Error::ReassemblyTimeExceeded => Unreachable::Host,
-        Error::ParameterProblem(Problem::NextHeader, _) => Unreachable::Protocol,
-        Error::ParameterProblem(Problem::Field | Problem::Option | Problem::IncompleteChain, _) => {
-            Unreachable::Malformed
-        }
+        Error::ParameterProblem(..) => Unreachable::Malformed,
     };
     let tells = tells_of_no_route(error, remote.is_ipv4());
     let events = if tells { pcb.on_no_route(seq, now) } else { Events::NONE };
@@ -82,6 +79,7 @@ fn unreachable(what: icmp::Unreachable, is_ipv4: bool) -> Unreachable {
     match what {
         icmp::Unreachable::Network | icmp::Unreachable::NetworkOtherwise => Unreachable::Network,
         icmp::Unreachable::Prohibited if !is_ipv4 => Unreachable::Prohibited,
+        icmp::Unreachable::SourceRoute if !is_ipv4 => Unreachable::Malformed,
         icmp::Unreachable::Host
         | icmp::Unreachable::HostOtherwise
         | icmp::Unreachable::Prohibited
