@@ -3,17 +3,19 @@
 //! A run is the same each time and takes no time but that of its instructions. It can be stepped, so that the generator sees the state that its
 //! next event meets. Tests: `tests/written.rs`.
 
+mod options;
+
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
 use sockeye::netif::{ChannelConfig, ChannelPort, TxFrame, channel};
 use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
-use sockeye::{CaState, SendFlags, Stack, TcpInfo, TcpKeepalive, TcpListener, TcpSocket, TcpStream};
+use sockeye::{CaState, SendFlags, Stack, TcpInfo, TcpListener, TcpSocket, TcpStream};
 
 use crate::codec::Names;
 use crate::compare::granularity;
-use crate::scenario::{Action, Event, How, Scenario, SockOpt};
+use crate::scenario::{Action, Event, How, Scenario};
 use crate::segment::pattern;
 use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
@@ -283,7 +285,8 @@ impl Driven {
                 if had { Ok(0) } else { Err(no_socket()) }
             }
             Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
-            Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
+            Action::Set(option, value) => options::set(&mut self.socket, *option, *value).map(|()| 0),
+            Action::Get(option) => self.stream().and_then(|stream| options::get(stream, *option)),
             Action::TakeError => self.stream().and_then(|stream| {
                 let error = stream.take_error()?;
                 Ok(error.map_or(0, |error| number(&error) as u32))
@@ -351,56 +354,6 @@ impl Driven {
         } as u32;
         self.written += taken;
         Ok(taken)
-    }
-
-    fn set(&mut self, option: SockOpt, value: u32) -> io::Result<()> {
-        let on = value != 0;
-        let seconds = Duration::from_secs(value.into());
-        let keep = match option {
-            SockOpt::KeepIdle => Some(TcpKeepalive::new().with_time(seconds)),
-            SockOpt::KeepInterval => Some(TcpKeepalive::new().with_interval(seconds)),
-            SockOpt::KeepCount => Some(TcpKeepalive::new().with_retries(value)),
-            _ => None,
-        };
-        match (&mut self.socket, option) {
-            (Socket::None, _) => Err(no_socket()),
-            (Socket::Fresh(socket), SockOpt::Nodelay) => {
-                socket.set_nodelay(on);
-                Ok(())
-            }
-            (Socket::Stream(stream), SockOpt::Nodelay) => stream.set_nodelay(on),
-            (Socket::Fresh(socket), SockOpt::Keepalive) => {
-                socket.set_keepalive(on);
-                Ok(())
-            }
-            (Socket::Stream(stream), SockOpt::Keepalive) => stream.set_keepalive(on),
-            (Socket::Fresh(socket), SockOpt::Linger) => socket.set_linger(Some(seconds)),
-            (Socket::Stream(stream), SockOpt::Linger) => stream.set_linger(Some(seconds)),
-            (Socket::Fresh(socket), SockOpt::UserTimeout) => {
-                socket.set_user_timeout(on.then(|| Duration::from_millis(value.into())))
-            }
-            (Socket::Stream(stream), SockOpt::UserTimeout) => {
-                stream.set_user_timeout(on.then(|| Duration::from_millis(value.into())))
-            }
-            (Socket::Fresh(socket), SockOpt::NotsentLowat) => socket.set_notsent_lowat(on.then_some(value)),
-            (Socket::Stream(stream), SockOpt::NotsentLowat) => stream.set_notsent_lowat(on.then_some(value)),
-            // A socket that is not connected has none of them here.
-            (Socket::Fresh(_), SockOpt::Quickack | SockOpt::Cork) => Ok(()),
-            (Socket::Stream(stream), SockOpt::Cork) => stream.set_cork(on),
-            (Socket::Stream(stream), SockOpt::Quickack) => stream.set_quickack(on),
-            (Socket::Fresh(socket), _) => keep.map_or(Ok(()), |keep| {
-                // socket2's call enables keepalive as well, and the kernel's options do not.
-                let is_on = socket.keepalive();
-                socket.set_tcp_keepalive(&keep)?;
-                socket.set_keepalive(is_on);
-                Ok(())
-            }),
-            (Socket::Stream(stream), _) => keep.map_or(Ok(()), |keep| {
-                let is_on = stream.keepalive()?;
-                stream.set_tcp_keepalive(&keep)?;
-                stream.set_keepalive(is_on)
-            }),
-        }
     }
 
     fn state(&self) -> State {

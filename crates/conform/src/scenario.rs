@@ -53,6 +53,8 @@ pub enum Action {
     CloseListener,
     /// A socket option, on the connection if there is one.
     Set(SockOpt, u32),
+    /// What getsockopt(2) says of one, of a connection.
+    Get(SockOpt),
     /// SO_ERROR.
     TakeError,
     /// The peer sends a segment.
@@ -97,11 +99,30 @@ pub enum SockOpt {
     NotsentLowat,
     /// TCP_CORK.
     Cork,
+    /// SO_RCVLOWAT, bytes.
+    RcvLowat,
+    /// SO_RCVBUF, bytes.
+    RcvBuf,
+    /// SO_SNDBUF, bytes.
+    SndBuf,
+    /// TCP_MAXSEG, bytes. Of a connection it can only be read.
+    MaxSeg,
+    /// TCP_WINDOW_CLAMP, bytes.
+    WindowClamp,
+    /// TCP_LINGER2, seconds; 4294967295 is -1.
+    Linger2,
+    /// SO_MAX_PACING_RATE, bytes a second.
+    MaxPacingRate,
 }
 
 impl SockOpt {
+    /// Its word in the text.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
+    }
+
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 10] = [
+    pub const ALL: [(&str, Self); 17] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -112,6 +133,13 @@ impl SockOpt {
         ("quickack", Self::Quickack),
         ("notsent_lowat", Self::NotsentLowat),
         ("cork", Self::Cork),
+        ("rcvlowat", Self::RcvLowat),
+        ("rcvbuf", Self::RcvBuf),
+        ("sndbuf", Self::SndBuf),
+        ("maxseg", Self::MaxSeg),
+        ("window_clamp", Self::WindowClamp),
+        ("linger2", Self::Linger2),
+        ("max_pacing_rate", Self::MaxPacingRate),
     ];
 }
 

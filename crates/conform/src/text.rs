@@ -97,16 +97,20 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
         ["close", "listener"] => Action::CloseListener,
         ["error"] => Action::TakeError,
         ["wait"] => Action::Wait,
-        ["opt", name, value] => {
-            let known = SockOpt::ALL.iter().find(|(word, _)| word == name);
-            Action::Set(known.ok_or_else(|| format!("no option is called {name}"))?.1, number_of(value)?)
-        }
+        ["opt", name, value] => Action::Set(option(name)?, number_of(value)?),
+        ["getopt", name] => Action::Get(option(name)?),
         [what, number, "about", seq] => {
             Action::Report(Report { what: reported(what, number, is_ipv6)?, seq: number_of(seq)? })
         }
         ["peer", rest @ ..] => Action::Segment(segment(rest, is_ipv6)?),
         _ => return Err(format!("{:?} is no event", words.join(" "))),
     })
+}
+
+/// Reads an option's name.
+fn option(name: &str) -> Result<SockOpt, String> {
+    let known = SockOpt::ALL.iter().find(|(word, _)| *word == name);
+    known.map(|(_, option)| *option).ok_or_else(|| format!("no option is called {name}"))
 }
 
 /// Reads what a report says.
@@ -246,11 +250,8 @@ impl Display for Action {
             Self::CloseListener => write!(f, "close listener"),
             Self::TakeError => write!(f, "error"),
             Self::Wait => write!(f, "wait"),
-            Self::Set(option, value) => {
-                let word =
-                    SockOpt::ALL.iter().find(|(_, known)| known == option).map_or("", |(word, _)| word);
-                write!(f, "opt {word} {value}")
-            }
+            Self::Set(option, value) => write!(f, "opt {} {value}", option.word()),
+            Self::Get(option) => write!(f, "getopt {}", option.word()),
             Self::Report(Report { what, seq }) => write!(f, "{what} about {seq}"),
             Self::Segment(segment) => write!(f, "peer {segment}"),
         }
@@ -332,6 +333,7 @@ set ecn on
 30     write 5
 40     shutdown wr
 40     error
+40     getopt linger2
 40     unreachable 4 about 1
 40     too-big 70000 about 1
 40     time-exceeded 1 about 1
@@ -344,7 +346,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 18);
+        assert_eq!(scenario.events.len(), 19);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");
@@ -373,6 +375,7 @@ set ecn on
             ("0 too-big 70000 about 1", "no number"),
             ("0 forgotten 4 about 1", "no report"),
             ("0 opt x 1", "no option"),
+            ("0 getopt x", "no option"),
             ("set x 1", "x"),
         ] {
             let error = text.parse::<Scenario>().unwrap_err();

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use libc::c_int;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{
     set_socket_linger, set_socket_reuseaddr, set_tcp_congestion, socket_error, socket_linger,
@@ -129,6 +130,7 @@ impl<'s> Run<'s> {
             }
             Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
             Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
+            Action::Get(option) => self.get(*option),
             Action::TakeError => self.error(),
         };
         self.record(What::Returned(
@@ -198,19 +200,16 @@ impl<'s> Run<'s> {
 
     fn set(&self, option: SockOpt, value: u32) -> io::Result<()> {
         let socket = self.socket()?;
-        let tcp = |name| sys::set_option(socket, libc::IPPROTO_TCP, name, value as i32);
-        match option {
-            SockOpt::Nodelay => tcp(libc::TCP_NODELAY),
-            SockOpt::Keepalive => sys::set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, value as i32),
-            SockOpt::KeepIdle => tcp(libc::TCP_KEEPIDLE),
-            SockOpt::KeepInterval => tcp(libc::TCP_KEEPINTVL),
-            SockOpt::KeepCount => tcp(libc::TCP_KEEPCNT),
-            SockOpt::Linger => Ok(set_socket_linger(socket, Some(Duration::from_secs(value.into())))?),
-            SockOpt::UserTimeout => tcp(libc::TCP_USER_TIMEOUT),
-            SockOpt::Quickack => tcp(libc::TCP_QUICKACK),
-            SockOpt::NotsentLowat => tcp(libc::TCP_NOTSENT_LOWAT),
-            SockOpt::Cork => tcp(libc::TCP_CORK),
+        if option == SockOpt::Linger {
+            return Ok(set_socket_linger(socket, Some(Duration::from_secs(value.into())))?);
         }
+        let (level, name) = number_of(option);
+        sys::set_option(socket, level, name, value.cast_signed())
+    }
+
+    fn get(&self, option: SockOpt) -> io::Result<u32> {
+        let (level, name) = number_of(option);
+        sys::get_option(self.socket()?, level, name).map(c_int::cast_unsigned)
     }
 
     fn state(&self) -> State {
@@ -221,6 +220,31 @@ impl<'s> Run<'s> {
             (None, Some(listener)) => State { ready: ready(listener), info: None },
             (None, None) => State::default(),
         }
+    }
+}
+
+/// The level and the number of an option.
+fn number_of(option: SockOpt) -> (c_int, c_int) {
+    let tcp = |name| (libc::IPPROTO_TCP, name);
+    let socket = |name| (libc::SOL_SOCKET, name);
+    match option {
+        SockOpt::Nodelay => tcp(libc::TCP_NODELAY),
+        SockOpt::Keepalive => socket(libc::SO_KEEPALIVE),
+        SockOpt::KeepIdle => tcp(libc::TCP_KEEPIDLE),
+        SockOpt::KeepInterval => tcp(libc::TCP_KEEPINTVL),
+        SockOpt::KeepCount => tcp(libc::TCP_KEEPCNT),
+        SockOpt::Linger => socket(libc::SO_LINGER),
+        SockOpt::UserTimeout => tcp(libc::TCP_USER_TIMEOUT),
+        SockOpt::Quickack => tcp(libc::TCP_QUICKACK),
+        SockOpt::NotsentLowat => tcp(libc::TCP_NOTSENT_LOWAT),
+        SockOpt::Cork => tcp(libc::TCP_CORK),
+        SockOpt::RcvLowat => socket(libc::SO_RCVLOWAT),
+        SockOpt::RcvBuf => socket(libc::SO_RCVBUF),
+        SockOpt::SndBuf => socket(libc::SO_SNDBUF),
+        SockOpt::MaxSeg => tcp(libc::TCP_MAXSEG),
+        SockOpt::WindowClamp => tcp(libc::TCP_WINDOW_CLAMP),
+        SockOpt::Linger2 => tcp(libc::TCP_LINGER2),
+        SockOpt::MaxPacingRate => socket(libc::SO_MAX_PACING_RATE),
     }
 }
 

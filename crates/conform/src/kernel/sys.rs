@@ -26,6 +26,23 @@ pub fn set_option(fd: impl AsFd, level: c_int, name: c_int, value: c_int) -> io:
     checked(result)
 }
 
+/// An option whose value is an `int`.
+pub fn get_option(fd: impl AsFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, which is to a live `c_int`, and one `socklen_t` behind the second.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_fd().as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(&mut value).cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    checked(result).map(|()| value)
+}
+
 /// TCP_INFO as bytes.
 pub fn tcp_info(fd: impl AsFd) -> io::Result<[u8; INFO_LEN]> {
     let mut bytes = [0; INFO_LEN];
