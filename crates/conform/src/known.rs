@@ -39,7 +39,7 @@ use repairing::{
     answer_to_a_mark, loss_after_an_undone_repair, reordering_by_a_part, repair_beside_text,
     repetition_that_is_lost_again, round_trip_behind_a_repetition, round_trip_of_a_repetition,
     tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate,
-    use_of_the_window_beside_text, window_after_an_undone_repair,
+    undo_of_what_did_not_fit, use_of_the_window_beside_text, window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -51,8 +51,9 @@ use sending::{
     window_told_ahead_of_its_turn,
 };
 use timers::{
-    arrivals_a_wait_apart, event_between_two_timeouts, pause_behind_a_late_timer, probe_at_the_timeout,
-    round_trip_of_long_ago, timeout_a_round_trip_behind, user_timeout_beside_probes,
+    arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
+    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_long_ago, timeout_a_round_trip_behind,
+    user_timeout_beside_probes,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -291,6 +292,16 @@ pub const KNOWN: &[Known] = &[
         name: "quick acknowledgment of a FIN",
         scenario: "quick-acknowledgment-of-a-fin",
         is: quick_acknowledgment_of_a_fin,
+    },
+    Known {
+        name: "undo of what did not fit",
+        scenario: "undo-of-what-did-not-fit",
+        is: undo_of_what_did_not_fit,
+    },
+    Known {
+        name: "keepalive beside an old acknowledgment",
+        scenario: "keepalive-beside-an-old-acknowledgment",
+        is: keepalive_beside_an_old_acknowledgment,
     },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];

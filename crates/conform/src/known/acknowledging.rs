@@ -82,7 +82,7 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
 /// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
 /// acknowledgment waits.
 ///
-/// Or the other way round: its window has become smaller.
+/// Or the other way round: its window has become smaller. One that is not scaled is told in whole segments, and may stay as it is.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(ack)) = &pair.kernel?.what else { return None };
     let last = pair.earlier.iter().rev().find_map(|record| match &record.what {
@@ -90,8 +90,10 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     })?;
     let hurry = Hurry::of(pair)?;
-    let depends = if hurry.is_kernels { ack.win > last.win } else { ack.win < last.win };
-    let is_it = depends && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT && ack.sack().is_empty();
+    let stays = ack.win == last.win && pair.shift().is_none();
+    let depends = if hurry.is_kernels { ack.win > last.win || stays } else { ack.win < last.win };
+    let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
+    let is_it = depends && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT && !has_holes;
     is_it.then_some(Then::Stop)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
 /// text behind it, or a reset; here the one segment does both, or the reset is all.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
-        // Of text that had come before, where the peer has no SACK. Also behind new text that decides whether a timeout was needed.
+        // Of text that had come before, where the peer has no SACK, or of a FIN, which blocks say nothing of here. Also behind new text that decides whether a timeout was needed.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
             return None;
@@ -33,7 +33,8 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
         let is_old = cause.end() > cause.seq && cause.end() <= ack.ack;
         let is_repair = pair.times_sent(again.seq) > 1 || latest_figure(pair.earlier, "ca_state") == Some(4);
         let is_again = again.len > 0 && again.ack == ack.ack && is_repair;
-        return (is_old && is_again && ack.sack().is_empty()).then_some(Then::SkipKernel);
+        let has_no_blocks = ack.sack().is_empty() || cause.len == 0;
+        return (is_old && is_again && has_no_blocks).then_some(Then::SkipKernel);
     }
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
@@ -356,6 +357,36 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
     let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
     (is_it && is_undone && is_window).then_some(Then::Stop)
+}
+
+/// A repair is undone where the peer reports each repetition as a duplicate. The kernel also counts what it wanted to send again and what the peer's window, which had become smaller, has no room for: for
+/// that there is no report.
+pub(super) fn undo_of_what_did_not_fit(pair: &Pair<'_>) -> Option<Then> {
+    let events = &pair.scenario.events;
+    let Action::Segment(report) = &events.get(pair.index()?)?.action else { return None };
+    let duplicate = *report.sack().first()?;
+    let is_reported = duplicate.1 <= report.ack && pair.times_sent(duplicate.0) > 1;
+    let (mut top, mut did_not_fit) = (1, false);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(index, _) => {
+                let told = events.get(index + 1).map(|event| &event.action);
+                did_not_fit |= matches!(told, Some(Action::Segment(told)) if pair.edge(told) < top);
+            }
+            _ => {}
+        }
+    }
+    let is_undone = match (&pair.kernel?.what, &pair.stack?.what) {
+        (
+            What::State(_, State { info: Some(kernel), .. }),
+            What::State(_, State { info: Some(stack), .. }),
+        ) => ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) < stack.get(name)),
+        // The window that comes back is used at once.
+        (What::State(..), What::Sent(Packet::Tcp(new))) => new.len > 0 && pair.times_sent(new.seq) == 0,
+        _ => false,
+    };
+    (is_reported && did_not_fit && is_undone).then_some(Then::Stop)
 }
 
 /// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all

@@ -76,7 +76,13 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
     let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
     let is_later = is_repetition(pair, pair.stack) && at(pair.stack) < at(pair.kernel);
-    (is_again && (is_measured || is_later || is_shorter && is_sooner)).then_some(Then::Stop)
+    // By that round trip a block shows that another part is lost again.
+    let is_reported = pair
+        .peer()
+        .last()
+        .is_some_and(|(_, told)| told.sack().iter().any(|(start, _)| pair.times_sent(*start) > 1));
+    let is_found = is_reported && is_repetition(pair, pair.kernel) && !is_repetition(pair, pair.stack);
+    (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
 
 /// Whether a record is text that the kernel has sent before.

@@ -115,8 +115,8 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     (is_it && least >= INITIAL_WINDOW).then_some(Then::Stop)
 }
 
-/// What has PSH when it is cut into packets anew, as more blocks stand beside it, has it where the byte stands that it was meant for; in the kernel at the end of the packet, of which it was cut
-/// off.
+/// What has PSH when it is cut into packets anew, as more blocks stand beside it or segments have become smaller, has it where the byte stands that it was meant for; in the kernel at the end of the
+/// packet, of which it was cut off, and which it may have become a part of as a block reported it.
 pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
@@ -129,7 +129,15 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         let is_longer = text.len == kernel.len + 8 * u32::try_from(count.saturating_sub(fewer)).unwrap_or(0);
         fewer < count && (goes_on || is_longer)
     });
-    (pair.why.starts_with("flags:") && is_push && is_same && is_cut_anew).then_some(Then::Stop)
+    // Or its packet had become larger: it was sent again with what follows, or reported, and thrown away.
+    let was_pushed = pair
+        .texts()
+        .any(|text| text.flags.has(Flags::PSH) && text.end() > kernel.seq && text.end() <= kernel.end());
+    let goes_on = |(start, end): (u32, u32)| start <= kernel.seq && kernel.end() < end;
+    let is_cut_off = pair.texts().any(|text| goes_on((text.seq, text.end())))
+        || pair.acks().any(|told| told.sack().iter().any(|block| goes_on(*block)));
+    let is_it = is_cut_anew || (was_pushed && is_cut_off);
+    (pair.why.starts_with("flags:") && is_push && is_same && is_it).then_some(Then::Stop)
 }
 
 /// Of a repetition that is cut for a small window, what is left counts as two segments in the kernel if it is longer than a segment beside blocks is; here as one.

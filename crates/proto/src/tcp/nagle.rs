@@ -96,8 +96,7 @@ impl<P: Payload> Pcb<P> {
     /// the push, as on Linux (`tcp_skb_entail`).
     #[cold]
     pub(super) fn note_push(&mut self, snd_len: u32) {
-        let mss = u32::from(self.send_mss()).max(1);
-        let full = (self.tuning.tso_max / mss).max(1) * mss;
+        let full = self.whole_packet(self.send_mss());
         let unsent = snd_len.saturating_sub(self.snd_max.since(self.snd_una));
         self.nagle.set(Nagle::PUSH, unsent > 0);
         self.rare.set_pushed((unsent > 0).then(|| self.snd_max + unsent.next_multiple_of(full)));
@@ -166,7 +165,7 @@ impl<P: Payload> Pcb<P> {
 #[cfg(test)]
 mod tests {
     use super::super::settings::{KeepaliveSettings, Settings};
-    use super::super::tests::script::{ACK, MSS, Script, WND, plain};
+    use super::super::tests::script::{ACK, MSS, Script, WND, ms, plain};
     use super::*;
 
     #[test]
@@ -196,6 +195,28 @@ mod tests {
         assert_eq!(end_of(MSS - 200), Some(MSS - 100));
         assert_eq!(end_of(MSS - 100), Some(MSS));
         assert_eq!(end_of(MSS), Some(MSS), "the rest waits for more");
+    }
+
+    /// As on Linux (`tcp_write_wakeup`).
+    #[test]
+    fn a_push_goes_on_behind_a_probe_with_the_rest_of_its_packet() {
+        const SMALL: u16 = 960;
+        let end_of = |more: u32| {
+            let mut t = Script::established(&plain());
+            let _ = t.input(t.ack_of(0, WND), b"text");
+            let _ = t.input(t.ack_of(0, SMALL), b"");
+            let _ = t.output();
+            t.pcb.set_cork(true, t.snd);
+            assert!(t.write(MSS).is_empty());
+            t.pcb.push_corked(t.snd);
+            assert!(t.lens().is_empty());
+            assert!(t.wait(ms(1_000)).iter().any(|(_, probe)| probe.len == u32::from(SMALL)));
+            assert!(t.write(more).is_empty());
+            let _ = t.input(t.ack_of(SMALL.into(), WND), b"");
+            t.lens()
+        };
+        assert_eq!(end_of(500), [MSS - u32::from(SMALL) + 500]);
+        assert_eq!(end_of(MSS), [MSS], "the rest waits for more");
     }
 
     #[test]

@@ -334,13 +334,17 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         if self.snd_wnd > 0 {
-            let small = self.snd_sml;
+            let (small, is_pushed) = (self.snd_sml, self.nagle.is_pushed());
             let len = self.snd_len.min(self.snd_wnd).min(u32::from(self.mss));
             let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
             self.rtt.end_probing();
             // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
             self.snd_sml = small;
+            if is_pushed {
+                // What is left of the packet that it was cut from may be filled up.
+                self.note_push(self.snd_len);
+            }
             if let Some(loss) = self.loss.as_deref_mut() {
                 loss.note_window_probe();
                 self.arm_rexmt(now);

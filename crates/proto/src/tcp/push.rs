@@ -207,10 +207,20 @@ impl Pushes {
         if mss != self.mss || wnd_max != self.wnd_max {
             (self.mss, self.wnd_max) = (mss, wnd_max);
             let most = RUN_MAX.min(half_of_window(wnd_max));
-            self.run_max = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
+            let full = if self.is_joined { (most - most % mss.max(1)).max(mss) } else { mss };
+            self.fill_first_run(full, len);
+            self.run_max = full;
         }
         if self.kept.is_some() {
             self.forget_acked();
+        }
+    }
+
+    /// A full run has `full` bytes from now on. The first of two that wait is filled up from the other, also where it does not leave (`tcp_grow_skb`). The buffer
+    /// has `len` bytes.
+    fn fill_first_run(&mut self, full: u32, len: u32) {
+        if self.run == self.sent + self.run_max && full > self.run_max {
+            self.run = (self.sent + full).min(self.front + len);
         }
     }
 

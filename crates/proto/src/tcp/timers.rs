@@ -271,9 +271,14 @@ impl<P: Payload> Pcb<P> {
             return u32::from(self.snd_len == 0);
         }
         // As they were cut, without regard to blocks beside the text.
-        let mss = u32::from(self.mss_in_window()).max(1);
-        let full = (self.tuning.tso_max / mss).max(1) * mss;
+        let full = self.whole_packet(self.mss_in_window());
         snd_len.div_ceil(full) - self.snd_len.div_ceil(full)
+    }
+
+    /// Bytes of a packet of as many segments of `mss` bytes as leave as one.
+    pub(super) fn whole_packet(&self, mss: u16) -> u32 {
+        let mss = u32::from(mss).max(1);
+        (self.tuning.tso_max / mss).max(1) * mss
     }
 
     /// Starts the keepalive timer if the application wants keepalive and the state allows it.

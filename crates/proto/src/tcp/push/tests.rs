@@ -325,6 +325,25 @@ fn a_part_of_a_packet_that_is_lost_leaves_again_as_one_packet() {
     assert_eq!(pushed, [false, true]);
 }
 
+/// As on Linux (`tcp_grow_skb`).
+#[test]
+fn the_first_of_two_runs_that_wait_is_filled_up_when_segments_are_longer() {
+    for (mss, written, run, expected) in [
+        (1_000, 1_400, 900, 1_000),
+        (1_000, 950, 900, 950),
+        (800, 1_400, 900, 900),
+        (1_000, 2_400, 1_800, 1_800),
+        (1_000, 400, 0, 0),
+    ] {
+        let mut t = Script::established(&plain());
+        t.pcb.mss = mss;
+        let mut pushes = Pushes { mss: 900, run_max: 900, ..Pushes::new(false, BURST_MIN) };
+        pushes.run = SeqNum::new(run);
+        pushes.settle(&t.pcb, written);
+        assert_eq!(pushes.run, SeqNum::new(expected), "{mss} {written} {run}");
+    }
+}
+
 #[test]
 fn after_output_it_is_known_what_was_sent_and_how_long_runs_are() {
     let mut t = Script::established(&Settings { nodelay: true, ..plain() });
