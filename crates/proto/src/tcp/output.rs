@@ -175,7 +175,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The same without regard to such blocks (`mss_cache`).
-    pub(super) fn mss_in_window(&self) -> u16 {
+    pub fn mss_in_window(&self) -> u16 {
         let least = LEAST_MSS.saturating_sub(self.options_len().into());
         let bound =
             if self.max_snd_wnd == 0 { u32::MAX } else { half_of_window(self.max_snd_wnd).max(least) };

@@ -104,12 +104,12 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().pcb.cork())
     }
 
-    /// TCP_MAXSEG: bytes of text in a full segment to the peer now. Does not block.
+    /// TCP_MAXSEG: bytes of text in a full segment to the peer now, where it carries no blocks of SACK beside them. Does not block.
     ///
     /// # Errors
     /// None; the signature is that of `socket2`.
     pub fn maxseg(&self) -> io::Result<u16> {
-        Ok(self.conn()?.so.lock().pcb.send_mss())
+        Ok(self.conn()?.so.lock().pcb.mss_in_window())
     }
 
     /// TCP_CONGESTION, from now on: the window stays, and the new algorithm begins with it. On loopback, which loses nothing, NewReno stays;
