@@ -204,6 +204,7 @@ impl Maker {
         if self.habit == Habit::Sizes {
             self.unusual_sizes();
         }
+        self.options_before();
         if is_passive {
             self.act(Action::Listen(5));
             if self.random.chance(15) {

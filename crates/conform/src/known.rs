@@ -25,7 +25,7 @@ use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
     duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, limit_of_challenges,
-    probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
+    probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect, window_behind_an_option,
 };
 use closing::{
     abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, mark_on_text_behind_a_fin,
@@ -53,7 +53,7 @@ use sending::{
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
     pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_long_ago, timeout_a_round_trip_behind,
-    user_timeout_beside_probes,
+    user_timeout_beside_probes, user_timeout_of_a_syn,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -303,6 +303,12 @@ pub const KNOWN: &[Known] = &[
         scenario: "keepalive-beside-an-old-acknowledgment",
         is: keepalive_beside_an_old_acknowledgment,
     },
+    Known {
+        name: "window behind an option",
+        scenario: "window-behind-an-option",
+        is: window_behind_an_option,
+    },
+    Known { name: "user timeout of a SYN", scenario: "user-timeout-of-a-syn", is: user_timeout_of_a_syn },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 

@@ -27,7 +27,7 @@ pub(super) enum Habit {
     EarlyText,
     /// ECN was agreed on; routers mark text, and the peer's answers tell of marks.
     Marks,
-    /// The application has options that few have.
+    /// The application has options that few have, sets some before the connection and in the middle of it, and asks for them.
     Options,
     /// It acknowledges parts of segments.
     Parts,
@@ -68,6 +68,18 @@ impl Habit {
         habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
     }
 }
+
+/// Options that are set before a connection or in the middle of it, and their values. Buffers are large, as those of all scenarios.
+const TUNED: &[(SockOpt, &[u32])] = &[
+    (SockOpt::RcvLowat, &[0, 50, 101, 500, 1448, 3000, 20_000]),
+    (SockOpt::RcvLowat, &[1, 100, 150, 536, 2000, 5000]),
+    (SockOpt::WindowClamp, &[30_000, 50_000, 64_000]),
+    (SockOpt::RcvBuf, &[40_000, 60_000, 200_000]),
+    (SockOpt::NotsentLowat, &[0, 1, 1000, 3000, 6000, 20_000]),
+    (SockOpt::Linger2, &[0, 1, 2, u32::MAX]),
+    (SockOpt::Linger, &[0, 1]),
+    (SockOpt::UserTimeout, &[0, 400, 2000]),
+];
 
 impl Maker {
     /// Does what the peer has the habit of. False if it has none, or it does not fit.
@@ -181,6 +193,9 @@ impl Maker {
     }
 
     fn rare_option(&mut self) -> bool {
+        if self.habits.chance(60) {
+            return self.tuned_option();
+        }
         let (option, value) = self.habits.pick(&[
             (SockOpt::Keepalive, 1),
             (SockOpt::Keepalive, 0),
@@ -196,6 +211,39 @@ impl Maker {
         ]);
         self.act(Action::Set(option, value));
         true
+    }
+
+    /// An option of buffers, windows and waits, or a look at one.
+    fn tuned_option(&mut self) -> bool {
+        let action = if self.habits.chance(25) {
+            Action::Get(self.habits.pick(&[
+                SockOpt::RcvLowat,
+                SockOpt::Quickack,
+                SockOpt::NotsentLowat,
+                SockOpt::UserTimeout,
+                SockOpt::Linger2,
+                SockOpt::Nodelay,
+            ]))
+        } else {
+            let (option, values): (_, &[u32]) = self.habits.pick(TUNED);
+            Action::Set(option, self.habits.pick(values))
+        };
+        self.act(action);
+        true
+    }
+
+    /// Options before the connection, or of a listener.
+    pub(super) fn options_before(&mut self) {
+        if self.habit != Habit::Options {
+            return;
+        }
+        for _ in 0..self.habits.below(4) {
+            let tuned = self.habits.pick(TUNED);
+            let sizes: &[u32] = &[0, 87, 88, 100, 536, 600, 1000, 1459, 1460, 9000];
+            let (option, values) = self.habits.pick(&[(SockOpt::MaxSeg, sizes), tuned]);
+            let value = self.habits.pick(values);
+            self.act(Action::Set(option, value));
+        }
     }
 
     /// The acknowledgment of a part of a segment.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::Maker;
+use super::{Habit, Maker};
 use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK, granularity};
 use crate::scenario::{Action, Event};
@@ -33,7 +33,9 @@ impl Maker {
             self.driven.advance(at);
             // One that has sent nothing shows in no trace.
             let quiet = self.driven.ran_at().filter(|ran| *ran > self.last_event);
-            let quiet = quiet.map(|ran| ran + SLACK).filter(|done| *done > at);
+            // A user timeout or that of FIN-WAIT-2 is over then, and one of the kernel's coarse timers runs for it.
+            let late = if self.habit == Habit::Options { granularity(RTO) } else { Duration::ZERO };
+            let quiet = quiet.map(|ran| ran + SLACK + late).filter(|done| *done > at);
             let due =
                 self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
             let clear =

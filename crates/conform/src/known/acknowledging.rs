@@ -382,3 +382,33 @@ fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
 
 /// Least time between two answers to probes here, and 3 ms by which a run on the kernel may be late.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100 + 3);
+
+/// A larger window that an option allows is told at once, or with the first text; the kernel tells it little by little, as text comes.
+pub(super) fn window_behind_an_option(pair: &Pair<'_>) -> Option<Then> {
+    let stack = pair.stack?;
+    let What::Sent(Packet::Tcp(told)) = &stack.what else { return None };
+    let index = pair.index()?;
+    let before = pair.scenario.events.get(..=index)?;
+    let enlarges = |event: &Event| {
+        let Action::Set(option, _) = event.action else { return false };
+        matches!(option, SockOpt::RcvBuf | SockOpt::RcvLowat | SockOpt::WindowClamp)
+    };
+    let (event, before) = before.split_last()?;
+    let waits = pair
+        .kernel
+        .is_none_or(|kernel| kernel.at > stack.at + SLACK || matches!(kernel.what, What::State(..)));
+    if !told.is_bare_ack() || !waits || stack.at > event.at() + SLACK {
+        return None;
+    }
+    let acked = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => Some(sent.ack),
+        _ => None,
+    })?;
+    if enlarges(event) {
+        // The peer's echo of the latest timestamp is of another one from here on.
+        let has_ts = told.options.iter().any(|option| matches!(option, Opt::Ts(..)));
+        return Some(if told.ack == acked && !has_ts { Then::SkipStack } else { Then::Stop });
+    }
+    let is_first = acked == 1 && matches!(&event.action, Action::Segment(text) if text.len > 0);
+    (is_first && before.iter().any(enlarges)).then_some(Then::Stop)
+}

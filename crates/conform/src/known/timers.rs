@@ -210,3 +210,23 @@ const MEMORY_KEPT: Duration = Duration::from_millis(900);
 const BACKOFF_MAX: usize = 15;
 /// How long an acknowledgment waits at first.
 const ACKNOWLEDGMENT_WAIT: Duration = Duration::from_millis(40);
+
+/// A user timeout that is shorter than the timeout of a SYN ends the connect; the kernel looks at it once a SYN was repeated.
+pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, What::State(index, stack)) = (pair.kernel?, &pair.stack?.what) else { return None };
+    let is_over = stack.info.as_ref().is_some_and(|info| info.state == "CLOSED");
+    let set = pair.scenario.events.get(..=*index)?.iter().rev().find_map(|event| match event.action {
+        Action::Set(SockOpt::UserTimeout, ms) => Some(ms),
+        _ => None,
+    });
+    let ms = set.filter(|ms| *ms > 0 && *ms < FIRST_SYN_MS)?;
+    let goes_on = match &kernel.what {
+        What::Sent(Packet::Tcp(syn)) => syn.flags.has(Flags::SYN),
+        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state == "SYN-SENT"),
+        _ => false,
+    };
+    (is_over && goes_on && kernel.at >= Duration::from_millis(ms.into())).then_some(Then::Stop)
+}
+
+/// The first timeout of a SYN.
+const FIRST_SYN_MS: u32 = 1_000;
