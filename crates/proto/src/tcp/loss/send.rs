@@ -117,6 +117,7 @@ impl<P: Payload> Pcb<P> {
             Some(rate) if loss.pacing.may_send(now) => pacing::quantum(rate, mss),
             Some(_) => {
                 loss.is_only_repair = false;
+                self.look_at_usage(now);
                 return Break(None);
             }
             None => {

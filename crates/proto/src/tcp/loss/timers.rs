@@ -48,7 +48,10 @@ impl<P: Payload> Pcb<P> {
             self.allow(&loss);
         }
         let is_due = loss.probe_at <= now;
-        let probe = is_due && loss.probe.is_none();
+        // The pace holds back what it would send, and the timeout waits for that too (`tcp_pacing_check`, `tcp_pacing_delay`).
+        let held = loss.pacing.deadline();
+        let is_held = held != NEVER && held > now;
+        let probe = is_due && loss.probe.is_none() && !is_held;
         if is_due {
             loss.probe_at = NEVER;
             loss.probe_now = probe;
@@ -57,6 +60,9 @@ impl<P: Payload> Pcb<P> {
             self.arm_rexmt(now);
             if !probe {
                 self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
+            }
+            if is_held {
+                self.rexmt_at = self.rexmt_at.max(after_us(held, BEHIND_THE_PACE_US));
             }
         }
         self.loss = Some(loss);
@@ -149,6 +155,8 @@ impl<P: Payload> Pcb<P> {
 
 /// After another timer of loss recovery has expired there is this much time for what it sends.
 const AFTER_ANOTHER_US: u64 = 1_000;
+/// The timeout is so far behind what the pace lets go that this leaves first, also where timers run by ticks of 4 ms.
+const BEHIND_THE_PACE_US: u64 = 5_000;
 
 #[cfg(test)]
 mod tests {
@@ -193,6 +201,24 @@ mod tests {
             assert!(t.pcb.lose_overdue(is_first, false, t.now));
             let found = t.pcb.loss.as_deref().is_some_and(|loss| loss.frto.is_some());
             assert_eq!(found, decides, "{phase:?} {is_first}");
+        }
+    }
+
+    /// `tcp_send_loss_probe`: a probe of new text does not leave ahead of the pace.
+    #[test]
+    fn the_pace_holds_back_a_probe_and_the_timeout_behind_it() {
+        for (rate, probes) in [(None, true), (Some(50_000), false)] {
+            let mut t = in_flight();
+            t.pcb.set_max_pacing_rate(rate);
+            let _ = t.write(50 * MSS);
+            let now = t.now;
+            let loss = t.pcb.loss.as_deref_mut().unwrap();
+            let held = loss.pacing.deadline();
+            assert_eq!(held == NEVER, probes);
+            loss.probe_at = now;
+            assert_eq!(t.pcb.on_loss_timer(now), probes);
+            assert_eq!(t.pcb.loss.as_deref().unwrap().probe_now, probes);
+            assert!(probes || t.pcb.rexmt_at > held);
         }
     }
 
