@@ -2,9 +2,10 @@
 //! scoreboard).
 //!
 //! A queue of records without gaps, from SND.UNA to the end of the sent data. A record is a range of bytes that
-//! were sent at about the same time and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`]. Time
-//! is cut into cells of a fraction of the round trip; all data sent in one cell goes into one record with the
-//! latest of its times, so that a window costs some hundred records whatever its size. Neighbours that were
+//! were sent at the same microsecond and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`]. What leaves
+//! for one acknowledgment, or by one call, is so one record. Where there are [`EXACT_MAX`] records, time
+//! is cut into cells of a fraction of the round trip, and all data sent in one cell goes into one record with the
+//! latest of its times: a larger window costs some hundred records more, and a block still finds few behind it to move. Neighbours that were
 //! selectively acknowledged become one where that is cheap: their times do not matter any more.
 //!
 //! A fate is moved by `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
@@ -347,13 +348,13 @@ impl Records {
 
     fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let full = self.list.len() >= RECORDS_MAX;
-        let shift = self.cell_shift;
+        let together = self.left_together();
         let count = if self.segment == 0 { 1 } else { end.since(start).div_ceil(self.segment.into()) };
         self.counts.flying += count;
         if let Some(last) = self.list.back_mut()
             && last.fate == Fate::Flying
             && !last.repeated
-            && (full || (same_cell(last.sent_at, now, shift) && last.goes_on_with(self.segment)))
+            && (full || (together(last.sent_at, now) && last.goes_on_with(self.segment)))
         {
             let first_at = last.sent_since();
             last.segment = last.segment_with(self.segment);
@@ -400,16 +401,16 @@ impl Records {
         let (Some(a), Some(b)) = (self.list.get(before), self.list.get(at)) else { return };
         let alike = |r: &Record| r.fate == Fate::Flying && r.repeated;
         let known = full || a.goes_on_with(b.segment);
-        if alike(a) && alike(b) && known && (full || same_cell(a.sent_at, now, self.cell_shift)) {
+        if alike(a) && alike(b) && known && (full || self.left_together()(a.sent_at, now)) {
             self.collapse(before, at + 1);
         }
     }
 
     fn note_repeat(&mut self, repeat: Repeat) {
-        let shift = self.cell_shift;
+        let together = self.left_together();
         if let Some(last) = self.repeats.back_mut()
             && last.end == repeat.start
-            && same_cell(last.sent_at, repeat.sent_at, shift)
+            && together(last.sent_at, repeat.sent_at)
         {
             (last.end, last.sent_at) = (repeat.end, repeat.sent_at);
             return;
@@ -419,6 +420,12 @@ impl Records {
             self.repeats.pop_front();
         }
         self.repeats.push_back(repeat);
+    }
+
+    /// Whether what was sent at two times is one record.
+    fn left_together(&self) -> impl Fn(Instant, Instant) -> bool + use<> {
+        let shift = if self.list.len() < EXACT_MAX { 0 } else { self.cell_shift };
+        move |a, b| a.as_micros() >> shift == b.as_micros() >> shift
     }
 
     /// Repetitions that are lost again.
@@ -581,11 +588,9 @@ fn span_us(first: Instant, last: Instant) -> u32 {
     u32::try_from(since_us(last, first)).unwrap_or(u32::MAX)
 }
 
-fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
-    a.as_micros() >> shift == b.as_micros() >> shift
-}
-
-/// Resolution of the times of transmission. RACK waits for a quarter of a round trip.
+/// From this many records on their times are kept in cells: half of those that a block may move.
+const EXACT_MAX: usize = 1024;
+/// Cells of a round trip. RACK waits for a quarter of one.
 const CELLS_PER_ROUND_TRIP: u32 = 64;
 /// Records that a selective acknowledgment may make by cutting, whatever is outstanding.
 const SPLIT_MIN: usize = 512;

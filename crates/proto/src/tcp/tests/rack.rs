@@ -10,7 +10,6 @@ use super::super::settings::Settings;
 use super::script::{ISS, MSS, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
 use crate::seq::SeqNum;
-use crate::time::Instant;
 
 const FIRST: u32 = ISS + 1;
 
@@ -345,20 +344,17 @@ fn acknowledgments_of_nothing_keep_no_memory() {
 }
 
 #[test]
-fn what_leaves_within_a_fraction_of_a_round_trip_is_one_record() {
-    let mut t = Script::established(&Settings { nodelay: true, ..settings() });
-    t.write(2 * MSS);
-    t.now = t.now + secs(1);
-    // The smoothed round trip is 134 ms then, and a cell of it is one of 2,048 microseconds.
+fn a_repair_that_arrives_shows_that_what_left_some_microseconds_before_it_is_lost() {
+    let mut t = in_flight();
     t.report(1, &[]);
-    t.now = Instant::from_micros(t.now.as_micros().next_multiple_of(1 << 20));
-    for _ in 0..2 {
-        t.write(MSS);
-        t.now = t.now + Duration::from_micros(500);
-    }
-    t.report(2, &[]);
-    let first = t.pcb.loss.as_ref().and_then(|loss| loss.records.first()).expect("a record");
-    assert_eq!(first.len(), 2 * MSS);
+    assert_eq!(t.places(), [10, 11]);
+    t.now = t.now + Duration::from_micros(20);
+    t.report(1, &[(2, 10)]);
+    assert_eq!(t.places(), [1, 12, 13]);
+    t.now = t.now + ms(10);
+    t.report(10, &[]);
+    assert_eq!(t.places()[..2], [10, 11], "12 and 13 left behind it");
+    assert_eq!(t.pcb.loss_stats().lost_bytes, 0);
 }
 
 /// RFC 9937 section 4.1: the window changes by acknowledgments that say that something has arrived.
