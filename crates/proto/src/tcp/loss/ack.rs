@@ -283,7 +283,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(&mut loss, sign, now);
         }
-        self.pass_recovery_point(&mut loss);
+        let ends_recovery = self.pass_recovery_point(&mut loss) && phase == Phase::Recovery;
         let looks = self.sack_ok && !is_plain && !is_put_off && loss.rack.take_news();
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
@@ -291,6 +291,10 @@ impl<P: Payload> Pcb<P> {
         // A probe that is lost is no repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
+        if ends_recovery && !begins {
+            let paces = self.tuning.pacing != PacingMode::Off;
+            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
+        }
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
@@ -438,22 +442,18 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Ends the phase once everything is acknowledged that was out when it began.
-    fn pass_recovery_point(&mut self, loss: &mut Loss) {
+    /// Ends the phase once everything is acknowledged that was out when it began. True if it has ended.
+    fn pass_recovery_point(&mut self, loss: &mut Loss) -> bool {
         let phase = self.recovery.phase();
         if phase == Phase::Open || self.snd_una.before(self.recovery.recover()) {
-            return;
+            return false;
         }
         if self.holds_repair() {
-            return loss.hold(phase);
+            loss.hold(phase);
+            return false;
         }
-        match phase {
-            Phase::Recovery => {
-                let paces = self.tuning.pacing != PacingMode::Off;
-                self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
-            }
-            Phase::Loss => loss.frto = None,
-            Phase::Open => {}
+        if phase == Phase::Loss {
+            loss.frto = None;
         }
         self.recovery.finish();
         loss.for_mtu = false;
@@ -461,6 +461,7 @@ impl<P: Payload> Pcb<P> {
         if let Some(undo) = loss.undo.as_mut() {
             undo.on_end(self.snd_max);
         }
+        true
     }
 
     /// The peer echoed a mark, and the window was reduced. A mark is no mistake of ours, so the old window is not to come
