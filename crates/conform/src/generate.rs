@@ -39,6 +39,9 @@ pub fn generate(seed: u64) -> Scenario {
     }
     let mut habits = Random::new(!seed);
     let habit = Habit::of(&mut habits);
+    if habit == Habit::Bulk && habits.chance(75) {
+        scenario.settings.insert("congestion_control".to_owned(), "newreno".to_owned());
+    }
     if habit == Habit::Marks {
         scenario.settings.insert("ecn".to_owned(), "on".to_owned());
     }

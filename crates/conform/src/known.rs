@@ -36,10 +36,11 @@ use closing::{
 use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
 use repairing::{
-    answer_to_a_mark, loss_after_an_undone_repair, reordering_by_a_part, repair_beside_text,
-    repetition_that_is_lost_again, round_trip_behind_a_repetition, round_trip_of_a_repetition,
-    tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window, undo_by_another_duplicate,
-    undo_of_what_did_not_fit, use_of_the_window_beside_text, window_after_an_undone_repair,
+    answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
+    repair_beside_text, repetition_that_is_lost_again, round_trip_behind_a_repetition,
+    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
+    undo_by_another_duplicate, undo_of_what_did_not_fit, use_of_the_window_beside_text,
+    window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -177,7 +178,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "undone-repair",
         is: window_after_an_undone_repair,
     },
-    Known { name: "tail of a recovery", scenario: "tail-of-a-recovery", is: tail_of_a_recovery },
+    Known { name: "end of slow start", scenario: "end-of-slow-start", is: end_of_slow_start },
+    Known { name: "tail of a recovery", scenario: "timeout-behind-a-recovery", is: tail_of_a_recovery },
     Known {
         name: "time of an unused window",
         scenario: "time-of-an-unused-window",

@@ -1,7 +1,7 @@
-//! Habits of peers, applications and routers: in fifteen of sixteen scenarios there is one.
+//! Habits of peers, applications and routers: each scenario has one.
 //!
-//! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so the scenarios without
-//! a habit do not depend on which there are. Tests: `tests/random.rs`, `tests/plants.rs`.
+//! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so what is done besides
+//! does not depend on them. Tests: `tests/random.rs`, `tests/plants.rs`.
 
 use super::Maker;
 use crate::codec::{Packet, Report, Reported};
@@ -13,8 +13,6 @@ use crate::trace::{What, latest_figure};
 /// What a peer does besides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Habit {
-    /// Nothing.
-    None,
     /// The acknowledgment of what was sent again is that of the first transmission.
     OldEchoes,
     /// Several segments arrive behind one that does not.
@@ -43,6 +41,8 @@ pub(super) enum Habit {
     Corks,
     /// The network reports packets that did not arrive.
     Reports,
+    /// Much is sent, and acknowledged as it arrives.
+    Bulk,
 }
 
 impl Habit {
@@ -64,8 +64,9 @@ impl Habit {
             Self::Closes,
             Self::Corks,
             Self::Reports,
+            Self::Bulk,
         ];
-        habits.get(random.below(16) as usize).copied().unwrap_or(Self::None)
+        random.pick(&habits)
     }
 }
 
@@ -82,12 +83,10 @@ const TUNED: &[(SockOpt, &[u32])] = &[
 ];
 
 impl Maker {
-    /// Does what the peer has the habit of. False if it has none, or it does not fit.
+    /// Does what the peer has the habit of. False if it does not fit now.
     pub(super) fn habitual(&mut self) -> bool {
-        self.habit != Habit::None
-            && self.habits.chance(40)
+        self.habits.chance(40)
             && match self.habit {
-                Habit::None => false,
                 Habit::OldEchoes => self.answer_to_the_first(),
                 Habit::Runs => self.run_of_blocks(),
                 Habit::Messages => self.messages(),
@@ -98,6 +97,7 @@ impl Maker {
                 Habit::Closes => self.closes(),
                 Habit::Corks => self.corks(),
                 Habit::Reports => self.report(),
+                Habit::Bulk => self.bulk(),
                 // These show in other places.
                 Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
             }
@@ -340,6 +340,58 @@ impl Maker {
         true
     }
 
+    /// Text that waits, and acknowledgments of what is out, a few segments each, in the order in which they arrive. One may be lost.
+    fn bulk(&mut self) -> bool {
+        self.peer.win = self.peer.win.max(self.window_of(1_000_000));
+        if self.figure("snd_wnd") < BULK_WINDOW_MIN {
+            // The kernel counts memory, of which small segments take much.
+            self.acknowledge();
+            return true;
+        }
+        if self.figure("notsent_bytes") < 100_000 {
+            self.act(Action::Write(200_000));
+        }
+        self.round_trip();
+        let ack = self.peer.ack.max(1);
+        let mut out: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from >= ack).copied().collect();
+        out.sort_unstable();
+        out.dedup();
+        let step = self.habits.pick(&[1, 2, 2, 2, 4, 100]) as usize;
+        let held = self.peer.held.clone();
+        let is_held = |from: u32| held.iter().any(|held| (held.0..held.1).contains(&from));
+        let open: Vec<(u32, u32)> = out.iter().filter(|(from, _)| !is_held(*from)).copied().collect();
+        let lost = self.habits.chance(25) && !open.is_empty();
+        let lost = lost.then(|| open[self.habits.below(open.len() as u32) as usize]);
+        for run in out.chunks(step).take(6) {
+            let end = run[run.len() - 1].1;
+            match lost.filter(|(from, _)| *from < end) {
+                None => self.take_up_to(end),
+                Some((from, to)) => {
+                    if from > self.peer.ack {
+                        self.take_up_to(from);
+                        self.acknowledge();
+                    }
+                    if end > to {
+                        self.peer.held.retain(|held| held.0 > end || held.1 < to);
+                        self.peer.held.push((to, end));
+                    }
+                }
+            }
+            self.acknowledge();
+        }
+        true
+    }
+
+    /// The peer has got all before `end`, and with it what it holds behind that.
+    fn take_up_to(&mut self, end: u32) {
+        let mut ack = self.peer.ack.max(end);
+        while let Some(&(_, to)) = self.peer.held.iter().find(|(from, to)| (*from..*to).contains(&ack)) {
+            ack = to;
+        }
+        self.peer.held.retain(|(from, _)| *from > ack);
+        self.peer.ack = ack;
+    }
+
     /// A report about one of the stack's segments, or about none that is out.
     fn report(&mut self) -> bool {
         if self.is_due_by_half() {
@@ -414,3 +466,6 @@ impl Maker {
         self.settle();
     }
 }
+
+/// Much is written to windows of so many bytes.
+const BULK_WINDOW_MIN: u64 = 20_000;

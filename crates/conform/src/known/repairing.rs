@@ -180,12 +180,42 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
 }
 
-/// A recovery ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
+/// CUBIC's slow start does not end at once where the round trip has become longer: the window grows by a quarter for some round trips first (RFC 9406 section 4.3). The kernel's
+/// ends, with the threshold at the window.
+pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
+    let is_cubic = pair.scenario.settings.get("congestion_control").is_none_or(|name| name == "cubic");
+    let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
+    let is_slow_start =
+        cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
+    let is_figure = ["snd_cwnd:", "snd_ssthresh:"].iter().any(|figure| pair.why.starts_with(figure));
+    // What the one window has room for, and the other has not.
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_new = |record: Option<&Record>| match record.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(text))) => text.len > 0 && text.seq >= top,
+        _ => false,
+    };
+    let is_text = is_new(pair.kernel) != is_new(pair.stack);
+    let is_ack = matches!(pair.event, Some(Action::Segment(_)));
+    (is_ack && is_cubic && is_slow_start && (is_figure || is_text)).then_some(Then::Stop)
+}
+
+/// No smaller window ends slow start (`hystart_low_window`, RFC 9406 section 4.3), segments.
+const HYSTART_WINDOW_MIN: u64 = 16;
+
+/// A recovery without SACK ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
 /// threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
-    let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
-    let is_newreno = pair.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno");
+    let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
+    let settings = &pair.scenario.settings;
+    let is_newreno = settings.get("congestion_control").is_some_and(|name| name == "newreno") && !has_sack;
+    // What the smaller window has grown by may show some acknowledgments later.
+    let repaired = |record: &Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
+        _ => false,
+    };
+    let was_repaired =
+        latest_figure(pair.earlier, "ca_state") == Some(3) || is_newreno && pair.earlier.iter().any(repaired);
     if let Some((kernel, stack)) = pair.segments()
         && pair.why.starts_with("time:")
     {
@@ -216,7 +246,6 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let is_timeout = [kernel, stack]
             .iter()
             .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1));
-        let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
         let before = latest_figure(pair.earlier, "snd_ssthresh");
         let is_less =
             kernel.get("snd_ssthresh") < stack.get("snd_ssthresh") && stack.get("snd_ssthresh") < before;
