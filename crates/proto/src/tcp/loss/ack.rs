@@ -269,8 +269,7 @@ impl<P: Payload> Pcb<P> {
             self.loss = Some(loss);
             return;
         }
-        let echo = ts.filter(|_| self.ts_on).map(|ts| ts.ecr);
-        let sign = self.is_spurious(&mut loss, report, echo);
+        let sign = self.is_spurious(&mut loss, report, ts.filter(|_| self.ts_on).map(|ts| ts.ecr));
         // Within a fast recovery an echo takes back what was judged, and the next acknowledgment judges anew (`tcp_try_undo_partial`).
         let is_put_off = sign == Some(Sign::Echo)
             && phase == Phase::Recovery
@@ -291,10 +290,7 @@ impl<P: Payload> Pcb<P> {
         // A probe that is lost is no repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
-        if ends_recovery && !begins {
-            let paces = self.tuning.pacing != PacingMode::Off;
-            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), (paces, self.sack_ok));
-        }
+        self.end_reduction(ends_recovery && !begins);
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
@@ -324,6 +320,14 @@ impl<P: Payload> Pcb<P> {
         }
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
+    }
+
+    /// Whether a recovery `has_ended`, and none begins: then the window may be smaller than its threshold.
+    fn end_reduction(&mut self, has_ended: bool) {
+        if has_ended {
+            let paces = self.tuning.pacing != PacingMode::Off;
+            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), (paces, self.sack_ok));
+        }
     }
 
     /// Once a repair has ended, or is only held without SACK, and no repetition is out, the next one is the first.

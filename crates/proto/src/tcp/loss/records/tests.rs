@@ -549,36 +549,6 @@ fn one_record_that_is_held_keeps_its_segments() {
     assert_eq!((records.list[0].segment, records.list[0].count), (100, 2));
 }
 
-#[test]
-fn what_leaves_at_one_time_is_one_record() {
-    let mut records = Records::new(seq(0));
-    records.set_round_trip(10_000);
-    for (i, us) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 5)] {
-        records.sent(seq(100 * i), seq(100 * i + 100), at(us), 0);
-    }
-    let times: Vec<_> = records.list.iter().map(|record| (record.sent_at, record.len())).collect();
-    assert_eq!(times, [(at(0), 200), (at(1), 200), (at(5), 100)]);
-}
-
-#[test]
-fn behind_many_records_a_burst_of_one_cell_has_arrived_when_its_first_segment_has() {
-    let mut records = Records::new(seq(0));
-    // Cells of 16 us.
-    records.set_round_trip(16 * CELLS_PER_ROUND_TRIP);
-    let many = EXACT_MAX as u32 - 1;
-    for i in 0..many {
-        records.sent(seq(i), seq(i + 1), at(u64::from(i)), 0);
-    }
-    assert_eq!(records.list.len(), EXACT_MAX - 1);
-    let begin = u64::from(many).next_multiple_of(16);
-    for (i, us) in [(0, 0), (1, 5), (2, 15), (3, 16)] {
-        records.sent(seq(many + 100 * i), seq(many + 100 * i + 100), at(begin + us), 0);
-    }
-    assert_eq!(records.list.len(), EXACT_MAX + 1);
-    let first = records.list[EXACT_MAX - 1];
-    assert_eq!((first.sent_at, first.span_us, first.sent_since()), (at(begin + 15), 15, at(begin)));
-}
-
 /// The peer has no room for the rest of a segment, or segments have become smaller or larger.
 #[test]
 fn the_rest_of_a_segment_that_goes_again_in_part_is_one_of_its_own() {

@@ -52,6 +52,37 @@ impl Repeat {
 }
 
 impl Records {
+    /// Repetitions that are lost again.
+    pub(super) fn detect_repeats(&mut self, latest: Sent, wait_us: u64, now: Instant, found: &mut Detection) {
+        while let Some(repeat) = self.repeats.front().copied() {
+            let end = repeat.sent_before(latest);
+            if !end.after(repeat.start) {
+                return;
+            }
+            if after_us(repeat.sent_at, wait_us) > now && self.is_out(&repeat, end) {
+                found.wait_until(self.last_repeat_due(latest, wait_us));
+                return;
+            }
+            self.repeats.pop_front();
+            if end.before(repeat.end) {
+                self.repeats.push_front(Repeat { start: end, ..repeat });
+            }
+            let mut at = self.find(repeat.start);
+            while let Some(record) = self.list.get(at).copied()
+                && record.start.before(end)
+            {
+                self.step(1);
+                // One that was sent again since has an entry of its own.
+                if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
+                    found.snapshot = Some(record.snapshot);
+                    found.lost_again = Some(found.lost_again.map_or(record.end, |end| end.min(record.end)));
+                    found.lost += self.lose(at);
+                }
+                at += 1;
+            }
+        }
+    }
+
     /// When the last first transmission from index `at` on will be lost that was sent before `latest`. Their times rise with their numbers.
     pub(super) fn last_due(&mut self, at: usize, latest: Sent, wait_us: u64) -> Instant {
         let mut last = NEVER;
