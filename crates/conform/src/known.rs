@@ -24,8 +24,9 @@ use crate::trace::{Ready, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
-    duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, limit_of_challenges,
-    probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect, window_behind_an_option,
+    duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, duplicate_of_an_earlier_segment,
+    limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
+    window_behind_an_option,
 };
 use closing::{
     abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, mark_on_text_behind_a_fin,
@@ -38,9 +39,9 @@ pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
     repair_beside_text, repetition_that_is_lost_again, round_trip_behind_a_repetition,
-    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_of_an_unused_window,
-    undo_by_another_duplicate, undo_of_what_did_not_fit, use_of_the_window_beside_text,
-    window_after_an_undone_repair,
+    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_behind_a_duplicate,
+    time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
+    use_of_the_window_beside_text, window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -311,6 +312,16 @@ pub const KNOWN: &[Known] = &[
         is: window_behind_an_option,
     },
     Known { name: "user timeout of a SYN", scenario: "user-timeout-of-a-syn", is: user_timeout_of_a_syn },
+    Known {
+        name: "time behind a duplicate",
+        scenario: "time-behind-a-duplicate",
+        is: time_behind_a_duplicate,
+    },
+    Known {
+        name: "duplicate of an earlier segment",
+        scenario: "duplicate-of-an-earlier-segment",
+        is: duplicate_of_an_earlier_segment,
+    },
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 

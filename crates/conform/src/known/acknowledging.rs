@@ -254,12 +254,23 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
 }
 
+/// A duplicate is reported by the acknowledgment of the segment that brought it (RFC 2883 section 4). The kernel's short path leaves the report for the acknowledgment of the text that it takes.
+pub(super) fn duplicate_of_an_earlier_segment(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let (first, rest) = kernel.sack().split_first()?;
+    let mut before = pair.peer().rev().map(|(_, text)| text).filter(|text| text.len > 0);
+    let is_later = before.next().is_some_and(|text| text.seq >= first.1);
+    let is_earlier = before.next().is_some_and(|text| text.seq == first.0 && text.end() > first.1);
+    let is_it = is_later && is_earlier && first.1 <= kernel.ack && rest == stack.sack();
+    (pair.why == "options" && is_it).then_some(Then::GoOn)
+}
+
 /// TCP_QUICKACK sends an acknowledgment that waits where nobody has anything to read; in the kernel a FIN that was not read is something.
 pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(ack)) = &pair.stack?.what else { return None };
     let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, on)) if *on > 0);
-    let last = pair.peer().next_back()?.1;
-    let is_fin = last.flags.has(Flags::FIN) && last.end() == ack.ack && ack.is_bare_ack();
+    let has_fin = pair.peer().any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() == ack.ack);
+    let is_fin = has_fin && ack.is_bare_ack();
     let waits = matches!(pair.kernel?.what, What::State(..));
     (is_quick && is_fin && waits).then_some(Then::Stop)
 }
@@ -325,7 +336,9 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit of their own that no timer reaches, and a probe that only the kernel
 /// answers may come too soon behind another.
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    if pair.why.starts_with("rto:") {
+    // Timers follow from it.
+    let is_text = || pair.segments().is_some_and(|(kernel, stack)| kernel.len > 0 && stack.len > 0);
+    if pair.why.starts_with("rto:") || (pair.why.starts_with("time:") && is_text()) {
         return echoes_an_answer_to_a_probe(pair).then_some(Then::Stop);
     }
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
@@ -364,7 +377,7 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
 fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
     // Of those that are not too old.
     let told = || pair.peer().filter(|(at, told)| told.end() >= pair.rcv_nxt_before(*at));
-    let Some(ack) = told().map(|(_, told)| told.ack).max() else { return false };
+    let Some(ack) = pair.acks().map(|told| told.ack).max() else { return false };
     let Some((last, cause)) = told().find(|(_, told)| told.ack == ack) else { return false };
     let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
     let (at, events) = (pair.scenario.events[last].at(), &pair.scenario.events);

@@ -2,11 +2,15 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
 use super::{Pair, Then};
 use crate::codec::Packet;
+use crate::compare::SLACK;
 use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
+
 /// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
 /// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
 pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
@@ -66,7 +70,7 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
             figures.iter().any(|figure| pair.why.starts_with(figure))
         }
         // What the window lets leave, or that it was reduced.
-        (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.len > 0,
+        (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.end() > sent.seq,
         _ => false,
     };
     (is_echoed && is_of_the_window).then_some(Then::Stop)
@@ -166,14 +170,27 @@ fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
 /// The latest round trip is that of what was sent last of what has arrived (RFC 8985 section 6.2 step 2). Where an acknowledgment covers a repetition and text behind it that had left before, the
 /// kernel takes that of this text, which is longer, and does not find lost at once what left with it, but by a timer.
 pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(again)) = &pair.stack?.what else { return None };
-    let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
-        What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
-        _ => true,
-    });
+    let (again, waits) = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(again)) => {
+            let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
+                What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
+                _ => true,
+            });
+            (again, waits && pair.times_sent(again.seq) == 1)
+        }
+        // The timer was so near that it seems to be the same, but what it finds lost counts otherwise.
+        What::State(..) if pair.why.starts_with("ca_state:") || pair.why.starts_with("snd_cwnd:") => {
+            let last = pair.earlier.iter().rev().find(|record| matches!(record.what, What::Sent(_)))?;
+            let What::Sent(Packet::Tcp(again)) = &last.what else { return None };
+            let told_at = pair.scenario.events.get(pair.peer().next_back()?.0)?.at();
+            let waits = last.at > told_at + Duration::from_millis(1) && last.at < told_at + SLACK;
+            (again, waits && pair.times_sent(again.seq) == 2)
+        }
+        _ => return None,
+    };
     let cause = pair.acks().next_back()?;
     let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max()?;
-    let is_found = again.len > 0 && again.seq == cause.ack && pair.times_sent(again.seq) == 1;
+    let is_found = again.len > 0 && again.seq == cause.ack;
     let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
     let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
     let is_repaired = latest_figure(pair.earlier, "ca_state") >= Some(3);
@@ -315,6 +332,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         }
     }
     // It is still out.
+    let undone = undone.filter(|end| acked + 1 < u64::from(*end));
     let end = undone.or(repair)?;
     let is_out = acked + 1 < u64::from(end);
     let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
@@ -336,7 +354,9 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
                 return (is_out && is_again && undone.is_some()).then_some(Then::Stop);
             }
             let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
-            let is_next = is_behind || new.seq == top;
+            // Or the same, by its timeout.
+            let is_timeout = new.seq == again.seq && pair.kernel?.at > pair.stack?.at;
+            let is_next = is_behind || is_timeout || new.seq == top;
             is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)
         }
         _ => false,
@@ -416,6 +436,24 @@ pub(super) fn undo_of_what_did_not_fit(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     (is_reported && did_not_fit && is_undone).then_some(Then::Stop)
+}
+
+/// Each round in which the peer reports a needless repetition gives holes more time here (RFC 8985 section 6.2 step 4), in the kernel only where reordering was seen: it finds lost at once what a
+/// timer finds here.
+pub(super) fn time_behind_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
+    let is_repaired = again.len > 0 && pair.times_sent(again.seq) == 1;
+    let waits = pair.stack.is_none_or(|stack| match &stack.what {
+        What::Sent(Packet::Tcp(text)) => {
+            text.seq != again.seq || stack.at > pair.kernel.map_or(stack.at, |kernel| kernel.at)
+        }
+        _ => true,
+    });
+    let has_duplicates = latest_figure(pair.earlier, "dsack_dups") > Some(0);
+    let has_order = latest_figure(pair.earlier, "reordering") == Some(3);
+    let is_reported =
+        pair.acks().next_back().is_some_and(|told| told.sack().iter().any(|(_, end)| *end > told.ack));
+    (is_repaired && waits && has_duplicates && has_order && is_reported).then_some(Then::Stop)
 }
 
 /// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all

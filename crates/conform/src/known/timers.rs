@@ -188,15 +188,11 @@ pub(super) fn round_trip_of_long_ago(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
-    let una = kernel.get("bytes_acked")? + 1;
-    let acked_at = pair.earlier.iter().find_map(|record| match &record.what {
-        What::State(_, State { info: Some(info), .. }) if info.get("bytes_acked") == Some(una - 1) => {
-            Some(record.at)
-        }
-        _ => None,
-    })?;
+    let una = pair.acks().map(|told| told.ack).max()?;
+    let (index, _) = pair.peer().find(|(_, told)| told.flags.has(Flags::ACK) && told.ack == una)?;
+    let acked_at = pair.scenario.events[index].at();
     let first_at = pair.earlier.iter().find_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 && u64::from(text.seq) == una => Some(record.at),
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && text.seq == una => Some(record.at),
         _ => None,
     })?;
     let is_long = first_at > acked_at + MEMORY_KEPT;

@@ -153,6 +153,9 @@ impl<P: Payload> Pcb<P> {
         let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
         let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
         let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
+        // What was not sent again waits since it left (`tcp_rtx_probe0_timed_out`).
+        let first = self.loss.as_deref().and_then(|loss| loss.records.first());
+        let left_at = first.map_or(Instant::from_micros(began), |first| first.sent_at);
         let is_spent = match repeated {
             // Not the number: a router's reports may have made the waits shorter (RFC 6069 section 5.1).
             Some(at) if !handshake && !is_shut => count > 0 && since_us(now, at) >= self.patience_us(most),
@@ -165,7 +168,7 @@ impl<P: Payload> Pcb<P> {
         if state.ms == 0 {
             return is_spent;
         }
-        let from = if is_shut && repeated.is_none() { Instant::from_micros(began) } else { state.stalled_at };
+        let from = if is_shut && repeated.is_none() { left_at } else { state.stalled_at };
         let is_over = is_asked && since_us(now, from) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
     }

@@ -84,6 +84,20 @@ fn a_window_that_is_shut_over_text_ends_the_connection_although_the_peer_answers
     }
 }
 
+/// As on Linux (`tcp_rtx_probe0_timed_out`).
+#[test]
+fn text_that_the_window_was_shut_over_waits_since_it_left_though_a_probe_has_left_since() {
+    let mut t = Script::established(&Settings { sack: true, ..with(ms(210)) });
+    let start = t.now;
+    assert_eq!(t.write(20 * MSS).len(), 10);
+    while t.wait(ms(1)).is_empty() {}
+    let probed = t.now;
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    let _ = t.wait(secs(10));
+    let end = t.timed_out_at.unwrap();
+    assert!(probed.since(start) >= ms(10) && end.since(probed) <= ms(201), "{probed:?} {end:?}");
+}
+
 #[test]
 fn a_timeout_that_is_set_during_a_repair_counts_from_when_that_began() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
