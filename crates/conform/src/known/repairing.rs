@@ -213,7 +213,7 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     };
     let is_text = is_new(pair.kernel) != is_new(pair.stack);
     let is_ack = matches!(pair.event, Some(Action::Segment(_)));
-    (is_ack && is_cubic && is_slow_start && (is_figure || is_text)).then_some(Then::Stop)
+    (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
 }
 
 /// No smaller window ends slow start (`hystart_low_window`, RFC 9406 section 4.3), segments.
