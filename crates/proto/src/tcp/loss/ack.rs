@@ -270,20 +270,20 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let sign = self.is_spurious(&mut loss, report, ts.filter(|_| self.ts_on).map(|ts| ts.ecr));
-        // Within a fast recovery an echo takes back what was judged, and the next acknowledgment judges anew (`tcp_try_undo_partial`).
-        let is_put_off = sign == Some(Sign::Echo)
+        // Within a fast recovery an echo takes back what was judged, and all is judged anew (`tcp_try_undo_partial`).
+        let is_late = sign == Some(Sign::Echo)
             && phase == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
-        if is_put_off && self.sack_ok {
+        if is_late && self.sack_ok {
             loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
         }
-        // While something that was sent again is out, nothing is taken back, and only new data leaves.
-        loss.holds_repairs = is_put_off && loss.records.repeated_count(loss.repeated_until, now) > 0;
+        // While something that was sent again is out, nothing is taken back or judged, and only new data leaves.
+        loss.holds_repairs = is_late && loss.records.repeated_count(loss.repeated_until, now) > 0;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(&mut loss, sign, now);
         }
         let ends_recovery = self.pass_recovery_point(&mut loss) && phase == Phase::Recovery;
-        let looks = self.sack_ok && !is_plain && !is_put_off && loss.rack.take_news();
+        let looks = self.sack_ok && !is_plain && !loss.holds_repairs && loss.rack.take_news();
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
             if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report) };
