@@ -252,7 +252,7 @@ impl CongestionControl for Cubic {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, (paces, _has_sack): (bool, bool)) {
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, _has_sack: bool) {
         // No burst beyond a packet of segmentation offload when little is left in flight: the peer's window, or the buffer, was full
         // until the hole was. Where that is half or more, slow start is there in a round trip. Else paced data needs no
         // slow start, but one round trip too.

@@ -163,8 +163,9 @@ pub(super) trait CongestionControl {
     fn on_ack(&mut self, ack: &Ack);
     /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
     fn on_congestion(&mut self, congestion: &Congestion);
-    /// Fast recovery has ended; `flight` bytes are out now. `paces`: sending obeys [`Self::pacing_rate`].
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, with: (bool, bool));
+    /// Fast recovery has ended; `flight` bytes are out now. `paces`: sending obeys [`Self::pacing_rate`]. `has_sack`: what was in flight was counted
+    /// by the peer's reports.
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, has_sack: bool);
     /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
     /// for this data.
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
@@ -332,8 +333,8 @@ impl CongestionControl for Cc {
     fn on_congestion(&mut self, congestion: &Congestion) {
         begun!(self, cc => cc.on_congestion(congestion));
     }
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, (paces, has_sack): (bool, bool)) {
-        begun!(self, cc => cc.on_recovery_end(flight, mss, (paces, has_sack)));
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, has_sack: bool) {
+        begun!(self, cc => cc.on_recovery_end(flight, mss, paces, has_sack));
     }
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         begun!(self, cc => cc.on_rto(pipe, mss, reduces));

@@ -71,7 +71,7 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, (_paces, has_sack): (bool, bool)) {
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, _paces: bool, has_sack: bool) {
         // RFC 6582 section 3.2 step 3, first option: no burst when little is left in flight. With SACK the recovery has counted what is in flight, and
         // ends at the threshold (RFC 6675 section 5).
         if !has_sack {
@@ -236,7 +236,7 @@ mod tests {
     fn the_end_of_recovery_allows_no_burst() {
         let mut cc = NewReno::new(20 * MSS);
         lose(&mut cc, 20 * MSS);
-        cc.on_recovery_end(2 * MSS, MSS, (false, false));
+        cc.on_recovery_end(2 * MSS, MSS, false, false);
         assert_eq!(cc.cwnd(), 3 * MSS);
     }
 

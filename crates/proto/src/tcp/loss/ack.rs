@@ -269,19 +269,7 @@ impl<P: Payload> Pcb<P> {
             self.loss = Some(loss);
             return;
         }
-        let sign = self.is_spurious(&mut loss, report, ts.filter(|_| self.ts_on).map(|ts| ts.ecr));
-        // Within a fast recovery an echo takes back what was judged, and all is judged anew (`tcp_try_undo_partial`).
-        let is_late = sign == Some(Sign::Echo)
-            && phase == Phase::Recovery
-            && self.snd_una.before(self.recovery.recover());
-        if is_late && self.sack_ok {
-            loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
-        }
-        // While something that was sent again is out, nothing is taken back or judged, and only new data leaves.
-        loss.holds_repairs = is_late && loss.records.repeated_count(loss.repeated_until, now) > 0;
-        if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
-            self.undo(&mut loss, sign, now);
-        }
+        let sign = self.undo_if_spurious(&mut loss, report, (ts, now));
         let ends_recovery = self.pass_recovery_point(&mut loss) && phase == Phase::Recovery;
         let looks = self.sack_ok && !is_plain && !loss.holds_repairs && loss.rack.take_news();
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
@@ -290,7 +278,10 @@ impl<P: Payload> Pcb<P> {
         // A probe that is lost is no repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
-        self.end_reduction(ends_recovery && !begins);
+        if ends_recovery && !begins {
+            let paces = self.tuning.pacing != PacingMode::Off;
+            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces, self.sack_ok);
+        }
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
@@ -320,14 +311,6 @@ impl<P: Payload> Pcb<P> {
         }
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
-    }
-
-    /// Whether a recovery `has_ended`, and none begins: then the window may be smaller than its threshold.
-    fn end_reduction(&mut self, has_ended: bool) {
-        if has_ended {
-            let paces = self.tuning.pacing != PacingMode::Off;
-            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), (paces, self.sack_ok));
-        }
     }
 
     /// Once a repair has ended, or is only held without SACK, and no repetition is out, the next one is the first.

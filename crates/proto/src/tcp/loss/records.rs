@@ -348,13 +348,13 @@ impl Records {
 
     fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let full = self.list.len() >= RECORDS_MAX;
-        let together = self.left_together();
+        let shift = self.time_shift();
         let count = if self.segment == 0 { 1 } else { end.since(start).div_ceil(self.segment.into()) };
         self.counts.flying += count;
         if let Some(last) = self.list.back_mut()
             && last.fate == Fate::Flying
             && !last.repeated
-            && (full || (together(last.sent_at, now) && last.goes_on_with(self.segment)))
+            && (full || (same_cell(last.sent_at, now, shift) && last.goes_on_with(self.segment)))
         {
             let first_at = last.sent_since();
             last.segment = last.segment_with(self.segment);
@@ -401,16 +401,16 @@ impl Records {
         let (Some(a), Some(b)) = (self.list.get(before), self.list.get(at)) else { return };
         let alike = |r: &Record| r.fate == Fate::Flying && r.repeated;
         let known = full || a.goes_on_with(b.segment);
-        if alike(a) && alike(b) && known && (full || self.left_together()(a.sent_at, now)) {
+        if alike(a) && alike(b) && known && (full || same_cell(a.sent_at, now, self.time_shift())) {
             self.collapse(before, at + 1);
         }
     }
 
     fn note_repeat(&mut self, repeat: Repeat) {
-        let together = self.left_together();
+        let shift = self.time_shift();
         if let Some(last) = self.repeats.back_mut()
             && last.end == repeat.start
-            && together(last.sent_at, repeat.sent_at)
+            && same_cell(last.sent_at, repeat.sent_at, shift)
         {
             (last.end, last.sent_at) = (repeat.end, repeat.sent_at);
             return;
@@ -422,10 +422,9 @@ impl Records {
         self.repeats.push_back(repeat);
     }
 
-    /// Whether what was sent at two times is one record.
-    fn left_together(&self) -> impl Fn(Instant, Instant) -> bool + use<> {
-        let shift = if self.list.len() < EXACT_MAX { 0 } else { self.cell_shift };
-        move |a, b| a.as_micros() >> shift == b.as_micros() >> shift
+    /// Two to this many microseconds are one time now.
+    fn time_shift(&self) -> u8 {
+        if self.list.len() < EXACT_MAX { 0 } else { self.cell_shift }
     }
 
     /// The record at index `at` is lost. Returns its bytes.
@@ -555,6 +554,10 @@ fn moved(index: usize, len: usize) -> u64 {
 /// Microseconds from `first` to `last`.
 fn span_us(first: Instant, last: Instant) -> u32 {
     u32::try_from(since_us(last, first)).unwrap_or(u32::MAX)
+}
+
+fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
+    a.as_micros() >> shift == b.as_micros() >> shift
 }
 
 /// From this many records on their times are kept in cells: half of those that a block may move.

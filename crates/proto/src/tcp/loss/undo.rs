@@ -17,7 +17,7 @@ use crate::time::Instant;
 use super::super::cc::{Cc, CongestionControl, Phase};
 use super::super::delack::low_micros;
 use super::super::pcb::Pcb;
-use super::super::segment::Payload;
+use super::super::segment::{Payload, Timestamps};
 use super::super::timestamp;
 use super::Loss;
 use super::ack::Report;
@@ -115,8 +115,31 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
+    /// Takes back the repair that is going on, or was the last, if the report shows that it was not needed. Returns how it shows.
+    pub(super) fn undo_if_spurious(
+        &mut self,
+        loss: &mut Loss,
+        report: &Report,
+        (ts, now): (Option<Timestamps>, Instant),
+    ) -> Option<Sign> {
+        let sign = self.is_spurious(loss, report, ts.filter(|_| self.ts_on).map(|ts| ts.ecr));
+        // Within a fast recovery an echo takes back what was judged, and all is judged anew (`tcp_try_undo_partial`).
+        let is_late = sign == Some(Sign::Echo)
+            && self.recovery.phase() == Phase::Recovery
+            && self.snd_una.before(self.recovery.recover());
+        if is_late && self.sack_ok {
+            loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
+        }
+        // While something that was sent again is out, nothing is taken back or judged, and only new data leaves.
+        loss.holds_repairs = is_late && loss.records.repeated_count(loss.repeated_until, now) > 0;
+        if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
+            self.undo(loss, sign, now);
+        }
+        sign
+    }
+
     /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
-    pub(super) fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
+    fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
         let undo = loss.undo.as_ref();
         let is_older = |echo| loss.repeated_ts.is_some_and(|repeated| timestamp::older(echo, repeated));
         let is_repairing = undo.is_some() && self.recovery.phase() != Phase::Open;
