@@ -26,8 +26,8 @@ use crate::trace::What;
 /// The scenario of a seed.
 pub fn generate(seed: u64) -> Scenario {
     let mut random = Random::new(seed);
-    let mut scenario = Scenario { about: format!("seed {seed}"), ..Scenario::default() };
-    scenario.is_ipv6 = Random::new(seed.rotate_left(32)).chance(25);
+    let is_ipv6 = Random::new(seed.rotate_left(32)).chance(25);
+    let mut scenario = Scenario { about: format!("seed {seed}"), is_ipv6, ..Scenario::default() };
     if random.chance(10) {
         let (key, value) = random.pick(&[
             ("timestamps", "off"),
@@ -151,9 +151,16 @@ impl Maker {
         self.sent.iter().map(|(_, end)| *end).max().unwrap_or(0)
     }
 
-    /// Text and options that a packet has room for.
+    /// Bytes of text and options that the device's packets have room for.
     fn packet_max(&self) -> u32 {
         (MTU - headers(self.scenario.is_ipv6)) as u32
+    }
+
+    /// Bytes of text that a packet of the peer has room for beside its options.
+    fn text_max(&self) -> u32 {
+        let timestamps = if self.peer.has_ts { 12 } else { 0 };
+        let blocks = if self.peer.held.is_empty() { 0 } else { 36 };
+        self.packet_max() - timestamps - blocks
     }
 
     /// Lets some time pass.
@@ -326,12 +333,7 @@ impl Maker {
             options.extend([Opt::Nop, Opt::Nop, Opt::Sack(held)]);
         }
         let flags = flags.with(Flags::ACK);
-        // The device carries 1,500 bytes.
-        let len = len.min(
-            self.packet_max()
-                - if self.peer.has_ts { 12 } else { 0 }
-                - if self.peer.held.is_empty() { 0 } else { 36 },
-        );
+        let len = len.min(self.text_max());
         let mut segment = Segment {
             flags,
             seq,
@@ -394,9 +396,7 @@ impl Maker {
         if self.peer.is_done && self.random.chance(96) {
             return self.answer();
         }
-        // A packet is no longer than the device's 1,500 bytes.
-        let full = self.packet_max() - if self.peer.has_ts { 12 } else { 0 };
-        let full = if self.peer.held.is_empty() { full } else { full - 36 };
+        let full = self.text_max();
         self.not_before_an_answer();
         let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
         let len = self.random.pick(&[1, 100, 536, mss.min(full), mss.min(full), full]);

@@ -134,10 +134,7 @@ impl Maker {
     }
 
     fn run_of_blocks(&mut self) -> bool {
-        let ack = self.peer.ack.max(1);
-        let mut ahead: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from > ack).copied().collect();
-        ahead.sort_unstable();
-        ahead.dedup();
+        let ahead = self.sent_from(self.peer.ack.max(1) + 1);
         let count = 3 + self.habits.below(3) as usize;
         // Before anything was repaired: what is reported later is of the repair too.
         if ahead.len() < count || !self.peer.held.is_empty() || self.figure("bytes_retrans") > 0 {
@@ -352,10 +349,7 @@ impl Maker {
             self.act(Action::Write(200_000));
         }
         self.round_trip();
-        let ack = self.peer.ack.max(1);
-        let mut out: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from >= ack).copied().collect();
-        out.sort_unstable();
-        out.dedup();
+        let out = self.sent_from(self.peer.ack.max(1));
         let step = self.habits.pick(&[1, 2, 2, 2, 4, 100]) as usize;
         let held = self.peer.held.clone();
         let is_held = |from: u32| held.iter().any(|held| (held.0..held.1).contains(&from));
@@ -380,6 +374,14 @@ impl Maker {
             self.acknowledge();
         }
         true
+    }
+
+    /// The stack's segments that begin at `seq` or behind it, each once, in order.
+    fn sent_from(&self, seq: u32) -> Vec<(u32, u32)> {
+        let mut sent: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from >= seq).copied().collect();
+        sent.sort_unstable();
+        sent.dedup();
+        sent
     }
 
     /// The peer has got all before `end`, and with it what it holds behind that.

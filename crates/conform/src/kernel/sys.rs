@@ -28,31 +28,24 @@ pub fn set_option(fd: impl AsFd, level: c_int, name: c_int, value: c_int) -> io:
 
 /// An option whose value is an `int`.
 pub fn get_option(fd: impl AsFd, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut len = size_of::<c_int>() as socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, which is to a live `c_int`, and one `socklen_t` behind the second.
+    option_bytes(fd, level, name).map(c_int::from_ne_bytes)
+}
+
+/// TCP_INFO as bytes.
+pub fn tcp_info(fd: impl AsFd) -> io::Result<[u8; INFO_LEN]> {
+    option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO)
+}
+
+/// The first `N` bytes of an option's value, 0 behind its end.
+fn option_bytes<const N: usize>(fd: impl AsFd, level: c_int, name: c_int) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut len = N as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, which is to so many live ones, and one `socklen_t` behind the second.
     let result = unsafe {
         libc::getsockopt(
             fd.as_fd().as_raw_fd(),
             level,
             name,
-            std::ptr::from_mut(&mut value).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    checked(result).map(|()| value)
-}
-
-/// TCP_INFO as bytes.
-pub fn tcp_info(fd: impl AsFd) -> io::Result<[u8; INFO_LEN]> {
-    let mut bytes = [0; INFO_LEN];
-    let mut len = INFO_LEN as socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes behind the first pointer, which is to so many live ones, and one `socklen_t` behind the second.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_INFO,
             bytes.as_mut_ptr().cast::<c_void>(),
             &raw mut len,
         )

@@ -31,6 +31,11 @@ pub struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
+    /// Whether the tested side's congestion control is NewReno; if not, it is CUBIC.
+    pub(super) fn is_newreno(&self) -> bool {
+        self.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno")
+    }
+
     /// Both segments, if both are.
     pub(super) fn segments(&self) -> Option<(&'a Segment, &'a Segment)> {
         match (&self.kernel?.what, &self.stack?.what) {

@@ -200,7 +200,7 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
 /// CUBIC's slow start does not end at once where the round trip has become longer: the window grows by a quarter for some round trips first (RFC 9406 section 4.3). The kernel's
 /// ends, with the threshold at the window.
 pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
-    let is_cubic = pair.scenario.settings.get("congestion_control").is_none_or(|name| name == "cubic");
+    let is_cubic = !pair.is_newreno();
     let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
     let is_slow_start =
         cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
@@ -224,8 +224,7 @@ const HYSTART_WINDOW_MIN: u64 = 16;
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
     let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
-    let settings = &pair.scenario.settings;
-    let is_newreno = settings.get("congestion_control").is_some_and(|name| name == "newreno") && !has_sack;
+    let is_newreno = pair.is_newreno() && !has_sack;
     // What the smaller window has grown by may show some acknowledgments later.
     let repaired = |record: &Record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
@@ -284,7 +283,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_cubic = pair.scenario.settings.get("congestion_control").is_none_or(|name| name == "cubic");
+    let is_cubic = !pair.is_newreno();
     let is_avoidance =
         |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
     let (mut top, mut before, mut was_unused) = (1, None, false);

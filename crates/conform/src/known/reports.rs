@@ -22,15 +22,9 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
 /// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
-    let is_on_end = |index: usize, event: &Event| match event.action {
-        Action::Report(Report { what, seq }) if !matches!(what, Reported::TooBig(_)) => {
-            sent_before(pair, index).map(Segment::end).max() == Some(seq)
-        }
-        _ => false,
-    };
-    let mut events = so_far(pair).iter().enumerate();
-    (kernel != 0 && kernel != stack && events.any(|(index, event)| is_on_end(index, event)))
-        .then_some(Then::GoOn)
+    let end_at = |index| sent_before(pair, index).map(Segment::end).max();
+    let is_on_end = reports(pair).any(|(index, report)| end_at(index) == Some(report.seq));
+    (kernel != 0 && kernel != stack && is_on_end).then_some(Then::GoOn)
 }
 
 /// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of an unreachable host.
@@ -39,7 +33,7 @@ pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
     let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
         .into_iter()
         .find_map(|(code, error)| (error == kernel).then_some(code))?;
-    let is_reported = reports(pair).any(|report| report.what == Reported::Unreachable(code));
+    let is_reported = reports(pair).any(|(_, report)| report.what == Reported::Unreachable(code));
     (is_reported && stack == libc::EHOSTUNREACH).then_some(Then::GoOn)
 }
 
@@ -70,9 +64,9 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     let mut behind = so_far(pair).iter().skip_while(|event| !is_on_size(event));
-    let is_no_route = |report: &Report| matches!(report.what, Reported::Unreachable(0 | 1));
-    let is_shorter =
-        behind.any(|event| matches!(&event.action, Action::Report(report) if is_no_route(report)));
+    let is_shorter = behind.any(|event| {
+        matches!(event.action, Action::Report(Report { what: Reported::Unreachable(0 | 1), .. }))
+    });
     let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
     let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
     let is_later = is_repetition(pair, pair.stack) && at(pair.stack) < at(pair.kernel);
@@ -138,10 +132,10 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
     }
 }
 
-/// The reports so far, but for those on sizes.
-fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = &'a Report> + use<'a> {
-    so_far(pair).iter().filter_map(|event| match &event.action {
-        Action::Report(report) if !matches!(report.what, Reported::TooBig(_)) => Some(report),
+/// The reports so far, with the numbers of their events, but for those on sizes.
+fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = (usize, &'a Report)> + use<'a> {
+    so_far(pair).iter().enumerate().filter_map(|(index, event)| match &event.action {
+        Action::Report(report) if !is_on_size(event) => Some((index, report)),
         _ => None,
     })
 }
