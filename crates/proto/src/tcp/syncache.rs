@@ -61,6 +61,9 @@ pub const CAPACITY_MAX: usize = 1 << 20;
 /// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
 pub const ANSWERS_MAX: u8 = 16;
 
+/// From an answer to a SYN that comes again to the next, at least.
+const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
+
 /// A listener's offer to its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ListenParams {
@@ -210,7 +213,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// the answer.
     ///
     /// For a new key that is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK
-    /// again; its timer goes on. A SYN with another sequence number gets a challenge ACK (RFC 5961
+    /// again, and its timer starts anew; from the third on only half a second behind the latest answer (`tcp_oow_rate_limited`). A SYN with another sequence number gets a challenge ACK (RFC 5961
     /// section 4.2), `None` once there were [`ANSWERS_MAX`], and changes nothing: if the entry stems from an old duplicate or a client that has
     /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
     /// clears the way for its next SYN; replacing the entry at once would let a host off the path
@@ -226,13 +229,20 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     ) -> Option<Header> {
         let (bucket, found) = self.table.find(&key);
         if found != NIL {
+            let answered_at = self.table.slot_mut(found).sent_at;
             let half_open = &mut self.table.slot_mut(found).half_open;
             if hdr.seq != half_open.irs {
                 return challenge(half_open, now);
             }
+            let is_repeated = half_open.is_repeated();
             half_open.note_answer();
             half_open.note_repeated(hdr);
-            return Some(half_open.syn_ack(now));
+            if is_repeated && now.since(answered_at) < AGAIN_INTERVAL {
+                return None;
+            }
+            let answer = half_open.syn_ack(now);
+            self.table.restart(found, now);
+            return Some(answer);
         }
         if self.table.is_full() {
             // The longest queue of retries that is not empty has the oldest entry at its head.

@@ -288,6 +288,17 @@ impl HalfOpen {
         self.agreed = Agreed(self.agreed.0 | Agreed::REPEATED);
     }
 
+    /// Whether the SYN came again, and was answered.
+    pub const fn is_repeated(&self) -> bool {
+        self.agreed.has(Agreed::REPEATED)
+    }
+
+    /// The timer has sent the SYN-ACK again, which by itself makes the round trip ambiguous: the next SYN that comes again is answered at once.
+    pub fn end_repetition(&mut self) {
+        let others = self.agreed.0.get().bitand(!Agreed::REPEATED);
+        self.agreed = Agreed(others.try_into().unwrap_or(Agreed::ALWAYS));
+    }
+
     /// Counts an answer outside the timer.
     pub fn note_answer(&mut self) {
         self.answers = self.answers.saturating_add(1);

@@ -200,7 +200,15 @@ impl<K: Hash + Eq, L> Table<K, L> {
         self.unlink(index);
         let slot = self.slot_mut(index);
         slot.half_open.retries += 1;
+        slot.half_open.end_repetition();
         slot.sent_at = now;
+        self.append(index);
+    }
+
+    /// Moves an entry to the end of its queue, its timer starting at `now`.
+    pub fn restart(&mut self, index: u32, now: Instant) {
+        self.unlink(index);
+        self.slot_mut(index).sent_at = now;
         self.append(index);
     }
 

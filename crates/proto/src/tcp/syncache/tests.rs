@@ -225,10 +225,17 @@ fn a_repeated_syn_gets_the_same_answer_and_no_round_trip_sample() {
     let syn_ack = cache.on_syn(key(1), 43, &again, &PARAMS, other, at(500)).unwrap();
     assert_eq!((syn_ack.seq, syn_ack.flags), (ISS, Flags::SYN.with(Flags::ACK)));
     assert_eq!(syn_ack.options.timestamps, Some(Timestamps { val: 800, ecr: 95 }));
-    assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1000))));
+    assert_eq!((cache.len(), cache.next_deadline()), (1, Some(at(1500))));
+    // Another soon behind it is not answered, and does not count.
+    assert_eq!(cache.on_syn(key(1), 43, &again, &PARAMS, other, at(999)), None);
+    assert!(cache.on_syn(key(1), 43, &again, &PARAMS, other, at(1000)).is_some());
+    assert_eq!(tick(&mut cache, at(2000)).len(), 1);
+    // Behind the timer's it is.
+    assert!(cache.on_syn(key(1), 43, &again, &PARAMS, other, at(2001)).is_some());
+    assert_eq!(cache.next_deadline(), Some(at(4001)));
     let mut last = third();
     last.options.timestamps = Some(Timestamps { val: 96, ecr: 800 });
-    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(501), patient)).unwrap().rtt, None);
+    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(2002), patient)).unwrap().rtt, None);
 }
 
 #[test]
@@ -538,12 +545,12 @@ fn a_syn_ack_with_accurate_ecn_is_repeated_once_with_its_flags_and_never_with_th
 fn a_syn_that_comes_again_without_flags_leaves_accurate_ecn_and_says_that_it_does_not_get_through() {
     let (mut cache, _) = accurate(Flags::ACE.with(Flags::ECT));
     let params = ListenParams { accurate_ecn: true, ..PARAMS };
-    for flags in [Flags::NONE, Flags::ACE] {
+    for (flags, millis) in [(Flags::NONE, 500), (Flags::ACE, 1000)] {
         let again = Header { flags: Flags::SYN.with(flags), ..syn() };
-        let syn_ack = cache.on_syn(key(1), LISTENER, &again, &params, NUMBERS, at(500)).unwrap();
+        let syn_ack = cache.on_syn(key(1), LISTENER, &again, &params, NUMBERS, at(millis)).unwrap();
         assert_eq!((syn_ack.flags.ace(), syn_ack.options.accecn), (0b010, None));
     }
-    let made = accepted(cache.on_ack(&key(1), &third(), 0, at(600), patient)).unwrap();
+    let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1100), patient)).unwrap();
     assert_eq!(made.accurate_ecn, Some(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true }));
 }
 

@@ -2,7 +2,6 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::VecDeque;
 
 /// One step of the random test.
 #[derive(Clone, Debug)]
@@ -24,46 +23,65 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The cache as one would write it without caring for time: entries in order of age, each with its
-/// retries and its deadline.
+/// The cache as one would write it without caring for time: entries in the order in which their timers have started.
 #[derive(Default)]
 struct Model {
-    entries: VecDeque<(u32, u32, u64)>,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    number: u32,
+    retries: u32,
+    sent_at: u64,
+    is_repeated: bool,
+}
+
+impl Entry {
+    fn deadline(&self) -> u64 {
+        self.sent_at + (1000 << self.retries)
+    }
 }
 
 impl Model {
     fn syn(&mut self, number: u32, now: u64) {
-        if self.holds(number) {
+        if let Some(place) = self.entries.iter().position(|entry| entry.number == number) {
+            let entry = self.entries[place];
+            if !entry.is_repeated || now >= entry.sent_at + 500 {
+                self.entries.remove(place);
+                self.entries.push(Entry { sent_at: now, is_repeated: true, ..entry });
+            }
             return;
         }
         if self.entries.len() == 8 {
-            self.entries.pop_front();
+            let most = self.entries.iter().map(|entry| entry.retries).max();
+            let oldest = self.entries.iter().position(|entry| Some(entry.retries) == most);
+            self.entries.remove(oldest.unwrap());
         }
-        self.entries.push_back((number, 0, now + 1000));
+        self.entries.push(Entry { number, retries: 0, sent_at: now, is_repeated: false });
     }
 
     fn holds(&self, number: u32) -> bool {
-        self.entries.iter().any(|entry| entry.0 == number)
+        self.entries.iter().any(|entry| entry.number == number)
     }
 
     fn drop(&mut self, number: u32) {
-        self.entries.retain(|entry| entry.0 != number);
+        self.entries.retain(|entry| entry.number != number);
     }
 
     fn wait(&mut self, now: u64) -> Vec<Key> {
-        let mut sent = Vec::new();
-        self.entries.retain_mut(|(number, retries, deadline)| {
-            if *deadline > now {
-                return true;
-            }
-            *retries += 1;
-            *deadline = now + (1000 << *retries);
-            if *retries <= 5 {
-                sent.push(key(*number));
-            }
-            *retries <= 5
+        let (due, mut others): (Vec<Entry>, Vec<Entry>) =
+            self.entries.drain(..).partition(|entry| entry.deadline() <= now);
+        let again = due.into_iter().filter(|entry| entry.retries < 5).map(|entry| Entry {
+            retries: entry.retries + 1,
+            sent_at: now,
+            is_repeated: false,
+            ..entry
         });
-        sent
+        let again: Vec<Entry> = again.collect();
+        others.extend(&again);
+        self.entries = others;
+        again.iter().map(|entry| key(entry.number)).collect()
     }
 }
 
@@ -105,7 +123,7 @@ proptest! {
             }
             cache.table.assert_consistent();
             prop_assert_eq!(cache.len(), model.entries.len());
-            let deadline = model.entries.iter().map(|entry| at(entry.2)).min();
+            let deadline = model.entries.iter().map(|entry| at(entry.deadline())).min();
             prop_assert_eq!(cache.next_deadline(), deadline);
         }
     }
