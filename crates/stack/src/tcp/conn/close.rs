@@ -9,6 +9,7 @@ use std::time::Duration;
 use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 
+use super::error::SockError;
 use super::outbox::{Context, Wake, fire_all};
 use super::sockbuf::Socket;
 use super::user::{Ends, wait};
@@ -42,13 +43,18 @@ pub(crate) fn shutdown(core: &Core, conn: &Arc<Conn>, how: std::net::Shutdown) -
 
 fn shut_down(core: &Core, conn: &Arc<Conn>, read: bool, write: bool) {
     Context::run(core, |cx| {
-        let due = contain::guarded(cx, conn, &mut conn.so.lock(), "shutdown", |cx, _, conn, so| {
+        let due = contain::guarded(cx, conn, &mut conn.so.lock(), "shutdown", |cx, pcb, conn, so| {
             registration::look_closer(&so.waiters);
-            if read {
+            // A connect that is under way is given up (RFC 9293 section 3.10.4), as on Linux.
+            let gives_up = pcb.state() == State::SynSent;
+            if gives_up {
+                conn.set_error(SockError::Reset);
+            }
+            if read || gives_up {
                 so.rcv.shut = true;
                 engine::wake_readers(cx, conn, so);
             }
-            if write {
+            if write || gives_up {
                 so.snd.shut = true;
                 engine::wake_writers(cx, conn, so);
             }
