@@ -11,6 +11,8 @@
 //!
 //! Which clients get a cookie, and how cookies are made, is up to the caller. Tests: `tests/fast_open.rs`.
 
+use core::time::Duration;
+
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -141,6 +143,8 @@ pub(super) struct FastOpen {
     is_answered: bool,
     /// The server's SYN-ACK goes with the next poll.
     syn_ack_owed: bool,
+    /// When the client's SYN came again, and was answered.
+    again_at: Option<Instant>,
 }
 
 impl FastOpen {
@@ -153,6 +157,7 @@ impl FastOpen {
         is_repeated: false,
         is_answered: false,
         syn_ack_owed: false,
+        again_at: None,
     };
 
     pub fn client(syn: FastOpenSyn) -> Self {
@@ -237,6 +242,12 @@ impl<P: Payload> Pcb<P> {
     /// RCV.NXT of a connection on which nothing has come since its SYN.
     pub(super) fn behind_syn(&self) -> SeqNum {
         self.irs + 1 + self.rare.fast_open().map_or(0, |fast_open| fast_open.taken_len)
+    }
+
+    /// The state as others see it: SYN-RECEIVED until the SYN of a server's connection by Fast Open is acknowledged.
+    pub fn state_name(&self) -> &'static str {
+        let is_early = self.syn_unacked && self.state == State::Established;
+        if is_early { State::SynReceived } else { self.state }.name()
     }
 
     /// True for a server's connection by Fast Open whose SYN the client has not acknowledged.
@@ -328,16 +339,19 @@ impl<P: Payload> Pcb<P> {
         Some(Transmit { head, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
     }
 
-    /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed.
-    pub(super) fn answers_syn_again(&mut self, header: &Header) -> bool {
+    /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed, but for one that comes soon behind another (`tcp_oow_rate_limited`).
+    pub(super) fn answers_syn_again(&mut self, header: &Header, now: Instant) -> bool {
         let is_again = self.syn_unacked
             && header.seq == self.irs
             && header.flags.has(Flags::SYN)
             && !header.flags.any(ACK_RST);
         if is_again && let Some(fast_open) = self.rare.fast_open_mut() {
-            fast_open.syn_ack_owed = true;
-            // The echo is that of the SYN that came last.
-            self.spoil_timing();
+            let is_allowed = fast_open.again_at.is_none_or(|at| now.since(at) >= AGAIN_INTERVAL);
+            if is_allowed {
+                (fast_open.syn_ack_owed, fast_open.again_at) = (true, Some(now));
+                // The echo is that of the SYN that came last.
+                self.spoil_timing();
+            }
         }
         is_again
     }
@@ -354,11 +368,24 @@ impl<P: Payload> Pcb<P> {
             return false;
         }
         (self.syn_unacked, self.takes_all_steps) = (false, self.ecn.is_accurate());
-        self.measure_handshake(ack, header.options.timestamps, now);
+        if ack == self.iss + 1 || !self.keeps_records() {
+            self.measure_handshake(ack, header.options.timestamps, now);
+        } else {
+            // What is acknowledged with it tells a later round trip.
+            self.timing = Timing::Idle;
+        }
+        // The SYN-ACK has a count of its own on Linux, so what follows it is not backed off.
+        self.rtt.end_probing();
+        self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
         self.rexmt_count = 0;
         self.rexmt_at = NEVER;
         if self.snd_una != self.snd_max {
             self.arm_rexmt(now);
+        } else {
+            self.recovery.finish();
+        }
+        if self.fin_queued && self.state == State::Established {
+            self.end_sending();
         }
         input.events.insert(Events::SYN_ACKED);
         true
@@ -366,5 +393,7 @@ impl<P: Payload> Pcb<P> {
 }
 
 const ACK_RST: Flags = Flags::ACK.with(Flags::RST);
+/// From one answer to a SYN that comes again to the next, at least.
+const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes of the longest options.
 const OPTIONS_LEN_MAX: u32 = 40;

@@ -219,7 +219,7 @@ impl<P: Payload> Pcb<P> {
         let tune = meter.and_then(|meter| meter.tune.as_ref());
         let loss = self.loss_stats();
         TcpInfo {
-            state: self.state.name(),
+            state: self.state_name(),
             snd_mss: u32::from(self.mss_in_window()),
             srtt: self.srtt(),
             rto: self.rto(),

@@ -113,7 +113,8 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let mut most = u32::MAX;
-        if self.loss.is_some() {
+        // Nothing is sent again before our SYN is acknowledged: the peer may not know the connection.
+        if self.loss.is_some() && !self.syn_unacked {
             cold_path();
             most = match self.transmit_recorded(rcv_space, now) {
                 ControlFlow::Break(recorded) => {
@@ -125,7 +126,7 @@ impl<P: Payload> Pcb<P> {
         }
         let offset = self.snd_nxt.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(offset);
-        let fin_unsent = self.fin_queued && offset <= self.snd_len;
+        let fin_unsent = self.fin_queued && offset <= self.snd_len && self.state != State::Established;
         if unsent == 0 && !fin_unsent {
             self.look_at_usage(now);
             return;

@@ -255,8 +255,14 @@ impl Pushes {
         kept.leaves_again(start, end, mss, !pcb.repeats_at(end.since(self.front)))
     }
 
-    /// The byte that is `offset` bytes from the front has a mark behind it, besides the last: text that a SYN takes along ends there.
-    pub fn mark_within(&mut self, offset: u32) {
+    /// A SYN takes along the text that ends `offset` bytes from the front. It has a mark behind it, and counts as pushed (`tcp_connect`).
+    pub fn leaves_with_syn(&mut self, offset: u32) {
+        self.mark_within(offset);
+        self.pushed = self.pushed.max(self.front + offset);
+    }
+
+    /// The byte that is `offset` bytes from the front has a mark behind it, besides the last.
+    fn mark_within(&mut self, offset: u32) {
         let at = self.front + offset;
         if at != self.last {
             self.mark_before_last(at);

@@ -126,25 +126,33 @@ impl<P: Payload> Pcb<P> {
             self.fast_open_lost();
             if !self.syn_unacked {
                 self.snd_nxt = self.iss;
+            } else if self.rexmt_count == 2 {
+                // One repetition may have been needless, as the first timeout is short (`tcp_fastopen_synack_timer`).
+                self.time_out_text(true, now);
             }
         } else {
             if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
                 self.suspect_black_hole(now);
             }
-            let reduces = self.is_new_congestion(is_first);
-            self.go_back(is_first, reduces, now);
-            // Without records all is sent again.
-            let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
-            let pipe = records.map_or(0, |loss| loss.window_pipe(self.mss.into()));
-            let has_records = records.is_some();
-            self.cc.on_rto(pipe, u32::from(self.mss), reduces);
-            self.ecn.on_reduced(self.snd_max);
-            if has_records {
-                self.allow_a_segment();
-            }
+            self.time_out_text(is_first, now);
         }
         self.arm_rexmt(now);
         Verdict::Continue(())
+    }
+
+    /// What is out is to be sent again, with a window of one segment. `is_first`: as of [`is_new_congestion`](Self::is_new_congestion).
+    fn time_out_text(&mut self, is_first: bool, now: Instant) {
+        let reduces = self.is_new_congestion(is_first);
+        self.go_back(is_first, reduces, now);
+        // Without records all is sent again.
+        let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
+        let pipe = records.map_or(0, |loss| loss.window_pipe(self.mss.into()));
+        let has_records = records.is_some();
+        self.cc.on_rto(pipe, u32::from(self.mss), reduces);
+        self.ecn.on_reduced(self.snd_max);
+        if has_records {
+            self.allow_a_segment();
+        }
     }
 
     /// Whether our SYN has not been acknowledged.

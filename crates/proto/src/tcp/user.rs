@@ -26,11 +26,8 @@ impl<P: Payload> Pcb<P> {
         match self.state {
             // The FIN waits for the handshake.
             State::SynSent | State::SynReceived => self.fin_queued = true,
-            State::Established => {
-                self.fin_queued = true;
-                self.look_at_usage_after(true);
-                self.state = State::FinWait1;
-            }
+            State::Established if self.syn_unacked => self.fin_queued = true,
+            State::Established => self.end_sending(),
             State::CloseWait => {
                 self.fin_queued = true;
                 self.look_at_usage_after(true);
@@ -43,6 +40,13 @@ impl<P: Payload> Pcb<P> {
             | State::TimeWait
             | State::Closed => {}
         }
+    }
+
+    /// Our FIN follows the text.
+    pub(super) fn end_sending(&mut self) {
+        self.fin_queued = true;
+        self.look_at_usage_after(true);
+        self.state = State::FinWait1;
     }
 
     /// The application closed both directions and keeps its handle. Like [`Pcb::shutdown_write`], but new data from the peer is answered with a
@@ -70,6 +74,10 @@ impl<P: Payload> Pcb<P> {
             return self.abort();
         }
         self.shutdown_write();
+        if self.state == State::Established {
+            // Nobody waits for the end of the handshake.
+            self.end_sending();
+        }
         self.closed = true;
         if !self.orphaned {
             self.orphaned = true;

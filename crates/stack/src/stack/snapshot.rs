@@ -170,7 +170,7 @@ fn connection(core: &Core, conn: &Arc<Conn>, details: bool) -> SocketInfo {
             recv_buffer: so.rcv.hiwat as usize,
             send_buffer: so.snd.hiwat as usize,
             timer: so.pcb.running_timer(core.clock.now()),
-            ..named(SocketKind::Tcp, conn.state().name(), local, Some(remote))
+            ..named(SocketKind::Tcp, conn.state_name(&so), local, Some(remote))
         }
     };
     SocketInfo {

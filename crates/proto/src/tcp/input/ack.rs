@@ -130,7 +130,7 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
         input: &mut Input<P>,
     ) {
-        let (syn_losses, syn_at) = (self.rexmt_count, self.rtt_sent_at(now));
+        let (syn_losses, syn_at, syn_end) = (self.rexmt_count, self.rtt_sent_at(now), self.snd_max);
         self.measure(ack, ts, now);
         // Text on the SYN that is not acknowledged was not taken. Where records are kept it is sent again, else it is as if it had not been
         // sent.
@@ -146,8 +146,8 @@ impl<P: Payload> Pcb<P> {
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         if syn_losses > 0 && !self.sack_ok && self.keeps_records() {
             cold_path();
-            // The repair of the SYN holds until text is acknowledged.
-            self.recovery.on_timeout(ack);
+            // The repair of the SYN holds until text behind its own is acknowledged.
+            self.recovery.on_timeout(syn_end);
         }
         self.syn_is_timed = syn_losses == 0;
         self.start_sending(syn_losses);
@@ -258,8 +258,11 @@ impl<P: Payload> Pcb<P> {
 
     /// The round trip of a SYN-ACK that `ack` ends; nothing is timed afterwards.
     pub(in crate::tcp) fn measure_handshake(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
-        self.measure(ack, ts, now);
+        let sample = self.measure(ack, ts, now);
         self.timing = Timing::Idle;
+        if let (Some(loss), Some(rtt_us)) = (self.loss.as_deref_mut(), sample) {
+            loss.note_handshake(rtt_us, now);
+        }
     }
 
     /// Measures the round trip that `ack` ends, if it ends one.

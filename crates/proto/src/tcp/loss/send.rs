@@ -66,7 +66,8 @@ impl<P: Payload> Pcb<P> {
         if let Some(rate) = self.pacing_rate() {
             loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
         }
-        if self.recovery.phase() == Phase::Open {
+        // Until our SYN-ACK is acknowledged the timer is that of the SYN-ACK alone.
+        if self.recovery.phase() == Phase::Open && !self.syn_unacked {
             let due = self.first_is_due(&loss);
             self.arm_probe(&mut loss, due, now);
         }
@@ -374,6 +375,8 @@ impl<P: Payload> Pcb<P> {
         (self.snd_nxt, self.snd_max) = (end, end);
         self.record_sent(start, end, syn_at);
         let Some(mut loss) = self.loss.take() else { return };
+        // It has left without a look at the use of the window (`tcp_send_syn_data`).
+        loss.has_sent = false;
         loss.records.lose_from(start);
         self.repair_for_mtu(&mut loss);
         self.loss = Some(loss);

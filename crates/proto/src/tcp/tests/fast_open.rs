@@ -4,6 +4,7 @@ use super::super::accepted::Accepted;
 use super::super::ecn::EcnMode;
 use super::super::events::Events;
 use super::super::fast_open::{Cookie, FastOpenFail, FastOpenSyn, SynText};
+use super::super::info::CaState;
 use super::super::pcb::Pcb;
 use super::super::segment::{Flags, Header, Options, Timestamps};
 use super::super::settings::Settings;
@@ -262,6 +263,10 @@ fn a_repeated_syn_of_the_client_repeats_the_syn_ack() {
         let _ = t.input(syn, text);
         let sent = t.output();
         assert_eq!((sent.len(), sent[0].header().flags), (1, SYN_ACK));
+        t.now = t.now + ms(499);
+        let _ = t.input(syn, text);
+        assert_eq!(t.output().len(), 0, "soon behind an answer there is no other");
+        t.now = t.now + ms(1);
     }
     let _ = t.input(Header { seq: SeqNum::new(IRS + 1), ..syn }, &[]);
     let sent = t.output();
@@ -285,12 +290,46 @@ fn a_wrong_acknowledgment_of_a_servers_syn_is_reset() {
 fn a_server_may_close_before_its_syn_is_acknowledged() {
     let mut t = server(10);
     t.snd = 50;
-    t.pcb.shutdown_write();
+    let _ = t.pcb.close(0, t.now);
     let sent = t.output();
     assert_eq!((sent.len(), sent[0].len, sent[0].header().flags.has(Flags::FIN)), (1, 50, true));
     let input = t.input(t.raw(IRS + 11, ISS + 52, FIN), &[]);
     assert!(input.events.has(Events::SYN_ACKED.with(Events::PEER_FIN)));
     assert_eq!(t.pcb.state(), State::TimeWait);
+}
+
+#[test]
+fn a_server_that_has_shut_its_side_waits_with_the_fin_for_the_acknowledgment_of_its_syn() {
+    let mut t = server(10);
+    t.snd = 50;
+    t.pcb.shutdown_write();
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].len, sent[0].header().flags.has(Flags::FIN)), (1, 50, false));
+    assert_eq!((t.pcb.state_name(), t.output().len()), ("SYN-RECEIVED", 0));
+    let input = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
+    assert!(input.events.has(Events::SYN_ACKED));
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].len, sent[0].header().flags.has(Flags::FIN)), (1, 0, true));
+    assert_eq!(t.pcb.state_name(), "FIN-WAIT-1");
+}
+
+#[test]
+fn text_that_is_out_with_a_syn_ack_that_is_lost_twice_leaves_again_behind_the_handshake() {
+    let mut t = server(10);
+    t.snd = 2_000;
+    let count = t.output().len();
+    assert!(count > 1);
+    for _ in 0..2 {
+        t.now = t.pcb.next_deadline().unwrap();
+        let _ = t.pcb.on_timer(t.now);
+        let sent = t.output();
+        assert_eq!((sent.len(), sent[0].header().flags), (1, SYN_ACK), "and no text");
+    }
+    let _ = t.input(t.raw(IRS + 11, ISS + 1, ACK), &[]);
+    let info = t.pcb.info(t.snd, t.now);
+    assert_eq!((info.cwnd, info.ca_state), (info.snd_mss, CaState::Loss));
+    let sent = t.output();
+    assert_eq!((sent.len(), sent[0].header().seq), (1, SeqNum::new(ISS + 1)));
 }
 
 #[test]

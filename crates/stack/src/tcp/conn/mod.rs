@@ -309,6 +309,14 @@ impl Conn {
         state_of(self.state.load(Ordering::Relaxed) & !HAS_HOLE)
     }
 
+    /// The state's name, for people. The last one is that of the connection, also where its pcb is gone.
+    pub fn state_name(&self, so: &Socket) -> &'static str {
+        match self.state() {
+            State::Established => so.pcb.state_name(),
+            other => other.name(),
+        }
+    }
+
     /// True if something lay behind a hole when the lock was last let go.
     pub fn has_hole(&self) -> bool {
         self.state.load(Ordering::Relaxed) & HAS_HOLE != 0

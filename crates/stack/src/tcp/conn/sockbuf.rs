@@ -200,11 +200,11 @@ impl SendBuf {
         }
     }
 
-    /// The same where a SYN takes them along.
+    /// A SYN takes them along.
     #[cold]
     pub fn note_pushed(&mut self, end: u32) {
         if let Some(pushes) = self.pushes_mut().filter(|_| end > 0) {
-            pushes.mark_within(end);
+            pushes.leaves_with_syn(end);
         }
     }
 

@@ -69,9 +69,13 @@ fn look<R>(conn: &Conn, query: impl FnOnce(&Socket) -> R) -> io::Result<R> {
 pub(crate) fn of(core: &Core, conn: &Conn) -> io::Result<TcpInfo> {
     look(conn, |so| {
         let info = so.pcb.info(so.snd.len(), core.clock.now());
-        // The last state is that of the connection, also where its pcb is gone.
-        TcpInfo { state: conn.state().name(), ..info }
+        TcpInfo { state: conn.state_name(so), ..info }
     })
+}
+
+/// See [`TcpStream::state_name`].
+pub(super) fn state_name(conn: &Conn) -> &'static str {
+    look(conn, |so| conn.state_name(so)).unwrap_or_else(|_panicked| conn.state().name())
 }
 
 impl Bottleneck {

@@ -11,7 +11,7 @@ use sockeye_proto::tcp::state::State;
 use sockeye_sync::facade::{Arc, Ordering};
 use sockeye_sync::{Lent, Mutex, OnceArc};
 
-use super::TcpSocket;
+use super::{TcpSocket, info};
 use crate::base::addr::Endpoint;
 use crate::inet::netif::scope;
 use crate::rt::blocking::{load_timeout, nonzero, store_timeout};
@@ -384,7 +384,7 @@ impl TcpStream {
 
     /// The state of RFC 9293 section 3.3.2, by its name there.
     pub fn state_name(&self) -> &'static str {
-        self.conn().map_or(State::Closed, |conn| conn.state()).name()
+        self.conn().map_or(State::Closed.name(), |conn| info::state_name(conn))
     }
 
     /// The connection's stack.
