@@ -2,9 +2,12 @@
 //!
 //! A codec of its own, so that a fault of the stack's codec shows. It knows one connection's names and first numbers, [`Names`]. Tests: below.
 
+use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::segment::{Echo, Flags, Opt, Segment, pattern};
+use siphasher::sip::SipHasher24;
+
+use crate::segment::{Cookie, Echo, Flags, Opt, Segment, pattern};
 
 /// Where the numbers of a connection begin, and its addresses.
 #[derive(Clone, Debug)]
@@ -21,7 +24,15 @@ pub struct Names {
     pub ts_first: Option<u32>,
     /// Its latest.
     pub ts_last: u32,
+    /// The Fast Open cookie that the tested side gives the peer.
+    cookie: Vec<u8>,
 }
+
+/// The key of the tested side's Fast Open cookies, as `tcp_fastopen_key` has it, and its bytes.
+pub const COOKIE_KEY: &str = "00000001-00000002-00000003-00000004";
+const COOKIE_KEY_BYTES: [u8; 16] = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
+/// The number of Fast Open among the experiments that share an option's kind.
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// The peer's first sequence number: a few thousand bytes later the numbers wrap.
 const PEER_ISN: u32 = u32::MAX - 3000;
@@ -102,7 +113,13 @@ pub fn sizes(segment: &Segment, is_ipv6: bool) -> (usize, usize) {
 impl Names {
     /// Of a connection of which nothing was sent.
     pub fn new(peer: (IpAddr, u16), local: (IpAddr, u16)) -> Self {
-        Self { peer, local, peer_isn: PEER_ISN, isn: None, ts_first: None, ts_last: 0 }
+        let cookie = cookie_of(peer.0, local.0);
+        Self { peer, local, peer_isn: PEER_ISN, isn: None, ts_first: None, ts_last: 0, cookie }
+    }
+
+    /// Forgets the tested side's numbers: another connection begins.
+    pub fn begin_anew(&mut self) {
+        *self = Self::new(self.peer, self.local);
     }
 
     /// The bytes of a segment of the peer.
@@ -184,7 +201,14 @@ impl Names {
                     bytes.extend(echo.to_be_bytes());
                 }
                 Opt::FastOpen(cookie) => {
+                    let cookie = self.bytes_of(cookie);
                     bytes.extend([34, 2 + cookie.len() as u8]);
+                    bytes.extend(cookie);
+                }
+                Opt::FastOpenExperiment(cookie) => {
+                    let cookie = self.bytes_of(cookie);
+                    bytes.extend([254, 4 + cookie.len() as u8]);
+                    bytes.extend(FAST_OPEN_EXPERIMENT);
                     bytes.extend(cookie);
                 }
                 Opt::Nop => bytes.push(1),
@@ -196,6 +220,17 @@ impl Names {
         }
         bytes.resize(bytes.len().next_multiple_of(4), 1);
         bytes
+    }
+
+    fn bytes_of<'a>(&'a self, cookie: &'a Cookie) -> &'a [u8] {
+        match cookie {
+            Cookie::Good => &self.cookie,
+            Cookie::Is(bytes) => bytes,
+        }
+    }
+
+    fn read_cookie(&self, bytes: &[u8]) -> Cookie {
+        if bytes == self.cookie { Cookie::Good } else { Cookie::Is(bytes.to_vec()) }
     }
 
     /// Reads a packet of the tested side, and learns its first numbers from it.
@@ -288,10 +323,20 @@ impl Names {
                 let first = *self.ts_first.get_or_insert(ts);
                 Opt::Ts(ts.wrapping_sub(first), Echo::Is(u32_at(value, 4)?))
             }
-            (34, _) => Opt::FastOpen(value.to_vec()),
+            (34, _) => Opt::FastOpen(self.read_cookie(value)),
+            (254, 2..) if value.starts_with(&FAST_OPEN_EXPERIMENT) => {
+                Opt::FastOpenExperiment(self.read_cookie(&value[FAST_OPEN_EXPERIMENT.len()..]))
+            }
             _ => Opt::Raw(kind, value.to_vec()),
         })
     }
+}
+
+/// The Fast Open cookie of a client at a server: SipHash-2-4 of both addresses.
+fn cookie_of(client: IpAddr, server: IpAddr) -> Vec<u8> {
+    let mut hasher = SipHasher24::new_with_key(&COOKIE_KEY_BYTES);
+    hasher.write(&[octets(client), octets(server)].concat());
+    hasher.finish().to_le_bytes().to_vec()
 }
 
 /// The destination of a packet.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::known::{self, Pair, Then};
-use crate::scenario::Scenario;
+use crate::scenario::{Action, Scenario};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, Trace, What};
 
@@ -80,12 +80,17 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
     let mut known: Vec<&'static str> = Vec::new();
     let (mut k, mut s) = (0, 0);
     let mut event = None;
+    // Of the connection, in the kernel's trace.
+    let mut begin = 0;
     while k < kernel.records.len() || s < stack.records.len() {
         let pair = (kernel.records.get(k), stack.records.get(s));
         if let Some(What::State(before, _)) = pair.1.or(pair.0).map(|record| &record.what) {
             event = scenario.events.get(before + 1);
         } else if event.is_none() {
             event = scenario.events.first();
+        }
+        if event.is_some_and(|event| event.action == Action::Again) {
+            begin = k;
         }
         let why = match pair {
             (Some(kernel), Some(stack)) => drift.differs(kernel, stack),
@@ -100,7 +105,7 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
                 kernel: pair.0,
                 stack: pair.1,
                 why: &why,
-                earlier: &kernel.records[..k.min(kernel.records.len())],
+                earlier: &kernel.records[begin..k.min(kernel.records.len())],
                 late: drift.late,
             };
             let Some((name, then)) = known::find(&pair) else {

@@ -33,6 +33,7 @@ pub struct Driven {
     now: Duration,
     names: Names,
     socket: Socket,
+    is_ipv6: bool,
     listener: Option<TcpListener>,
     written: u32,
     read: u32,
@@ -91,9 +92,6 @@ impl Driven {
         let (netif, mut ports) = channel(&ChannelConfig::default()).expect("a channel");
         let stack = Stack::seeded(settings::stack(&scenario.settings), [7; 16]).expect("a stack");
         stack.attach(netif, &[interface(scenario.is_ipv6).parse().expect("a prefix")]).expect("an interface");
-        let new = if scenario.is_ipv6 { TcpSocket::new_v6 } else { TcpSocket::new_v4 };
-        let mut socket = new(&stack);
-        socket.set_nonblocking(true);
         // Not at the clock's first instant, which the kernel's socket does not meet either.
         let now = begin;
         stack.poll(now);
@@ -101,10 +99,11 @@ impl Driven {
             begin,
             wheel,
             port: ports.remove(0),
-            stack,
             now,
             names: Names::new((peer(scenario.is_ipv6, PEER), PORT), (local(scenario.is_ipv6), PORT)),
-            socket: Socket::Fresh(socket),
+            socket: Socket::Fresh(fresh_socket(&stack, scenario.is_ipv6)),
+            is_ipv6: scenario.is_ipv6,
+            stack,
             listener: None,
             written: 0,
             read: 0,
@@ -267,6 +266,8 @@ impl Driven {
             Action::Wait => return,
             Action::Listen(backlog) => self.listen(*backlog),
             Action::Connect => self.connect(),
+            Action::ConnectWith(len) => self.connect_with(*len),
+            Action::Again => Ok(self.again()),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
             Action::Write(len) => self.write(*len, false),
@@ -326,6 +327,21 @@ impl Driven {
         Ok(0)
     }
 
+    fn connect_with(&mut self, len: u32) -> io::Result<u32> {
+        let bytes: Vec<u8> = (0..len).map(pattern).collect();
+        let (stream, taken) = self.fresh()?.connect_with(self.names.peer.into(), &bytes)?;
+        self.socket = Socket::Stream(stream);
+        self.written = taken as u32;
+        Ok(self.written)
+    }
+
+    fn again(&mut self) -> u32 {
+        self.socket = Socket::Fresh(fresh_socket(&self.stack, self.is_ipv6));
+        (self.written, self.read) = (0, 0);
+        self.names.begin_anew();
+        0
+    }
+
     fn accept(&mut self) -> io::Result<u32> {
         let (stream, _) = self.listener.as_ref().ok_or_else(no_socket)?.accept()?;
         stream.set_nonblocking(true)?;
@@ -365,6 +381,13 @@ impl Driven {
             _ => State::default(),
         }
     }
+}
+
+/// A socket that does nothing yet.
+fn fresh_socket(stack: &Stack, is_ipv6: bool) -> TcpSocket {
+    let mut socket = if is_ipv6 { TcpSocket::new_v6(stack) } else { TcpSocket::new_v4(stack) };
+    socket.set_nonblocking(true);
+    socket
 }
 
 /// What a poll that asks for everything says.

@@ -9,6 +9,7 @@
 //!
 //! Tests: below, `tests/random.rs`.
 
+mod fast_open;
 mod habits;
 mod timing;
 
@@ -38,7 +39,10 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits);
+    let habit = Habit::of(&mut habits).or_fast_open(seed);
+    if habit == Habit::FastOpen {
+        scenario.settings.insert("fastopen".to_owned(), Maker::fast_open_setting(&mut habits).to_owned());
+    }
     if habit == Habit::Bulk && habits.chance(75) {
         scenario.settings.insert("congestion_control".to_owned(), "newreno".to_owned());
     }
@@ -61,7 +65,11 @@ pub fn generate(seed: u64) -> Scenario {
         habits,
     };
     maker.shift = maker.random.pick(&[7, 7, 0, 3, 10]);
-    maker.open();
+    if habit == Habit::FastOpen {
+        maker.open_fast();
+    } else {
+        maker.open();
+    }
     let events = 4 + maker.random.below(22);
     for _ in 0..events {
         maker.pause();

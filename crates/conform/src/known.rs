@@ -29,10 +29,11 @@ use acknowledging::{
     window_behind_an_option,
 };
 use closing::{
-    abort_behind_a_fin, fin_before_its_text, fin_in_byte_counts, first_number, mark_on_text_behind_a_fin,
-    old_reset_in_fin_wait_2, push_of_a_fin, record_of_a_closed_socket, reset_before_a_fin,
-    reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait, text_before_a_fin_that_waits,
-    text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait, urgent_behind_a_fin,
+    abort_behind_a_fin, connect_that_was_given_up, fin_before_its_text, fin_in_byte_counts, first_number,
+    mark_on_text_behind_a_fin, old_reset_in_fin_wait_2, push_of_a_fin, record_of_a_closed_socket,
+    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
+    text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
+    urgent_behind_a_fin,
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
@@ -49,8 +50,8 @@ use reports::{
 };
 use sending::{
     count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
-    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, tiny_segments,
-    window_told_ahead_of_its_turn,
+    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, size_that_nobody_has_told,
+    tiny_segments, window_told_ahead_of_its_turn,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
@@ -92,6 +93,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
     Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
+    Known {
+        name: "connect that was given up",
+        scenario: "shutdown-in-syn-sent",
+        is: connect_that_was_given_up,
+    },
     Known { name: "timestamp in TIME-WAIT", scenario: "active-open", is: timestamp_in_time_wait },
     Known { name: "timestamps of a reset", scenario: "fin-wait-2-text", is: timestamps_of_a_reset },
     Known { name: "old reset in FIN-WAIT-2", scenario: "old-reset-after-close", is: old_reset_in_fin_wait_2 },
@@ -121,6 +127,11 @@ pub const KNOWN: &[Known] = &[
         is: report_of_a_larger_size,
     },
     Known { name: "time of a report", scenario: "too-big-in-flight", is: time_of_a_report },
+    Known {
+        name: "size that nobody has told",
+        scenario: "fast-open-without-a-size",
+        is: size_that_nobody_has_told,
+    },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },

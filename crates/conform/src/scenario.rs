@@ -37,6 +37,10 @@ pub enum Action {
     Listen(u32),
     /// The socket connects to the peer, without waiting.
     Connect,
+    /// The same with Fast Open and the first so many bytes of the stream (MSG_FASTOPEN). Returns how many were taken, 0 where the connection is only begun.
+    ConnectWith(u32),
+    /// Another connection begins: a socket is made anew, and numbers count from its SYN. The one before is to be over.
+    Again,
     /// The listener's first connection is taken; later calls are on it.
     Accept,
     /// Up to so many bytes are read.
@@ -113,6 +117,10 @@ pub enum SockOpt {
     Linger2,
     /// SO_MAX_PACING_RATE, bytes a second.
     MaxPacingRate,
+    /// TCP_FASTOPEN: the length of a listener's queue. Set before it listens.
+    FastOpen,
+    /// TCP_FASTOPEN_CONNECT.
+    FastOpenConnect,
 }
 
 impl SockOpt {
@@ -122,7 +130,7 @@ impl SockOpt {
     }
 
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 17] = [
+    pub const ALL: [(&str, Self); 19] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -140,6 +148,8 @@ impl SockOpt {
         ("window_clamp", Self::WindowClamp),
         ("linger2", Self::Linger2),
         ("max_pacing_rate", Self::MaxPacingRate),
+        ("fastopen", Self::FastOpen),
+        ("fastopen_connect", Self::FastOpenConnect),
     ];
 }
 

@@ -66,12 +66,23 @@ pub enum Opt {
     Sack(Vec<(u32, u32)>),
     /// Value and echo.
     Ts(u32, Echo),
-    /// Fast Open's cookie, or the question for one.
-    FastOpen(Vec<u8>),
+    /// Fast Open's option.
+    FastOpen(Cookie),
+    /// The same as the experiment that it once was (RFC 6994): kind 254 with a number of its own.
+    FastOpenExperiment(Cookie),
     /// One byte of padding.
     Nop,
     /// Another: its kind and bytes.
     Raw(u8, Vec<u8>),
+}
+
+/// What Fast Open's option has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cookie {
+    /// The cookie that the tested side gives the peer: it depends on their addresses.
+    Good,
+    /// Other bytes; none ask for a cookie.
+    Is(Vec<u8>),
 }
 
 /// A segment. The numbers are relative.

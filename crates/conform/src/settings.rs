@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use sockeye::Config;
 
+use crate::codec::COOKIE_KEY;
+
 /// A setting that scenarios change: the stack's name of it, the kernel's, and pairs of values.
 struct Setting {
     key: &'static str,
@@ -96,6 +98,8 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_rto_min_us", "200000"),
     ("ipv4/tcp_challenge_ack_limit", "2147483647"),
     ("ipv4/ip_local_port_range", "32768 60999"),
+    ("ipv4/tcp_fastopen_key", COOKIE_KEY),
+    ("ipv4/tcp_fastopen_blackhole_timeout_sec", "0"),
     ("ipv4/icmp_ratelimit", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
     ("ipv4/conf/default/rp_filter", "0"),
@@ -136,6 +140,9 @@ pub fn stack(changed: &BTreeMap<String, String>) -> Config {
     // The kernel's first window is half of `tcp_rmem`'s middle, which counts overhead too.
     for (key, value) in [("rcvbuf", "65160"), ("rcvbuf_max", "6M"), ("sndbuf", "4M"), ("sndbuf_max", "4M")] {
         config.set(key, value).expect("a setting of buffers");
+    }
+    for (key, value) in [("fastopen_key", COOKIE_KEY), ("fastopen_blackhole_timeout", "0")] {
+        config.set(key, value).expect("a setting of Fast Open");
     }
     for (setting, value) in merged(changed) {
         config.set(setting.key, value).expect("a known setting");

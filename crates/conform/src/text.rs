@@ -18,7 +18,7 @@ use std::str::FromStr;
 
 use crate::codec::{self, MTU, OPTIONS_MAX, Report, Reported};
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::segment::{Cookie, Echo, Flags, Opt, Segment};
 use crate::settings;
 
 /// Text that is no scenario: the line from 1, and why.
@@ -86,6 +86,8 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
     Ok(match words {
         ["listen", backlog] => Action::Listen(number_of(backlog)?),
         ["connect"] => Action::Connect,
+        ["connect", len] => Action::ConnectWith(number_of(len)?),
+        ["again"] => Action::Again,
         ["accept"] => Action::Accept,
         ["read", len] => Action::Read(number_of(len)?),
         ["write", len] => Action::Write(number_of(len)?),
@@ -167,7 +169,8 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
                 }
                 segment.options.push(Opt::Sack(blocks.split(',').map(block).collect::<Result<_, _>>()?));
             }
-            "fo" => segment.options.push(Opt::FastOpen(hex(next()?)?)),
+            "fo" => segment.options.push(Opt::FastOpen(cookie(next()?)?)),
+            "foexp" => segment.options.push(Opt::FastOpenExperiment(cookie(next()?)?)),
             "raw" => segment.options.push(Opt::Raw(number_of(next()?)?, hex(next()?)?)),
             _ => return Err(format!("{word} is no part of a segment")),
         }
@@ -189,6 +192,11 @@ const BLOCKS_MAX: usize = 4;
 fn block(word: &str) -> Result<(u32, u32), String> {
     let (from, to) = word.split_once(':').ok_or_else(|| format!("{word} is no range"))?;
     Ok((number_of(from)?, number_of(to)?))
+}
+
+/// A cookie: `good`, or its bytes.
+fn cookie(word: &str) -> Result<Cookie, String> {
+    if word == "good" { Ok(Cookie::Good) } else { hex(word).map(Cookie::Is) }
 }
 
 /// Bytes in hexadecimal, `-` for none.
@@ -239,6 +247,8 @@ impl Display for Action {
         match self {
             Self::Listen(backlog) => write!(f, "listen {backlog}"),
             Self::Connect => write!(f, "connect"),
+            Self::ConnectWith(len) => write!(f, "connect {len}"),
+            Self::Again => write!(f, "again"),
             Self::Accept => write!(f, "accept"),
             Self::Read(len) => write!(f, "read {len}"),
             Self::Write(len) => write!(f, "write {len}"),
@@ -307,8 +317,18 @@ impl Display for Opt {
             }
             Self::Ts(value, Echo::Last) => write!(f, "ts {value} last"),
             Self::Ts(value, Echo::Is(echo)) => write!(f, "ts {value} {echo}"),
-            Self::FastOpen(cookie) => write!(f, "fo {}", hex_text(cookie)),
+            Self::FastOpen(cookie) => write!(f, "fo {cookie}"),
+            Self::FastOpenExperiment(cookie) => write!(f, "foexp {cookie}"),
             Self::Raw(kind, value) => write!(f, "raw {kind} {}", hex_text(value)),
+        }
+    }
+}
+
+impl Display for Cookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Good => write!(f, "good"),
+            Self::Is(bytes) => write!(f, "{}", hex_text(bytes)),
         }
     }
 }
@@ -324,10 +344,13 @@ ipv6
 set ecn on
 0      listen 5
 0      connect
+0      again
+0      connect 100
 0      opt nodelay 1
 0      peer S 0 win 65535 mss 1460 sackok ts 100 0 nop wscale 7 fo -
 20     peer CEUAPRSF 1:1001 ack 1 win 500 urg 3 ecn 2 ts 120 last sack 5:6,9:12 raw 253 00ff
-20     peer . 4294967295:4 win 0
+20     peer . 4294967295:4 win 0 fo good
+20     peer . 0 win 0 foexp 0011
 20     accept
 30     read 5
 30     write 5
@@ -346,7 +369,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 19);
+        assert_eq!(scenario.events.len(), 22);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");

@@ -40,6 +40,8 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         SockOpt::MaxSeg => socket.set_maxseg(u16::try_from(value).map_err(|_| invalid())?)?,
         SockOpt::WindowClamp => socket.set_window_clamp(on.then_some(value)),
         SockOpt::Linger2 => socket.set_fin_timeout(fin_timeout(value)),
+        SockOpt::FastOpen => socket.set_fastopen(value as usize),
+        SockOpt::FastOpenConnect => socket.set_fastopen_connect(on),
         // It has none of them here.
         SockOpt::Quickack | SockOpt::Cork | SockOpt::MaxPacingRate => {}
     }
@@ -65,6 +67,8 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
         SockOpt::RcvLowat => stream.set_rcvlowat(value),
         SockOpt::RcvBuf => stream.set_recv_buffer_size(value as usize),
         SockOpt::SndBuf => stream.set_send_buffer_size(value as usize),
+        // Too late for these.
+        SockOpt::FastOpen | SockOpt::FastOpenConnect => Err(invalid()),
         // It can only be read here.
         SockOpt::MaxSeg => Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)),
         SockOpt::WindowClamp => stream.set_window_clamp(value),
@@ -76,6 +80,10 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
 /// getsockopt(2).
 pub(super) fn get(stream: &TcpStream, option: SockOpt) -> io::Result<u32> {
     Ok(match option {
+        // Linux has them on a connection too; nobody asks.
+        SockOpt::FastOpen | SockOpt::FastOpenConnect => {
+            return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
+        }
         SockOpt::Nodelay => stream.nodelay()?.into(),
         SockOpt::Keepalive => stream.keepalive()?.into(),
         SockOpt::KeepIdle => stream.keepalive_time()?.as_secs() as u32,

@@ -43,6 +43,8 @@ pub(super) enum Habit {
     Reports,
     /// Much is sent, and acknowledged as it arrives.
     Bulk,
+    /// The connection begins by Fast Open.
+    FastOpen,
 }
 
 impl Habit {
@@ -99,7 +101,7 @@ impl Maker {
                 Habit::Reports => self.report(),
                 Habit::Bulk => self.bulk(),
                 // These show in other places.
-                Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText => false,
+                Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText | Habit::FastOpen => false,
             }
     }
 

@@ -15,7 +15,7 @@ use rustix::net::sockopt::{
 use rustix::net::{
     AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, acceptfrom_with, bind, connect,
 };
-use rustix::net::{RecvFlags, listen, recv, send, shutdown, socket_with};
+use rustix::net::{RecvFlags, listen, recv, send, sendto, shutdown, socket_with};
 
 use super::{Device, sys};
 use crate::codec::Names;
@@ -52,13 +52,7 @@ impl<'s> Run<'s> {
         peer: (IpAddr, u16),
         local: (IpAddr, u16),
     ) -> io::Result<Self> {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let family = if scenario.is_ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        set_socket_reuseaddr(&socket, true)?;
-        set_tcp_congestion(&socket, &settings::kernel_congestion_control(&scenario.settings))?;
-        // Urgent data is in line on the other side.
-        sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
+        let socket = fresh_socket(scenario)?;
         Ok(Self {
             scenario,
             index,
@@ -119,6 +113,8 @@ impl<'s> Run<'s> {
             Action::Wait => return,
             Action::Listen(backlog) => self.listen(*backlog),
             Action::Connect => self.connect(),
+            Action::ConnectWith(len) => self.connect_with(*len),
+            Action::Again => self.again(),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
             Action::Write(len) => self.write(*len, SendFlags::empty()),
@@ -157,6 +153,26 @@ impl<'s> Run<'s> {
             other => other?,
         }
         self.is_stream = true;
+        Ok(0)
+    }
+
+    fn connect_with(&mut self, len: u32) -> io::Result<u32> {
+        let bytes: Vec<u8> = (0..len).map(pattern).collect();
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | FAST_OPEN;
+        let taken = match sendto(self.socket()?, &bytes, flags, &SocketAddr::from(self.names.peer)) {
+            Err(rustix::io::Errno::INPROGRESS) => 0,
+            taken => taken? as u32,
+        };
+        self.is_stream = true;
+        self.written = taken;
+        Ok(taken)
+    }
+
+    fn again(&mut self) -> io::Result<u32> {
+        self.socket = Some(fresh_socket(self.scenario)?);
+        self.is_stream = false;
+        (self.written, self.read) = (0, 0);
+        self.names.begin_anew();
         Ok(0)
     }
 
@@ -245,6 +261,8 @@ fn number_of(option: SockOpt) -> (c_int, c_int) {
         SockOpt::WindowClamp => tcp(libc::TCP_WINDOW_CLAMP),
         SockOpt::Linger2 => tcp(libc::TCP_LINGER2),
         SockOpt::MaxPacingRate => socket(libc::SO_MAX_PACING_RATE),
+        SockOpt::FastOpen => tcp(libc::TCP_FASTOPEN),
+        SockOpt::FastOpenConnect => tcp(libc::TCP_FASTOPEN_CONNECT),
     }
 }
 
@@ -307,6 +325,21 @@ fn figures(bytes: &[u8; sys::INFO_LEN]) -> Info {
     let state = STATES.get((bytes[0] as usize).wrapping_sub(1)).copied().unwrap_or("?");
     Info { state, figures, rto: Duration::from_micros(word(8)) }
 }
+
+/// A socket that does nothing yet.
+fn fresh_socket(scenario: &Scenario) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = if scenario.is_ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    set_tcp_congestion(&socket, &settings::kernel_congestion_control(&scenario.settings))?;
+    // Urgent data is in line on the other side.
+    sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
+    Ok(socket)
+}
+
+/// MSG_FASTOPEN.
+const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());
 
 /// Closes a socket without waiting: with SO_LINGER's time the kernel would hold this thread, and all runs with it, until what was written is acknowledged.
 fn close(socket: OwnedFd) {

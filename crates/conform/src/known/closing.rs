@@ -31,6 +31,17 @@ pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
     (closing && (waits || again)).then_some(Then::GoOn)
 }
 
+/// A connect that the application gives up by shutting the socket ends it for both directions; the kernel's could connect again, so it is writable, and not at the end of what there is to read.
+pub(super) fn connect_that_was_given_up(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let is_closed =
+        [kernel, stack].iter().all(|state| state.info.as_ref().is_some_and(|info| info.state == "CLOSED"));
+    let is_it = is_closed && latest_state(pair) == Some("SYN-SENT") && pair.why.starts_with("readiness:");
+    let shut = pair.scenario.events.get(pair.index()?)?;
+    (is_it && matches!(shut.action, Action::Shutdown(_)) && kernel.ready.error == stack.ready.error)
+        .then_some(Then::Stop)
+}
+
 /// The kernel's socket is CLOSED where a record without one waits out TIME-WAIT; here the socket says TIME-WAIT, as RFC 9293 calls the state.
 pub(super) fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;

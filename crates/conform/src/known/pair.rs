@@ -24,7 +24,7 @@ pub struct Pair<'a> {
     pub stack: Option<&'a Record>,
     /// In what they differ.
     pub why: &'a str,
-    /// What the kernel did before.
+    /// What the kernel did before, on this connection.
     pub earlier: &'a [Record],
     /// How far timers were apart before.
     pub late: Duration,
@@ -84,9 +84,15 @@ impl<'a> Pair<'a> {
         Some(last.map_or(0, |last| last + 1))
     }
 
+    /// The place in the scenario where the connection begins that has the event before this place.
+    fn begin(&self, index: usize) -> usize {
+        let events = self.scenario.events[..index].iter();
+        events.clone().rposition(|event| event.action == Action::Again).unwrap_or(0)
+    }
+
     /// The peer's segments before this place of the scenario that were no resets.
     pub(super) fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
-        self.scenario.events[..index].iter().filter_map(|event| match &event.action {
+        self.scenario.events[self.begin(index)..index].iter().filter_map(|event| match &event.action {
             Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
             _ => None,
         })
@@ -99,8 +105,14 @@ impl<'a> Pair<'a> {
         let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
         let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
         ranges.sort_unstable();
-        // Text of a SYN was not taken.
-        let first = segments().find(is_syn).map_or(0, |syn| syn.seq + 1);
+        // Text of a SYN is taken by Fast Open alone.
+        let taken = self.earlier.iter().find_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(answer)) if answer.flags.has(Flags::SYN.with(Flags::ACK)) => {
+                Some(answer.ack)
+            }
+            _ => None,
+        });
+        let first = segments().find(is_syn).map_or(0, |syn| taken.unwrap_or(0).max(syn.seq + 1));
         ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
     }
 
@@ -122,7 +134,10 @@ impl<'a> Pair<'a> {
     /// The peer's segments so far, each with its place in the scenario.
     pub(super) fn peer(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Segment)> + Clone {
         let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
-        self.scenario.events[..count].iter().enumerate().filter_map(|(index, event)| match &event.action {
+        let begin = self.begin(count);
+        self.scenario.events[begin..count].iter().zip(begin..count).filter_map(|(event, index)| match &event
+            .action
+        {
             Action::Segment(segment) => Some((index, segment)),
             _ => None,
         })

@@ -4,7 +4,7 @@
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::scenario::Action;
+use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What, latest_figure};
 
@@ -33,6 +33,19 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     }
     let is_cut = |edge| kernel.end() <= edge && is_beyond(stack.end(), edge);
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
+}
+
+/// A peer that does not say how large its segments may be gets some of 536 bytes, or 1,220 over IPv6 (RFC 9293 section 3.7.1, MUST-15). The kernel sends it segments of its own size
+/// where the SYN went by Fast Open, and nothing is known of the peer from before.
+pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
+    let is_told = |segment: &Segment| segment.options.iter().any(|option| matches!(option, Opt::Mss(_)));
+    let is_fast =
+        |action: &Action| matches!(action, Action::ConnectWith(_) | Action::Set(SockOpt::FastOpenConnect, 1));
+    let is_untold = pair.peer().any(|(_, segment)| segment.flags.has(Flags::SYN) && !is_told(segment));
+    let is_longer =
+        pair.segments().is_some_and(|(kernel, stack)| kernel.seq == stack.seq && kernel.len > stack.len);
+    let is_size = pair.why.starts_with("snd_mss:") || is_longer;
+    (is_size && pair.scenario.any(is_fast) && is_untold).then_some(Then::Stop)
 }
 
 /// What is left of a packet that was cut for a small window, or for SACK blocks, leaves the kernel as soon as it fits; here it is text like any other, and waits
