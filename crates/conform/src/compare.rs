@@ -137,6 +137,8 @@ struct Drift {
     late: Duration,
     /// By how much the retransmission timeouts differed when they were last looked at.
     rto: Duration,
+    /// The same as a share of the stack's.
+    share: f64,
     /// The number behind all that the stack has sent.
     top: u32,
 }
@@ -152,8 +154,9 @@ impl Drift {
             return SLACK + granularity(Duration::ZERO);
         }
         let coarse = granularity(stack.at.saturating_sub(self.sent[0])) / 2;
-        // Since then it may have been doubled.
-        let allowed = SLACK + self.late + coarse + 2 * self.rto;
+        // Since then it may have been doubled, also more than once.
+        let doubled = stack.at.saturating_sub(self.sent[2]).mul_f64(self.share);
+        let allowed = SLACK + self.late + coarse + doubled.max(2 * self.rto);
         // Segments that leave together are one time.
         if stack.at > self.sent[2] + AT_ONCE {
             self.sent.rotate_left(1);
@@ -173,8 +176,11 @@ impl Drift {
                 packets(a, b, allowed)
             }
             (What::State(i, a), What::State(j, b)) if i == j => {
-                let rto = |state: &State| state.info.as_ref().map_or(Duration::ZERO, |info| info.rto);
-                self.rto = rto(a).abs_diff(rto(b));
+                // A closed socket goes on with the one that it had.
+                if let (Some(a), Some(b)) = (&a.info, &b.info) {
+                    self.rto = a.rto.abs_diff(b.rto);
+                    self.share = self.rto.as_secs_f64() / b.rto.as_secs_f64().max(0.001);
+                }
                 states(a, b, self.late)
             }
             (What::Returned(i, a), What::Returned(j, b)) if i == j => {

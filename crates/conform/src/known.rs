@@ -112,6 +112,12 @@ pub const KNOWN: &[Known] = &[
         scenario: "syn-sent-bad-ack",
         is: syn_after_a_wrong_acknowledgment,
     },
+    Known { name: "base of IPv6", scenario: "base-of-ipv6", is: reports::base_of_ipv6 },
+    Known {
+        name: "black hole of a small segment",
+        scenario: "black-hole-of-a-small-segment",
+        is: reports::black_hole_of_a_small_segment,
+    },
     Known {
         name: "timestamp of a repeated SYN",
         scenario: "syn-comes-again",
@@ -479,10 +485,9 @@ fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     // The kernel takes the echo in the handshake for a measurement.
     let is_timeout = pair.why.starts_with("rto:") && stack.info.as_ref()?.rto == RTO_AFTER_A_LOST_SYN;
     let is_it = is_window || is_timeout;
-    let is_first = !pair
-        .earlier
-        .iter()
-        .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0));
+    // A report on what was sent again makes the kernel forget it, too.
+    let is_reported = is_timeout && pair.scenario.any(reports::is_report);
+    let is_first = is_reported || pair.texts().all(|text| text.len == 0);
     (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
 }
 

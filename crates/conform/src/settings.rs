@@ -19,6 +19,11 @@ struct Setting {
 
 const CONGESTION_CONTROL: &str = "congestion_control";
 
+const RETRIES: &str = "retries";
+
+/// A closed socket's timer expires at most so often: here, and where the kernel is told nothing else.
+const ORPHAN_RETRIES: u32 = 8;
+
 const ON_OFF: &[(&str, &str)] = &[("off", "0"), ("on", "1")];
 
 impl Setting {
@@ -34,7 +39,7 @@ const SETTINGS: &[Setting] = &[
     Setting { key: "ecn", sysctl: "tcp_ecn", values: &[("off", "0"), ("on", "1"), ("accept", "2")] },
     Setting { key: "fastopen", sysctl: "tcp_fastopen", values: &[] },
     Setting { key: "syn_retries", sysctl: "tcp_syn_retries", values: &[] },
-    Setting { key: "retries", sysctl: "tcp_retries2", values: &[] },
+    Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
     // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
     Setting {
@@ -51,7 +56,7 @@ const USUAL: [(&str, &str); 8] = [
     ("ecn", "accept"),
     ("fastopen", "1"),
     ("syn_retries", "6"),
-    ("retries", "15"),
+    (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),
 ];
@@ -154,7 +159,12 @@ pub fn stack(changed: &BTreeMap<String, String>) -> Config {
 pub fn kernel(changed: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let own = KERNEL.iter().map(|(path, value)| ((*path).to_owned(), (*value).to_owned()));
     let shared = merged(changed).filter(|(setting, _)| !setting.sysctl.is_empty());
+    let retries = merged(changed).find_map(|(setting, value)| (setting.key == RETRIES).then_some(value));
+    let of_orphans = retries
+        .and_then(|retries| retries.parse().ok())
+        .map_or(ORPHAN_RETRIES, |retries: u32| retries.min(ORPHAN_RETRIES));
     own.chain(shared.map(|(setting, value)| (format!("ipv4/{}", setting.sysctl), setting.of_kernel(value))))
+        .chain([("ipv4/tcp_orphan_retries".to_owned(), of_orphans.to_string())])
         .collect()
 }
 

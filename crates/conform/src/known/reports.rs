@@ -21,7 +21,8 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
 
 /// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = errors(pair)?;
+    // Or what ends the connection when it is given up.
+    let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
     let end_at = |index| sent_before(pair, index).map(Segment::end).max();
     let is_on_end = reports(pair).any(|(index, report)| end_at(index) == Some(report.seq));
     (kernel != 0 && kernel != stack && is_on_end).then_some(Then::GoOn)
@@ -132,6 +133,51 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
     }
 }
 
+/// What a call says of a connection that is given up, where it is no more than that here.
+fn given_up(pair: &Pair<'_>) -> Option<(i32, i32)> {
+    match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::Returned(_, Err(kernel)), What::Returned(_, Err(stack))) if *stack == libc::ETIMEDOUT => {
+            Some((*kernel, *stack))
+        }
+        _ => None,
+    }
+}
+
+/// Segments are as small as the setting wants where a search for the path's MTU begins, over IPv6 too, though every path of that takes larger ones.
+pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => {
+            (kernel.len.into(), stack.len.into())
+        }
+        (
+            What::State(_, State { info: Some(kernel), .. }),
+            What::State(_, State { info: Some(stack), .. }),
+        ) => (kernel.get("snd_mss")?, stack.get("snd_mss")?),
+        _ => return None,
+    };
+    let least = 1280 - headers(true) as u64 - 12;
+    let is_base = (least..=least + 12).contains(&stack) && kernel < least;
+    (is_base && is_searching(pair) && pair.scenario.is_ipv6).then_some(Then::Stop)
+}
+
+/// What is not longer than the base, and is not acknowledged, is a sign of a black hole to the kernel.
+pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let una = pair.acks().map(|told| told.ack).max()?;
+    let out = pair.texts().map(Segment::end).max()?.saturating_sub(una);
+    let is_base = kernel.get("snd_mss")? <= BASE && stack.get("snd_mss")? > BASE;
+    let is_it = pair.why.starts_with("snd_mss:") && is_base && is_searching(pair);
+    (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
+}
+
+fn is_searching(pair: &Pair<'_>) -> bool {
+    pair.scenario.settings.get("mtu_probing").is_some_and(|value| value != "off")
+}
+
+/// Where a search for the path's MTU begins, bytes of text.
+const BASE: u64 = 1024;
+
 /// The reports so far, with the numbers of their events, but for those on sizes.
 fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = (usize, &'a Report)> + use<'a> {
     so_far(pair).iter().enumerate().filter_map(|(index, event)| match &event.action {
@@ -158,6 +204,6 @@ fn is_on_size(event: &Event) -> bool {
     on_size(event).is_some()
 }
 
-fn is_report(action: &Action) -> bool {
+pub(super) fn is_report(action: &Action) -> bool {
     matches!(action, Action::Report(_))
 }

@@ -117,7 +117,7 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     let is_new = what.end() == top && pair.times_sent_to(top) == 1;
     let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
     let age = new_at - sent_at;
-    let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 2 * JIFFY;
+    let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 3 * JIFFY;
     (is_later && is_again && is_new && was_probed && is_then).then_some(Then::Stop)
 }
 

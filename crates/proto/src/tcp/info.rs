@@ -253,7 +253,7 @@ impl<P: Payload> Pcb<P> {
             fast_open_fail: self.fast_open_fail(),
             ca_state: self.ca_state(),
             retransmits: if self.persist { 0 } else { expiries },
-            probes: if self.persist { expiries } else { self.keepalive_probes() },
+            probes: self.keepalive_probes().saturating_add(if self.persist { expiries } else { 0 }),
             backoff: self.rtt.backoff(),
             wscale: self.scaling.then_some((self.scale.snd, self.scale.rcv)),
             ato: Duration::from_micros(u64::from(self.tuning.delack_us)),

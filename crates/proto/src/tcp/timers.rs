@@ -13,7 +13,6 @@ use crate::time::Instant;
 
 use super::cc::{CongestionControl, Phase};
 use super::events::{Events, TimerOutcome};
-use super::loss::BLACK_HOLE_TIMEOUTS;
 use super::pcb::{Pcb, Timing};
 use super::segment::Payload;
 use super::settings::KeepaliveSettings;
@@ -111,12 +110,16 @@ impl<P: Payload> Pcb<P> {
         self.spoil_timing();
         if self.persist {
             self.rexmt_count = self.rexmt_count.saturating_add(1);
-            self.rtt.back_off_probe();
+            // No longer than until a connection would be given up (`tcp_send_probe0`).
+            if self.rtt.backoff() < self.tuning.retries {
+                self.rtt.back_off_probe();
+            }
             self.probe_now = true;
             self.arm_rexmt(now);
             return Verdict::Continue(());
         }
         let is_first = self.rexmt_count == 0;
+        let is_silent = !is_first && !is_shut && self.is_repeated_for_long(now);
         if !is_shut {
             // A user timeout allows for more expiries than the counter holds.
             self.rexmt_count = self.rexmt_count.saturating_add(1);
@@ -131,7 +134,7 @@ impl<P: Payload> Pcb<P> {
                 self.time_out_text(true, now);
             }
         } else {
-            if self.rexmt_count >= BLACK_HOLE_TIMEOUTS {
+            if is_silent {
                 self.suspect_black_hole(now);
             }
             self.time_out_text(is_first, now);

@@ -18,6 +18,7 @@ use core::time::Duration;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::loss::BLACK_HOLE_TIMEOUTS;
 use super::pcb::Pcb;
 use super::rtt::BACKOFF_MAX;
 use super::segment::{Flags, Header, Payload};
@@ -177,6 +178,12 @@ impl<P: Payload> Pcb<P> {
     fn patience_us(&self, timeouts: u8) -> u64 {
         let (first, longest) = (FIRST_WAIT_US, u64::from(self.tuning.rto_max_us));
         (0..=timeouts).map(|count| first.saturating_mul(1 << count.min(BACKOFF_MAX)).min(longest)).sum()
+    }
+
+    /// Whether a repair goes on for so long that the path is in doubt (`tcp_retries1`).
+    pub(super) fn is_repeated_for_long(&self, now: Instant) -> bool {
+        let since = self.repeated_at();
+        since.is_some_and(|since| since_us(now, since) >= self.patience_us(BLACK_HOLE_TIMEOUTS))
     }
 
     /// Whether the user timeout may end it: what waits was sent again once at least, however long something before it was, unless the peer has shut its

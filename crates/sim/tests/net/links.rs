@@ -169,8 +169,8 @@ fn a_silently_smaller_mtu_stalls_a_transfer_until_the_black_hole_is_found() {
             narrow.back().update(|back| back.mtu = 1500);
         });
         let took = transfer(&client, &server, 20 << 20).await;
-        // 1.7 s at the full rate; three timeouts before a black hole is suspected; then the search rises to the size that passes.
-        assert!(took < Duration::from_secs(6), "{took:?}");
+        // 1.7 s at the full rate; timeouts for three seconds and more before a black hole is suspected; then the search rises to the size that passes.
+        assert!(took < Duration::from_secs(8), "{took:?}");
         let stats = link.there().stats();
         assert!(stats.too_long > 0);
         let packet = stats.delivered_bytes / stats.delivered;

@@ -3,7 +3,7 @@
 //! | event | action |
 //! |---|---|
 //! | a router reports a packet too big | full segments become smaller, outstanding segments that are longer are sent again in parts, and the congestion window counts as many segments as before |
-//! | the retransmission timer expires [`BLACK_HOLE_TIMEOUTS`] times in a row over segments above the base | they become as small as the base, from then on half as large each time; a search begins |
+//! | the retransmission timer expires when segments above the base were sent again for as long as [`BLACK_HOLE_TIMEOUTS`] of the shortest timeouts take | they become no larger than the base, from then on half as large each time; a search begins |
 //! | a search is on, and there is data and room | one segment of a larger size is sent, the *probe* |
 //! | the probe is acknowledged | full segments become as large |
 //! | the probe alone is lost | it is sent again in segments of the proven size, congestion control is not told, and after [`TRIES`] the search goes on below it |
@@ -298,8 +298,8 @@ impl<P: Payload> Pcb<P> {
         self.mss = size;
     }
 
-    /// The retransmission timer has expired for the [`BLACK_HOLE_TIMEOUTS`]th time or later: large packets may vanish without a word (RFC 2923
-    /// section 2.1).
+    /// The retransmission timer has expired in a repair that goes on for long: large packets may vanish without a word (RFC 2923 section 2.1). The first time none are
+    /// larger than the base from then on, each later time half as large (`tcp_mtu_probing`).
     pub(in crate::tcp) fn suspect_black_hole(&mut self, now: Instant) {
         let wanted = match self.tuning.mtu_probing {
             MtuProbing::Off => false,
@@ -311,13 +311,18 @@ impl<P: Payload> Pcb<P> {
         if !wanted || flight <= u32::from(base) || self.mss <= least {
             return;
         }
-        let size = if self.mss > base { base } else { (self.mss / 2).max(least) };
-        self.with_path_mtu(now, |path| {
+        let mss = self.mss;
+        let size = self.with_path_mtu(now, |path| {
+            let size = if path.searching { (mss.min(base) / 2).max(least) } else { mss.min(base) };
             path.probe = None;
             (path.searching, path.tries, path.low) = (true, 0, size);
             (path.high, path.raise_at) = (path.ceiling.max(size), NEVER);
+            size
         });
-        self.mss = size;
+        if size < mss {
+            self.count_smaller_segments(mss.into(), size.into());
+            self.mss = size;
+        }
     }
 
     /// Sends a probe if it is time for one. `Break(None)` if new data waits until there is room for it.
@@ -370,7 +375,7 @@ const SEARCH_END: u16 = 16;
 const TRIES: u8 = 2;
 /// Full segments that must follow a probe.
 const PROBE_FOLLOWERS: u32 = 4;
-/// Expiries of the retransmission timer in a row that are taken for a black hole, as on Linux (`tcp_retries1`).
+/// A repair that takes as long as so many timeouts, the shortest first, is taken for a sign of a black hole, as on Linux (`tcp_retries1`).
 pub(in crate::tcp) const BLACK_HOLE_TIMEOUTS: u8 = 3;
 /// For how long a path is believed to have a smaller MTU (RFC 1191 section 6.3).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
@@ -503,14 +508,18 @@ mod tests {
         assert_ne!(t.write(20_000).first(), Some(&1_460));
     }
 
-    /// The base, or half if that was no better.
+    /// The base, and half of that if it was no better.
     #[test]
-    fn a_black_hole_makes_segments_as_small_as_the_base_first() {
-        for (mss, base_mss, expected) in [(1_460, 1_024, 1_024), (1_300, 1_300, 650), (1_301, 1_300, 1_300)] {
+    fn a_black_hole_makes_segments_no_larger_than_the_base_first() {
+        for (mss, base_mss, first, then) in
+            [(1_460, 1_024, 1_024, 512), (1_300, 1_300, 1_300, 650), (1_301, 1_300, 1_300, 650)]
+        {
             let mut t = Script::established(&Settings { mss, base_mss, ..plain() });
-            t.write(2 * u32::from(mss));
+            t.write(4 * u32::from(mss));
             t.pcb.suspect_black_hole(t.now);
-            assert_eq!(t.pcb.mss(), expected, "{mss} {base_mss}");
+            assert_eq!(t.pcb.mss(), first, "{mss} {base_mss}");
+            t.pcb.suspect_black_hole(t.now);
+            assert_eq!(t.pcb.mss(), then, "{mss} {base_mss}");
         }
     }
 }
