@@ -54,6 +54,8 @@ pub(in crate::tcp) struct Report {
     pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     pub(super) dsack: Option<SackBlock>,
+    /// What that is of was out before the report, and was sent once: the network has doubled it.
+    pub(super) is_of_once: bool,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
     pub is_duplicate: bool,
     /// So it is, and carries no blocks.
@@ -177,7 +179,10 @@ impl<P: Payload> Pcb<P> {
         let (echo, offset) = (ts.map(|ts| ts.ecr), self.ts_offset);
         let loss = self.loss.as_deref_mut()?;
         let has_blocks = self.sack_ok && !sack.is_empty();
-        let mut report = Report { acked, flight, ..Report::default() };
+        let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, oldest));
+        let (dsack, blocks) = told.unwrap_or_default();
+        let is_of_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
+        let mut report = Report { acked, flight, is_of_once, ..Report::default() };
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
         let (repeated_until, recover) = (loss.repeated_until, loss.frto.map(|frto| frto.recover));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
@@ -204,9 +209,7 @@ impl<P: Payload> Pcb<P> {
         let round_trip = |since| u32::try_from(since_us(now, since)).unwrap_or(u32::MAX).max(1);
         report.ack_rtt_us = (first != NEVER && !report.is_ambiguous).then(|| round_trip(first));
         if has_blocks {
-            let (dsack, blocks) = sorted(sack.as_slice(), una, max, oldest);
-            let before = loss.records.sacked();
-            let mut first = NEVER;
+            let (before, mut first) = (loss.records.sacked(), NEVER);
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
                 loss.records.sack(block.start, block.end, |record: &Record| {

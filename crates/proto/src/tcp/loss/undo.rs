@@ -53,10 +53,11 @@ impl Undo {
         self.unreported = self.unreported.saturating_add(bytes);
     }
 
-    /// The peer has received `start` to `end` twice. True if a repetition of ours can be the reason.
-    pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum) -> bool {
+    /// The peer has received `start` to `end` twice. True if that is of what was out in the repair, and repetitions of ours are still to be reported. One of
+    /// them is, unless it `is_of_once` (`tcp_sacktag_one`).
+    pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum, is_of_once: bool) -> bool {
         let ours = start.at_or_after(self.marker) && end.at_or_before(self.until) && self.unreported > 0;
-        if ours {
+        if ours && !is_of_once {
             let bytes = end.since(start).min(self.unreported);
             self.unreported -= bytes;
             self.reported = self.reported.saturating_add(bytes);
@@ -110,7 +111,8 @@ impl<P: Payload> Pcb<P> {
     /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
     pub(super) fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
         let Some(dsack) = report.dsack else { return };
-        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end)) {
+        let is_of_once = report.is_of_once;
+        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end, is_of_once)) {
             loss.rack.on_dsack(self.snd_max);
         }
     }
@@ -240,13 +242,14 @@ mod tests {
             (100, 200, 0, false),
         ] {
             let mut undo = undo(unreported);
-            assert_eq!(undo.on_dsack(seq(start), seq(end)), ours, "{start} {end} {unreported}");
+            assert!(!undo.on_dsack(seq(start), seq(end), true) || !undo.is_all_reported());
+            assert_eq!(undo.on_dsack(seq(start), seq(end), false), ours, "{start} {end} {unreported}");
             assert_eq!(undo.is_all_reported(), ours && end - start >= unreported);
         }
         // Later data counts once the repair is over.
         let mut late = undo(10);
         late.on_end(seq(300));
-        assert!(late.on_dsack(seq(250), seq(300)) && late.is_all_reported());
+        assert!(late.on_dsack(seq(250), seq(300), false) && late.is_all_reported());
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
         assert!(!undo.is_all_reported(), "nothing was");
         undo.on_rexmt(50);
         undo.on_rexmt(50);
-        assert!(undo.on_dsack(seq(100), seq(150)) && !undo.is_all_reported());
-        assert!(undo.on_dsack(seq(150), seq(200)) && undo.is_all_reported());
+        assert!(undo.on_dsack(seq(100), seq(150), false) && !undo.is_all_reported());
+        assert!(undo.on_dsack(seq(150), seq(200), false) && undo.is_all_reported());
     }
 }

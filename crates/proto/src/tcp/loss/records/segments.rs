@@ -80,6 +80,12 @@ impl Records {
         self.split(end);
     }
 
+    /// Whether something of `start` to `end` is out, and none of it was sent again.
+    pub fn is_sent_once(&self, start: SeqNum, end: SeqNum) -> bool {
+        let mut over = self.list.iter().skip(self.find(start)).take_while(|record| record.start.before(end));
+        over.next().is_some_and(|first| !first.repeated) && over.all(|record| !record.repeated)
+    }
+
     /// Segments that were sent again, before `at`, and about which nothing is known, up to `until`. Looks at every record.
     pub fn repeated_count(&self, until: SeqNum, at: Instant) -> u32 {
         let repeats = self.repeats().filter(|record| record.sent_at < at);
