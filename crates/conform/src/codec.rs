@@ -24,6 +24,8 @@ pub struct Names {
     pub ts_first: Option<u32>,
     /// Its latest.
     pub ts_last: u32,
+    /// The tested side's next SYN is that of another connection.
+    is_over: bool,
     /// The Fast Open cookie that the tested side gives the peer.
     cookie: Vec<u8>,
 }
@@ -114,12 +116,21 @@ impl Names {
     /// Of a connection of which nothing was sent.
     pub fn new(peer: (IpAddr, u16), local: (IpAddr, u16)) -> Self {
         let cookie = cookie_of(peer.0, local.0);
-        Self { peer, local, peer_isn: PEER_ISN, isn: None, ts_first: None, ts_last: 0, cookie }
+        Self {
+            peer,
+            local,
+            peer_isn: PEER_ISN,
+            isn: None,
+            ts_first: None,
+            ts_last: 0,
+            is_over: false,
+            cookie,
+        }
     }
 
-    /// Forgets the tested side's numbers: another connection begins.
+    /// The tested side's next SYN begins another connection, and numbers count from it.
     pub fn begin_anew(&mut self) {
-        *self = Self::new(self.peer, self.local);
+        self.is_over = true;
     }
 
     /// The bytes of a segment of the peer.
@@ -265,6 +276,9 @@ impl Names {
         let options = body.get(20..header_len).ok_or("options that are not there")?;
         let (seq, ack) = (u32_at(body, 4)?, u32_at(body, 8)?);
         if flags.has(Flags::SYN) && !flags.has(Flags::RST) {
+            if std::mem::take(&mut self.is_over) {
+                (self.isn, self.ts_first) = (None, None);
+            }
             self.isn.get_or_insert(seq);
         }
         self.local.1 = u16_at(body, 0)?;

@@ -80,17 +80,20 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
     let mut known: Vec<&'static str> = Vec::new();
     let (mut k, mut s) = (0, 0);
     let mut event = None;
-    // Of the connection, in the kernel's trace.
-    let mut begin = 0;
+    // Where the connection began, in the kernel's trace and in the scenario.
+    let (mut begin, mut begin_event) = (0, 0);
+    let (mut looked, mut is_over) = ((0, 0), false);
     while k < kernel.records.len() || s < stack.records.len() {
         let pair = (kernel.records.get(k), stack.records.get(s));
         if let Some(What::State(before, _)) = pair.1.or(pair.0).map(|record| &record.what) {
             event = scenario.events.get(before + 1);
+            looked = (k, before + 1);
         } else if event.is_none() {
             event = scenario.events.first();
         }
-        if event.is_some_and(|event| event.action == Action::Again) {
-            begin = k;
+        is_over |= event.is_some_and(|event| event.action == Action::Again);
+        if is_over && pair.0.is_some_and(begins) {
+            ((begin, begin_event), is_over) = (looked, false);
         }
         let why = match pair {
             (Some(kernel), Some(stack)) => drift.differs(kernel, stack),
@@ -106,6 +109,7 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
                 stack: pair.1,
                 why: &why,
                 earlier: &kernel.records[begin..k.min(kernel.records.len())],
+                begin: begin_event,
                 late: drift.late,
             };
             let Some((name, then)) = known::find(&pair) else {
@@ -126,6 +130,11 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
         (k, s) = (k.wrapping_add(1), s.wrapping_add(1));
     }
     Comparison { known, difference: None }
+}
+
+/// Whether a record is the tested side's SYN.
+fn begins(record: &Record) -> bool {
+    matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST))
 }
 
 /// How far the kernel's timers may have moved its trace.

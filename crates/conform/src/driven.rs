@@ -215,6 +215,11 @@ impl Driven {
         self.ran_at
     }
 
+    /// Whether the connection is in TIME-WAIT, with a socket or without.
+    pub fn is_in_time_wait(&self) -> bool {
+        self.stack.sockets(false).iter().any(|socket| socket.state == "TIME-WAIT")
+    }
+
     /// The retransmission timeout now, which the trace tells at the next event.
     pub fn rto(&self) -> Option<Duration> {
         self.state().info.map(|info| info.rto)

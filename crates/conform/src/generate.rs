@@ -11,6 +11,7 @@
 
 mod fast_open;
 mod habits;
+mod reuse;
 mod timing;
 
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits).or_fast_open(seed);
+    let habit = Habit::of(&mut habits).or_fast_open(seed).or_reuse(seed);
     if habit == Habit::FastOpen {
         scenario.settings.insert("fastopen".to_owned(), Maker::fast_open_setting(&mut habits).to_owned());
     }
@@ -70,7 +71,8 @@ pub fn generate(seed: u64) -> Scenario {
     } else {
         maker.open();
     }
-    let events = 4 + maker.random.below(22);
+    let goes_on = habit != Habit::Reuse || maker.reuse();
+    let events = if goes_on { 4 + maker.random.below(22) } else { 0 };
     for _ in 0..events {
         maker.pause();
         if !maker.habitual() {
@@ -90,6 +92,8 @@ struct Peer {
     has_sack: bool,
     mss: u32,
     win: u16,
+    /// Of its first byte of text, if that is not 1.
+    first: u32,
     /// The number behind all that it has sent, but for what it holds back.
     snd_nxt: u32,
     /// A hole in what it has sent.
@@ -213,7 +217,7 @@ impl Maker {
 
     /// Opens the connection, in one of the ways there are, mostly without ado.
     fn open(&mut self) {
-        let is_passive = self.random.chance(60);
+        let is_passive = self.random.chance(60) || self.habit == Habit::Reuse;
         self.peer.has_ts = self.random.chance(75);
         self.peer.has_sack = self.random.chance(85);
         let full = self.packet_max();
@@ -409,7 +413,7 @@ impl Maker {
         let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
         let len = self.random.pick(&[1, 100, 536, mss.min(full), mss.min(full), full]);
         let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
-        let next = self.peer.snd_nxt;
+        let (next, first) = (self.peer.snd_nxt, self.peer.first.max(1));
         match self.random.below(10) {
             0..5 => {
                 self.send(flags, next, len);
@@ -428,16 +432,16 @@ impl Maker {
                     self.send(flags, from, part);
                     self.peer.hole = (from + part < to).then_some((from + part, to));
                 }
-                None => self.send(flags, next.saturating_sub(len).max(1), len),
+                None => self.send(flags, next.saturating_sub(len).max(first), len),
             },
             8 => {
                 // What was sent before and something new.
-                let from = next.saturating_sub(self.random.below(len)).max(1);
+                let from = next.saturating_sub(self.random.below(len)).max(first);
                 self.send(flags, from, len);
                 self.peer.snd_nxt = next.max(from + len);
             }
             _ => {
-                let from = next.saturating_sub(self.random.below(3000)).max(1);
+                let from = next.saturating_sub(self.random.below(3000)).max(first);
                 self.send(flags, from, len.min(next.saturating_sub(from)));
             }
         }

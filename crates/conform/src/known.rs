@@ -29,11 +29,11 @@ use acknowledging::{
     window_behind_an_option,
 };
 use closing::{
-    abort_behind_a_fin, connect_that_was_given_up, fin_before_its_text, fin_in_byte_counts, first_number,
-    mark_on_text_behind_a_fin, old_reset_in_fin_wait_2, push_of_a_fin, record_of_a_closed_socket,
-    reset_before_a_fin, reset_in_time_wait, sack_of_a_fin, syn_and_fin_in_time_wait,
-    text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info, timestamp_in_time_wait,
-    urgent_behind_a_fin,
+    abort_behind_a_fin, acknowledgment_of_a_crossed_fin, connect_that_was_given_up, fin_before_its_text,
+    fin_in_byte_counts, first_number, mark_on_text_behind_a_fin, old_reset_in_fin_wait_2, push_of_a_fin,
+    record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
+    syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
+    timestamp_in_time_wait, urgent_behind_a_fin,
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
@@ -93,6 +93,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
     Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
+    Known {
+        name: "acknowledgment of a crossed FIN",
+        scenario: "fin-crosses-text",
+        is: acknowledgment_of_a_crossed_fin,
+    },
     Known {
         name: "connect that was given up",
         scenario: "shutdown-in-syn-sent",

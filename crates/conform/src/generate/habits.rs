@@ -45,6 +45,8 @@ pub(super) enum Habit {
     Bulk,
     /// The connection begins by Fast Open.
     FastOpen,
+    /// Another connection follows by the same name.
+    Reuse,
 }
 
 impl Habit {
@@ -101,7 +103,12 @@ impl Maker {
                 Habit::Reports => self.report(),
                 Habit::Bulk => self.bulk(),
                 // These show in other places.
-                Habit::EarlyText | Habit::Marks | Habit::Sizes | Habit::SynText | Habit::FastOpen => false,
+                Habit::EarlyText
+                | Habit::Marks
+                | Habit::Sizes
+                | Habit::SynText
+                | Habit::FastOpen
+                | Habit::Reuse => false,
             }
     }
 

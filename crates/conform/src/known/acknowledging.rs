@@ -107,8 +107,7 @@ pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     });
     let end = fins.max()?;
-    let is_over = pair.scenario.any(|action| *action == Action::Close)
-        && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && old.ack == end);
+    let is_over = pair.is_closed() && pair.peer().any(|(_, old)| old.flags.has(Flags::ACK) && old.ack == end);
     (is_over && cause.len == 0 && cause.ack > end && ack.seq == end).then_some(Then::SkipStack)
 }
 

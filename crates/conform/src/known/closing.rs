@@ -217,8 +217,19 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     let is_answer = ack.flags == Flags::ACK && ack.len == 0 && cause.seq >= ack.ack;
     let waits =
         pair.stack.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at);
-    let is_closed = pair.scenario.any(|action| *action == Action::Close);
+    let is_closed = pair.is_closed();
     (is_old && value(cause).is_some() && is_answer && is_closed && waits).then_some(Then::Stop)
+}
+
+/// Where the peer's FIN crosses ours, or text that ours waits behind, the kernel acknowledges it before it looks for something to send; here what leaves takes the
+/// acknowledgment along.
+pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let is_bare = kernel.flags == Flags::ACK && kernel.len == 0 && kernel.ack == stack.ack;
+    let takes_along = stack.seq == kernel.seq && stack.end() > stack.seq;
+    let is_fin = cause.flags.has(Flags::FIN) && kernel.ack == cause.end();
+    (is_bare && takes_along && is_fin && pair.is_shut()).then_some(Then::SkipKernel)
 }
 
 /// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
@@ -227,8 +238,7 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let end = pair.texts().map(Segment::end).max();
     let ends = |old: &Segment| old.flags.has(Flags::ACK) && Some(old.ack) == end;
-    let is_over =
-        pair.scenario.any(|action| *action == Action::Close) && pair.peer().any(|(_, old)| ends(old));
+    let is_over = pair.is_closed() && pair.peer().any(|(_, old)| ends(old));
     let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         // The record is made by the acknowledgment of the FIN, and text that comes with that is not looked at.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::{Action, Scenario};
+use crate::scenario::{Action, How, Scenario};
 use crate::segment::{Flags, Segment};
 use crate::trace::{Record, State, What};
 use crate::wheel::JIFFY;
@@ -24,8 +24,10 @@ pub struct Pair<'a> {
     pub stack: Option<&'a Record>,
     /// In what they differ.
     pub why: &'a str,
-    /// What the kernel did before, on this connection.
+    /// What the kernel did before, on this connection; the state before that began, if it is not the first.
     pub earlier: &'a [Record],
+    /// The place in the scenario where the connection began.
+    pub begin: usize,
     /// How far timers were apart before.
     pub late: Duration,
 }
@@ -34,6 +36,19 @@ impl<'a> Pair<'a> {
     /// Whether the tested side's congestion control is NewReno; if not, it is CUBIC.
     pub(super) fn is_newreno(&self) -> bool {
         self.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno")
+    }
+
+    /// Whether the application closes the connection's socket, now or later.
+    pub(super) fn is_closed(&self) -> bool {
+        self.scenario.any(|action| matches!(action, Action::Close | Action::Again))
+    }
+
+    /// Whether the application has shut its side by now, or closed the socket.
+    pub(super) fn is_shut(&self) -> bool {
+        let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
+        self.scenario.events[..count].iter().any(|event| {
+            matches!(event.action, Action::Close | Action::Again | Action::Shutdown(How::Write | How::Both))
+        })
     }
 
     /// Both segments, if both are.
@@ -84,15 +99,9 @@ impl<'a> Pair<'a> {
         Some(last.map_or(0, |last| last + 1))
     }
 
-    /// The place in the scenario where the connection begins that has the event before this place.
-    fn begin(&self, index: usize) -> usize {
-        let events = self.scenario.events[..index].iter();
-        events.clone().rposition(|event| event.action == Action::Again).unwrap_or(0)
-    }
-
     /// The peer's segments before this place of the scenario that were no resets.
     pub(super) fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
-        self.scenario.events[self.begin(index)..index].iter().filter_map(|event| match &event.action {
+        self.scenario.events[self.begin.min(index)..index].iter().filter_map(|event| match &event.action {
             Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
             _ => None,
         })
@@ -134,7 +143,7 @@ impl<'a> Pair<'a> {
     /// The peer's segments so far, each with its place in the scenario.
     pub(super) fn peer(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Segment)> + Clone {
         let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
-        let begin = self.begin(count);
+        let begin = self.begin.min(count);
         self.scenario.events[begin..count].iter().zip(begin..count).filter_map(|(event, index)| match &event
             .action
         {
