@@ -428,13 +428,12 @@ impl<P: Payload> Pcb<P> {
 
     /// How long after the last transmission a tail loss probe is due, microseconds (RFC 8985 section 7.2).
     fn probe_wait_us(&self, loss: &Loss) -> u64 {
-        let wait_us = match self.rtt.srtt_us() {
+        match self.rtt.srtt_us() {
             0 => PTO_UNMEASURED_US,
             // The peer may delay the acknowledgment of a single segment.
             srtt_us if loss.records.is_single() => 2 * u64::from(srtt_us) + MAX_ACK_DELAY_US,
-            srtt_us => 2 * u64::from(srtt_us),
-        };
-        wait_us.max(PTO_MIN_US)
+            srtt_us => 2 * u64::from(srtt_us) + PTO_SLACK_US,
+        }
     }
 
     /// Starts the timer of tail loss probes (RFC 8985 section 7.2), which the retransmission timer gives way to; that is due at `due`. Not
@@ -466,5 +465,5 @@ const AVOIDANCE_PERCENT: u64 = 120;
 const PTO_UNMEASURED_US: u64 = 1_000_000;
 /// TLP.max_ack_delay: the longest delay of common receivers.
 const MAX_ACK_DELAY_US: u64 = 200_000;
-/// A probe after less would only meet a receiver that has not run yet.
-const PTO_MIN_US: u64 = 2_000;
+/// How much later than two round trips a probe leaves: one that left at once would only meet a receiver that has not run yet (`TCP_TIMEOUT_MIN_US`).
+const PTO_SLACK_US: u64 = 2_000;

@@ -137,7 +137,7 @@ fn a_lost_tail_is_probed_after_two_round_trips_and_counts_as_a_loss() {
     t.write(3 * MSS);
     let probes = t.wait(ms(25));
     assert_eq!(probes.len(), 1);
-    assert_eq!((probes[0].0, probes[0].1.header().seq), (ms(20), SeqNum::new(FIRST + 2 * MSS)));
+    assert_eq!((probes[0].0, probes[0].1.header().seq), (ms(22), SeqNum::new(FIRST + 2 * MSS)));
     // The peer had the first two: the probe has repaired the loss.
     t.report(3, &[]);
     t.write(MSS);

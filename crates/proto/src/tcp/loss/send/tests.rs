@@ -107,9 +107,9 @@ fn what_leaves_starts_the_timer_of_probes_only_while_nothing_is_wrong() {
 
 #[test]
 fn the_timer_of_probes_is_no_later_than_the_retransmission_and_waits_for_a_measurement() {
-    // SRTT is 10 ms: two of them, and the retransmission's where that is earlier, if it is not past.
+    // SRTT is 10 ms: two of them and 2 ms, and the retransmission's where that is earlier, if it is not past.
     for (due_us, wait_us) in
-        [(50_000, 20_000), (20_001, 20_000), (19_999, 19_999), (1, 1), (0, 20_000), (-5, 20_000)]
+        [(50_000, 22_000), (22_001, 22_000), (21_999, 21_999), (1, 1), (0, 22_000), (-5, 22_000)]
     {
         let mut t = in_flight(&settings(), 3, 0);
         let mut l = t.pcb.loss.take().unwrap();
