@@ -341,7 +341,8 @@ impl<P: Payload> Pcb<P> {
         };
         let found = loss.records.detect(latest, wait_us, now);
         if found.due != NEVER {
-            loss.reorder_at = found.due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));
+            let due = after_us(found.due, REORDERING_SLACK_US);
+            loss.reorder_at = due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));
         }
         if found.lost > 0 && loss.twice_count > 0 {
             // One that is given up is not out any more.
@@ -576,6 +577,8 @@ fn sorted(
     (dsack, out)
 }
 
+/// How much later than it may what may only have been overtaken is looked at by the timer: what is on its way has come by then (`TCP_TIMEOUT_MIN_US`).
+const REORDERING_SLACK_US: u64 = 2_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;
 
