@@ -209,6 +209,12 @@ impl Driven {
         self.next_run().map(|next| next.saturating_sub(self.begin))
     }
 
+    /// How long the timer runs for which that is.
+    pub fn next_wait(&mut self) -> Option<Duration> {
+        self.next_run()?;
+        self.wanted.map(|(due, since)| due.saturating_sub(since))
+    }
+
     /// When it has last run for its timers, from the scenario's begin on; it may have found none due. Where an event came before a timer was late, when that would have
     /// run.
     pub fn ran_at(&self) -> Option<Duration> {

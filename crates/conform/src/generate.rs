@@ -11,6 +11,7 @@
 
 mod fast_open;
 mod habits;
+mod patience;
 mod reuse;
 mod timing;
 
@@ -40,16 +41,8 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits).or_fast_open(seed).or_reuse(seed);
-    if habit == Habit::FastOpen {
-        scenario.settings.insert("fastopen".to_owned(), Maker::fast_open_setting(&mut habits).to_owned());
-    }
-    if habit == Habit::Bulk && habits.chance(75) {
-        scenario.settings.insert("congestion_control".to_owned(), "newreno".to_owned());
-    }
-    if habit == Habit::Marks {
-        scenario.settings.insert("ecn".to_owned(), "on".to_owned());
-    }
+    let habit = Habit::of(&mut habits).or_fast_open(seed).or_patient(seed).or_reuse(seed);
+    habit.set(&mut scenario.settings, &mut habits);
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
         random,
@@ -74,6 +67,9 @@ pub fn generate(seed: u64) -> Scenario {
     let goes_on = habit != Habit::Reuse || maker.reuse();
     let events = if goes_on { 4 + maker.random.below(22) } else { 0 };
     for _ in 0..events {
+        if maker.has_waited_enough() {
+            break;
+        }
         maker.pause();
         if !maker.habitual() {
             maker.something();
@@ -177,6 +173,9 @@ impl Maker {
 
     /// Lets some time pass.
     fn pause(&mut self) {
+        if self.habit.is_patient() {
+            return self.long_pause();
+        }
         if self.at_ms > LENGTH_MAX_MS {
             if self.reports_a_hole() {
                 self.at_ms += HOLE_MS;
@@ -249,6 +248,7 @@ impl Maker {
             self.oddity_of_open(8);
             self.at_ms += self.random.pick(&[10, 30, 60, 100]);
             self.settle();
+            self.late_handshake();
             // What the stack did not offer, the peer may not answer.
             let has_ts = self.scenario.settings.get("timestamps").is_none_or(|value| value != "off");
             self.peer.has_ts &= has_ts;
@@ -267,6 +267,7 @@ impl Maker {
         if is_passive {
             self.at_ms += self.random.pick(&[10, 30, 60, 100]);
             self.settle();
+            self.late_handshake();
             self.peer.ack = 1;
             if self.habit == Habit::EarlyText && self.habits.chance(50) {
                 self.early_text();

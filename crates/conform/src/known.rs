@@ -117,6 +117,17 @@ pub const KNOWN: &[Known] = &[
         scenario: "syn-sent-bad-ack",
         is: syn_after_a_wrong_acknowledgment,
     },
+    Known {
+        name: "search for the path's MTU",
+        scenario: "search-for-the-mtu",
+        is: reports::search_for_the_mtu,
+    },
+    Known {
+        name: "report on a reassembly",
+        scenario: "report-on-a-reassembly",
+        is: reports::report_on_a_reassembly,
+    },
+    Known { name: "report told twice", scenario: "report-told-twice", is: reports::report_told_twice },
     Known { name: "base of IPv6", scenario: "base-of-ipv6", is: reports::base_of_ipv6 },
     Known {
         name: "black hole of a small segment",
@@ -488,7 +499,9 @@ fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     );
     let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
     // The kernel takes the echo in the handshake for a measurement.
-    let is_timeout = pair.why.starts_with("rto:") && stack.info.as_ref()?.rto == RTO_AFTER_A_LOST_SYN;
+    let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
+    let is_doubled = ours > RTO_AFTER_A_LOST_SYN && ours == theirs * 3;
+    let is_timeout = pair.why.starts_with("rto:") && (ours == RTO_AFTER_A_LOST_SYN || is_doubled);
     let is_it = is_window || is_timeout;
     // A report on what was sent again makes the kernel forget it, too.
     let is_reported = is_timeout && pair.scenario.any(reports::is_report);

@@ -3,7 +3,10 @@
 //! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so what is done besides
 //! does not depend on them. Tests: `tests/random.rs`, `tests/plants.rs`.
 
+use std::collections::BTreeMap;
+
 use super::Maker;
+use super::patience::{self, Subject};
 use crate::codec::{Packet, Report, Reported};
 use crate::random::Random;
 use crate::scenario::{Action, How, SockOpt};
@@ -47,6 +50,8 @@ pub(super) enum Habit {
     FastOpen,
     /// Another connection follows by the same name.
     Reuse,
+    /// Pauses are long, and much of what happens is timers'.
+    Patience(Subject),
 }
 
 impl Habit {
@@ -72,6 +77,18 @@ impl Habit {
         ];
         random.pick(&habits)
     }
+
+    /// What a scenario's settings are besides.
+    pub fn set(self, settings: &mut BTreeMap<String, String>, random: &mut Random) {
+        let mut set = |key: &str, value: &str| settings.insert(key.to_owned(), value.to_owned());
+        match self {
+            Self::FastOpen => drop(set("fastopen", Maker::fast_open_setting(random))),
+            Self::Bulk if random.chance(75) => drop(set("congestion_control", "newreno")),
+            Self::Marks => drop(set("ecn", "on")),
+            Self::Patience(_) => *settings = patience::settings(random),
+            _ => {}
+        }
+    }
 }
 
 /// Options that are set before a connection or in the middle of it, and their values. Buffers are large, as those of all scenarios.
@@ -89,7 +106,8 @@ const TUNED: &[(SockOpt, &[u32])] = &[
 impl Maker {
     /// Does what the peer has the habit of. False if it does not fit now.
     pub(super) fn habitual(&mut self) -> bool {
-        self.habits.chance(40)
+        let percent = if self.habit.is_patient() { 80 } else { 40 };
+        self.habits.chance(percent)
             && match self.habit {
                 Habit::OldEchoes => self.answer_to_the_first(),
                 Habit::Runs => self.run_of_blocks(),
@@ -102,6 +120,7 @@ impl Maker {
                 Habit::Corks => self.corks(),
                 Habit::Reports => self.report(),
                 Habit::Bulk => self.bulk(),
+                Habit::Patience(subject) => self.patient(subject),
                 // These show in other places.
                 Habit::EarlyText
                 | Habit::Marks
@@ -160,7 +179,7 @@ impl Maker {
         true
     }
 
-    fn messages(&mut self) -> bool {
+    pub(super) fn messages(&mut self) -> bool {
         if self.peer.is_done || self.peer.hole.is_some() {
             return false;
         }
@@ -404,7 +423,7 @@ impl Maker {
     }
 
     /// A report about one of the stack's segments, or about none that is out.
-    fn report(&mut self) -> bool {
+    pub(super) fn report(&mut self) -> bool {
         if self.is_due_by_half() {
             return false;
         }

@@ -35,9 +35,12 @@ impl Maker {
             let quiet = self.driven.ran_at().filter(|ran| *ran > self.last_event);
             // A user timeout or that of FIN-WAIT-2 is over then, and one of the kernel's coarse timers runs for it.
             let late = if self.habit == Habit::Options { granularity(RTO) } else { Duration::ZERO };
-            let quiet = quiet.map(|ran| ran + SLACK + late).filter(|done| *done > at);
-            let due =
-                self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + granularity(RTO) / 2);
+            let quiet = quiet
+                .map(|ran| ran + SLACK + late.max(self.patience(ran.saturating_sub(self.waits_since()))))
+                .filter(|done| *done > at);
+            let wait = self.driven.next_wait().unwrap_or_default();
+            let coarse = self.patience(wait).max(granularity(RTO) / 2);
+            let due = self.driven.next_due().filter(|due| *due > at && *due < at + SLACK + coarse);
             let clear =
                 self.kernel_is_done().filter(|done| *done > at).or(due.map(|due| due + SLACK + SLACK));
             let late =
@@ -48,6 +51,17 @@ impl Maker {
             }
         }
         self.observe();
+    }
+
+    /// How late a timer of so long may be, where a scenario is patient.
+    fn patience(&self, wait: Duration) -> Duration {
+        let earlier = granularity(RTO) * LATE_COUNT_MAX;
+        if self.habit.is_patient() { granularity(wait) + earlier + wait / 32 } else { Duration::ZERO }
+    }
+
+    /// A timer that is over runs since then, or a shorter time.
+    fn waits_since(&self) -> Duration {
+        self.sent_at.min(self.last_event)
     }
 
     /// Whether about half of the retransmission timeout has passed since text left: a report may halve it, and the kernel counts in ticks.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::codec::{MTU, Packet, Report, Reported, headers};
 use crate::scenario::{Action, Event};
-use crate::segment::Segment;
+use crate::segment::{Flags, Segment};
 use crate::trace::{Ready, Record, State, What, latest_figure};
 
 use super::{Pair, Then};
@@ -22,15 +22,17 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
 /// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     // Or what ends the connection when it is given up.
-    let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
-    let end_at = |index| sent_before(pair, index).map(Segment::end).max();
+    let is_timeout = |(_, stack): &(i32, i32)| *stack == libc::ETIMEDOUT;
+    let (kernel, stack) = errors(pair).or_else(|| given_up(pair).filter(is_timeout))?;
+    let sent = |index| sent_before(pair, index).filter(|sent| !sent.flags.has(Flags::RST));
+    let end_at = |index| sent(index).map(Segment::end).max();
     let is_on_end = reports(pair).any(|(index, report)| end_at(index) == Some(report.seq));
     (kernel != 0 && kernel != stack && is_on_end).then_some(Then::GoOn)
 }
 
 /// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of an unreachable host.
 pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = errors(pair)?;
+    let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
     let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
         .into_iter()
         .find_map(|(code, error)| (error == kernel).then_some(code))?;
@@ -133,12 +135,18 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
     }
 }
 
-/// What a call says of a connection that is given up, where it is no more than that here.
+/// A host that could not put an IPv4 packet together in time reports that; the kernel does not tell it.
+pub(super) fn report_on_a_reassembly(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
+    let is_untold = kernel == 0 || kernel == libc::ETIMEDOUT;
+    let is_reported = reports(pair).any(|(_, report)| report.what == Reported::TimeExceeded(1));
+    (is_untold && stack == libc::EHOSTUNREACH && is_reported && !pair.scenario.is_ipv6).then_some(Then::GoOn)
+}
+
+/// What a call says of a connection that is given up.
 fn given_up(pair: &Pair<'_>) -> Option<(i32, i32)> {
     match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::Returned(_, Err(kernel)), What::Returned(_, Err(stack))) if *stack == libc::ETIMEDOUT => {
-            Some((*kernel, *stack))
-        }
+        (What::Returned(_, Err(kernel)), What::Returned(_, Err(stack))) => Some((*kernel, *stack)),
         _ => None,
     }
 }
@@ -156,7 +164,8 @@ pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
         _ => return None,
     };
     let least = 1280 - headers(true) as u64 - 12;
-    let is_base = (least..=least + 12).contains(&stack) && kernel < least;
+    // Blocks may stand beside it.
+    let is_base = (least - 36..=least + 12).contains(&stack) && kernel < stack && kernel <= BASE;
     (is_base && is_searching(pair) && pair.scenario.is_ipv6).then_some(Then::Stop)
 }
 
@@ -169,6 +178,28 @@ pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
     let is_base = kernel.get("snd_mss")? <= BASE && stack.get("snd_mss")? > BASE;
     let is_it = pair.why.starts_with("snd_mss:") && is_base && is_searching(pair);
     (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
+}
+
+/// Which size a search for the path's MTU tries, and when.
+pub(super) fn search_for_the_mtu(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("snd_mss"),
+        _ => None,
+    });
+    let longer = u64::from(kernel.len.max(stack.len));
+    let is_it = pair.why.starts_with("length:") && kernel.seq == stack.seq && is_searching(pair);
+    // A closed socket does not say that it has begun to search.
+    let is_probe = pair.texts().any(|text| u64::from(text.len) == BASE) || info <= Some(BASE);
+    (is_it && is_probe && longer > BASE).then_some(Then::Stop)
+}
+
+/// The report for which a connection was given up is told again by SO_ERROR, though a call has told it.
+pub(super) fn report_told_twice(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = errors(pair)?;
+    let is_told = |record: &Record| matches!(&record.what, What::Returned(_, Err(error)) if *error == kernel);
+    let is_it = kernel != 0 && stack == 0 && pair.earlier.iter().any(is_told);
+    (is_it && reports(pair).next().is_some()).then_some(Then::GoOn)
 }
 
 fn is_searching(pair: &Pair<'_>) -> bool {

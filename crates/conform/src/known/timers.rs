@@ -87,14 +87,16 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
     (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
 }
 
-/// Whatever comes from the peer tells that it is there (RFC 9293 section 3.8.4), so also an acknowledgment that a later one had overtaken; to the kernel that says nothing.
+/// Whatever comes from the peer tells that it is there (RFC 9293 section 3.8.4), so also an acknowledgment that a later one had overtaken, and text that acknowledges nothing new;
+/// to the kernel that says nothing.
 pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let probes = |state: &State| state.info.as_ref()?.get("probes");
     let told = pair.peer().last()?.1;
     let is_old = told.len == 0 && pair.acks().any(|latest| latest.ack > told.ack);
-    let is_it = pair.why.starts_with("probes:") && probes(kernel) > Some(0) && probes(stack) == Some(0);
-    (is_it && is_old).then_some(Then::Stop)
+    let is_heard = probes(stack) == Some(0) || (told.len > 0 && probes(stack) < probes(kernel));
+    let is_it = pair.why.starts_with("probes:") && probes(kernel) > Some(0) && is_heard;
+    (is_it && (is_old || told.len > 0)).then_some(Then::Stop)
 }
 
 /// Behind a tail loss probe new text, or a FIN, leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next

@@ -304,7 +304,7 @@ impl<P: Payload> Pcb<P> {
         Some(RunningTimer { kind, left: at.since(now.max(self.clock)), expiries })
     }
 
-    fn keepalive_probes(&self) -> u8 {
+    pub(super) fn keepalive_probes(&self) -> u8 {
         self.keepalive.as_deref().map_or(0, |keep| keep.probe_count(self.last_rcv_at))
     }
 

@@ -152,7 +152,9 @@ impl<P: Payload> Pcb<P> {
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
         let repeated = self.repeated_at().filter(|_| !self.persist);
         let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
-        let (una, count, is_probing) = (self.snd_una, self.rexmt_count, self.persist);
+        let (una, is_probing) = (self.snd_una, self.persist);
+        // Nor has the peer answered keepalive (`icsk_probes_out`).
+        let count = self.rexmt_count.saturating_add(if is_probing { self.keepalive_probes() } else { 0 });
         let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
         // What was not sent again waits since it left (`tcp_rtx_probe0_timed_out`).
         let first = self.loss.as_deref().and_then(|loss| loss.records.first());

@@ -1,0 +1,206 @@
+//! What takes seconds: timers that back off until the connection is given up, probes of a shut window and of a silent peer, and closed sockets that wait.
+//!
+//! Each scenario has one subject, which the application or the peer takes up again and again; its pauses are long. Tests: those of `generate.rs`.
+
+use std::collections::BTreeMap;
+
+use super::Maker;
+use super::habits::Habit;
+use crate::random::Random;
+use crate::scenario::{Action, How, SockOpt};
+use crate::segment::Flags;
+
+/// What a patient scenario waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Subject {
+    /// Text is sent again and again.
+    Silence,
+    /// The window is shut.
+    Window,
+    /// Keepalive's probes.
+    Keepalive,
+    /// The end of a closed socket, or of the peer's text.
+    Close,
+    /// Text after a long pause.
+    Idle,
+}
+
+/// The settings of a scenario whose subject is time: few kinds, as each has a namespace of its own.
+pub(super) fn settings(random: &mut Random) -> BTreeMap<String, String> {
+    let settings: &[(&str, &str)] = if random.chance(60) {
+        &[("retries", "3"), ("syn_retries", "1")]
+    } else {
+        &[("retries", "4"), ("syn_retries", "2"), ("mtu_probing", "blackhole")]
+    };
+    settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+}
+
+impl Habit {
+    /// Some scenarios are patient, whatever habit they would have.
+    pub(super) fn or_patient(self, seed: u64) -> Self {
+        let mut random = Random::new(seed.rotate_left(48));
+        if !random.chance(PERCENT) {
+            return self;
+        }
+        Self::Patience(random.pick(&[
+            Subject::Silence,
+            Subject::Window,
+            Subject::Keepalive,
+            Subject::Close,
+            Subject::Idle,
+        ]))
+    }
+
+    pub(super) fn is_patient(self) -> bool {
+        matches!(self, Self::Patience(_))
+    }
+}
+
+impl Maker {
+    /// Lets much time pass.
+    pub(super) fn long_pause(&mut self) {
+        self.at_ms += self.habits.pick(&[10, 10, 20, 50, 120, 300, 700, 1_000, 1_200, 1_600, 2_300, 3_400]);
+        self.settle();
+    }
+
+    /// Whether a patient scenario is long enough.
+    pub(super) fn has_waited_enough(&self) -> bool {
+        self.habit.is_patient() && self.at_ms > LENGTH_MAX_MS
+    }
+
+    /// The peer takes its time for a handshake.
+    pub(super) fn late_handshake(&mut self) {
+        if self.habit.is_patient() && self.habits.chance(20) {
+            self.at_ms += self.habits.pick(&[500, 1_300, 2_500, 3_400, 5_000]);
+            self.settle();
+        }
+    }
+
+    /// What the scenario waits for, or what ends the wait.
+    pub(super) fn patient(&mut self, own: Subject) -> bool {
+        let subject = self.habits.pick(&[own, own, own, Subject::Silence, Subject::Idle]);
+        match subject {
+            Subject::Silence => self.silence(),
+            Subject::Window => self.shut_window(),
+            Subject::Keepalive => self.keepalive(),
+            Subject::Close => self.lingering_close(),
+            Subject::Idle => self.idle(),
+        }
+    }
+
+    /// Text that nobody acknowledges, while routers report.
+    fn silence(&mut self) -> bool {
+        match self.habits.below(10) {
+            0..4 => self.write_some(),
+            4 => return self.report(),
+            5 => self.act(Action::Set(SockOpt::UserTimeout, 1_500)),
+            6 => self.act(Action::TakeError),
+            7 => self.act(Action::Close),
+            _ => self.wait(),
+        }
+        true
+    }
+
+    fn write_some(&mut self) {
+        let len = self.habits.pick(&[1, 100, 1_448, 3_000, 20_000]);
+        self.act(Action::Write(len));
+    }
+
+    /// A window that is shut, asked for, and opened.
+    fn shut_window(&mut self) -> bool {
+        match self.habits.below(10) {
+            0..3 => {
+                self.round_trip();
+                self.peer.ack = self.snd_max().max(self.peer.ack);
+                self.peer.held.clear();
+                self.peer.win = 0;
+                self.acknowledge();
+            }
+            3..6 => self.write_some(),
+            6 => {
+                self.round_trip();
+                self.peer.win = self.window_of(64_000);
+                self.acknowledge();
+            }
+            7 => {
+                // The answer to a probe, which says the same again.
+                self.round_trip();
+                self.acknowledge();
+            }
+            8 => self.act(Action::Set(SockOpt::UserTimeout, 2_500)),
+            _ => self.act(Action::Shutdown(How::Write)),
+        }
+        true
+    }
+
+    /// Probes of a peer that is silent.
+    fn keepalive(&mut self) -> bool {
+        let count = 1 + self.habits.below(3);
+        match self.habits.below(12) {
+            0..4 => {
+                self.act(Action::Set(SockOpt::KeepIdle, 1));
+                self.act(Action::Set(SockOpt::KeepInterval, 1));
+                self.act(Action::Set(SockOpt::KeepCount, count));
+                self.act(Action::Set(SockOpt::Keepalive, 1));
+            }
+            4 => self.act(Action::Set(SockOpt::UserTimeout, 1_500)),
+            5 => self.write_some(),
+            6 | 7 => {
+                self.round_trip();
+                self.acknowledge();
+            }
+            8 => self.act(Action::Set(SockOpt::KeepCount, count)),
+            _ => self.wait(),
+        }
+        true
+    }
+
+    /// An end that is waited for.
+    fn lingering_close(&mut self) -> bool {
+        match self.habits.below(10) {
+            0 => {
+                let seconds = self.habits.pick(&[1, 2]);
+                self.act(Action::Set(SockOpt::Linger2, seconds));
+            }
+            1 | 2 => self.act(Action::Close),
+            3 => self.act(Action::Shutdown(How::Write)),
+            4..6 => {
+                self.round_trip();
+                self.peer.ack = self.snd_max().max(self.peer.ack);
+                self.peer.held.clear();
+                self.acknowledge();
+            }
+            6 if !self.peer.is_done => {
+                self.not_before_an_answer();
+                self.send(Flags::FIN, self.peer.snd_nxt, 0);
+                self.peer.snd_nxt += 1;
+                self.peer.is_done = true;
+            }
+            7 => self.oddity(),
+            8 => self.write_some(),
+            _ => self.wait(),
+        }
+        true
+    }
+
+    /// Text after a pause, in either direction, and acknowledgments of all.
+    fn idle(&mut self) -> bool {
+        match self.habits.below(6) {
+            0 | 1 => self.write_some(),
+            2 | 3 => {
+                self.round_trip();
+                self.peer.ack = self.snd_max().max(self.peer.ack);
+                self.peer.held.clear();
+                self.acknowledge();
+            }
+            4 => return self.messages(),
+            _ => self.text(),
+        }
+        true
+    }
+}
+
+/// So many scenarios of a hundred are patient.
+const PERCENT: u32 = 4;
+/// A patient scenario is over after so many milliseconds, or some seconds after.
+const LENGTH_MAX_MS: u32 = 8_000;
