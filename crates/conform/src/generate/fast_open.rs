@@ -171,6 +171,9 @@ impl Maker {
             self.at_ms += 10;
             self.settle();
         }
+        if self.random.chance(30) {
+            self.option();
+        }
         if self.random.chance(90) {
             self.act(Action::Write(len.max(1)));
         }

@@ -141,6 +141,8 @@ pub(super) struct FastOpen {
     is_repeated: bool,
     /// The client's SYN was acknowledged.
     is_answered: bool,
+    /// The client's SYN waits for text.
+    is_held: bool,
     /// The server's SYN-ACK goes with the next poll.
     syn_ack_owed: bool,
     /// When the client's SYN came again, and was answered.
@@ -156,6 +158,7 @@ impl FastOpen {
         text: SynText::None,
         is_repeated: false,
         is_answered: false,
+        is_held: false,
         syn_ack_owed: false,
         again_at: None,
     };
@@ -229,6 +232,18 @@ impl<P: Payload> Pcb<P> {
         let Some(fast_open) = self.rare.fast_open().filter(|_| is_ahead) else { return 0 };
         // The largest options are counted, as on Linux: a middlebox may add some of its own.
         u32::from(fast_open.mss.min(self.syn_mss())).saturating_sub(OPTIONS_LEN_MAX)
+    }
+
+    /// Holds our SYN back until there is text for it, or lets it go.
+    pub fn hold_syn(&mut self, is_held: bool) {
+        if let Some(fast_open) = self.rare.fast_open_mut() {
+            fast_open.is_held = is_held;
+        }
+    }
+
+    /// Whether our SYN waits for text.
+    pub(super) fn holds_syn(&self) -> bool {
+        self.rare.fast_open().is_some_and(|fast_open| fast_open.is_held)
     }
 
     /// The largest segment to the peer while it has not said anything: as much as the link, and what is known of the path, take.

@@ -437,10 +437,13 @@ impl<P: Payload> Pcb<P> {
         if self.snd_nxt != self.iss {
             return None;
         }
+        let is_active = self.state == State::SynSent;
+        if is_active && self.holds_syn() {
+            return None;
+        }
         let first = self.snd_max == self.iss;
         // Of a SYN that is repeated for another reason than time it is as of one that was lost.
         let repeated = if first { 0 } else { self.rexmt_count.max(1) };
-        let is_active = self.state == State::SynSent;
         let flags =
             if is_active { Flags::SYN.with(self.ecn.offer(repeated)) } else { Flags::SYN.with(Flags::ACK) };
         let mut header = self.syn_header(flags, now);

@@ -124,6 +124,9 @@ fn with_fastopen_connect_the_syn_waits_for_the_first_write() {
         "nothing leaves before there is something to say"
     );
     assert_eq!(stream.state_name(), "SYN-SENT");
+    stream.set_nodelay(true).unwrap();
+    stream.set_notsent_lowat(Some(1000)).unwrap();
+    assert_eq!(counter(&world.stack, "segments_out"), sent, "an option is no write");
     stream.write_all(b"hello").unwrap();
     let server = world.accept();
     assert_eq!(read(&server), b"hello");

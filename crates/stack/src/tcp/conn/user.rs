@@ -54,7 +54,12 @@ pub(crate) fn send(core: &Core, ends: &Ends<'_>, bufs: &[IoSlice<'_>]) -> io::Re
 /// A write of nothing sends a SYN that waits for a write, without text.
 #[cold]
 fn start_deferred(core: &Core, conn: &Arc<Conn>) {
-    if std::mem::take(&mut conn.so.lock().snd.defers_syn) {
+    let is_deferred = {
+        let mut so = conn.so.lock();
+        so.pcb.hold_syn(false);
+        std::mem::take(&mut so.snd.defers_syn)
+    };
+    if is_deferred {
         connect::start(core, conn);
     }
 }
@@ -246,6 +251,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         cold_path();
         // The SYN takes along the written bytes; from here on this is a connect like any other.
         so.snd.defers_syn = false;
+        so.pcb.hold_syn(false);
         // It keeps its PSH if it is sent again behind the SYN, as on Linux.
         let text_len = so.pcb.syn_text_max().min(so.snd.len());
         so.snd.note_pushed(text_len);
@@ -295,11 +301,13 @@ fn begin<S: Source>(
     let blocks = !conn.options.nonblocking.load(Ordering::Relaxed);
     let want = rest.source.most(so).min(so.snd.chunk(CHUNK_MAX, LARGE_CHUNK_MAX));
     // At most a chunk, so it fits.
-    let mut room = so.snd.room(want as u32, blocks);
-    if so.snd.defers_syn && !blocks {
-        // As on Linux: as much as the SYN takes along.
-        room = room.min(so.pcb.syn_text_max());
-    }
+    // As on Linux a write that does not block takes as much as the SYN does, whatever else may wait to be sent.
+    let is_of_syn = so.snd.defers_syn && !blocks;
+    let room = if is_of_syn {
+        so.snd.space().min(want as u32).min(so.pcb.syn_text_max())
+    } else {
+        so.snd.room(want as u32, blocks)
+    };
     if room == 0 {
         if rest.is_begun {
             so.snd.note_interrupted();
@@ -307,7 +315,11 @@ fn begin<S: Source>(
         refuse(core, so);
         return Err(Refusal::Full(blocks.then(|| (conn.snd_wait.prepare(), so.snd.cpu))));
     }
-    let take = so.snd.whole(room as usize, || so.pcb.unsent(so.snd.len()) as usize);
+    let take = if is_of_syn {
+        room as usize
+    } else {
+        so.snd.whole(room as usize, || so.pcb.unsent(so.snd.len()) as usize)
+    };
     if take <= S::LOCKED_MAX {
         let before = so.snd.len();
         rest.source.take(&core.pool, take, &mut so.snd.chain)?;

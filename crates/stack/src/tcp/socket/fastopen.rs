@@ -55,7 +55,10 @@ impl FastOpenOptions {
         if takes_text && (self.has_text || (self.connects && !self.asks)) {
             let mut so = conn.so.lock();
             // A peer may have announced segments that have no room for text beside options.
-            so.snd.defers_syn = so.pcb.syn_text_max() > 0;
+            let defers = so.pcb.syn_text_max() > 0;
+            so.snd.defers_syn = defers;
+            // An option that is set meanwhile, or any other call, does not let it go.
+            so.pcb.hold_syn(defers);
         }
     }
 
