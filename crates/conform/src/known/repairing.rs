@@ -201,6 +201,9 @@ pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
 /// ends, with the threshold at the window.
 pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_cubic = !pair.is_newreno();
+    if is_cubic && is_slow_start_behind_an_undo(pair) {
+        return Some(Then::Stop);
+    }
     let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
     let is_slow_start =
         cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
@@ -214,6 +217,29 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_text = is_new(pair.kernel) != is_new(pair.stack);
     let is_ack = matches!(pair.event, Some(Action::Segment(_)));
     (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
+}
+
+/// The acknowledgment that takes a timeout back lets the window grow as slow start does that was going on before: the stack's is as large as then, or not as much larger.
+fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
+    let state = |record: &'_ Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => {
+            [info.get("ca_state"), info.get("snd_cwnd"), info.get("snd_ssthresh")]
+        }
+        _ => [None; 3],
+    };
+    let open = pair.earlier.iter().rev().map(state).find(|[phase, ..]| *phase == Some(0));
+    let (Some([_, before, threshold]), Some([phase, after, _])) = (open, pair.stack.map(state)) else {
+        return false;
+    };
+    let is_slow_start = before >= Some(HYSTART_WINDOW_MIN) && before < threshold;
+    let is_undone = phase == Some(0) && after >= before && latest_figure(pair.earlier, "ca_state") == Some(4);
+    let is_growth = match pair.kernel.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(text))) => {
+            text.len > 0 && pair.texts().all(|earlier| earlier.end() <= text.seq)
+        }
+        _ => pair.why.starts_with("snd_cwnd:"),
+    };
+    is_slow_start && is_undone && is_growth
 }
 
 /// No smaller window ends slow start (`hystart_low_window`, RFC 9406 section 4.3), segments.
@@ -261,7 +287,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         // Of the window that the recovery has left.
         let is_timeout = [kernel, stack]
             .iter()
-            .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1));
+            .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1));
         let before = latest_figure(pair.earlier, "snd_ssthresh");
         let is_less =
             kernel.get("snd_ssthresh") < stack.get("snd_ssthresh") && stack.get("snd_ssthresh") < before;
