@@ -50,7 +50,7 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub now: Instant,
-    /// Bytes by which SND.UNA moved.
+    /// Bytes by which SND.UNA moved, if one of the segments is acknowledged as a whole.
     pub acked: u32,
     /// Bytes that reached the peer, by this acknowledgment's word: cumulative, selective, or as a duplicate, each once.
     pub delivered: u32,

@@ -487,7 +487,8 @@ impl<P: Payload> Pcb<P> {
         let phase = self.recovery.phase();
         Ack {
             now,
-            acked: report.acked,
+            // A part of a segment lets nothing grow, whatever a block reports beside it (`tcp_may_raise_cwnd`).
+            acked: if report.has_segment { report.acked } else { 0 },
             // Windows grow by whole segments.
             delivered: match self.cc.wants_rate_samples() {
                 true => report.delivered,
