@@ -180,6 +180,12 @@ impl Maker<'_> {
 }
 
 impl Attack {
+    /// Whether the stack has much text in flight when it begins.
+    #[cfg(test)]
+    pub fn has_text_in_flight(&self) -> bool {
+        self.scene == Scene::Sends
+    }
+
     /// A connection at which it hurts.
     ///
     /// # Errors
