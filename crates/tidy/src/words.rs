@@ -26,6 +26,8 @@ const HOSTS: [&str; 9] = [
     concat!("deb.debian", ".org"),
     concat!("repo.maven", ".apache.org"),
 ];
+/// What git leaves where two changes did not go together.
+const CONFLICTS: [&str; 2] = [concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];
 /// Written by cargo, which names the registry in it.
 const LOCK_FILE: &str = "Cargo.lock";
 
@@ -51,6 +53,10 @@ pub fn check(source: &Source) -> Vec<Finding> {
             let message =
                 format!("names {path}, a folder of one machine: use a relative path or an argument");
             findings.push(Finding::new(&source.path, line, "machine-path", message));
+        }
+        if CONFLICTS.iter().any(|mark| text.starts_with(mark)) {
+            let message = "two changes stand here side by side: make one of them".to_owned();
+            findings.push(Finding::new(&source.path, line, "conflict", message));
         }
         if !source.path.ends_with(LOCK_FILE)
             && let Some(host) = HOSTS.iter().find(|host| text.contains(*host))
@@ -138,6 +144,14 @@ mod tests {
         for path in PATHS {
             assert_eq!(found("a.md", &format!("see {path}x")), ["machine-path"]);
             assert_eq!(found("a.md", &format!("see https://example.org{path}x")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_git_leaves_of_a_conflict_is_found_in_any_file() {
+        for mark in CONFLICTS {
+            assert_eq!(found("a.md", &format!("a\n{mark}b")), ["conflict"]);
+            assert_eq!(found("a.md", &format!("a {mark}b")), [""; 0]);
         }
     }
 
