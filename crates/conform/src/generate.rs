@@ -327,11 +327,19 @@ impl Maker {
         self.act(Action::Segment(Segment { flags, seq, ack, win: 1000, options, ..Segment::default() }));
     }
 
+    /// The peer's clock of timestamps.
+    fn clock(&self) -> u32 {
+        (1000 + self.at_ms).wrapping_add(self.peer.clock)
+    }
+
+    /// The peer has got all that was sent.
+    fn receive_all(&mut self) {
+        self.peer.ack = self.snd_max().max(self.peer.ack);
+        self.peer.held.clear();
+    }
+
     fn timestamp(&mut self) -> Opt {
-        Opt::Ts(
-            (1000 + self.at_ms).wrapping_add(self.peer.clock),
-            if self.sent.is_empty() { Echo::Is(0) } else { Echo::Last },
-        )
+        Opt::Ts(self.clock(), if self.sent.is_empty() { Echo::Is(0) } else { Echo::Last })
     }
 
     /// A segment as the peer would send it now.
@@ -466,8 +474,7 @@ impl Maker {
             self.sent.iter().filter(|(from, _)| *from >= ack.max(1)).copied().collect();
         match self.random.below(20) {
             0..10 => {
-                self.peer.ack = max.max(ack);
-                self.peer.held.clear();
+                self.receive_all();
                 self.acknowledge();
             }
             10..13 if !ahead.is_empty() => {

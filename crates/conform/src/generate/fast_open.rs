@@ -13,7 +13,7 @@ use crate::trace::What;
 const SETTINGS: [&str; 3] = ["3", "3", "519"];
 
 impl Maker {
-    /// That of a scenario.
+    /// The value of the setting `fastopen` for a scenario.
     pub(super) fn fast_open_setting(random: &mut Random) -> &'static str {
         random.pick(&SETTINGS)
     }
@@ -85,14 +85,14 @@ impl Maker {
 
     /// What the latest SYN-ACK acknowledges: where the peer's text goes on.
     fn syn_answered(&self) -> u32 {
-        let records = self.driven.trace().records.iter().rev();
-        let answered = records.filter_map(|record| match &record.what {
+        let mut records = self.driven.trace().records.iter().rev();
+        let answered = records.find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(segment)) if segment.flags.has(Flags::SYN.with(Flags::ACK)) => {
                 Some(segment.ack)
             }
             _ => None,
         });
-        answered.into_iter().next().unwrap_or(1).max(1)
+        answered.unwrap_or(1).max(1)
     }
 
     fn before_the_handshake(&mut self, syn: &Segment, is_accepted: &mut bool) {
@@ -110,12 +110,11 @@ impl Maker {
             }
             7 => {
                 let mut again = syn.clone();
-                let now = self.timestamp();
-                again.options.iter_mut().filter(|option| matches!(option, Opt::Ts(..))).for_each(|option| {
-                    if let (Opt::Ts(value, _), Opt::Ts(now, _)) = (option, &now) {
-                        *value = *now;
+                for option in &mut again.options {
+                    if let Opt::Ts(value, _) = option {
+                        *value = self.clock();
                     }
-                });
+                }
                 if self.random.chance(50) {
                     // A plain one, as clients repeat it.
                     again.len = 0;

@@ -111,8 +111,7 @@ impl Maker {
         match self.habits.below(10) {
             0..3 => {
                 self.round_trip();
-                self.peer.ack = self.snd_max().max(self.peer.ack);
-                self.peer.held.clear();
+                self.receive_all();
                 self.peer.win = 0;
                 self.acknowledge();
             }
@@ -166,8 +165,7 @@ impl Maker {
             3 => self.act(Action::Shutdown(How::Write)),
             4..6 => {
                 self.round_trip();
-                self.peer.ack = self.snd_max().max(self.peer.ack);
-                self.peer.held.clear();
+                self.receive_all();
                 self.acknowledge();
             }
             6 if !self.peer.is_done => {
@@ -189,8 +187,7 @@ impl Maker {
             0 | 1 => self.write_some(),
             2 | 3 => {
                 self.round_trip();
-                self.peer.ack = self.snd_max().max(self.peer.ack);
-                self.peer.held.clear();
+                self.receive_all();
                 self.acknowledge();
             }
             4 => return self.messages(),

@@ -52,11 +52,12 @@ impl Maker {
         self.at_ms += 10;
         self.settle();
         self.act(Action::Accept);
-        let mut returned = self.driven.trace().records.iter().rev().filter_map(|record| match &record.what {
+        let mut records = self.driven.trace().records.iter().rev();
+        let is_accepted = records.find_map(|record| match &record.what {
             What::Returned(_, result) => Some(result.is_ok()),
             _ => None,
         });
-        returned.next() == Some(true)
+        is_accepted == Some(true)
     }
 
     /// The end of the first connection: both FINs in either order, one of them, or a reset.
@@ -78,8 +79,7 @@ impl Maker {
             _ => {
                 self.round_trip();
                 if self.random.chance(85) {
-                    self.peer.ack = self.snd_max().max(self.peer.ack);
-                    self.peer.held.clear();
+                    self.receive_all();
                 }
                 let next = self.peer.snd_nxt;
                 self.send(Flags::FIN, next, 0);

@@ -6,12 +6,10 @@
 //!
 //! A *server's* pcb is made at the SYN, with the text in it, and may send before its SYN is acknowledged. It is in
 //! ESTABLISHED in every respect but one, `syn_unacked`: until an acknowledgment covers the SYN, the SYN-ACK is repeated
-//! instead of data, the SYN that comes again is answered by it, and an acknowledgment out of range is answered by a
-//! reset, all as in SYN-RECEIVED. The SYN itself is no part of SND.UNA to SND.MAX then.
+//! instead of data, the SYN that comes again is answered by it, a FIN of `shutdown` waits, and an acknowledgment out of
+//! range is answered by a reset, all as in SYN-RECEIVED, which is the state that others see. The SYN itself is no part of SND.UNA to SND.MAX then.
 //!
 //! Which clients get a cookie, and how cookies are made, is up to the caller. Tests: `tests/fast_open.rs`.
-
-use core::time::Duration;
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -23,6 +21,7 @@ use super::pcb::{Pcb, RCV_WND_MAX, Timing};
 use super::segment::{Flags, Header, Payload};
 use super::settings::Settings;
 use super::state::State;
+use super::syncache::AGAIN_INTERVAL;
 use super::timers::NEVER;
 
 /// The shortest cookie, bytes (RFC 7413 section 4.1.1).
@@ -389,8 +388,8 @@ impl<P: Payload> Pcb<P> {
             // What is acknowledged with it tells a later round trip.
             self.timing = Timing::Idle;
         }
-        // The SYN-ACK has a count of its own on Linux, so what follows it is not backed off.
-        self.rtt.end_probing();
+        // Linux counts the SYN-ACK's timeouts apart, so text behind it starts without back-off.
+        self.rtt.end_back_off();
         self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
         self.rexmt_count = 0;
         self.rexmt_at = NEVER;
@@ -408,7 +407,5 @@ impl<P: Payload> Pcb<P> {
 }
 
 const ACK_RST: Flags = Flags::ACK.with(Flags::RST);
-/// From one answer to a SYN that comes again to the next, at least.
-const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
 /// Bytes of the longest options.
 const OPTIONS_LEN_MAX: u32 = 40;

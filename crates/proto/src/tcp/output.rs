@@ -339,7 +339,7 @@ impl<P: Payload> Pcb<P> {
             let len = self.snd_len.min(self.snd_wnd).min(u32::from(self.mss));
             let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
-            self.rtt.end_probing();
+            self.rtt.end_back_off();
             // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
             self.snd_sml = small;
             if is_pushed {

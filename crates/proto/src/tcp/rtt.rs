@@ -120,8 +120,8 @@ impl Rtt {
         true
     }
 
-    /// The window opened after probes, which say nothing about time.
-    pub fn end_probing(&mut self) {
+    /// What has backed off says nothing about time: probes of a window that is open now, or a SYN-ACK that is acknowledged.
+    pub fn end_back_off(&mut self) {
         self.backoff = 0;
     }
 
@@ -265,7 +265,7 @@ mod tests {
         rtt.back_off_probe();
         assert_eq!((rto(&rtt), rtt.next_probe_us(MIN, MAX)), (ms(300), 600_000));
         rtt.back_off();
-        rtt.end_probing();
+        rtt.end_back_off();
         assert_eq!((rto(&rtt), rtt.backoff()), (ms(600), 0), "the window opened, and nothing was measured");
         assert_eq!(rtt.first_probe_us(MIN, MAX), 600_000);
     }

@@ -61,8 +61,8 @@ pub const CAPACITY_MAX: usize = 1 << 20;
 /// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
 pub const ANSWERS_MAX: u8 = 16;
 
-/// From an answer to a SYN that comes again to the next, at least.
-const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
+/// The least time from one answer to a repeated SYN to the next, here and in a connection by Fast Open (`tcp_invalid_ratelimit`).
+pub(super) const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A listener's offer to its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -213,7 +213,8 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
     /// the answer.
     ///
     /// For a new key that is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK
-    /// again, and its timer starts anew; from the third on only half a second behind the latest answer (`tcp_oow_rate_limited`). A SYN with another sequence number gets a challenge ACK (RFC 5961
+    /// again, and its timer starts anew; one that follows such an answer within half a second gets none
+    /// (`tcp_oow_rate_limited`). A SYN with another sequence number gets a challenge ACK (RFC 5961
     /// section 4.2), `None` once there were [`ANSWERS_MAX`], and changes nothing: if the entry stems from an old duplicate or a client that has
     /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
     /// clears the way for its next SYN; replacing the entry at once would let a host off the path

@@ -82,7 +82,7 @@ impl<P: Payload> Pcb<P> {
     fn restart_probes(&mut self, now: Instant) {
         let waiting = self.snd_len + u32::from(self.fin_queued);
         if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
-            self.rtt.end_probing();
+            self.rtt.end_back_off();
         }
         self.arm_rexmt(now);
     }

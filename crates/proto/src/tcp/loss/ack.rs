@@ -54,8 +54,8 @@ pub(in crate::tcp) struct Report {
     pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     pub(super) dsack: Option<SackBlock>,
-    /// What that is of was out before the report, and was sent once: the network has doubled it.
-    pub(super) is_of_once: bool,
+    /// What it reports was in flight and had been sent once, so the network made the duplicate.
+    pub(super) was_sent_once: bool,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
     pub is_duplicate: bool,
     /// So it is, and carries no blocks.
@@ -181,8 +181,8 @@ impl<P: Payload> Pcb<P> {
         let has_blocks = self.sack_ok && !sack.is_empty();
         let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, oldest));
         let (dsack, blocks) = told.unwrap_or_default();
-        let is_of_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
-        let mut report = Report { acked, flight, is_of_once, ..Report::default() };
+        let was_sent_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
+        let mut report = Report { acked, flight, was_sent_once, ..Report::default() };
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
         let (repeated_until, recover) = (loss.repeated_until, loss.frto.map(|frto| frto.recover));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
@@ -578,7 +578,7 @@ fn sorted(
     (dsack, out)
 }
 
-/// How much later than it may what may only have been overtaken is looked at by the timer: what is on its way has come by then (`TCP_TIMEOUT_MIN_US`).
+/// The reordering timer waits so much longer than RACK's window, so that what is on its way arrives before it (`TCP_TIMEOUT_MIN_US`).
 const REORDERING_SLACK_US: u64 = 2_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;

@@ -173,12 +173,12 @@ impl Loss {
         self.undo = Some(undo.with_unreported(probe.saturating_add(others)));
     }
 
-    /// The window was made smaller for a pause.
-    /// The handshake is over after text has left already: this was its round trip, microseconds.
+    /// The handshake has ended after text had left: this was its round trip, microseconds.
     pub(super) fn note_handshake(&mut self, rtt_us: u64, now: Instant) {
         self.rack.on_echo(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
     }
 
+    /// The window was made smaller for a pause.
     pub(super) fn restart_usage(&mut self, now: Instant) {
         self.usage.restart(now);
     }

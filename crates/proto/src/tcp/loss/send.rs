@@ -375,7 +375,7 @@ impl<P: Payload> Pcb<P> {
         (self.snd_nxt, self.snd_max) = (end, end);
         self.record_sent(start, end, syn_at);
         let Some(mut loss) = self.loss.take() else { return };
-        // It has left without a look at the use of the window (`tcp_send_syn_data`).
+        // The kernel does not look at the use of the window when a SYN takes text along (`tcp_send_syn_data`).
         loss.has_sent = false;
         loss.records.lose_from(start);
         self.repair_for_mtu(&mut loss);
@@ -465,5 +465,5 @@ const AVOIDANCE_PERCENT: u64 = 120;
 const PTO_UNMEASURED_US: u64 = 1_000_000;
 /// TLP.max_ack_delay: the longest delay of common receivers.
 const MAX_ACK_DELAY_US: u64 = 200_000;
-/// How much later than two round trips a probe leaves: one that left at once would only meet a receiver that has not run yet (`TCP_TIMEOUT_MIN_US`).
+/// A tail loss probe waits so much longer than two round trips, so that the receiver has had time to run (`TCP_TIMEOUT_MIN_US`).
 const PTO_SLACK_US: u64 = 2_000;

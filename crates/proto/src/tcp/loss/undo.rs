@@ -53,11 +53,11 @@ impl Undo {
         self.unreported = self.unreported.saturating_add(bytes);
     }
 
-    /// The peer has received `start` to `end` twice. True if that is of what was out in the repair, and repetitions of ours are still to be reported. One of
-    /// them is, unless it `is_of_once` (`tcp_sacktag_one`).
-    pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum, is_of_once: bool) -> bool {
+    /// The peer has received `start` to `end` twice. True if that range was in flight in the repair, and repetitions of ours are still unreported. It counts
+    /// as the report of one unless the range `was_sent_once` (`tcp_sacktag_one`).
+    pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum, was_sent_once: bool) -> bool {
         let ours = start.at_or_after(self.marker) && end.at_or_before(self.until) && self.unreported > 0;
-        if ours && !is_of_once {
+        if ours && !was_sent_once {
             let bytes = end.since(start).min(self.unreported);
             self.unreported -= bytes;
             self.reported = self.reported.saturating_add(bytes);
@@ -111,8 +111,8 @@ impl<P: Payload> Pcb<P> {
     /// The peer reports a duplicate (RFC 2883). The effects of a probe say nothing about reordering.
     pub(super) fn take_dsack(&mut self, loss: &mut Loss, report: &Report) {
         let Some(dsack) = report.dsack else { return };
-        let is_of_once = report.is_of_once;
-        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end, is_of_once)) {
+        let once = report.was_sent_once;
+        if loss.undo.as_mut().is_some_and(|undo| undo.on_dsack(dsack.start, dsack.end, once)) {
             loss.rack.on_dsack(self.snd_max);
         }
     }

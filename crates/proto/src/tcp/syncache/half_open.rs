@@ -217,7 +217,7 @@ impl HalfOpen {
 
     /// The option of accurate ECN: not on a SYN-ACK that comes again, for the first may have been dropped for it.
     fn accecn(&self) -> Option<AccEcnOption> {
-        let is_again = self.retries > 0 || self.agreed.has(Agreed::REPEATED);
+        let is_again = self.retries > 0 || self.is_repeated();
         (matches!(self.agreed.ecn(), Ecn::Accurate(_)) && !is_again).then(AccEcnOption::first)
     }
 
@@ -244,7 +244,7 @@ impl HalfOpen {
     /// Values for the pcb; the third segment came at `now`, the last SYN-ACK left at `sent_at`.
     pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
         // A challenge is no SYN-ACK that might have been lost.
-        let rtt_is_known = self.retries == 0 && !self.agreed.has(Agreed::REPEATED);
+        let rtt_is_known = self.retries == 0 && !self.is_repeated();
         Accepted {
             iss: self.iss,
             irs: self.irs,
@@ -293,7 +293,7 @@ impl HalfOpen {
         self.agreed.has(Agreed::REPEATED)
     }
 
-    /// The timer has sent the SYN-ACK again, which by itself makes the round trip ambiguous: the next SYN that comes again is answered at once.
+    /// The timer has sent the SYN-ACK again. That alone makes the round trip ambiguous, and the next repeated SYN is answered at once.
     pub fn end_repetition(&mut self) {
         let others = self.agreed.0.get().bitand(!Agreed::REPEATED);
         self.agreed = Agreed(others.try_into().unwrap_or(Agreed::ALWAYS));

@@ -13,7 +13,7 @@ use crate::base::errno;
 pub(crate) enum SockError {
     /// The peer answered the SYN with a reset (ECONNREFUSED).
     Refused,
-    /// The peer reset the connection (ECONNRESET).
+    /// The peer reset the connection, or the application shut the socket during its connect (ECONNRESET).
     Reset,
     /// The peer reset the connection after it had closed its side (EPIPE).
     BrokenPipe,

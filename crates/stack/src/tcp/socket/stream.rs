@@ -148,7 +148,8 @@ impl TcpStream {
         Ok(shown(core, conn, conn.tuple.local))
     }
 
-    /// Closes one direction or both. Bytes that were written before are still delivered.
+    /// Closes one direction or both. Bytes that were written before are still delivered. While the connect is under way this gives it up, whatever the
+    /// direction, with `ConnectionReset` (RFC 9293 section 3.10.4).
     ///
     /// # Errors
     /// `NotConnected` if the connection is closed.
@@ -382,7 +383,7 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().snd.chain.len())
     }
 
-    /// The state of RFC 9293 section 3.3.2, by its name there.
+    /// The state of RFC 9293 section 3.3.2, by its name there. Waits as [`info`](Self::info) does.
     pub fn state_name(&self) -> &'static str {
         self.conn().map_or(State::Closed.name(), |conn| info::state_name(conn))
     }
