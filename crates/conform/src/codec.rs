@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use siphasher::sip::SipHasher24;
 
-use crate::segment::{Cookie, Echo, Flags, Opt, Segment, pattern};
+use crate::segment::{Cookie, Echo, Flags, Ip, Opt, Segment, pattern};
 
 /// Where the numbers of a connection begin, and its addresses.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub struct Names {
     pub ts_first: Option<u32>,
     /// Its latest.
     pub ts_last: u32,
+    /// The flow label of its latest segment.
+    label: Option<u32>,
     /// The tested side's next SYN is that of another connection.
     is_over: bool,
     /// The Fast Open cookie that the tested side gives the peer.
@@ -123,6 +125,7 @@ impl Names {
             isn: None,
             ts_first: None,
             ts_last: 0,
+            label: None,
             is_over: false,
             cookie,
         }
@@ -253,21 +256,35 @@ impl Names {
     }
 
     fn read(&mut self, packet: &[u8]) -> Result<Packet, &'static str> {
-        let (protocol, ecn, body) = match *packet.first().ok_or("no bytes")? >> 4 {
+        let (head, body) = match *packet.first().ok_or("no bytes")? >> 4 {
             4 => ipv4_body(packet)?,
             6 => ipv6_body(packet)?,
             _ => return Err("neither IPv4 nor IPv6"),
         };
-        if matches!(protocol, ICMP | ICMPV6) {
+        if matches!(head.protocol, ICMP | ICMPV6) {
             return Ok(Packet::Icmp(*body.first().ok_or("no ICMP")?, *body.get(1).ok_or("no ICMP")?));
         }
-        if protocol != TCP {
+        if head.protocol != TCP {
             return Err("neither TCP nor ICMP");
         }
         if folded(self.pseudo_sum(TCP, body.len()) + sum(body)) != 0xffff {
             return Err("a wrong sum of TCP");
         }
-        self.segment(ecn, body).map(Packet::Tcp)
+        let mut segment = self.segment(head.class & 3, body)?;
+        segment.ip = self.rest_of(&head);
+        Ok(Packet::Tcp(segment))
+    }
+
+    /// What a header has besides, and whether its label is another than the one before.
+    fn rest_of(&mut self, head: &Head) -> Ip {
+        let before = self.label.replace(head.label);
+        Ip {
+            dscp: head.class >> 2,
+            ttl: head.ttl,
+            is_whole: head.is_whole,
+            is_labelled: head.label != 0,
+            is_relabelled: before.is_some_and(|before| before != head.label),
+        }
     }
 
     fn segment(&mut self, ecn: u8, body: &[u8]) -> Result<Segment, &'static str> {
@@ -277,7 +294,7 @@ impl Names {
         let (seq, ack) = (u32_at(body, 4)?, u32_at(body, 8)?);
         if flags.has(Flags::SYN) && !flags.has(Flags::RST) {
             if std::mem::take(&mut self.is_over) {
-                (self.isn, self.ts_first) = (None, None);
+                (self.isn, self.ts_first, self.label) = (None, None, None);
             }
             self.isn.get_or_insert(seq);
         }
@@ -292,6 +309,7 @@ impl Names {
             urg: u16_at(body, 18)?,
             options: Vec::new(),
             ecn,
+            ip: Ip::default(),
             is_corrupt: false,
         };
         let first = segment.seq.wrapping_add(u32::from(flags.has(Flags::SYN))).wrapping_sub(1);
@@ -383,8 +401,18 @@ fn header(from: IpAddr, to: IpAddr, protocol: u8, ecn: u8, len: usize) -> Vec<u8
     bytes
 }
 
-/// The protocol, the ECN field and the rest of an IPv4 packet.
-fn ipv4_body(packet: &[u8]) -> Result<(u8, u8, &[u8]), &'static str> {
+/// What is read of an IP header.
+struct Head {
+    protocol: u8,
+    /// DSCP and ECN.
+    class: u8,
+    ttl: u8,
+    is_whole: bool,
+    label: u32,
+}
+
+/// The header of an IPv4 packet, and the rest.
+fn ipv4_body(packet: &[u8]) -> Result<(Head, &[u8]), &'static str> {
     let header_len = usize::from(packet[0] & 15) * 4;
     let total = usize::from(u16_at(packet, 2)?);
     let is_whole = |header: &&[u8]| header.len() >= IPV4_HEADER;
@@ -393,14 +421,17 @@ fn ipv4_body(packet: &[u8]) -> Result<(u8, u8, &[u8]), &'static str> {
     if folded(sum(header)) != 0xffff {
         return Err("a wrong sum of an IPv4 header");
     }
-    Ok((header[9], header[1] & 3, body))
+    let is_whole = header[6] & 0x40 != 0;
+    Ok((Head { protocol: header[9], class: header[1], ttl: header[8], is_whole, label: 0 }, body))
 }
 
 /// The same of an IPv6 packet.
-fn ipv6_body(packet: &[u8]) -> Result<(u8, u8, &[u8]), &'static str> {
+fn ipv6_body(packet: &[u8]) -> Result<(Head, &[u8]), &'static str> {
     let (header, rest) = packet.split_at_checked(IPV6_HEADER).ok_or("a short IP header")?;
     let body = rest.get(..usize::from(u16_at(header, 4)?)).ok_or("a packet shorter than it says")?;
-    Ok((header[6], header[1] >> 4 & 3, body))
+    let word = u32_at(header, 0)?;
+    let (class, label) = ((word >> 20) as u8, word & 0xf_ffff);
+    Ok((Head { protocol: header[6], class, ttl: header[7], is_whole: true, label }, body))
 }
 
 fn octets(addr: IpAddr) -> Vec<u8> {

@@ -223,6 +223,11 @@ fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String>
         ("urgent pointer", u32::from(kernel.urg), u32::from(stack.urg)),
         ("ECN bits", u32::from(kernel.ecn), u32::from(stack.ecn)),
         ("text", u32::from(kernel.is_corrupt), u32::from(stack.is_corrupt)),
+        ("DSCP", u32::from(kernel.ip.dscp), u32::from(stack.ip.dscp)),
+        ("TTL", u32::from(kernel.ip.ttl), u32::from(stack.ip.ttl)),
+        ("don't fragment", u32::from(kernel.ip.is_whole), u32::from(stack.ip.is_whole)),
+        ("flow label", u32::from(kernel.ip.is_labelled), u32::from(stack.ip.is_labelled)),
+        ("new flow label", u32::from(kernel.ip.is_relabelled), u32::from(stack.ip.is_relabelled)),
     ];
     if let Some((what, kernel, stack)) = parts.iter().find(|(_, kernel, stack)| kernel != stack) {
         return Some(format!("{what}: {stack} is not {kernel}"));

@@ -104,8 +104,31 @@ pub struct Segment {
     pub options: Vec<Opt>,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
+    /// The rest of the IP header, of the tested side's.
+    pub ip: Ip,
     /// The text is not what the sender's stream has there. The tested side's only.
     pub is_corrupt: bool,
+}
+
+/// What the IP header of a segment has besides addresses, lengths and the two bits of ECN. The identification is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ip {
+    /// DSCP.
+    pub dscp: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// Routers must not cut it: "don't fragment", or IPv6.
+    pub is_whole: bool,
+    /// It has a flow label (IPv6).
+    pub is_labelled: bool,
+    /// That is another than the segment before had.
+    pub is_relabelled: bool,
+}
+
+impl Default for Ip {
+    fn default() -> Self {
+        Self { dscp: 0, ttl: 64, is_whole: true, is_labelled: false, is_relabelled: false }
+    }
 }
 
 impl Segment {

@@ -300,6 +300,9 @@ impl Display for Segment {
         for option in &self.options {
             write!(f, " {option}")?;
         }
+        if self.ip.is_relabelled {
+            write!(f, " relabelled")?;
+        }
         if self.is_corrupt { write!(f, " corrupt") } else { Ok(()) }
     }
 }

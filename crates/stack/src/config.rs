@@ -81,6 +81,9 @@ pub struct Config {
     pub loopback_encode: bool,
     /// Ephemeral ports (`ip_local_port_range`). Default 32768 to 60999.
     pub port_range: RangeInclusive<u16>,
+    /// Whether packets over IPv6 have a flow label, a hash of their flow (RFC 6437; Linux's `auto_flowlabels`), so that routers spread flows
+    /// over paths of the same cost. Default on.
+    pub auto_flowlabels: bool,
     /// TCP's settings.
     pub tcp: TcpConfig,
     /// Settings that are measured against each other. Only with the feature `experiments`.
@@ -104,6 +107,7 @@ impl Default for Config {
             loopback_mtu: 65536,
             loopback_encode: false,
             port_range: 32768..=60999,
+            auto_flowlabels: true,
             tcp: TcpConfig::default(),
             #[cfg(feature = "experiments")]
             experiments: Experiments::default(),

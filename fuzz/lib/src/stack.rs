@@ -267,7 +267,8 @@ fn frame(medium: Medium, version: usize, ports: Ports, header: &Header, len: u16
     let addresses = Addresses::new(THEIRS[version], OURS[version])?;
     let mut tcp = [0; wire::HEADER_LEN_EMITTED_MAX];
     let tcp_len = wire::emit(ports, header, ChecksumOut::Omit, &mut tcp).ok()?;
-    let header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0 };
+    let header =
+        ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let mut frame = Vec::new();
     if medium != Medium::Ip {
         frame.extend_from_slice(&MAC.0);

@@ -149,7 +149,7 @@ fn packet(
     let mut frame = [&to.0[..], &from.0, &kind].concat();
     let header_at = frame.len();
     frame.resize(header_at + addresses.header_len(), 0);
-    let header = ip::Header { addresses, protocol, hop_limit, traffic_class: 0 };
+    let header = ip::Header { addresses, protocol, hop_limit, traffic_class: 0, flow_label: 0 };
     ip::emit(&header, body.len(), frame.get_mut(header_at..)?).ok()?;
     frame.extend(body);
     Some(frame)

@@ -27,7 +27,8 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
         }
     }
     let (first, at) = last?;
-    let repetitions = pair.texts().filter(|text| text.seq == una).count() - 1;
+    // None of a FIN without text.
+    let repetitions = pair.texts().filter(|text| text.seq == una).count().saturating_sub(1);
     Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
 }
 

@@ -104,7 +104,8 @@ fn report(records: &[(IpAddr, Record)]) -> Vec<u8> {
 fn packet(src: Ipv6Addr, dst: Ipv6Addr, mut body: Vec<u8>) -> Option<Vec<u8>> {
     seal_checksum(src, dst, &mut body)?;
     let addresses = ip::Addresses::V6 { src, dst };
-    let header = ip::Header { addresses, protocol: HOP_BY_HOP, hop_limit: 1, traffic_class: 0 };
+    let header =
+        ip::Header { addresses, protocol: HOP_BY_HOP, hop_limit: 1, traffic_class: 0, flow_label: 0 };
     let mut bytes = vec![0; ip::V6_HEADER_LEN];
     ip::emit(&header, ROUTER_ALERT.len() + body.len(), &mut bytes).ok()?;
     bytes.extend(ROUTER_ALERT);

@@ -63,7 +63,8 @@ mod tests {
     fn packet(src: &str, dst: &str, traffic_class: u8) -> Vec<u8> {
         let addr = |text: &str| text.parse::<IpAddr>().unwrap();
         let addresses = Addresses::new(addr(src), addr(dst)).unwrap();
-        let header = Header { addresses, protocol: PROTOCOL_TCP, hop_limit: 64, traffic_class };
+        let header =
+            Header { addresses, protocol: PROTOCOL_TCP, hop_limit: 64, traffic_class, flow_label: 0 };
         let mut bytes = vec![0; addresses.header_len() + 8];
         emit(&header, 8, &mut bytes).unwrap();
         bytes

@@ -132,6 +132,8 @@ pub struct Header {
     pub hop_limit: u8,
     /// DSCP and ECN: the type of service octet or the traffic class.
     pub traffic_class: u8,
+    /// The flow label of IPv6 (RFC 6437), 20 bits; 0 for a packet that has none, as all of IPv4. Bits above are not written.
+    pub flow_label: u32,
 }
 
 /// Whether the IPv4 header checksum has to be looked at; IPv6 has none.
@@ -323,7 +325,7 @@ pub fn protocol_at(head: &[u8]) -> usize {
 /// Writes a header in front of a payload of `payload_len` bytes; returns the header's length, which is
 /// [`Addresses::header_len`].
 ///
-/// No options, no extension headers and no flow label are written. An IPv4 packet has "don't fragment"
+/// No options and no extension headers are written. An IPv4 packet has "don't fragment"
 /// set and so needs no identification (RFC 6864 section 4.1).
 ///
 /// # Errors

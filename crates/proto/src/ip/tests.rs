@@ -8,6 +8,7 @@ const V4: Header = Header {
     protocol: PROTOCOL_TCP,
     hop_limit: 64,
     traffic_class: 0x28,
+    flow_label: 0,
 };
 
 fn v6() -> Header {
@@ -19,6 +20,7 @@ fn v6() -> Header {
         protocol: PROTOCOL_TCP,
         hop_limit: 64,
         traffic_class: 0xb9,
+        flow_label: 0xa_bcde,
     }
 }
 
@@ -250,12 +252,15 @@ fn any_header() -> impl Strategy<Value = Header> {
         .prop_map(|(src, dst)| Addresses::V4 { src: src.into(), dst: dst.into() });
     let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>())
         .prop_map(|(src, dst)| Addresses::V6 { src: src.into(), dst: dst.into() });
-    (prop_oneof![v4, v6], any::<u8>(), any::<u8>()).prop_map(|(addresses, hops, class)| Header {
-        addresses,
-        protocol: PROTOCOL_TCP,
-        hop_limit: hops,
-        traffic_class: class,
-    })
+    (prop_oneof![v4, v6], any::<u8>(), any::<u8>(), 0..1_u32 << 20).prop_map(
+        |(addresses, hops, class, label)| Header {
+            addresses,
+            protocol: PROTOCOL_TCP,
+            hop_limit: hops,
+            traffic_class: class,
+            flow_label: if addresses.src().is_ipv6() { label } else { 0 },
+        },
+    )
 }
 
 proptest! {

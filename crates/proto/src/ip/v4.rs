@@ -73,7 +73,7 @@ fn parse_any(
     }
     let [s0, s1, s2, s3, d0, d1, d2, d3] = addrs;
     let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
-    let header = Header { addresses, protocol, hop_limit: ttl, traffic_class: tos };
+    let header = Header { addresses, protocol, hop_limit: ttl, traffic_class: tos, flow_label: 0 };
     let (id, word) = (u16::from_be_bytes([id_a, id_b]), u16::from_be_bytes([frag_a, frag_b]));
     Ok((header, header_len..packet_len, id, word))
 }
@@ -109,7 +109,7 @@ pub(super) fn parse_refused(packet: &[u8], have: usize) -> Option<(Header, Range
     let end = usize::from(u16::from_be_bytes([len_a, len_b])).min(have);
     let start = (usize::from(ver_ihl & 0x0f) * 4).min(end);
     let addresses = Addresses::V4 { src: Ipv4Addr::new(s0, s1, s2, s3), dst: Ipv4Addr::new(d0, d1, d2, d3) };
-    Some((Header { addresses, protocol, hop_limit: ttl, traffic_class: tos }, start..end))
+    Some((Header { addresses, protocol, hop_limit: ttl, traffic_class: tos, flow_label: 0 }, start..end))
 }
 
 /// Checks the header checksum over `header_len` bytes.

@@ -88,14 +88,24 @@ fn moved(error: ParseError, by: usize) -> ParseError {
     }
 }
 
+/// Bits of the flow label in a header's first word.
+const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
+
+/// The traffic class and the flow label in a header's first word, which begins with the version.
+#[inline]
+fn first_word(bytes: [u8; 4]) -> (u8, u32) {
+    let word = u32::from_be_bytes(bytes);
+    ((word >> 20) as u8, word & FLOW_LABEL_MASK)
+}
+
 /// A header, and where behind the extension headers its payload lies. A fragment header ends them.
 #[inline]
 fn parse_any(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), ParseError> {
     let Some(fixed) = packet.first_chunk::<V6_HEADER_LEN>() else {
         return Err(ParseError::Truncated { need: V6_HEADER_LEN, have: packet.len() });
     };
-    let [b0, b1, _, _, len_a, len_b, next, hop_limit, addrs @ ..] = *fixed;
-    let traffic_class = (b0 << 4) | (b1 >> 4);
+    let [b0, b1, b2, b3, len_a, len_b, next, hop_limit, addrs @ ..] = *fixed;
+    let (traffic_class, flow_label) = first_word([b0, b1, b2, b3]);
     let payload_len = usize::from(u16::from_be_bytes([len_a, len_b]));
     let end = V6_HEADER_LEN + payload_len;
     if end > have {
@@ -108,7 +118,7 @@ fn parse_any(packet: &[u8], have: usize) -> Result<(Header, Range<usize>), Parse
     src.copy_from_slice(src_bytes);
     dst.copy_from_slice(dst_bytes);
     let addresses = Addresses::V6 { src: Ipv6Addr::from(src), dst: Ipv6Addr::from(dst) };
-    Ok((Header { addresses, protocol, hop_limit, traffic_class }, start..end))
+    Ok((Header { addresses, protocol, hop_limit, traffic_class, flow_label }, start..end))
 }
 
 /// Walks over extension headers from `start` on, `before_count` of which have been; returns the upper layer's protocol
@@ -208,14 +218,16 @@ fn reach(head: &[u8], (mut field, mut at): (usize, usize)) -> (usize, usize) {
 
 /// See [`super::parse_refused`].
 pub(super) fn parse_refused(packet: &[u8], have: usize) -> Option<(Header, Range<usize>)> {
-    let [b0, b1, _, _, len_a, len_b, _, hop_limit, addrs @ ..] = packet.first_chunk::<V6_HEADER_LEN>()?;
+    let [b0, b1, b2, b3, len_a, len_b, _, hop_limit, addrs @ ..] = packet.first_chunk::<V6_HEADER_LEN>()?;
     let end = (V6_HEADER_LEN + usize::from(u16::from_be_bytes([*len_a, *len_b]))).min(have);
     let (field, at) = reach(packet.get(..end).unwrap_or(packet), (NEXT_HEADER_AT, V6_HEADER_LEN));
     let (src, dst) = addrs.split_first_chunk::<16>()?;
     let addresses =
         Addresses::V6 { src: Ipv6Addr::from(*src), dst: Ipv6Addr::from(*dst.first_chunk::<16>()?) };
-    let (protocol, traffic_class) = (*packet.get(field)?, (b0 << 4) | (b1 >> 4));
-    Some((Header { addresses, protocol, hop_limit: *hop_limit, traffic_class }, at.min(end)..end))
+    let (traffic_class, flow_label) = first_word([*b0, *b1, *b2, *b3]);
+    let header =
+        Header { addresses, protocol: *packet.get(field)?, hop_limit: *hop_limit, traffic_class, flow_label };
+    Some((header, at.min(end)..end))
 }
 
 /// See [`super::emit`].
@@ -234,8 +246,9 @@ pub(super) fn emit(
         return Err(EmitError::PayloadTooLong(payload_len));
     };
     let [len_a, len_b] = len_field.to_be_bytes();
-    let class = header.traffic_class;
-    let start = [0x60 | (class >> 4), class << 4, 0, 0, len_a, len_b, header.protocol, header.hop_limit];
+    let word = 6 << 28 | u32::from(header.traffic_class) << 20 | header.flow_label & FLOW_LABEL_MASK;
+    let [b0, b1, b2, b3] = word.to_be_bytes();
+    let start = [b0, b1, b2, b3, len_a, len_b, header.protocol, header.hop_limit];
     let (fixed, addrs) = out.split_at_mut(8);
     let (src_out, dst_out) = addrs.split_at_mut(16);
     fixed.copy_from_slice(&start);

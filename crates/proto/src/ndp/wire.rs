@@ -334,7 +334,13 @@ pub fn emit(src: Ipv6Addr, dst: Ipv6Addr, message: &Message) -> Option<Vec<u8>> 
 pub(crate) fn sealed(src: Ipv6Addr, dst: Ipv6Addr, mut body: Vec<u8>) -> Option<Vec<u8>> {
     let addresses = ip::Addresses::V6 { src, dst };
     seal_checksum(src, dst, &mut body)?;
-    let header = ip::Header { addresses, protocol: PROTOCOL_ICMPV6, hop_limit: HOP_LIMIT, traffic_class: 0 };
+    let header = ip::Header {
+        addresses,
+        protocol: PROTOCOL_ICMPV6,
+        hop_limit: HOP_LIMIT,
+        traffic_class: 0,
+        flow_label: 0,
+    };
     let mut bytes = vec![0; ip::V6_HEADER_LEN];
     ip::emit(&header, body.len(), &mut bytes).ok()?;
     bytes.append(&mut body);

@@ -43,6 +43,8 @@ impl Events {
     /// The retransmission timer has expired several times in a row: sent data gets no answer any more. The next hop may be
     /// another station than it was.
     pub const SILENT: Self = Self(1 << 11);
+    /// The retransmission timer has expired, over text or a SYN: packets may take another path from now on (`sk_rethink_txhash`).
+    pub const REHASH: Self = Self(1 << 12);
 
     /// True if no event is set.
     pub const fn is_empty(self) -> bool {
@@ -81,6 +83,7 @@ impl core::fmt::Debug for Events {
             (Self::SYN_ACKED, "SYN_ACKED"),
             (Self::URGENT, "URGENT"),
             (Self::SILENT, "SILENT"),
+            (Self::REHASH, "REHASH"),
         ];
         f.debug_set()
             .entries(names.into_iter().filter(|(event, _)| self.has(*event)).map(|(_, name)| name))
@@ -149,7 +152,7 @@ mod tests {
 
     #[test]
     fn each_event_is_told_apart_from_all_others() {
-        const ALL: [(Events, &str); 12] = [
+        const ALL: [(Events, &str); 13] = [
             (Events::CONNECTED, "CONNECTED"),
             (Events::PEER_FIN, "PEER_FIN"),
             (Events::RESET, "RESET"),
@@ -162,6 +165,7 @@ mod tests {
             (Events::SYN_ACKED, "SYN_ACKED"),
             (Events::URGENT, "URGENT"),
             (Events::SILENT, "SILENT"),
+            (Events::REHASH, "REHASH"),
         ];
         for (event, name) in ALL {
             assert_eq!(format!("{event:?}"), format!("{{{name:?}}}"));

@@ -74,14 +74,15 @@ impl<P: Payload> Pcb<P> {
         let probes = self.loss.is_some() && self.on_loss_timer(now);
         let mut events = Events::NONE;
         if !probes && self.rexmt_at <= now {
-            if self.on_rexmt(now).is_break() {
+            let Verdict::Continue(signs) = self.on_rexmt(now) else {
                 // Nothing comes back from the peer, so it is told nothing either, as on Linux and in RFC 9293 section 3.10.8: its next segment is answered
                 // with a reset. Within one process a reader's window update may be no segment, and it would wait for ever.
                 let reset = self.abort();
                 return TimerOutcome { events: GIVEN_UP, reply: reset.filter(|_| self.tuning.lossless) };
-            }
+            };
+            events = signs;
             if self.rexmt_count >= SILENT_TIMEOUTS {
-                events = Events::SILENT;
+                events.insert(Events::SILENT);
             }
         }
         if self.keep_at <= now && self.on_keep(now).is_break() {
@@ -90,8 +91,8 @@ impl<P: Payload> Pcb<P> {
         TimerOutcome { events, reply: None }
     }
 
-    /// The retransmission or persist timer has expired.
-    fn on_rexmt(&mut self, now: Instant) -> Verdict {
+    /// The retransmission or persist timer has expired. Whether its connection goes on, and then the events but for [`Events::SILENT`].
+    fn on_rexmt(&mut self, now: Instant) -> Verdict<Events> {
         let handshake = self.is_in_handshake();
         let is_shut = self.is_shut_over_text();
         let most = match () {
@@ -116,7 +117,7 @@ impl<P: Payload> Pcb<P> {
             }
             self.probe_now = true;
             self.arm_rexmt(now);
-            return Verdict::Continue(());
+            return Verdict::Continue(Events::NONE);
         }
         let is_first = self.rexmt_count == 0;
         let is_silent = !is_first && !is_shut && self.is_repeated_for_long(now);
@@ -140,7 +141,7 @@ impl<P: Payload> Pcb<P> {
             self.time_out_text(is_first, now);
         }
         self.arm_rexmt(now);
-        Verdict::Continue(())
+        Verdict::Continue(if is_shut { Events::NONE } else { Events::REHASH })
     }
 
     /// What is out is to be sent again, with a window of one segment. `is_first`: as of [`is_new_congestion`](Self::is_new_congestion).
@@ -373,7 +374,7 @@ const ORPHAN_RETRIES: u8 = 8;
 const GIVEN_UP: Events = Events::TIMED_OUT.with(Events::CLOSED);
 
 /// Whether the connection goes on.
-type Verdict = core::ops::ControlFlow<()>;
+type Verdict<T = ()> = core::ops::ControlFlow<(), T>;
 
 /// Keepalive runs no faster than this, whatever it is set to.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(1);

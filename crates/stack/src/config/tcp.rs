@@ -56,6 +56,9 @@ pub struct TcpConfig {
     pub syn_retries: u8,
     /// SYN-ACK transmissions after the first (`tcp_synack_retries`), at most 15. Default 5.
     pub synack_retries: u8,
+    /// Whether a connection over IPv6 takes another flow label, and so perhaps another path, after each retransmission timeout
+    /// (`net.core.txrehash`). Off where something on the way spreads connections over servers by the label. Default on.
+    pub txrehash: bool,
     /// Reset a client whose handshake is done and whose connection finds the accept queue full (`tcp_abort_on_overflow`), instead of
     /// letting it try again. Default off.
     pub abort_on_overflow: bool,
@@ -113,6 +116,7 @@ impl Default for TcpConfig {
             base_mss: 1024,
             syn_retries: 6,
             synack_retries: 5,
+            txrehash: true,
             abort_on_overflow: false,
             fin_timeout: Duration::from_secs(60),
             retries: 15,

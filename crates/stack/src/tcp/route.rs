@@ -29,12 +29,18 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
     match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
         Some(Via::LOOPBACK) => {
-            let Routed { from, to, header, payload } = segment;
+            let Routed { from, to, header, payload, repeats } = segment;
             if let Some((to, header, payload)) = core.loopback.carry(core, (to, header, payload)) {
-                deliver(cx, Routed { from, to, header, payload });
+                deliver(cx, Routed { from, to, header, payload, repeats });
             }
         }
-        Some(via) => transmit::send(cx, via, &segment.to.reversed(), &segment.header, segment.payload),
+        Some(via) => transmit::send(
+            cx,
+            via,
+            &segment.to.reversed(),
+            (&segment.header, segment.repeats),
+            segment.payload,
+        ),
         None => core.input.count(count::UNSENDABLE, 1),
     }
 }
@@ -134,5 +140,5 @@ pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
 pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();
-    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default() });
+    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default(), repeats: 0 });
 }

@@ -307,7 +307,8 @@ fn tell_peer(socket: &UdpSocket, why: Unsent, router: IpAddr, text: Chain) -> io
     let ports = udp::emit(&ports, text.len(), ChecksumOut::Zero).ok_or(Errno::MSGSIZE)?;
     let mut payload = memory::obtain(core, || core.pool.copy_in(&ports)).map_err(|_| errno::NOMEM)?;
     payload.append(text);
-    let header = ip::Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0 };
+    let header =
+        ip::Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let received = Received::rewritten(netif, header, payload).ok_or(Errno::MSGSIZE)?;
     panics::call(core, "an ICMP error", || {
         Context::run(core, |cx| icmp::report(cx, &received, why, router));

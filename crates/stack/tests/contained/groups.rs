@@ -22,7 +22,7 @@ const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// A packet of a third host to a group, as a frame.
 fn to_group(group: Ipv4Addr, protocol: u8, body: &[u8]) -> Vec<u8> {
     let addresses = Addresses::new("10.0.0.9".parse().unwrap(), group.into()).unwrap();
-    let header = Header { addresses, protocol, hop_limit: 1, traffic_class: 0 };
+    let header = Header { addresses, protocol, hop_limit: 1, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; 20];
     ip::emit(&header, body.len(), &mut packet).unwrap();
     packet.extend(body);

@@ -16,7 +16,7 @@ const ASK: Message = Message::EchoRequest { id: 7, seq: 9 };
 
 /// One fragment as a packet.
 pub fn part(addresses: Addresses, protocol: u8, place: Fragment, payload: &[u8]) -> Vec<u8> {
-    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; fragment::header_len(&addresses)];
     fragment::emit(&header, &place, payload.len(), &mut packet).unwrap();
     packet.extend_from_slice(payload);

@@ -129,7 +129,7 @@ pub fn between(src: &str, dst: &str) -> Addresses {
 
 /// A packet.
 pub fn packet(addresses: Addresses, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; addresses.header_len()];
     ip::emit(&header, payload.len(), &mut packet).unwrap();
     packet.extend_from_slice(payload);

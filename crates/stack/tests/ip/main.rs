@@ -9,6 +9,7 @@ mod host;
 mod echo;
 mod errors;
 mod floods;
+mod flow_labels;
 mod fragments;
 mod handshakes;
 mod hook;

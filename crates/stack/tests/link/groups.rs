@@ -38,7 +38,7 @@ fn reported(lab: &mut Lab, group: &[u8]) -> Vec<u8> {
 /// A datagram to the group's port 5000, of a third host, without a checksum.
 fn datagram() -> Vec<u8> {
     let addresses = Addresses::new("10.0.0.9".parse().unwrap(), GROUP.into()).unwrap();
-    let header = Header { addresses, protocol: 17, hop_limit: 1, traffic_class: 0 };
+    let header = Header { addresses, protocol: 17, hop_limit: 1, traffic_class: 0, flow_label: 0 };
     let udp = [&[0x13, 0x88, 0x13, 0x88, 0, 14, 0, 0], &b"to all"[..]].concat();
     let mut packet = vec![0; 20];
     ip::emit(&header, udp.len(), &mut packet).unwrap();

@@ -87,7 +87,8 @@ fn summed(family: u8, mut body: Vec<u8>) -> Vec<u8> {
 
 pub fn packet(src: &str, dst: &str, protocol: u8, hop_limit: u8, body: &[u8]) -> Vec<u8> {
     let addresses = Addresses::new(src.parse().unwrap(), dst.parse().unwrap()).unwrap();
-    let header = sockeye_proto::ip::Header { addresses, protocol, hop_limit, traffic_class: 0 };
+    let header =
+        sockeye_proto::ip::Header { addresses, protocol, hop_limit, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; addresses.header_len()];
     sockeye_proto::ip::emit(&header, body.len(), &mut packet).unwrap();
     packet.extend(body);

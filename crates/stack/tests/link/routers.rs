@@ -43,7 +43,7 @@ fn sealed(mut body: Vec<u8>) -> Vec<u8> {
         ip::Addresses::new(ROUTER.parse().unwrap(), "ff02::1".parse().unwrap()).expect("one family");
     let sum = addresses.pseudo_header(58, body.len() as u32).add_bytes(&body);
     body[2..4].copy_from_slice(&sum.checksum().to_be_bytes());
-    let header = ip::Header { addresses, protocol: 58, hop_limit: 255, traffic_class: 0 };
+    let header = ip::Header { addresses, protocol: 58, hop_limit: 255, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; 40];
     ip::emit(&header, body.len(), &mut packet).unwrap();
     packet.extend(body);

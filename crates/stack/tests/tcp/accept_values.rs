@@ -93,7 +93,13 @@ impl Host {
         let len = wire::emit(ports, header, ChecksumOut::Omit, &mut segment).unwrap();
         let sum = addresses.pseudo_header(ip::PROTOCOL_TCP, len as u32).add_bytes(&segment[..len]).checksum();
         segment[16..18].copy_from_slice(&sum.to_be_bytes());
-        let header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0 };
+        let header = ip::Header {
+            addresses,
+            protocol: ip::PROTOCOL_TCP,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+        };
         let mut packet = vec![0; 20];
         ip::emit(&header, len, &mut packet).unwrap();
         packet.extend_from_slice(&segment[..len]);

@@ -155,7 +155,13 @@ fn forge(random: &mut Random) -> Vec<u8> {
     let addrs = Addresses::V4 { src: src.into(), dst: SERVER.into() };
     let len = wire::header_len(&header);
     let mut frame = vec![0; 20 + len];
-    let ip = ip::Header { addresses: addrs, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0 };
+    let ip = ip::Header {
+        addresses: addrs,
+        protocol: ip::PROTOCOL_TCP,
+        hop_limit: 64,
+        traffic_class: 0,
+        flow_label: 0,
+    };
     ip::emit(&ip, len, &mut frame).unwrap();
     let sum = ChecksumOut::Full(addrs.pseudo_header(ip::PROTOCOL_TCP, len as u32));
     let ports = Ports { src: 1024 + (dice >> 45) as u16 % 60_000, dst: 80 };

@@ -144,7 +144,7 @@ fn forged(number: u32) -> Addresses {
 }
 
 fn packet(addresses: Addresses, protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let header = Header { addresses, protocol, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; addresses.header_len()];
     ip::emit(&header, payload.len(), &mut packet).unwrap();
     packet.extend_from_slice(payload);
@@ -171,7 +171,8 @@ fn datagram(number: u32, port: u16, len: usize) -> Vec<u8> {
 /// The first fragment of a datagram whose other fragments never arrive.
 fn fragment(number: u32) -> Vec<u8> {
     let addresses = forged(number);
-    let header = Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0 };
+    let header =
+        Header { addresses, protocol: ip::PROTOCOL_UDP, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let place = Fragment { id: number, offset: 0, more: true };
     let mut packet = vec![0; fragment::header_len(&addresses)];
     fragment::emit(&header, &place, 1400, &mut packet).unwrap();

@@ -57,7 +57,7 @@ pub fn is_fatal(error: icmp::Error) -> bool {
 /// A packet.
 pub fn packet(src: IpAddr, dst: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let addresses = Addresses::new(src, dst).expect("of one family");
-    let header = ip::Header { addresses, protocol, hop_limit: 64, traffic_class: 0 };
+    let header = ip::Header { addresses, protocol, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     let mut packet = vec![0; addresses.header_len()];
     ip::emit(&header, payload.len(), &mut packet).expect("a short one");
     packet.extend_from_slice(payload);

@@ -45,6 +45,7 @@ pub fn packet(u: &mut Unstructured<'_>) -> Result<Option<Vec<u8>>> {
         protocol,
         hop_limit: if u.ratio(1, 8)? { 255 } else { 64 },
         traffic_class: 0,
+        flow_label: 0,
     };
     let mut packet = vec![0; 128];
     let len = if u.ratio(1, 10)? {
@@ -127,7 +128,7 @@ fn error(u: &mut Unstructured<'_>, addresses: Addresses) -> Result<(u8, Vec<u8>)
     let about = Addresses::new(near, far).unwrap_or(addresses);
     let mut quoted = vec![0; about.header_len()];
     let protocol = if u.arbitrary()? { ip::PROTOCOL_UDP } else { ip::PROTOCOL_TCP };
-    let header = ip::Header { addresses: about, protocol, hop_limit: 64, traffic_class: 0 };
+    let header = ip::Header { addresses: about, protocol, hop_limit: 64, traffic_class: 0, flow_label: 0 };
     // Both fit.
     let _ = ip::emit(&header, 12, &mut quoted);
     quoted.extend(INSIDE_PORTS[0].to_be_bytes());

@@ -266,6 +266,7 @@ impl HalfOpen {
                 Ecn::Off | Ecn::Classic => None,
             },
             rtt: rtt_is_known.then(|| now.since(sent_at)),
+            repeats: self.retries,
         }
     }
 

@@ -80,6 +80,35 @@ fn shut() -> Script {
     t
 }
 
+#[test]
+fn a_timeout_lets_packets_take_another_path_but_no_probe_does() {
+    let expire = |t: &mut Script| {
+        let before = t.pcb.rexmt_count;
+        t.events = Events::NONE;
+        let at = t.pcb.rexmt_at;
+        let _ = t.wait(at.since(t.now));
+        (t.pcb.rexmt_count > before, t.events.has(Events::REHASH))
+    };
+    let mut t = Script::connect(&plain());
+    t.output();
+    assert_eq!(expire(&mut t), (true, true), "a SYN");
+    let mut t = Script::established(&plain());
+    t.write(MSS);
+    while t.pcb.rexmt_count == 0 {
+        assert!(!t.events.has(Events::REHASH), "not by a tail loss probe");
+        let at = t.pcb.next_deadline().unwrap();
+        let _ = t.wait(at.since(t.now));
+    }
+    assert!(t.events.has(Events::REHASH));
+    let mut t = shut();
+    assert_eq!(expire(&mut t), (false, false), "over text that is out");
+    let mut t = Script::established(&plain());
+    let _ = t.input(t.ack_of(0, 0), b"a window that is shut");
+    t.write(MSS);
+    assert!(t.pcb.persist);
+    assert_eq!(expire(&mut t), (true, false), "a window probe");
+}
+
 /// RFC 9293 section 3.8.6 (MAY-7, SHLD-17): it may stay shut for as long as the peer lives.
 #[test]
 fn a_window_shut_over_data_in_flight_is_probed_while_the_peer_answers() {

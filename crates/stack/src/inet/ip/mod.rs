@@ -12,6 +12,7 @@
 //! Packets for TCP are noted, too: it has a context of its own. Does not depend on sockets. Tests: `tests/ip`.
 
 pub(crate) mod count;
+pub(crate) mod flow_label;
 pub(crate) mod fragments;
 pub(crate) mod hook;
 pub(crate) mod icmp;

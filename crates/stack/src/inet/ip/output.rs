@@ -11,7 +11,7 @@ use sockeye_proto::ip;
 use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_sync::facade::{AtomicU32, Ordering};
 
-use super::{Cast, Head, Received, count};
+use super::{Cast, Head, Received, count, flow_label};
 use crate::base::addr::{Endpoint, FourTuple};
 use crate::inet::context::Context;
 use crate::inet::netif::output::hand_over;
@@ -53,7 +53,7 @@ pub(crate) struct Outgoing<'a> {
     pub gso_size: u16,
     /// Treatment if it is longer than the way takes.
     pub discover: MtuDiscover,
-    /// Chooses among an interface's queues; packets of one flow stay in order.
+    /// Chooses among an interface's queues, and the flow label; packets of one flow stay in order.
     pub flow: u64,
 }
 
@@ -142,6 +142,7 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
         protocol: outgoing.protocol,
         hop_limit: outgoing.hop_limit.unwrap_or_else(|| core.links.hop_limit(via.netif(), is_v6)),
         traffic_class: outgoing.traffic_class,
+        flow_label: if is_v6 { flow_label::of_flow(core, outgoing.flow, 0) } else { 0 },
     };
     match core.netifs.out(via) {
         Some((id, netif)) => {

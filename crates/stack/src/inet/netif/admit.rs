@@ -140,7 +140,13 @@ impl Tables {
     pub fn admits(&self, netif: NetifId, src: &str, dst: &str) -> bool {
         let addr = |text: &str| text.parse().unwrap();
         let addresses = ip::Addresses::new(addr(src), addr(dst)).unwrap();
-        let header = ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: 64, traffic_class: 0 };
+        let header = ip::Header {
+            addresses,
+            protocol: ip::PROTOCOL_TCP,
+            hop_limit: 64,
+            traffic_class: 0,
+            flow_label: 0,
+        };
         self.verdict(netif, &header) == Verdict::Here
     }
 }

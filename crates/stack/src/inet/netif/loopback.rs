@@ -71,8 +71,13 @@ impl Loopback {
         let addresses = ip::Addresses::new(src.addr, dst.addr)?;
         let header_len = wire::header_len(header);
         let tcp_len = header_len + payload.len();
-        let ip_header =
-            ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
+        let ip_header = ip::Header {
+            addresses,
+            protocol: ip::PROTOCOL_TCP,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            flow_label: 0,
+        };
         let mut packet = vec![0; addresses.header_len() + tcp_len];
         let ip_len = ip::emit(&ip_header, tcp_len, &mut packet).ok()?;
         payload.copy_to(0, packet.get_mut(ip_len + header_len..)?);

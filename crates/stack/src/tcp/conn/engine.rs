@@ -266,6 +266,9 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     if events.has(Events::SILENT) {
         crate::inet::link::suspect(cx, conn.via.last(), conn.tuple.remote.addr);
     }
+    if events.has(Events::REHASH) && cx.core.tcp_config().txrehash && conn.tuple.local.addr.is_ipv6() {
+        conn.options.flow_label.rehash(cx.core, conn.hash);
+    }
     if events.has(Events::PEER_FIN) {
         (so.rcv.eof, so.rcv.fin) = (true, true);
         wake_readers(cx, conn, so);

@@ -64,6 +64,9 @@ pub(crate) fn make(
     options.hop_limit.store(settings.tos_ttl.ttl, Ordering::Relaxed);
     options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
     options.set_keepalive_settings(&settings.keepalive);
+    if name.tuple.local.addr.is_ipv6() && name.via.is_wire() {
+        options.flow_label.begin(core, name.hash, 0);
+    }
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);

@@ -43,6 +43,7 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::leader::Waiters;
+use crate::inet::ip::flow_label;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
@@ -119,6 +120,8 @@ pub(crate) struct SocketOptions {
     pub tos: AtomicU8,
     /// IP_TTL, IPV6_UNICAST_HOPS.
     pub hop_limit: AtomicU8,
+    /// The flow label of its packets over IPv6.
+    pub flow_label: flow_label::Label,
     /// SO_KEEPALIVE.
     pub keepalive: AtomicBool,
     /// TCP_KEEPCNT.
@@ -160,6 +163,7 @@ impl SocketOptions {
             nodelay: AtomicBool::new(false),
             tos: AtomicU8::new(0),
             hop_limit: AtomicU8::new(TosTtl::DEFAULT.ttl),
+            flow_label: flow_label::Label::default(),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),

@@ -21,6 +21,7 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::count;
 use crate::inet::ip::count::OUT_NO_ROUTES;
+use crate::inet::ip::flow_label;
 use crate::inet::netif::device::Device;
 use crate::inet::netif::output::hand_over;
 use crate::inet::netif::table::{PACKET_MAX, Via};
@@ -29,6 +30,14 @@ use crate::tcp::socket::tos_ttl::TosTtl;
 
 // The headers that are written here fit into a frame.
 const _: () = assert!(ip::V6_HEADER_LEN + wire::HEADER_LEN_EMITTED_MAX == HEAD_MAX);
+
+/// What an IP header has besides what the segment says.
+#[derive(Clone, Copy)]
+struct Fields {
+    tos_ttl: TosTtl,
+    /// 0 for IPv4.
+    flow_label: u32,
+}
 
 /// Frames on their way to an interface, all of one flow.
 #[derive(Default)]
@@ -53,14 +62,24 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
-    let tos_ttl = TosTtl::of(&conn.options);
-    add(cx, via, conn.hash, &conn.tuple, (header, gso_size, tos_ttl), payload);
+    let fields = Fields { tos_ttl: TosTtl::of(&conn.options), flow_label: conn.options.flow_label.get() };
+    add(cx, via, conn.hash, &conn.tuple, (header, gso_size, fields), payload);
 }
 
-/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
-pub(crate) fn send(cx: &mut Context<'_>, via: Via, tuple: &FourTuple, header: &Header, payload: Data) {
+/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`, after it was sent `repeats` times before.
+pub(crate) fn send(
+    cx: &mut Context<'_>,
+    via: Via,
+    tuple: &FourTuple,
+    (header, repeats): (&Header, u8),
+    payload: Data,
+) {
     // The hash that a connection of this name has, so that its frames go the same way.
-    add(cx, via, tuple.hash(&cx.core.key), tuple, (header, 0, TosTtl::DEFAULT), payload);
+    let hash = tuple.hash(&cx.core.key);
+    let is_v6 = tuple.local.addr.is_ipv6();
+    let flow_label = if is_v6 { flow_label::of_flow(cx.core, hash, repeats.into()) } else { 0 };
+    let fields = Fields { tos_ttl: TosTtl::DEFAULT, flow_label };
+    add(cx, via, hash, tuple, (header, 0, fields), payload);
     flush(cx);
 }
 
@@ -69,11 +88,12 @@ fn add(
     via: Via,
     hash: u64,
     tuple: &FourTuple,
-    (header, gso_size, tos_ttl): (&Header, u16, TosTtl),
+    (header, gso_size, fields): (&Header, u16, Fields),
     payload: Data,
 ) {
     let Some((id, netif)) = cx.core.netifs.out(via) else { return };
-    let tos_ttl = tos_ttl.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
+    let tos_ttl = fields.tos_ttl.or(|| cx.core.links.hop_limit(id, tuple.local.addr.is_ipv6()));
+    let fields = Fields { tos_ttl, ..fields };
     let flow = Some((via, hash));
     if cx.outbox.pending.flow != flow {
         flush(cx);
@@ -82,10 +102,10 @@ fn add(
     if gso_size > 0 {
         let most = text_max(netif, tuple, header);
         if payload.0.len() > most {
-            return add_parts(cx, netif, tuple, (header, gso_size, tos_ttl), payload.0, most);
+            return add_parts(cx, netif, tuple, (header, gso_size, fields), payload.0, most);
         }
     }
-    add_frame(cx, netif, tuple, (header, gso_size, tos_ttl), payload.0);
+    add_frame(cx, netif, tuple, (header, gso_size, fields), payload.0);
 }
 
 /// Text of such a segment that the interface takes to be cut.
@@ -104,7 +124,7 @@ fn add_parts(
     cx: &mut Context<'_>,
     netif: &Device,
     tuple: &FourTuple,
-    (header, mss, tos_ttl): (&Header, u16, TosTtl),
+    (header, mss, fields): (&Header, u16, Fields),
     mut payload: Chain,
     most: usize,
 ) {
@@ -115,23 +135,23 @@ fn add_parts(
     part.flags = header.flags.without(Flags::FIN).without(Flags::PSH);
     while payload.len() > part_len {
         let text = payload.split_front(part_len);
-        add_frame(cx, netif, tuple, (&part, gso_size(part_len), tos_ttl), text);
+        add_frame(cx, netif, tuple, (&part, gso_size(part_len), fields), text);
         // Less than a segment has.
         part.seq += part_len as u32;
     }
     part.flags = header.flags;
     let gso_size = gso_size(payload.len());
-    add_frame(cx, netif, tuple, (&part, gso_size, tos_ttl), payload);
+    add_frame(cx, netif, tuple, (&part, gso_size, fields), payload);
 }
 
 fn add_frame(
     cx: &mut Context<'_>,
     netif: &Device,
     tuple: &FourTuple,
-    (header, gso_size, tos_ttl): (&Header, u16, TosTtl),
+    (header, gso_size, fields): (&Header, u16, Fields),
     payload: Chain,
 ) {
-    let Some(mut frame) = encode(netif, tuple, header, tos_ttl, payload, gso_size > 0) else {
+    let Some(mut frame) = encode(netif, tuple, header, fields, payload, gso_size > 0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };
     frame.gso_size = gso_size;
@@ -168,14 +188,14 @@ fn encode(
     netif: &Device,
     tuple: &FourTuple,
     header: &Header,
-    tos_ttl: TosTtl,
+    fields: Fields,
     payload: Chain,
     is_cut: bool,
 ) -> Option<TxFrame> {
     let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
     let tcp_len = wire::header_len(header) + payload.len();
     let ecn = if header.flags.has(Flags::ECT) { ip::ecn::ECT_0 } else { 0 };
-    let ip_header = tos_ttl.header(addresses, ecn);
+    let ip_header = fields.tos_ttl.header(addresses, ecn, fields.flow_label);
     let mut head = [0; HEAD_MAX];
     let emit = if is_cut { ip::emit_to_be_cut } else { ip::emit };
     let ip_len = emit(&ip_header, tcp_len, &mut head).ok()?;

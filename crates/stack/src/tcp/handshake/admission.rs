@@ -279,8 +279,13 @@ impl Syn {
         let len = wire::emit(ports, &self.header, ChecksumOut::Omit, &mut bytes).ok()?;
         let payload = core.pool.copy_in(&bytes[..len]).ok()?;
         let addresses = ip::Addresses::new(remote.addr, local.addr)?;
-        let header =
-            ip::Header { addresses, protocol: ip::PROTOCOL_TCP, hop_limit: HOP_LIMIT, traffic_class: 0 };
+        let header = ip::Header {
+            addresses,
+            protocol: ip::PROTOCOL_TCP,
+            hop_limit: HOP_LIMIT,
+            traffic_class: 0,
+            flow_label: 0,
+        };
         Received::rewritten(via.netif(), header, payload)
     }
 
@@ -289,7 +294,7 @@ impl Syn {
 
     fn segment(&self) -> Routed {
         // The SYN's text is not kept: its sender repeats it.
-        Routed { from: None, to: self.tuple, header: self.header, payload: Data::default() }
+        Routed { from: None, to: self.tuple, header: self.header, payload: Data::default(), repeats: 0 }
     }
 }
 

@@ -371,6 +371,10 @@ fn complete(
         }
         return;
     };
+    if accepted.repeats > 0 && tuple.local.addr.is_ipv6() {
+        // The SYN-ACK that has arrived had this label.
+        child.options.flow_label.begin(cx.core, hash, accepted.repeats.into());
+    }
     acquaint(segment.from.as_ref(), &child);
     Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
     listener.push(Child { conn: child, value: listener.take_value() }, cx);

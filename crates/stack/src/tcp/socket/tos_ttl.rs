@@ -45,14 +45,15 @@ impl TosTtl {
         if self.ttl != 0 { self } else { Self { ttl: default(), ..self } }
     }
 
-    /// The header of a segment between these addresses, with ECN's two bits.
+    /// The header of a segment between these addresses, with ECN's two bits and a flow label.
     #[inline]
-    pub fn header(self, addresses: Addresses, ecn: u8) -> sockeye_proto::ip::Header {
+    pub fn header(self, addresses: Addresses, ecn: u8, flow_label: u32) -> sockeye_proto::ip::Header {
         sockeye_proto::ip::Header {
             addresses,
             protocol: sockeye_proto::ip::PROTOCOL_TCP,
             hop_limit: self.ttl,
             traffic_class: self.tos | ecn,
+            flow_label,
         }
     }
 }

@@ -267,13 +267,14 @@ pub(crate) fn on_timer(cx: &mut crate::tcp::conn::outbox::Context<'_>, index: us
         let (now, routed) = (cx.now, &mut cx.outbox.routed);
         let retries = core.tcp_config().synack_retries;
         let patience = |listener: &Arc<Replica>| listener.patience(retries);
-        shard.half_open.on_timer(now, patience, |tuple, header| {
+        shard.half_open.on_timer(now, patience, |tuple, header, repeats| {
             failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
             routed.push_back(crate::tcp::conn::outbox::Routed {
                 from: None,
                 to: tuple.reversed(),
                 header,
                 payload: crate::base::payload::Data::default(),
+                repeats,
             });
         });
     });
