@@ -271,13 +271,13 @@ impl Names {
             return Err("a wrong sum of TCP");
         }
         let mut segment = self.segment(head.class & 3, body)?;
-        segment.ip = self.rest_of(&head);
+        segment.ip = self.rest_of(&head, segment.flags.has(Flags::RST));
         Ok(Packet::Tcp(segment))
     }
 
-    /// What a header has besides, and whether its label is another than the one before.
-    fn rest_of(&mut self, head: &Head) -> Ip {
-        let before = self.label.replace(head.label);
+    /// What a header has besides, and whether its label is another than the one before. A reset's is forgotten: its socket may be gone.
+    fn rest_of(&mut self, head: &Head, is_reset: bool) -> Ip {
+        let before = if is_reset { self.label } else { self.label.replace(head.label) };
         Ip {
             dscp: head.class >> 2,
             ttl: head.ttl,

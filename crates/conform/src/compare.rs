@@ -214,6 +214,19 @@ fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Option<String> {
     segments(a, b, late)
 }
 
+/// The IP headers' other fields. Where the socket of a reset is gone, nobody knows its path any more.
+fn ip_parts(kernel: &Segment, stack: &Segment) -> impl Iterator<Item = (&'static str, u32, u32)> {
+    let (a, b) = (kernel.ip, stack.ip);
+    let labels = [
+        ("flow label", a.is_labelled.into(), b.is_labelled.into()),
+        ("new flow label", a.is_relabelled.into(), b.is_relabelled.into()),
+    ];
+    let cut = [("don't fragment", a.is_whole.into(), b.is_whole.into())];
+    let of_path = cut.into_iter().chain(labels).filter(|_| !kernel.flags.has(Flags::RST));
+    let others = [("DSCP", a.dscp.into(), b.dscp.into()), ("TTL", a.ttl.into(), b.ttl.into())];
+    others.into_iter().chain(of_path)
+}
+
 fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String> {
     let parts = [
         ("flags", u32::from(kernel.flags.0), u32::from(stack.flags.0)),
@@ -223,13 +236,9 @@ fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String>
         ("urgent pointer", u32::from(kernel.urg), u32::from(stack.urg)),
         ("ECN bits", u32::from(kernel.ecn), u32::from(stack.ecn)),
         ("text", u32::from(kernel.is_corrupt), u32::from(stack.is_corrupt)),
-        ("DSCP", u32::from(kernel.ip.dscp), u32::from(stack.ip.dscp)),
-        ("TTL", u32::from(kernel.ip.ttl), u32::from(stack.ip.ttl)),
-        ("don't fragment", u32::from(kernel.ip.is_whole), u32::from(stack.ip.is_whole)),
-        ("flow label", u32::from(kernel.ip.is_labelled), u32::from(stack.ip.is_labelled)),
-        ("new flow label", u32::from(kernel.ip.is_relabelled), u32::from(stack.ip.is_relabelled)),
     ];
-    if let Some((what, kernel, stack)) = parts.iter().find(|(_, kernel, stack)| kernel != stack) {
+    let parts = parts.into_iter().chain(ip_parts(kernel, stack));
+    if let Some((what, kernel, stack)) = parts.into_iter().find(|(_, kernel, stack)| kernel != stack) {
         return Some(format!("{what}: {stack} is not {kernel}"));
     }
     if kernel.options.len() != stack.options.len() {

@@ -49,9 +49,9 @@ use reports::{
     report_on_nothing, time_of_a_report,
 };
 use sending::{
-    count_of_a_cut_packet, edge_of_a_rounded_window, packet_behind_a_pause, packet_of_a_small_window,
-    probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet, size_that_nobody_has_told,
-    tiny_segments, window_told_ahead_of_its_turn,
+    count_of_a_cut_packet, edge_of_a_rounded_window, label_behind_fast_open, packet_behind_a_pause,
+    packet_of_a_small_window, probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet,
+    size_that_nobody_has_told, tiny_segments, window_told_ahead_of_its_turn,
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
@@ -153,6 +153,11 @@ pub const KNOWN: &[Known] = &[
         name: "size that nobody has told",
         scenario: "fast-open-without-a-size",
         is: size_that_nobody_has_told,
+    },
+    Known {
+        name: "flow label behind Fast Open",
+        scenario: "fast-open-over-another-path",
+        is: label_behind_fast_open,
     },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },

@@ -47,7 +47,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         ecn: false,
         accurate_ecn: None,
         rtt: Some(Duration::from_micros(50)),
-        repeats: 0,
+        rehashes: 0,
     };
     Pcb::accept(settings, &accepted, now)
 }

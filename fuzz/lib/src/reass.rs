@@ -68,6 +68,7 @@ impl End {
             ecn: false,
             accurate_ecn: None,
             rtt: None,
+            rehashes: 0,
         };
         let now = Instant::from_micros(1);
         Self { pcb: Pcb::accept(&settings, &accepted, now), now, read: 0 }

@@ -48,6 +48,16 @@ pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
     (is_size && pair.scenario.any(is_fast) && is_untold).then_some(Then::Stop)
 }
 
+/// A connection that the peer has begun by Fast Open goes on with the flow label of its latest SYN-ACK, each of which has another; the kernel's goes back to the
+/// first one's, but for a timeout of text.
+pub(super) fn label_behind_fast_open(pair: &Pair<'_>) -> Option<Then> {
+    let syn_ack = Flags::SYN.with(Flags::ACK);
+    let syn_acks = pair.earlier.iter().filter(
+        |record| matches!(&record.what, What::Sent(Packet::Tcp(segment)) if segment.flags.has(syn_ack)),
+    );
+    (pair.why.starts_with("new flow label:") && syn_acks.count() > 1).then_some(Then::GoOn)
+}
+
 /// What is left of a packet that was cut for a small window, or for SACK blocks, leaves the kernel as soon as it fits; here it is text like any other, and waits
 /// for room that is worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {

@@ -53,8 +53,8 @@ pub struct Accepted {
     /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
     /// repeated and so says nothing (Karn's rule, RFC 6298 section 3).
     pub rtt: Option<Duration>,
-    /// How often the timer has sent the SYN-ACK again.
-    pub repeats: u8,
+    /// How often the SYN-ACK's sender has asked for another path, for the flow label.
+    pub rehashes: u8,
 }
 
 /// The two shift counts of RFC 7323 section 2.3, each at most 14.

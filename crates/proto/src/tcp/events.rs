@@ -43,7 +43,8 @@ impl Events {
     /// The retransmission timer has expired several times in a row: sent data gets no answer any more. The next hop may be
     /// another station than it was.
     pub const SILENT: Self = Self(1 << 11);
-    /// The retransmission timer has expired, over text or a SYN: packets may take another path from now on (`sk_rethink_txhash`).
+    /// The retransmission timer has expired, over text or a SYN, or the SYN of a server's connection by Fast Open has come again: packets may take
+    /// another path from now on (`sk_rethink_txhash`).
     pub const REHASH: Self = Self(1 << 12);
 
     /// True if no event is set.

@@ -354,7 +354,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed, but for one that comes soon behind another (`tcp_oow_rate_limited`).
-    pub(super) fn answers_syn_again(&mut self, header: &Header, now: Instant) -> bool {
+    pub(super) fn answers_syn_again(&mut self, header: &Header, now: Instant, events: &mut Events) -> bool {
         let is_again = self.syn_unacked
             && header.seq == self.irs
             && header.flags.has(Flags::SYN)
@@ -363,6 +363,7 @@ impl<P: Payload> Pcb<P> {
             let is_allowed = fast_open.again_at.is_none_or(|at| now.since(at) >= AGAIN_INTERVAL);
             if is_allowed {
                 (fast_open.syn_ack_owed, fast_open.again_at) = (true, Some(now));
+                events.insert(Events::REHASH);
                 // The echo is that of the SYN that came last.
                 self.spoil_timing();
             }

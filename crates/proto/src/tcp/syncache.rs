@@ -256,6 +256,12 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         Some(half_open.syn_ack(now))
     }
 
+    /// How often the handshake of this key, if there is one, has asked for another path ([`Accepted::rehashes`]).
+    pub fn rehashes(&self, key: &K) -> u8 {
+        let found = self.table.find(key).1;
+        if found == NIL { 0 } else { self.table.slot(found).half_open.rehashes() }
+    }
+
     /// True if a SYN of this key would make a new entry.
     pub fn is_new(&self, key: &K) -> bool {
         self.table.find(key).1 == NIL
@@ -360,7 +366,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         self.statistics.dropped_listener += self.table.retain(keep);
     }
 
-    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with how often it has now been repeated, and gives up those that have
+    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with [`rehashes`](Self::rehashes), and gives up those that have
     /// been repeated often enough. After a jump of the clock each entry is still repeated only once.
     /// Work is bounded by the number of entries due.
     pub fn on_timer(
@@ -385,7 +391,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
                 }
                 let repeating = Repeating { table: &mut self.table, index };
                 let slot = repeating.table.slot_mut(index);
-                send(&slot.key, slot.half_open.syn_ack(now), slot.half_open.retries);
+                send(&slot.key, slot.half_open.syn_ack(now), slot.half_open.rehashes());
                 std::mem::forget(repeating);
                 self.statistics.retransmitted += 1;
             }

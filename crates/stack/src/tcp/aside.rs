@@ -72,7 +72,7 @@ fn segment(cx: &mut Context<'_>, mut received: Received) {
         remote: Endpoint::new(addresses.src(), ports.src),
     };
     input.count(frames::PACKETS, 1);
-    route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload), repeats: 0 });
+    route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload), rehashes: 0 });
 }
 
 /// Bytes of the longest TCP header.

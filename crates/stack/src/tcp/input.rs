@@ -93,5 +93,5 @@ pub(crate) fn lookup(cx: &Context<'_>, packet: &Packet) -> Option<Arc<Conn>> {
 /// A packet without a connection: a handshake or a stray.
 pub(crate) fn route(cx: &mut Context<'_>, packet: Packet) {
     let Packet { to, header, payload } = packet;
-    route::deliver(cx, Routed { from: None, to, header, payload, repeats: 0 });
+    route::deliver(cx, Routed { from: None, to, header, payload, rehashes: 0 });
 }

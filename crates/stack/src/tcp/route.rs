@@ -29,16 +29,16 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
     match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
         Some(Via::LOOPBACK) => {
-            let Routed { from, to, header, payload, repeats } = segment;
+            let Routed { from, to, header, payload, rehashes } = segment;
             if let Some((to, header, payload)) = core.loopback.carry(core, (to, header, payload)) {
-                deliver(cx, Routed { from, to, header, payload, repeats });
+                deliver(cx, Routed { from, to, header, payload, rehashes });
             }
         }
         Some(via) => transmit::send(
             cx,
             via,
             &segment.to.reversed(),
-            (&segment.header, segment.repeats),
+            (&segment.header, segment.rehashes),
             segment.payload,
         ),
         None => core.input.count(count::UNSENDABLE, 1),
@@ -91,7 +91,8 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
         return cx.outbox.wakes.extend(asked.map(|asked| Wake::Ask(Box::new(asked))));
     }
     let mut iss_floor = None;
-    if let Some(record) = shard.resting_mut(hash, &tuple) {
+    if let Some(resting) = shard.resting_mut(hash, &tuple) {
+        let (record, rehashes) = (&mut resting.record, resting.rehashes);
         let action = panics::catch(PanicSource::Protocol, "a segment to a name in TIME-WAIT", || {
             let action = record.on_segment(&header, segment.payload.len(), cx.now);
             failpoints::hit(Point::TimeWait, u64::from(tuple.local.port));
@@ -108,10 +109,10 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
         };
         match action {
             TimeWaitAction::Ignore => return,
-            TimeWaitAction::Ack(ack) => return answer(cx, tuple, ack),
+            TimeWaitAction::Ack(ack) => return answer_by(cx, tuple, ack, rehashes),
             TimeWaitAction::Reopen { iss_floor: floor } => {
                 if listener.is_none() {
-                    ack_again.into_iter().for_each(|ack| answer(cx, tuple, ack));
+                    ack_again.into_iter().for_each(|ack| answer_by(cx, tuple, ack, rehashes));
                     return;
                 }
                 iss_floor = Some(floor);
@@ -138,7 +139,12 @@ pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
 
 /// Sends `header` to the other side of `receiver`, without a connection.
 pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
+    answer_by(cx, receiver, header, 0);
+}
+
+/// [`answer`], where the connection had asked for another path `rehashes` times.
+pub(crate) fn answer_by(cx: &mut Context<'_>, receiver: FourTuple, header: Header, rehashes: u8) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();
-    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default(), repeats: 0 });
+    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default(), rehashes });
 }

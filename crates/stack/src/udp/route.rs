@@ -53,7 +53,7 @@ pub(crate) fn path_mtu(core: &Core, dst: IpAddr) -> Result<u32, Errno> {
     let of_link = |(id, netif): (NetifId, &Device)| core.links.mtu(id, netif.mtu(), dst.is_ipv6());
     let link = core.netifs.out(via).map_or(LOOPBACK_MTU, of_link);
     let known = core.ip.path_mtus.get(&core.key, dst, core.clock.now());
-    Ok(known.map_or(link, |path| path.min(link)))
+    Ok(known.map_or(link, |path| path.mtu.min(link)))
 }
 
 /// MTU of the loopback, bytes: any packet (Linux's `lo` has this MTU, too).

@@ -166,3 +166,55 @@ fn a_new_connection_starts_with_the_known_path_mtu_and_records_reports() {
         assert_eq!(socket.path_mtu().unwrap(), 1300);
     }
 }
+
+/// Bytes of a packet, and its identification if routers may cut it.
+fn cut_by_routers(packet: &[u8]) -> (usize, Option<u16>) {
+    assert_eq!(packet[0] >> 4, 4);
+    let id = u16::from_be_bytes([packet[4], packet[5]]);
+    (packet.len(), (packet[6] == 0 && packet[7] == 0).then_some(id))
+}
+
+#[test]
+fn routers_may_cut_packets_on_a_path_that_takes_less_than_the_least_mtu() {
+    let (_, any, to) = FAMILIES[0];
+    let mut host = Host::new();
+    let (mut stream, syn) = connecting(&mut host, to);
+    assert_eq!(cut_by_routers(&syn).1, None);
+    host.send(&syn_ack(&syn));
+    stream.write_all(&[2; 1000]).unwrap();
+    let long = host.turn().remove(0);
+    assert_eq!(cut_by_routers(&long), (1040, None));
+    let again = host.send(&icmp(inwards(Family::V4), Message::Error(Error::PacketTooBig(300)), &long));
+    let again: Vec<_> = again.iter().map(|packet| cut_by_routers(packet)).collect();
+    let [(552, Some(first)), (528, Some(second))] = again[..] else { panic!("{again:?}") };
+    assert_eq!(second, first.wrapping_add(1));
+
+    let (_another, syn) = connecting(&mut host, "10.9.0.2:10");
+    assert!(cut_by_routers(&syn).1.is_some());
+    let (_elsewhere, syn) = connecting(&mut host, "10.9.0.3:10");
+    assert_eq!(cut_by_routers(&syn).1, None);
+    let socket = connected(&host, any, to);
+    socket.send(&[1; 500]).unwrap();
+    assert!(matches!(cut_by_routers(&host.turn().remove(0)), (528, Some(_))));
+    socket.set_mtu_discover(MtuDiscover::Do).unwrap();
+    socket.send(&[1; 500]).unwrap();
+    assert_eq!(cut_by_routers(&host.turn().remove(0)), (528, None));
+}
+
+#[test]
+fn a_report_of_so_little_counts_for_segments_that_are_short_already() {
+    let mut host = Host::new();
+    let (mut stream, syn) = connecting(&mut host, FAMILIES[0].2);
+    host.send(&syn_ack(&syn));
+    stream.write_all(&[2; 500]).unwrap();
+    let short = host.turn().remove(0);
+    // A number that is not in flight is not believed.
+    let mut forged = short.clone();
+    forged[inwards(Family::V4).header_len() + 4] ^= 0x40;
+    report(&mut host, Family::V4, 300, &forged);
+    let again = host.pass(Duration::from_millis(1100));
+    assert_eq!(cut_by_routers(&again[0]), (540, None));
+    report(&mut host, Family::V4, 300, &short);
+    let again = host.pass(Duration::from_millis(4000));
+    assert!(matches!(cut_by_routers(again.last().unwrap()), (540, Some(_))), "{}", again.len());
+}

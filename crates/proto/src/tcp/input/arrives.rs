@@ -34,7 +34,7 @@ impl<P: Payload> Pcb<P> {
 
     fn steps(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         // Without ACK, SYN and RST: no peer sends such a segment, so it is not worth an answer, as on Linux.
-        if self.answers_syn_again(&seg.header, now)
+        if self.answers_syn_again(&seg.header, now, &mut input.events)
             || !seg.flags.any(Flags::ACK.with(Flags::SYN).with(Flags::RST))
         {
             return Step::Break(());

@@ -266,7 +266,7 @@ impl HalfOpen {
                 Ecn::Off | Ecn::Classic => None,
             },
             rtt: rtt_is_known.then(|| now.since(sent_at)),
-            repeats: self.retries,
+            rehashes: self.rehashes(),
         }
     }
 
@@ -284,9 +284,9 @@ impl HalfOpen {
         self.agreed.has(Agreed::ACKED)
     }
 
-    /// The acknowledgment may be that of another SYN-ACK: it measures no round trip (Karn's rule).
-    pub fn note_ambiguous(&mut self) {
-        self.agreed = Agreed(self.agreed.0 | Agreed::REPEATED);
+    /// How often another path was asked for: each time that the timer has sent the SYN-ACK again, and once between two of them if the SYN came again.
+    pub const fn rehashes(&self) -> u8 {
+        2 * self.retries + self.is_repeated() as u8
     }
 
     /// Whether the SYN came again, and was answered.
@@ -308,7 +308,7 @@ impl HalfOpen {
     /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3), and no longer offer
     /// ECN. No round trip can be measured any more.
     pub fn note_repeated(&mut self, hdr: &Header) {
-        self.note_ambiguous();
+        self.agreed = Agreed(self.agreed.0 | Agreed::REPEATED);
         self.agreed = match self.agreed.ecn() {
             // What was agreed to stays, and its flags keep their meaning (RFC 9768 section 3.1.5).
             Ecn::Accurate(_) if !accecn::is_asked_for(hdr.flags) => self.agreed.with_ecn(Ecn::Withdrawn),

@@ -104,7 +104,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         (hasher.finish() & self.mask as u64) as usize
     }
 
-    fn slot(&self, index: u32) -> &Slot<K, L> {
+    pub fn slot(&self, index: u32) -> &Slot<K, L> {
         self.slots[index as usize].as_ref().expect("links lead to used slots only")
     }
 

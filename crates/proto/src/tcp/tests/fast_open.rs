@@ -41,7 +41,7 @@ fn accepted() -> Accepted {
         ecn: false,
         accurate_ecn: None,
         rtt: None,
-        repeats: 0,
+        rehashes: 0,
     }
 }
 

@@ -111,7 +111,7 @@ impl Script {
             ecn: s.ecn == EcnMode::On,
             accurate_ecn: s.ecn.accepts_accurate().then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
-            repeats: 0,
+            rehashes: 0,
         };
         (accepted, now)
     }

@@ -522,7 +522,7 @@ impl World {
             ecn: s.ecn != EcnMode::Off && offers(&syn),
             accurate_ecn: None,
             rtt: Some(Duration::from_millis(10)),
-            repeats: 0,
+            rehashes: 0,
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));
         true

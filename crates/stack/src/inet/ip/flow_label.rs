@@ -15,16 +15,16 @@ use crate::rt::env::Env;
 /// Bits of a label.
 const MASK: u32 = 0x000f_ffff;
 
-/// The label of packets of the flow with this hash; `repeats`: how often another path was asked for. 0, which is none, where they are
+/// The label of packets of the flow with this hash; `rehashes`: how often another path was asked for. 0, which is none, where they are
 /// switched off ([`Config::auto_flowlabels`](crate::Config::auto_flowlabels)).
-pub(crate) fn of_flow(env: &Env, hash: u64, repeats: u32) -> u32 {
-    if env.config.auto_flowlabels { label(&env.key, hash, repeats) } else { 0 }
+pub(crate) fn of_flow(env: &Env, hash: u64, rehashes: u32) -> u32 {
+    if env.config.auto_flowlabels { label(&env.key, hash, rehashes) } else { 0 }
 }
 
-fn label(key: &HashKey, hash: u64, repeats: u32) -> u32 {
+fn label(key: &HashKey, hash: u64, rehashes: u32) -> u32 {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&hash.to_ne_bytes());
-    bytes[8..].copy_from_slice(&repeats.to_ne_bytes());
+    bytes[8..].copy_from_slice(&rehashes.to_ne_bytes());
     SipHasher13::new_with_keys(key.0, key.1).hash(&bytes) as u32 & MASK
 }
 
@@ -33,19 +33,24 @@ fn label(key: &HashKey, hash: u64, repeats: u32) -> u32 {
 #[derive(Default)]
 pub(crate) struct Label {
     now: AtomicU32,
-    repeats: AtomicU32,
+    rehashes: AtomicU32,
 }
 
 impl Label {
-    /// Takes the label of a connection that begins, after `repeats` SYN-ACKs that were not heard of.
-    pub fn begin(&self, env: &Env, hash: u64, repeats: u32) {
-        self.repeats.store(repeats, Ordering::Relaxed);
-        self.now.store(of_flow(env, hash, repeats), Ordering::Relaxed);
+    /// Takes the label of a connection that begins, after `rehashes` SYN-ACKs that were not heard of.
+    pub fn begin(&self, env: &Env, hash: u64, rehashes: u32) {
+        self.rehashes.store(rehashes, Ordering::Relaxed);
+        self.now.store(of_flow(env, hash, rehashes), Ordering::Relaxed);
     }
 
     /// Takes another.
     pub fn rehash(&self, env: &Env, hash: u64) {
-        self.begin(env, hash, self.repeats.load(Ordering::Relaxed).wrapping_add(1));
+        self.begin(env, hash, self.rehashes.load(Ordering::Relaxed).wrapping_add(1));
+    }
+
+    /// How often another was taken, for a name in TIME-WAIT.
+    pub fn rehashes(&self) -> u8 {
+        u8::try_from(self.rehashes.load(Ordering::Relaxed)).unwrap_or(u8::MAX)
     }
 
     /// The label; 0 before it has begun, and for IPv4.

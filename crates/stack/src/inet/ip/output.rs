@@ -146,10 +146,9 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
     };
     match core.netifs.out(via) {
         Some((id, netif)) => {
-            let mtu = path_mtu(cx, core.links.mtu(id, netif.mtu(), is_v6), outgoing);
+            let (mtu, may_be_cut) = path_of(cx, core.links.mtu(id, netif.mtu(), is_v6), outgoing);
             let offload = netif.offloads_checksum();
             let len = addresses.header_len() + outgoing.header.len() + payload.len();
-            let may_be_cut = outgoing.discover == MtuDiscover::Dont && outgoing.dst.is_ipv4();
             if outgoing.gso_size == 0 && (len > mtu as usize || may_be_cut) {
                 return cut(cx, via, &header, outgoing, payload, mtu);
             }
@@ -162,7 +161,7 @@ pub(crate) fn send(cx: &mut Context<'_>, outgoing: &Outgoing<'_>, payload: Chain
 }
 
 /// Whether an interface takes a payload that is several datagrams', and cuts it: `each_len` bytes behind the IP header in each
-/// but the last, `len` in all. Where packets may be cut on their way (IP_PMTUDISC_DONT) it does not: it would say otherwise.
+/// but the last, `len` in all. Where packets may be cut on their way it does not: it would say otherwise.
 pub(crate) fn takes_joined(
     cx: &Context<'_>,
     netif: NetifId,
@@ -172,24 +171,28 @@ pub(crate) fn takes_joined(
     let Some(device) = cx.core.netifs.netif(netif) else { return false };
     let is_v6 = outgoing.dst.is_ipv6();
     let header_len = if is_v6 { ip::V6_HEADER_LEN } else { ip::V4_HEADER_LEN };
-    let may_be_cut = outgoing.discover == MtuDiscover::Dont && !is_v6;
-    let mtu = path_mtu(cx, cx.core.links.mtu(netif, device.mtu(), is_v6), outgoing);
+    let (mtu, may_be_cut) = path_of(cx, cx.core.links.mtu(netif, device.mtu(), is_v6), outgoing);
     !may_be_cut
         && device.offloads_checksum()
         && header_len + len <= device.udp_segment_max() as usize
         && header_len + each_len <= mtu as usize
 }
 
-/// Bytes of the largest packet that the path takes, as far as is known, of a link with this MTU.
+/// Bytes of the largest packet that the path takes, as far as is known, of a link with this MTU; and whether routers may cut the packet (IPv4).
 #[inline]
-fn path_mtu(cx: &Context<'_>, link: u32, outgoing: &Outgoing<'_>) -> u32 {
-    match outgoing.discover {
-        MtuDiscover::Probe => link,
+fn path_of(cx: &Context<'_>, link: u32, outgoing: &Outgoing<'_>) -> (u32, bool) {
+    let known = match outgoing.discover {
+        MtuDiscover::Probe => None,
         MtuDiscover::Want | MtuDiscover::Dont | MtuDiscover::Do => {
-            let known = cx.core.ip.path_mtus.get(&cx.core.key, outgoing.dst, cx.now);
-            known.map_or(link, |path| path.min(link))
+            cx.core.ip.path_mtus.get(&cx.core.key, outgoing.dst, cx.now)
         }
-    }
+    };
+    let may_be_cut = match outgoing.discover {
+        MtuDiscover::Dont => outgoing.dst.is_ipv4(),
+        MtuDiscover::Want => known.is_some_and(|path| path.is_cut),
+        MtuDiscover::Do | MtuDiscover::Probe => false,
+    };
+    (known.map_or(link, |path| path.mtu.min(link)), may_be_cut)
 }
 
 /// Sends a packet that is longer than the way takes in fragments (RFC 791, RFC 8200 section 4.5), if that is allowed.
@@ -201,7 +204,7 @@ fn cut(
     payload: Chain,
     mtu: u32,
 ) -> Result<(), SendError> {
-    let id = cx.core.ip.ids.next(flow_of(cx, header.addresses.src(), header.addresses.dst()));
+    let id = identification(cx, &header.addresses, 1);
     let frames = outgoing
         .discover
         .allows_fragments()
@@ -278,11 +281,17 @@ impl Ids {
         self.0.iter().for_each(|counter| counter.store(random() as u32, Ordering::Relaxed));
     }
 
-    fn next(&self, hash: u64) -> u32 {
+    /// The next number for the addresses with this hash, and those up to `count` behind it.
+    fn next(&self, hash: u64, count: u32) -> u32 {
         let counter = &self.0[hash as usize % ID_COUNTERS];
         // Relaxed: a number that orders nothing. The upper half of the hash, of which the lower chose the counter.
-        counter.fetch_add(1, Ordering::Relaxed).wrapping_add((hash >> 32) as u32)
+        counter.fetch_add(count, Ordering::Relaxed).wrapping_add((hash >> 32) as u32)
     }
+}
+
+/// The identification of a packet between these addresses that may be cut, and of as many behind it as `count` says.
+pub(crate) fn identification(cx: &Context<'_>, addresses: &ip::Addresses, count: u32) -> u32 {
+    cx.core.ip.ids.next(flow_of(cx, addresses.src(), addresses.dst()), count)
 }
 
 /// Hands one frame to the interface.

@@ -34,8 +34,21 @@ pub(crate) const FLOOR_V6: u16 = 1280;
 /// Common MTUs, for reports of routers before RFC 1191, which do not say how much they take (its section 7.1).
 const PLATEAUS: [u32; 7] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006];
 
-/// An entry: both halves of the address, the MTU (0: none), and when it was learnt, microseconds.
+/// An entry: both halves of the address, the MTU (0: none) with [`CUT`], and when it was learnt, microseconds.
 type Entry = SeqCell<4>;
+
+/// A bit beside the MTU: [`Path::is_cut`].
+const CUT: u64 = 1 << 32;
+
+/// What is known of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    /// Bytes of the largest packet that it takes, and not less than the floor of its family.
+    pub mtu: u32,
+    /// It takes less than the floor (IPv4): its routers have to cut packets, which so do not forbid it ("don't fragment"). As on Linux,
+    /// where the MTU of such a route is locked.
+    pub is_cut: bool,
+}
 
 /// See the module's head.
 pub(crate) struct PathMtus {
@@ -57,15 +70,15 @@ impl Default for PathMtus {
 }
 
 impl PathMtus {
-    /// Bytes of the largest packet that the path to `dst` is known to take; `None` if only the link is known to limit it.
+    /// What is known of the path to `dst`; `None` if only the link is known to limit it.
     #[inline]
-    pub fn get(&self, key: &HashKey, dst: IpAddr, now: Instant) -> Option<u32> {
+    pub fn get(&self, key: &HashKey, dst: IpAddr, now: Instant) -> Option<Path> {
         // Relaxed: the next packet sees an MTU that is being learned just now.
         if self.is_used.load(Ordering::Relaxed) { self.find(key, dst, now) } else { None }
     }
 
     #[cold]
-    fn find(&self, key: &HashKey, dst: IpAddr, now: Instant) -> Option<u32> {
+    fn find(&self, key: &HashKey, dst: IpAddr, now: Instant) -> Option<Path> {
         let wanted = words(dst);
         let entries = self.set(key, dst).iter().map(SeqCell::load);
         let mut here = entries.filter(|[high, low, ..]| [*high, *low] == wanted);
@@ -77,7 +90,7 @@ impl PathMtus {
     pub fn learn(&self, key: &HashKey, dst: IpAddr, mtu: u32, sent: u32, now: Instant) -> bool {
         let reported = if mtu == 0 { plateau_below(sent) } else { mtu };
         let floor = if dst.is_ipv4() { FLOOR_V4 } else { FLOOR_V6 };
-        let mtu = reported.max(u32::from(floor));
+        let path = Path { mtu: reported.max(floor.into()), is_cut: dst.is_ipv4() && reported < floor.into() };
         let [high, low] = words(dst);
         let set = self.set(key, dst);
         let changing = self.changing.lock();
@@ -85,14 +98,18 @@ impl PathMtus {
             let [h, l, mtu, _] = entry.load();
             [h, l] == [high, low] && mtu != 0
         });
-        if known.and_then(|entry| valid(&entry.load(), now)).is_some_and(|known| known <= mtu) {
+        if known
+            .and_then(|entry| valid(&entry.load(), now))
+            .is_some_and(|known| known.mtu <= path.mtu && known.is_cut >= path.is_cut)
+        {
             return false;
         }
         // An empty one was learnt at 0, before all others.
         let oldest = || set.iter().min_by_key(|entry| entry.load()[3]);
         failpoints::hit(Point::PathMtu, failpoints::of_addr(dst));
         if let Some(entry) = known.or_else(oldest) {
-            entry.store([high, low, u64::from(mtu), now.as_micros()]);
+            let cut = if path.is_cut { CUT } else { 0 };
+            entry.store([high, low, u64::from(path.mtu) | cut, now.as_micros()]);
         }
         drop(changing);
         self.is_used.store(true, Ordering::Relaxed);
@@ -106,11 +123,11 @@ impl PathMtus {
     }
 }
 
-/// The MTU of an entry that has not become too old.
-fn valid([_, _, mtu, learnt]: &[u64; 4], now: Instant) -> Option<u32> {
+/// The path of an entry that has not become too old.
+fn valid([_, _, mtu, learnt]: &[u64; 4], now: Instant) -> Option<Path> {
     let age = now.as_micros().saturating_sub(*learnt);
     let is_valid = *mtu != 0 && u128::from(age) < AGE_MAX.as_micros();
-    u32::try_from(*mtu).ok().filter(|_| is_valid)
+    is_valid.then_some(Path { mtu: *mtu as u32, is_cut: mtu & CUT != 0 })
 }
 
 /// The next common MTU below the length of a packet.
@@ -140,14 +157,15 @@ mod tests {
     #[test]
     fn an_entry_becomes_smaller_not_larger_and_is_forgotten() {
         let (paths, key) = (PathMtus::default(), HashKey(1, 2));
-        assert_eq!(paths.get(&key, host(1), NOW), None);
+        let get = |dst, now| paths.get(&key, dst, now).map(|path| path.mtu);
+        assert_eq!(get(host(1), NOW), None);
         assert!(paths.learn(&key, host(1), 1400, 1500, NOW));
         assert!(!paths.learn(&key, host(1), 1450, 1500, NOW));
         assert!(paths.learn(&key, host(1), 1300, 1500, NOW));
-        assert_eq!((paths.get(&key, host(1), NOW), paths.get(&key, host(2), NOW)), (Some(1300), None));
+        assert_eq!((get(host(1), NOW), get(host(2), NOW)), (Some(1300), None));
         let last = NOW + (AGE_MAX - Duration::from_micros(1));
-        assert_eq!(paths.get(&key, host(1), last), Some(1300));
-        assert_eq!(paths.get(&key, host(1), NOW + AGE_MAX), None);
+        assert_eq!(get(host(1), last), Some(1300));
+        assert_eq!(get(host(1), NOW + AGE_MAX), None);
         assert!(paths.learn(&key, host(1), 1450, 1500, NOW + AGE_MAX), "the known value is too old");
     }
 
@@ -157,11 +175,18 @@ mod tests {
         let v6: IpAddr = "fd00::1".parse().unwrap();
         paths.learn(&key, host(1), 68, 1500, NOW);
         paths.learn(&key, v6, 1, 1500, NOW);
-        assert_eq!((paths.get(&key, host(1), NOW), paths.get(&key, v6, NOW)), (Some(552), Some(1280)));
-        for (at, sent, mtu) in [(2, 1500, 1492), (3, 9000, 8166), (4, 65_535, 32_000), (5, 1006, 552)] {
+        let get = |dst| paths.get(&key, dst, NOW).unwrap();
+        assert_eq!(get(host(1)), Path { mtu: 552, is_cut: true });
+        assert_eq!(get(v6), Path { mtu: 1280, is_cut: false }, "no router of IPv6 cuts");
+        for (at, sent, mtu) in
+            [(2, 1500, 1492), (3, 9000, 8166), (4, 65_535, 32_000), (5, 1006, 552), (6, 552, 552)]
+        {
             paths.learn(&key, host(at), 0, sent, NOW);
-            assert_eq!(paths.get(&key, host(at), NOW), Some(mtu), "of {sent}");
+            assert_eq!(get(host(at)).mtu, mtu, "of {sent}");
         }
+        assert!(paths.learn(&key, host(7), 552, 1500, NOW) && !get(host(7)).is_cut);
+        assert!(paths.learn(&key, host(7), 551, 1500, NOW) && get(host(7)).is_cut, "which is news");
+        assert!(!paths.learn(&key, host(7), 552, 1500, NOW) && get(host(7)).is_cut);
     }
 
     #[test]
@@ -174,6 +199,6 @@ mod tests {
         let now = NOW + Duration::from_secs(1);
         let known = (0..flood).filter(|i| paths.get(&key, host(*i), now).is_some()).count();
         assert!(known <= SETS * WAYS, "{known}");
-        assert_eq!(paths.get(&key, host(flood - 1), now), Some(1400));
+        assert_eq!(paths.get(&key, host(flood - 1), now).map(|path| path.mtu), Some(1400));
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
         return transmit::push(cx, conn, &header, payload, mss);
     }
     let to = conn.tuple.reversed();
-    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload, repeats: 0 });
+    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload, rehashes: 0 });
 }
 
 #[cfg(test)]

@@ -74,6 +74,9 @@ pub(crate) fn step(
             let is_accepted = so.fast_open.as_ref().is_none_or(|place| !place.is_waiting(conn));
             let remote = conn.tuple.remote.addr;
             let events = super::undelivered::apply(cx.core, pcb, remote, (seq, error), is_accepted, cx.now);
+            if let sockeye_proto::icmp::Error::PacketTooBig(_) = error {
+                conn.options.note_path(cx.core.ip.path_mtus.get(&cx.core.key, remote, cx.now));
+            }
             on_events(cx, pcb, conn, so, events);
         }
         Work::Uncork(other) => {

@@ -36,7 +36,7 @@ pub(crate) struct Name {
 pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, ts_offset: u32) -> Settings {
     let mut tcp = core.tcp_settings(&name.tuple, name.via, settings.rcv_room(), ts_offset);
     let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
-    tcp.path_mtu = known.map_or(0, |mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+    tcp.path_mtu = known.map_or(0, |path| u16::try_from(path.mtu).unwrap_or(u16::MAX));
     tcp.nodelay = settings.nodelay;
     tcp.rcv_lowat = settings.rcvlowat;
     tcp.keepalive = settings.keepalive;
@@ -64,8 +64,12 @@ pub(crate) fn make(
     options.hop_limit.store(settings.tos_ttl.ttl, Ordering::Relaxed);
     options.nonblocking.store(settings.nonblocking, Ordering::Relaxed);
     options.set_keepalive_settings(&settings.keepalive);
-    if name.tuple.local.addr.is_ipv6() && name.via.is_wire() {
-        options.flow_label.begin(core, name.hash, 0);
+    if name.via.is_wire() {
+        let remote = name.tuple.remote.addr;
+        options.note_path(core.ip.path_mtus.get(&core.key, remote, core.clock.now()));
+        if remote.is_ipv6() {
+            options.flow_label.begin(core, name.hash, 0);
+        }
     }
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);

@@ -44,6 +44,7 @@ use crate::base::payload::Data;
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::leader::Waiters;
 use crate::inet::ip::flow_label;
+use crate::inet::ip::path_mtu::Path;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
@@ -122,6 +123,8 @@ pub(crate) struct SocketOptions {
     pub hop_limit: AtomicU8,
     /// The flow label of its packets over IPv6.
     pub flow_label: flow_label::Label,
+    /// Routers may cut packets that are no longer than the least MTU ([`Path::is_cut`]).
+    pub is_cut: AtomicBool,
     /// SO_KEEPALIVE.
     pub keepalive: AtomicBool,
     /// TCP_KEEPCNT.
@@ -164,6 +167,7 @@ impl SocketOptions {
             tos: AtomicU8::new(0),
             hop_limit: AtomicU8::new(TosTtl::DEFAULT.ttl),
             flow_label: flow_label::Label::default(),
+            is_cut: AtomicBool::new(false),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),
@@ -179,6 +183,12 @@ impl SocketOptions {
             write_timeout: AtomicU64::new(0),
             linger_ms: AtomicU32::new(LINGER_OFF),
         }
+    }
+
+    /// What is known of the path to the peer.
+    pub fn note_path(&self, known: Option<Path>) {
+        // Relaxed: an option, which orders nothing.
+        self.is_cut.store(known.is_some_and(|path| path.is_cut), Ordering::Relaxed);
     }
 }
 

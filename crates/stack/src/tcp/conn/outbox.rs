@@ -38,8 +38,8 @@ pub(crate) struct Routed {
     pub to: FourTuple,
     pub header: Header,
     pub payload: Data,
-    /// How often it was sent before, if it is a SYN-ACK.
-    pub repeats: u8,
+    /// How often its sender has asked for another path, if no connection has sent it.
+    pub rehashes: u8,
 }
 
 /// The other end of a connection in this process.

@@ -11,9 +11,11 @@ use std::net::IpAddr;
 
 use sockeye_mbuf::Chain;
 use sockeye_proto::ip;
+use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
+use sockeye_sync::facade::Ordering;
 
 use super::Conn;
 use super::outbox::Context;
@@ -22,6 +24,8 @@ use crate::base::payload::Data;
 use crate::inet::input::count;
 use crate::inet::ip::count::OUT_NO_ROUTES;
 use crate::inet::ip::flow_label;
+use crate::inet::ip::output::identification;
+use crate::inet::ip::path_mtu::FLOOR_V4;
 use crate::inet::netif::device::Device;
 use crate::inet::netif::output::hand_over;
 use crate::inet::netif::table::{PACKET_MAX, Via};
@@ -37,6 +41,8 @@ struct Fields {
     tos_ttl: TosTtl,
     /// 0 for IPv4.
     flow_label: u32,
+    /// Routers may cut it, unless it is longer than the least MTU (IPv4).
+    is_cut: bool,
 }
 
 /// Frames on their way to an interface, all of one flow.
@@ -62,23 +68,28 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
-    let fields = Fields { tos_ttl: TosTtl::of(&conn.options), flow_label: conn.options.flow_label.get() };
+    let fields = Fields {
+        tos_ttl: TosTtl::of(&conn.options),
+        flow_label: conn.options.flow_label.get(),
+        // Relaxed, as the others.
+        is_cut: conn.options.is_cut.load(Ordering::Relaxed),
+    };
     add(cx, via, conn.hash, &conn.tuple, (header, gso_size, fields), payload);
 }
 
-/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`, after it was sent `repeats` times before.
+/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`; another path was asked for `rehashes` times.
 pub(crate) fn send(
     cx: &mut Context<'_>,
     via: Via,
     tuple: &FourTuple,
-    (header, repeats): (&Header, u8),
+    (header, rehashes): (&Header, u8),
     payload: Data,
 ) {
     // The hash that a connection of this name has, so that its frames go the same way.
     let hash = tuple.hash(&cx.core.key);
     let is_v6 = tuple.local.addr.is_ipv6();
-    let flow_label = if is_v6 { flow_label::of_flow(cx.core, hash, repeats.into()) } else { 0 };
-    let fields = Fields { tos_ttl: TosTtl::DEFAULT, flow_label };
+    let flow_label = if is_v6 { flow_label::of_flow(cx.core, hash, rehashes.into()) } else { 0 };
+    let fields = Fields { tos_ttl: TosTtl::DEFAULT, flow_label, is_cut: false };
     add(cx, via, hash, tuple, (header, 0, fields), payload);
     flush(cx);
 }
@@ -151,7 +162,8 @@ fn add_frame(
     (header, gso_size, fields): (&Header, u16, Fields),
     payload: Chain,
 ) {
-    let Some(mut frame) = encode(netif, tuple, header, fields, payload, gso_size > 0) else {
+    let id = if fields.is_cut { identify(cx, tuple, header, (payload.len(), gso_size)) } else { None };
+    let Some(mut frame) = encode(netif, tuple, header, (fields, id), payload, gso_size > 0) else {
         return cx.core.input.count(count::UNSENDABLE, 1);
     };
     frame.gso_size = gso_size;
@@ -182,13 +194,33 @@ pub(crate) fn flush(cx: &mut Context<'_>) {
     cx.outbox.pending.frames = frames;
 }
 
+/// The identification of a segment of `len` bytes of text that routers may cut, and so must be able to put together (RFC 6864); `None` of one
+/// that is longer than the least MTU: it asks whether the path takes it.
+#[cold]
+fn identify(
+    cx: &Context<'_>,
+    tuple: &FourTuple,
+    header: &Header,
+    (len, gso_size): (usize, u16),
+) -> Option<u32> {
+    let addresses = ip::Addresses::new(tuple.local.addr, tuple.remote.addr)?;
+    let (each_len, count) = match usize::from(gso_size) {
+        0 => (len, 1),
+        each_len => (each_len, len.div_ceil(each_len)),
+    };
+    let headers_len = addresses.header_len() + wire::header_len(header);
+    let is_short = headers_len + each_len <= FLOOR_V4.into() && headers_len + len <= PACKET_MAX as usize;
+    let count = u32::try_from(count).ok()?;
+    is_short.then(|| identification(cx, &addresses, count))
+}
+
 /// A segment as a frame; `None` if its addresses are of two families or it is longer than a packet can be. One that `is_cut` by the
 /// device may be longer over IPv4.
 fn encode(
     netif: &Device,
     tuple: &FourTuple,
     header: &Header,
-    fields: Fields,
+    (fields, id): (Fields, Option<u32>),
     payload: Chain,
     is_cut: bool,
 ) -> Option<TxFrame> {
@@ -198,7 +230,11 @@ fn encode(
     let ip_header = fields.tos_ttl.header(addresses, ecn, fields.flow_label);
     let mut head = [0; HEAD_MAX];
     let emit = if is_cut { ip::emit_to_be_cut } else { ip::emit };
-    let ip_len = emit(&ip_header, tcp_len, &mut head).ok()?;
+    let ip_len = match id {
+        Some(id) => fragment::emit(&ip_header, &Fragment { id, offset: 0, more: false }, tcp_len, &mut head),
+        None => emit(&ip_header, tcp_len, &mut head),
+    };
+    let ip_len = ip_len.ok()?;
     let pseudo = addresses.pseudo_header(ip::PROTOCOL_TCP, u32::try_from(tcp_len).ok()?);
     let (checksum, sum) = if netif.offloads_checksum() {
         (Checksum::Device, ChecksumOut::Offload(pseudo))

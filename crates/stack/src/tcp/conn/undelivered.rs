@@ -13,7 +13,7 @@ use sockeye_proto::tcp::unreachable::Unreachable;
 use sockeye_proto::time::Instant;
 
 use crate::base::payload::Data;
-use crate::inet::ip;
+use crate::inet::ip::{self, path_mtu::FLOOR_V4};
 use crate::rt::counter;
 use crate::tcp::Core;
 
@@ -31,9 +31,11 @@ pub(super) fn apply(
     }
     let why = match error {
         Error::PacketTooBig(mtu) => {
-            if pcb.on_packet_too_big(seq, mtu, now) {
+            // Where packets will be cut on their way it does not matter whether segments have become smaller.
+            let is_cut = remote.is_ipv4() && mtu < FLOOR_V4.into() && pcb.has_in_flight(seq);
+            if pcb.on_packet_too_big(seq, mtu, now) || is_cut {
                 // The next connection there begins with it.
-                ip::on_path_mtu(core, remote, pcb.path_mtu(), 0, now);
+                ip::on_path_mtu(core, remote, mtu.min(pcb.path_mtu()), 0, now);
             }
             return Events::NONE;
         }

@@ -36,7 +36,7 @@ use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::fastopen::{self, Place};
 use crate::tcp::handshake::listen::{Child, Listener};
 use crate::tcp::handshake::values;
-use crate::tcp::route::{acquaint, answer};
+use crate::tcp::route::{acquaint, answer, answer_by};
 use crate::tcp::tables::demux::{Demux, HalfOpen, Shard};
 use crate::tcp::tables::listeners::Replica;
 
@@ -85,12 +85,14 @@ pub(crate) fn on_syn(
     };
     let now = cx.now;
     let reply = handshake(cx, &mut shard, &tuple, |half_open| {
-        half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, now)
+        let reply = half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, now);
+        // IPv4 has no flow label.
+        reply.map(|reply| (reply, if tuple.local.addr.is_ipv6() { half_open.rehashes(&tuple) } else { 0 }))
     });
     shard.arm(core, Demux::index(hash), cx.now);
-    if let Some(mut reply) = reply.flatten() {
+    if let Some((mut reply, rehashes)) = reply.flatten() {
         reply.options.fast_open = offered;
-        answer(cx, tuple, reply);
+        answer_by(cx, tuple, reply, rehashes);
     }
 }
 
@@ -371,9 +373,9 @@ fn complete(
         }
         return;
     };
-    if accepted.repeats > 0 && tuple.local.addr.is_ipv6() {
+    if accepted.rehashes > 0 && tuple.local.addr.is_ipv6() {
         // The SYN-ACK that has arrived had this label.
-        child.options.flow_label.begin(cx.core, hash, accepted.repeats.into());
+        child.options.flow_label.begin(cx.core, hash, accepted.rehashes.into());
     }
     acquaint(segment.from.as_ref(), &child);
     Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));

@@ -429,8 +429,8 @@ impl TcpSocket {
         }
         let mut iss = core.isn(&tuple, now);
         let mut ts_offset = core.ts_offset(&tuple);
-        if let Some(record) = shard.resting_mut(hash, &tuple) {
-            let reuse = record.can_reuse_for_connect(now)?;
+        if let Some(resting) = shard.resting_mut(hash, &tuple) {
+            let reuse = resting.record.can_reuse_for_connect(now)?;
             iss = iss.max(reuse.iss_floor);
             ts_offset = reuse.ts_offset;
             shard.wake_resting(hash, &tuple);

@@ -43,6 +43,8 @@ pub(crate) struct Resting {
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
     pub reuse_port: bool,
+    /// That of its flow label.
+    pub rehashes: u8,
     pub record: TimeWait,
 }
 
@@ -173,8 +175,8 @@ impl Shard {
         self.conns.insert_unique(conn.hash, conn, |c| c.hash);
     }
 
-    pub fn resting_mut(&mut self, hash: u64, tuple: &FourTuple) -> Option<&mut TimeWait> {
-        self.resting.find_mut(hash, |r| r.tuple == *tuple).map(|r| &mut r.record)
+    pub fn resting_mut(&mut self, hash: u64, tuple: &FourTuple) -> Option<&mut Resting> {
+        self.resting.find_mut(hash, |r| r.tuple == *tuple)
     }
 
     /// Ends the TIME-WAIT of a name.
@@ -197,6 +199,7 @@ impl Shard {
             hash,
             reuse_addr: conn.options.reuse_addr,
             reuse_port: conn.options.reuse_port,
+            rehashes: conn.options.flow_label.rehashes(),
             record,
         };
         self.resting.insert_unique(hash, resting, |r| r.hash);
@@ -267,14 +270,14 @@ pub(crate) fn on_timer(cx: &mut crate::tcp::conn::outbox::Context<'_>, index: us
         let (now, routed) = (cx.now, &mut cx.outbox.routed);
         let retries = core.tcp_config().synack_retries;
         let patience = |listener: &Arc<Replica>| listener.patience(retries);
-        shard.half_open.on_timer(now, patience, |tuple, header, repeats| {
+        shard.half_open.on_timer(now, patience, |tuple, header, rehashes| {
             failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
             routed.push_back(crate::tcp::conn::outbox::Routed {
                 from: None,
                 to: tuple.reversed(),
                 header,
                 payload: crate::base::payload::Data::default(),
-                repeats,
+                rehashes,
             });
         });
     });

@@ -54,7 +54,7 @@ fn every_agreement_is_restored_with_timestamps() {
                 ecn,
                 accurate_ecn: None,
                 rtt: None,
-                repeats: 0,
+                rehashes: 0,
             };
             assert_eq!(got, expected, "{millis} {scale:?} {sack}");
         }
