@@ -111,6 +111,11 @@ impl Core {
         self.fast_open_keys.rotate(drawn);
     }
 
+    /// How often another path is taken that was asked for so often: not at all without [`txrehash`](TcpConfig::txrehash).
+    pub fn rehashes(&self, asked: u8) -> u8 {
+        if asked > 0 && self.tcp_config().txrehash { asked } else { 0 }
+    }
+
     /// The settings of TCP as they are now. Not to be kept.
     pub fn tcp_config(&self) -> Read<TcpConfig> {
         self.tcp.read()

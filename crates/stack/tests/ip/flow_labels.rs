@@ -22,7 +22,7 @@ fn labels(packets: &[Vec<u8>]) -> Vec<u32> {
 fn of_a_connection(change: impl FnOnce(&mut Config), to: &str) -> Vec<u32> {
     let mut host = Host::with(change);
     let (mut stream, syn) = connecting(&mut host, to);
-    let mut sent = labels(&[syn.clone()]);
+    let mut sent = labels(std::slice::from_ref(&syn));
     sent.extend(labels(&host.send(&syn_ack(&syn))));
     stream.write_all(b"text").unwrap();
     sent.extend(labels(&host.turn()));

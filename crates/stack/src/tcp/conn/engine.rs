@@ -75,7 +75,7 @@ pub(crate) fn step(
             let remote = conn.tuple.remote.addr;
             let events = super::undelivered::apply(cx.core, pcb, remote, (seq, error), is_accepted, cx.now);
             if let sockeye_proto::icmp::Error::PacketTooBig(_) = error {
-                conn.options.note_path(cx.core.ip.path_mtus.get(&cx.core.key, remote, cx.now));
+                conn.options.path.note(cx.core.ip.path_mtus.get(&cx.core.key, remote, cx.now));
             }
             on_events(cx, pcb, conn, so, events);
         }
@@ -269,8 +269,8 @@ fn on_events(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &m
     if events.has(Events::SILENT) {
         crate::inet::link::suspect(cx, conn.via.last(), conn.tuple.remote.addr);
     }
-    if events.has(Events::REHASH) && cx.core.tcp_config().txrehash && conn.tuple.local.addr.is_ipv6() {
-        conn.options.flow_label.rehash(cx.core, conn.hash);
+    if events.has(Events::REHASH) {
+        conn.options.path.rehash(cx.core.rehashes(1));
     }
     if events.has(Events::PEER_FIN) {
         (so.rcv.eof, so.rcv.fin) = (true, true);

@@ -66,10 +66,7 @@ pub(crate) fn make(
     options.set_keepalive_settings(&settings.keepalive);
     if name.via.is_wire() {
         let remote = name.tuple.remote.addr;
-        options.note_path(core.ip.path_mtus.get(&core.key, remote, core.clock.now()));
-        if remote.is_ipv6() {
-            options.flow_label.begin(core, name.hash, 0);
-        }
+        options.path.note(core.ip.path_mtus.get(&core.key, remote, core.clock.now()));
     }
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);

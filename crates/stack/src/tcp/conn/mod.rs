@@ -43,8 +43,7 @@ use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::busy::PlaceCell;
 use crate::inet::input::leader::Waiters;
-use crate::inet::ip::flow_label;
-use crate::inet::ip::path_mtu::Path;
+use crate::inet::ip::flow_label::PathCell;
 use crate::inet::netif::table::{Via, ViaCell};
 use crate::rt::failpoints;
 use crate::rt::poll;
@@ -121,10 +120,8 @@ pub(crate) struct SocketOptions {
     pub tos: AtomicU8,
     /// IP_TTL, IPV6_UNICAST_HOPS.
     pub hop_limit: AtomicU8,
-    /// The flow label of its packets over IPv6.
-    pub flow_label: flow_label::Label,
-    /// Routers may cut packets that are no longer than the least MTU ([`Path::is_cut`]).
-    pub is_cut: AtomicBool,
+    /// What is known of the path to the peer.
+    pub path: PathCell,
     /// SO_KEEPALIVE.
     pub keepalive: AtomicBool,
     /// TCP_KEEPCNT.
@@ -166,8 +163,7 @@ impl SocketOptions {
             nodelay: AtomicBool::new(false),
             tos: AtomicU8::new(0),
             hop_limit: AtomicU8::new(TosTtl::DEFAULT.ttl),
-            flow_label: flow_label::Label::default(),
-            is_cut: AtomicBool::new(false),
+            path: PathCell::default(),
             keepalive: AtomicBool::new(false),
             keepalive_retries: AtomicU8::new(0),
             keepalive_time_ms: AtomicU32::new(0),
@@ -183,12 +179,6 @@ impl SocketOptions {
             write_timeout: AtomicU64::new(0),
             linger_ms: AtomicU32::new(LINGER_OFF),
         }
-    }
-
-    /// What is known of the path to the peer.
-    pub fn note_path(&self, known: Option<Path>) {
-        // Relaxed: an option, which orders nothing.
-        self.is_cut.store(known.is_some_and(|path| path.is_cut), Ordering::Relaxed);
     }
 }
 

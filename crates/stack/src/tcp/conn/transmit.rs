@@ -15,7 +15,6 @@ use sockeye_proto::ip::fragment::{self, Fragment};
 use sockeye_proto::tcp::meter::Tally;
 use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
-use sockeye_sync::facade::Ordering;
 
 use super::Conn;
 use super::outbox::Context;
@@ -68,11 +67,11 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
     let Some(via) = conn.via.now(&cx.core.netifs, conn.tuple.local.addr, conn.tuple.remote.addr) else {
         return cx.core.ip.count(OUT_NO_ROUTES);
     };
+    let path = &conn.options.path;
     let fields = Fields {
         tos_ttl: TosTtl::of(&conn.options),
-        flow_label: conn.options.flow_label.get(),
-        // Relaxed, as the others.
-        is_cut: conn.options.is_cut.load(Ordering::Relaxed),
+        flow_label: flow_label_of(cx, &conn.tuple, conn.hash, path.rehashes()),
+        is_cut: path.is_cut(),
     };
     add(cx, via, conn.hash, &conn.tuple, (header, gso_size, fields), payload);
 }
@@ -87,11 +86,16 @@ pub(crate) fn send(
 ) {
     // The hash that a connection of this name has, so that its frames go the same way.
     let hash = tuple.hash(&cx.core.key);
-    let is_v6 = tuple.local.addr.is_ipv6();
-    let flow_label = if is_v6 { flow_label::of_flow(cx.core, hash, rehashes.into()) } else { 0 };
+    let flow_label = flow_label_of(cx, tuple, hash, cx.core.rehashes(rehashes));
     let fields = Fields { tos_ttl: TosTtl::DEFAULT, flow_label, is_cut: false };
     add(cx, via, hash, tuple, (header, 0, fields), payload);
     flush(cx);
+}
+
+/// The flow label of a segment, after another path was asked for so often.
+#[inline]
+fn flow_label_of(cx: &Context<'_>, tuple: &FourTuple, hash: u64, rehashes: u8) -> u32 {
+    if tuple.local.addr.is_ipv6() { flow_label::of_flow(cx.core, hash, rehashes) } else { 0 }
 }
 
 fn add(

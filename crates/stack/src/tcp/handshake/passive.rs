@@ -87,7 +87,8 @@ pub(crate) fn on_syn(
     let reply = handshake(cx, &mut shard, &tuple, |half_open| {
         let reply = half_open.on_syn(tuple, Arc::clone(listener), &header, &params, numbers, now);
         // IPv4 has no flow label.
-        reply.map(|reply| (reply, if tuple.local.addr.is_ipv6() { half_open.rehashes(&tuple) } else { 0 }))
+        let is_labelled = tuple.local.addr.is_ipv6();
+        reply.map(|reply| (reply, if is_labelled { half_open.rehashes(&tuple) } else { 0 }))
     });
     shard.arm(core, Demux::index(hash), cx.now);
     if let Some((mut reply, rehashes)) = reply.flatten() {
@@ -373,10 +374,8 @@ fn complete(
         }
         return;
     };
-    if accepted.rehashes > 0 && tuple.local.addr.is_ipv6() {
-        // The SYN-ACK that has arrived had this label.
-        child.options.flow_label.begin(cx.core, hash, accepted.rehashes.into());
-    }
+    // The SYN-ACK that has arrived took this path.
+    child.options.path.rehash(cx.core.rehashes(accepted.rehashes));
     acquaint(segment.from.as_ref(), &child);
     Chosen::enter(cx, &child, Work::segment(segment.header.into(), segment.payload));
     listener.push(Child { conn: child, value: listener.take_value() }, cx);

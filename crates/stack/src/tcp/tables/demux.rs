@@ -199,7 +199,7 @@ impl Shard {
             hash,
             reuse_addr: conn.options.reuse_addr,
             reuse_port: conn.options.reuse_port,
-            rehashes: conn.options.flow_label.rehashes(),
+            rehashes: conn.options.path.rehashes(),
             record,
         };
         self.resting.insert_unique(hash, resting, |r| r.hash);
