@@ -214,17 +214,17 @@ fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Option<String> {
     segments(a, b, late)
 }
 
-/// The IP headers' other fields. Where the socket of a reset is gone, nobody knows its path any more.
+/// The IP headers' other fields, but of a reset: its socket may be gone, and nobody knows any more what it had set.
 fn ip_parts(kernel: &Segment, stack: &Segment) -> impl Iterator<Item = (&'static str, u32, u32)> {
     let (a, b) = (kernel.ip, stack.ip);
-    let labels = [
+    let fields = [
+        ("DSCP", a.dscp.into(), b.dscp.into()),
+        ("TTL", a.ttl.into(), b.ttl.into()),
+        ("don't fragment", a.is_whole.into(), b.is_whole.into()),
         ("flow label", a.is_labelled.into(), b.is_labelled.into()),
         ("new flow label", a.is_relabelled.into(), b.is_relabelled.into()),
     ];
-    let cut = [("don't fragment", a.is_whole.into(), b.is_whole.into())];
-    let of_path = cut.into_iter().chain(labels).filter(|_| !kernel.flags.has(Flags::RST));
-    let others = [("DSCP", a.dscp.into(), b.dscp.into()), ("TTL", a.ttl.into(), b.ttl.into())];
-    others.into_iter().chain(of_path)
+    fields.into_iter().filter(|_| !kernel.flags.has(Flags::RST))
 }
 
 fn segments(kernel: &Segment, stack: &Segment, late: Duration) -> Option<String> {

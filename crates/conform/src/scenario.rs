@@ -121,6 +121,10 @@ pub enum SockOpt {
     FastOpen,
     /// TCP_FASTOPEN_CONNECT.
     FastOpenConnect,
+    /// IP_TOS or IPV6_TCLASS.
+    Tos,
+    /// IP_TTL or IPV6_UNICAST_HOPS.
+    Ttl,
 }
 
 impl SockOpt {
@@ -130,7 +134,7 @@ impl SockOpt {
     }
 
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 19] = [
+    pub const ALL: [(&str, Self); 21] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -150,6 +154,8 @@ impl SockOpt {
         ("max_pacing_rate", Self::MaxPacingRate),
         ("fastopen", Self::FastOpen),
         ("fastopen_connect", Self::FastOpenConnect),
+        ("tos", Self::Tos),
+        ("ttl", Self::Ttl),
     ];
 }
 

@@ -102,7 +102,7 @@ impl Bed {
     fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
         let (entries, mut sent) = (self.cache.len(), 0);
-        self.cache.on_timer(self.now, patience, |_, _, _| sent += 1);
+        self.cache.on_timer(self.now, patience, |_, _, _, _| sent += 1);
         assert!(sent <= entries, "{sent} SYN-ACKs of {entries} entries");
     }
 }

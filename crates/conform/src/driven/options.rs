@@ -42,6 +42,8 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         SockOpt::Linger2 => socket.set_fin_timeout(fin_timeout(value)),
         SockOpt::FastOpen => socket.set_fastopen(value as usize),
         SockOpt::FastOpenConnect => socket.set_fastopen_connect(on),
+        SockOpt::Tos => socket.set_tos(value),
+        SockOpt::Ttl => socket.set_ttl(value)?,
         // It has none of them here.
         SockOpt::Quickack | SockOpt::Cork | SockOpt::MaxPacingRate => {}
     }
@@ -67,6 +69,8 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
         SockOpt::RcvLowat => stream.set_rcvlowat(value),
         SockOpt::RcvBuf => stream.set_recv_buffer_size(value as usize),
         SockOpt::SndBuf => stream.set_send_buffer_size(value as usize),
+        SockOpt::Tos => stream.set_tos(value),
+        SockOpt::Ttl => stream.set_ttl(value),
         // Too late for these.
         SockOpt::FastOpen | SockOpt::FastOpenConnect => Err(invalid()),
         // It can only be read here.
@@ -84,6 +88,8 @@ pub(super) fn get(stream: &TcpStream, option: SockOpt) -> io::Result<u32> {
         SockOpt::FastOpen | SockOpt::FastOpenConnect => {
             return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
         }
+        SockOpt::Tos => stream.tos()?,
+        SockOpt::Ttl => stream.ttl()?,
         SockOpt::Nodelay => stream.nodelay()?.into(),
         SockOpt::Keepalive => stream.keepalive()?.into(),
         SockOpt::KeepIdle => stream.keepalive_time()?.as_secs() as u32,

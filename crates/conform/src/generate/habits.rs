@@ -101,6 +101,8 @@ const TUNED: &[(SockOpt, &[u32])] = &[
     (SockOpt::Linger2, &[0, 1, 2, u32::MAX]),
     (SockOpt::Linger, &[0, 1]),
     (SockOpt::UserTimeout, &[0, 400, 2000]),
+    (SockOpt::Tos, &[0, 0x20, 0xb8, 0xff]),
+    (SockOpt::Ttl, &[1, 64, 255, 256]),
 ];
 
 impl Maker {

@@ -219,13 +219,22 @@ impl<'s> Run<'s> {
         if option == SockOpt::Linger {
             return Ok(set_socket_linger(socket, Some(Duration::from_secs(value.into())))?);
         }
-        let (level, name) = number_of(option);
+        let (level, name) = self.number_of(option);
         sys::set_option(socket, level, name, value.cast_signed())
     }
 
     fn get(&self, option: SockOpt) -> io::Result<u32> {
-        let (level, name) = number_of(option);
+        let (level, name) = self.number_of(option);
         sys::get_option(self.socket()?, level, name).map(c_int::cast_unsigned)
+    }
+
+    /// The level and the number of an option.
+    fn number_of(&self, option: SockOpt) -> (c_int, c_int) {
+        match (option, self.names.peer.0.is_ipv6()) {
+            (SockOpt::Tos, true) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            (SockOpt::Ttl, true) => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+            (option, _) => number_of(option),
+        }
     }
 
     fn state(&self) -> State {
@@ -239,7 +248,7 @@ impl<'s> Run<'s> {
     }
 }
 
-/// The level and the number of an option.
+/// The level and the number of an option over IPv4.
 fn number_of(option: SockOpt) -> (c_int, c_int) {
     let tcp = |name| (libc::IPPROTO_TCP, name);
     let socket = |name| (libc::SOL_SOCKET, name);
@@ -263,6 +272,8 @@ fn number_of(option: SockOpt) -> (c_int, c_int) {
         SockOpt::MaxPacingRate => socket(libc::SO_MAX_PACING_RATE),
         SockOpt::FastOpen => tcp(libc::TCP_FASTOPEN),
         SockOpt::FastOpenConnect => tcp(libc::TCP_FASTOPEN_CONNECT),
+        SockOpt::Tos => (libc::IPPROTO_IP, libc::IP_TOS),
+        SockOpt::Ttl => (libc::IPPROTO_IP, libc::IP_TTL),
     }
 }
 

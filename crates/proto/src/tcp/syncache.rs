@@ -366,14 +366,14 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         self.statistics.dropped_listener += self.table.retain(keep);
     }
 
-    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with [`rehashes`](Self::rehashes), and gives up those that have
+    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with its listener and [`rehashes`](Self::rehashes), and gives up those that have
     /// been repeated often enough. After a jump of the clock each entry is still repeated only once.
     /// Work is bounded by the number of entries due.
     pub fn on_timer(
         &mut self,
         now: Instant,
         patience: impl Fn(&L) -> Patience,
-        mut send: impl FnMut(&K, Header, u8),
+        mut send: impl FnMut(&K, &L, Header, u8),
     ) {
         // An entry moved to the next queue starts anew at `now`, so it is not met again there.
         for retries in 0..=SYNACK_RETRIES_MAX {
@@ -391,7 +391,8 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
                 }
                 let repeating = Repeating { table: &mut self.table, index };
                 let slot = repeating.table.slot_mut(index);
-                send(&slot.key, slot.half_open.syn_ack(now), slot.half_open.rehashes());
+                let (syn_ack, rehashes) = (slot.half_open.syn_ack(now), slot.half_open.rehashes());
+                send(&slot.key, &slot.listener, syn_ack, rehashes);
                 std::mem::forget(repeating);
                 self.statistics.retransmitted += 1;
             }

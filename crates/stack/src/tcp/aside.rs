@@ -14,7 +14,7 @@ use crate::inet::context::Aside;
 use crate::inet::input::count as frames;
 use crate::inet::ip::{Cast, Received};
 use crate::tcp::conn::Work;
-use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::outbox::{Context, Routed, Unowned};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::passive;
 use crate::tcp::route;
@@ -72,7 +72,10 @@ fn segment(cx: &mut Context<'_>, mut received: Received) {
         remote: Endpoint::new(addresses.src(), ports.src),
     };
     input.count(frames::PACKETS, 1);
-    route::deliver(cx, Routed { from: None, to, header, payload: Data(received.payload), rehashes: 0 });
+    route::deliver(
+        cx,
+        Routed { from: None, to, header, payload: Data(received.payload), unowned: Unowned::default() },
+    );
 }
 
 /// Bytes of the longest TCP header.

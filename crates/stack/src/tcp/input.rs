@@ -17,7 +17,7 @@ use crate::inet::input::{self, BATCH_MAX, Batch, Packet, Place, Transport};
 use crate::inet::netif::{NetifId, departures};
 use crate::tcp::Core;
 use crate::tcp::conn::error::SockError;
-use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::outbox::{Context, Routed, Unowned};
 use crate::tcp::conn::{Conn, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::route;
@@ -93,5 +93,5 @@ pub(crate) fn lookup(cx: &Context<'_>, packet: &Packet) -> Option<Arc<Conn>> {
 /// A packet without a connection: a handshake or a stray.
 pub(crate) fn route(cx: &mut Context<'_>, packet: Packet) {
     let Packet { to, header, payload } = packet;
-    route::deliver(cx, Routed { from: None, to, header, payload, rehashes: 0 });
+    route::deliver(cx, Routed { from: None, to, header, payload, unowned: Unowned::default() });
 }

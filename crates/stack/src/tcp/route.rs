@@ -16,7 +16,7 @@ use crate::inet::netif::table::Via;
 use crate::rt::counter;
 use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
-use crate::tcp::conn::outbox::{Context, Routed, Wake};
+use crate::tcp::conn::outbox::{Context, Routed, Unowned, Wake};
 use crate::tcp::conn::{Conn, Work, transmit};
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission;
@@ -29,16 +29,16 @@ pub(crate) fn route(cx: &mut Context<'_>, segment: Routed) {
     let core = cx.core;
     match core.netifs.via_from(segment.to.remote.addr, segment.to.local.addr) {
         Some(Via::LOOPBACK) => {
-            let Routed { from, to, header, payload, rehashes } = segment;
+            let Routed { from, to, header, payload, unowned } = segment;
             if let Some((to, header, payload)) = core.loopback.carry(core, (to, header, payload)) {
-                deliver(cx, Routed { from, to, header, payload, rehashes });
+                deliver(cx, Routed { from, to, header, payload, unowned });
             }
         }
         Some(via) => transmit::send(
             cx,
             via,
             &segment.to.reversed(),
-            (&segment.header, segment.rehashes),
+            (&segment.header, segment.unowned),
             segment.payload,
         ),
         None => core.input.count(count::UNSENDABLE, 1),
@@ -92,7 +92,7 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
     }
     let mut iss_floor = None;
     if let Some(resting) = shard.resting_mut(hash, &tuple) {
-        let (record, rehashes) = (&mut resting.record, resting.rehashes);
+        let (record, unowned) = (&mut resting.record, resting.unowned);
         let action = panics::catch(PanicSource::Protocol, "a segment to a name in TIME-WAIT", || {
             let action = record.on_segment(&header, segment.payload.len(), cx.now);
             failpoints::hit(Point::TimeWait, u64::from(tuple.local.port));
@@ -109,10 +109,10 @@ fn look_up(cx: &mut Context<'_>, segment: Routed, admitted: Option<Admitted>) {
         };
         match action {
             TimeWaitAction::Ignore => return,
-            TimeWaitAction::Ack(ack) => return answer_by(cx, tuple, ack, rehashes),
+            TimeWaitAction::Ack(ack) => return answer_by(cx, tuple, ack, unowned),
             TimeWaitAction::Reopen { iss_floor: floor } => {
                 if listener.is_none() {
-                    ack_again.into_iter().for_each(|ack| answer_by(cx, tuple, ack, rehashes));
+                    ack_again.into_iter().for_each(|ack| answer_by(cx, tuple, ack, unowned));
                     return;
                 }
                 iss_floor = Some(floor);
@@ -139,12 +139,12 @@ pub(crate) fn acquaint(from: Option<&Arc<Conn>>, to: &Arc<Conn>) {
 
 /// Sends `header` to the other side of `receiver`, without a connection.
 pub(crate) fn answer(cx: &mut Context<'_>, receiver: FourTuple, header: Header) {
-    answer_by(cx, receiver, header, 0);
+    answer_by(cx, receiver, header, Unowned::default());
 }
 
-/// [`answer`], where the connection had asked for another path `rehashes` times.
-pub(crate) fn answer_by(cx: &mut Context<'_>, receiver: FourTuple, header: Header, rehashes: u8) {
+/// [`answer`], with an IP header of its own.
+pub(crate) fn answer_by(cx: &mut Context<'_>, receiver: FourTuple, header: Header, unowned: Unowned) {
     cx.core.count(counter::SEGMENTS_OUT);
     let to = receiver.reversed();
-    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default(), rehashes });
+    cx.outbox.routed.push_back(Routed { from: None, to, header, payload: Data::default(), unowned });
 }

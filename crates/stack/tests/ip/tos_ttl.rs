@@ -2,12 +2,17 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use sockeye::TcpSocket;
+use sockeye_proto::icmp::Family;
 use sockeye_proto::ip;
+use sockeye_proto::seq::SeqNum;
+use sockeye_proto::tcp::segment::{Flags, Header};
+use sockeye_proto::tcp::wire::Ports;
 
-use crate::host::Host;
-use crate::segments::{connecting, connecting_with, syn_ack};
+use crate::host::{Host, OURS, inwards};
+use crate::segments::{connecting, connecting_with, segment_of, syn_ack};
 
 fn tos_ttl(packet: &[u8]) -> (u8, u8) {
     let (header, _) = ip::parse(packet, ip::HeaderChecksum::Verify).unwrap();
@@ -45,4 +50,28 @@ fn a_connection_without_settings_has_the_default_tos_and_ttl() {
     let mut host = Host::new();
     let (stream, syn) = connecting(&mut host, "10.9.0.2:9");
     assert_eq!((tos_ttl(&syn), stream.tos().unwrap(), stream.ttl().unwrap()), ((0, 64), 0, 64));
+}
+
+#[test]
+fn syn_acks_have_the_listener_s_tos_and_ttl() {
+    for (family, ours) in [(Family::V4, OURS[0]), (Family::V6, OURS[1])] {
+        let mut host = Host::new();
+        let mut socket = match family {
+            Family::V4 => TcpSocket::new_v4(&host.stack),
+            Family::V6 => TcpSocket::new_v6(&host.stack),
+        };
+        socket.set_tos(0xb8);
+        socket.set_ttl(255).unwrap();
+        socket.bind(SocketAddr::new(ours.parse().unwrap(), 80)).unwrap();
+        let listener = socket.listen(5).unwrap();
+        let header = Header { seq: SeqNum::new(7), flags: Flags::SYN, window: 9000, ..Header::default() };
+        let mut answers = host.send(&segment_of(inwards(family), Ports { src: 9, dst: 80 }, &header));
+        answers.extend(host.pass(Duration::from_millis(1_100)));
+        let found: Vec<_> = answers.iter().map(|packet| tos_ttl(packet)).collect();
+        assert_eq!(found, [(0xb8, 255); 2]);
+        // Of those that are repeated from now on.
+        listener.set_ttl(30).unwrap();
+        let again = host.pass(Duration::from_millis(2_000));
+        assert_eq!(again.iter().map(|packet| tos_ttl(packet)).collect::<Vec<_>>(), [(0xb8, 30)]);
+    }
 }

@@ -82,7 +82,7 @@ fn cache_with_one(now: Instant) -> Cache {
 /// Runs the timer; returns the SYN-ACKs sent.
 fn tick(cache: &mut Cache, now: Instant) -> Vec<(Key, Header)> {
     let mut sent = Vec::new();
-    cache.on_timer(now, patient, |key, header, _| sent.push((*key, header)));
+    cache.on_timer(now, patient, |key, _, header, _| sent.push((*key, header)));
     cache.table.assert_consistent();
     sent
 }
@@ -199,7 +199,7 @@ fn ecn_is_agreed_to_as_long_as_the_peer_offers_it() {
             syn_ack = cache.on_syn(key(1), LISTENER, &hdr, &PARAMS, NUMBERS, at(500)).unwrap();
         }
         if late {
-            cache.on_timer(at(1000), patient, |_, repeated, _| syn_ack = repeated);
+            cache.on_timer(at(1000), patient, |_, _, repeated, _| syn_ack = repeated);
         }
         let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1001), patient)).unwrap();
         assert!(!syn_ack.flags.has(Flags::CWR));
@@ -361,7 +361,7 @@ fn a_listener_may_have_less_or_more_patience() {
         let (mut sent, mut seconds) = (0, 0);
         while !cache.is_empty() {
             seconds += 1;
-            cache.on_timer(at(seconds * 1000), |_| Patience { retries, defers: 0 }, |_, _, _| sent += 1);
+            cache.on_timer(at(seconds * 1000), |_| Patience { retries, defers: 0 }, |_, _, _, _| sent += 1);
         }
         assert_eq!((sent, seconds), (retries, times));
     }
@@ -375,7 +375,7 @@ fn a_listener_that_defers_waits_for_text() {
     assert_eq!(ack(&mut cache, &third(), 0, at(10)), AckOutcome::Ignore);
     let mut sent = Vec::new();
     for ms in 0..60_000 {
-        cache.on_timer(at(ms), patience, |_, _, _| sent.push(ms));
+        cache.on_timer(at(ms), patience, |_, _, _, _| sent.push(ms));
     }
     // A peer that has acknowledged is asked once more, at the end of the time; after that any acknowledgment will do.
     assert_eq!(sent, [7000, 15_000, 31_000]);
@@ -390,10 +390,10 @@ fn a_listener_that_defers_waits_for_text() {
     let mut cache = cache_with_one(at(0));
     let (mut sent, slow) = (0, |_: &u64| Patience { retries: 1, defers: 3 });
     assert_eq!(cache.on_ack(&key(1), &third(), 0, at(1), slow), AckOutcome::Ignore);
-    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _, _| sent += 1));
+    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _, _, _| sent += 1));
     assert_eq!((cache.len(), sent), (1, 0));
     let mut cache = cache_with_one(at(0));
-    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _, _| sent += 1));
+    (0..7000).for_each(|ms| cache.on_timer(at(ms), slow, |_, _, _, _| sent += 1));
     assert_eq!((cache.len(), sent), (0, 1));
 }
 
@@ -488,7 +488,7 @@ fn a_handle_is_dropped_with_its_entry() {
     }
     assert_eq!(std::sync::Arc::strong_count(&listener), 3);
     assert!(cache.remove(&key(4)).is_some());
-    cache.on_timer(at(1_000_000), patient, |_, _, _| {});
+    cache.on_timer(at(1_000_000), patient, |_, _, _, _| {});
     assert_eq!(std::sync::Arc::strong_count(&listener), 2);
 }
 

@@ -10,7 +10,7 @@ use sockeye_proto::tcp::segment::{Flags, Head, Header};
 use sockeye_sync::facade::Arc;
 use sockeye_sync::socket_lock::{Left, Turn};
 
-use super::outbox::{Beside, Context, OtherEnd, Routed};
+use super::outbox::{Beside, Context, OtherEnd, Routed, Unowned};
 use super::{Conn, Work, transmit};
 use crate::base::payload::Data;
 use crate::rt::counter;
@@ -79,7 +79,13 @@ pub(super) fn emit(cx: &mut Context<'_>, conn: &Arc<Conn>, head: &mut Head, payl
         return transmit::push(cx, conn, &header, payload, mss);
     }
     let to = conn.tuple.reversed();
-    cx.outbox.routed.push_back(Routed { from: Some(Arc::clone(conn)), to, header, payload, rehashes: 0 });
+    cx.outbox.routed.push_back(Routed {
+        from: Some(Arc::clone(conn)),
+        to,
+        header,
+        payload,
+        unowned: Unowned::default(),
+    });
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::tcp::Core;
 use crate::tcp::discipline::{Chosen, Discipline};
 use crate::tcp::handshake::admission::Asked;
 use crate::tcp::handshake::values::Value;
+use crate::tcp::socket::tos_ttl::TosTtl;
 
 /// A segment whose receiver must be looked up.
 pub(crate) struct Routed {
@@ -38,7 +39,14 @@ pub(crate) struct Routed {
     pub to: FourTuple,
     pub header: Header,
     pub payload: Data,
-    /// How often its sender has asked for another path, if no connection has sent it.
+    pub unowned: Unowned,
+}
+
+/// What the IP header of a segment has that no connection has sent.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Unowned {
+    pub tos_ttl: TosTtl,
+    /// How often its sender has asked for another path.
     pub rehashes: u8,
 }
 

@@ -17,7 +17,7 @@ use sockeye_proto::tcp::segment::{Flags, Header};
 use sockeye_proto::tcp::wire::{self, ChecksumOut};
 
 use super::Conn;
-use super::outbox::Context;
+use super::outbox::{Context, Unowned};
 use crate::base::addr::FourTuple;
 use crate::base::payload::Data;
 use crate::inet::input::count;
@@ -76,18 +76,18 @@ pub(crate) fn push(cx: &mut Context<'_>, conn: &Conn, header: &Header, payload: 
     add(cx, via, conn.hash, &conn.tuple, (header, gso_size, fields), payload);
 }
 
-/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`; another path was asked for `rehashes` times.
+/// Sends a segment that no connection has made, from `tuple.local` to `tuple.remote`.
 pub(crate) fn send(
     cx: &mut Context<'_>,
     via: Via,
     tuple: &FourTuple,
-    (header, rehashes): (&Header, u8),
+    (header, unowned): (&Header, Unowned),
     payload: Data,
 ) {
     // The hash that a connection of this name has, so that its frames go the same way.
     let hash = tuple.hash(&cx.core.key);
-    let flow_label = flow_label_of(cx, tuple, hash, cx.core.rehashes(rehashes));
-    let fields = Fields { tos_ttl: TosTtl::DEFAULT, flow_label, is_cut: false };
+    let flow_label = flow_label_of(cx, tuple, hash, cx.core.rehashes(unowned.rehashes));
+    let fields = Fields { tos_ttl: unowned.tos_ttl, flow_label, is_cut: false };
     add(cx, via, hash, tuple, (header, 0, fields), payload);
     flush(cx);
 }

@@ -43,7 +43,7 @@ use crate::rt::counter;
 use crate::rt::handle::WeakStack;
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::Core;
-use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::outbox::{Context, Routed, Unowned};
 use crate::tcp::handshake::listen::Listener;
 use crate::tcp::handshake::values::Value;
 use crate::tcp::route;
@@ -294,7 +294,13 @@ impl Syn {
 
     fn segment(&self) -> Routed {
         // The SYN's text is not kept: its sender rehashes it.
-        Routed { from: None, to: self.tuple, header: self.header, payload: Data::default(), rehashes: 0 }
+        Routed {
+            from: None,
+            to: self.tuple,
+            header: self.header,
+            payload: Data::default(),
+            unowned: Unowned::default(),
+        }
     }
 }
 

@@ -120,10 +120,13 @@ impl Listener {
     /// Parameters of a child now.
     pub fn child_settings(&self) -> SocketSettings {
         // Relaxed: an option, which orders nothing.
-        let ttl = self.hop_limit.load(Ordering::Relaxed);
         let (maxseg, zerocopy) = (self.maxseg.load(Ordering::Relaxed), self.zerocopy.load(Ordering::Relaxed));
-        let tos_ttl = TosTtl { ttl, ..self.settings.tos_ttl };
-        SocketSettings { tos_ttl, maxseg, zerocopy, ..self.settings }
+        SocketSettings { tos_ttl: self.tos_ttl(), maxseg, zerocopy, ..self.settings }
+    }
+
+    /// DSCP and hop limit of SYN-ACKs and children now.
+    pub fn tos_ttl(&self) -> TosTtl {
+        TosTtl { ttl: self.hop_limit.load(Ordering::Relaxed), ..self.settings.tos_ttl }
     }
 
     /// True while no further child can be taken.

@@ -29,7 +29,7 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::panics::{self, PanicSource};
 use crate::tcp::Core;
 use crate::tcp::conn::init::{self, Name};
-use crate::tcp::conn::outbox::{Context, Routed};
+use crate::tcp::conn::outbox::{Context, Routed, Unowned};
 use crate::tcp::conn::undelivered::ends_handshake;
 use crate::tcp::conn::{Conn, Work, engine, reason};
 use crate::tcp::discipline::{Chosen, Discipline};
@@ -70,7 +70,8 @@ pub(crate) fn on_syn(
         shard.half_open.note_cookie(cx.now);
         core.count(counter::SYNCOOKIES_SENT);
         let syn_ack = core.cookie(&tuple, &header, &params, cx.now);
-        return answer(cx, tuple, syn_ack);
+        let unowned = Unowned { tos_ttl: listener.tos_ttl(), rehashes: 0 };
+        return answer_by(cx, tuple, syn_ack, unowned);
     }
     let isn = core.isn(&tuple, cx.now);
     let iss = iss_floor.map_or(isn, |floor| isn.max(floor));
@@ -93,7 +94,7 @@ pub(crate) fn on_syn(
     shard.arm(core, Demux::index(hash), cx.now);
     if let Some((mut reply, rehashes)) = reply.flatten() {
         reply.options.fast_open = offered;
-        answer_by(cx, tuple, reply, rehashes);
+        answer_by(cx, tuple, reply, Unowned { tos_ttl: listener.tos_ttl(), rehashes });
     }
 }
 

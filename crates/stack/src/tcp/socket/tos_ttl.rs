@@ -1,8 +1,8 @@
 //! The options IP_TOS and IP_TTL of a connection: DSCP and hop limit of its packets.
 //!
 //! Words of the connection's options, read for each of its segments; a change holds from the next one on. The two bits
-//! of ECN in the octet are the stack's (RFC 3168). Segments that belong to no connection, SYN-ACKs and resets, carry the
-//! defaults. Tests: `tests/ip/tos_ttl.rs`.
+//! of ECN in the octet are the stack's (RFC 3168). SYN-ACKs have the listener's, names in TIME-WAIT the connection's DSCP; other segments that belong
+//! to no connection, such as resets, have the defaults. Tests: `tests/ip/tos_ttl.rs`.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::{TcpListener, TcpSocket, TcpStream};
 use crate::tcp::conn::SocketOptions;
 
 /// See the module's head.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TosTtl {
     /// DSCP, in its place in the octet; the bits of ECN are zero.
     pub tos: u8,

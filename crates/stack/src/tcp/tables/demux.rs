@@ -24,8 +24,9 @@ use crate::rt::failpoints::{self, Point};
 use crate::rt::timers::TimerKey;
 use crate::tcp::Core;
 use crate::tcp::conn::Conn;
-use crate::tcp::conn::outbox::Gone;
+use crate::tcp::conn::outbox::{Gone, Routed, Unowned};
 use crate::tcp::discipline::{Chosen, Discipline};
+use crate::tcp::socket::tos_ttl::TosTtl;
 use crate::tcp::tables::listeners::Replica;
 
 /// The table, see the module's head.
@@ -43,8 +44,8 @@ pub(crate) struct Resting {
     pub reuse_addr: bool,
     /// SO_REUSEPORT, likewise.
     pub reuse_port: bool,
-    /// That of its flow label.
-    pub rehashes: u8,
+    /// Of the IP headers of its acknowledgments.
+    pub unowned: Unowned,
     pub record: TimeWait,
 }
 
@@ -199,7 +200,10 @@ impl Shard {
             hash,
             reuse_addr: conn.options.reuse_addr,
             reuse_port: conn.options.reuse_port,
-            rehashes: conn.options.path.rehashes(),
+            unowned: Unowned {
+                tos_ttl: TosTtl { tos: TosTtl::of(&conn.options).tos, ..TosTtl::DEFAULT },
+                rehashes: conn.options.path.rehashes(),
+            },
             record,
         };
         self.resting.insert_unique(hash, resting, |r| r.hash);
@@ -270,14 +274,14 @@ pub(crate) fn on_timer(cx: &mut crate::tcp::conn::outbox::Context<'_>, index: us
         let (now, routed) = (cx.now, &mut cx.outbox.routed);
         let retries = core.tcp_config().synack_retries;
         let patience = |listener: &Arc<Replica>| listener.patience(retries);
-        shard.half_open.on_timer(now, patience, |tuple, header, rehashes| {
+        shard.half_open.on_timer(now, patience, |tuple, listener, header, rehashes| {
             failpoints::hit(Point::Repeat, u64::from(tuple.local.port));
-            routed.push_back(crate::tcp::conn::outbox::Routed {
+            routed.push_back(Routed {
                 from: None,
                 to: tuple.reversed(),
                 header,
                 payload: crate::base::payload::Data::default(),
-                rehashes,
+                unowned: Unowned { tos_ttl: listener.tos_ttl(), rehashes },
             });
         });
     });

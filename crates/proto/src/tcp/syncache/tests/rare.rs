@@ -7,7 +7,7 @@ use super::*;
 fn an_entry_whose_repetition_panics_is_removed() {
     let mut cache = cache_with_one(at(0));
     let panics =
-        std::panic::AssertUnwindSafe(|| cache.on_timer(at(1_000), patient, |_, _, _| panic!("no memory")));
+        std::panic::AssertUnwindSafe(|| cache.on_timer(at(1_000), patient, |_, _, _, _| panic!("no memory")));
     assert!(std::panic::catch_unwind(panics).is_err());
     cache.table.assert_consistent();
     assert!(cache.is_empty() && tick(&mut cache, at(9_000)).is_empty());
