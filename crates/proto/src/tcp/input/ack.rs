@@ -44,10 +44,10 @@ impl<P: Payload> Pcb<P> {
             self.take_accurate_ack(&seg.header, seg.is_bare, now);
         }
         self.take_proven(seg, now);
-        let restarts_probes =
-            self.persist && seg.header.ack.at_or_after(self.snd_una) && !self.is_passed_over(seg);
-        if restarts_probes {
-            // The peer answers probes: it lives, however long its window stays closed (MUST-37).
+        let is_told = self.persist && seg.header.ack.at_or_after(self.snd_una);
+        let restarts_probes = is_told && !self.is_passed_over(seg);
+        if is_told {
+            // The peer answers probes, or sends text: it lives, however long its window stays closed (MUST-37).
             self.rexmt_count = 0;
         }
         let ack = seg.header.ack;

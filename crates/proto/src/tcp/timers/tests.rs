@@ -126,6 +126,21 @@ fn a_window_shut_over_data_in_flight_is_probed_while_the_peer_answers() {
 }
 
 #[test]
+fn a_peer_that_sends_text_instead_of_answers_to_window_probes_lives() {
+    let mut t = Script::established(&Settings { retries: 2, rto_max: secs(1), ..plain() });
+    let _ = t.input(t.ack_of(0, 0), b"a window that is shut");
+    t.write(MSS);
+    for _ in 0..10 {
+        assert!(t.pcb.persist);
+        let _ = t.wait(ms(1_100));
+        let _ = t.input(t.ack_of(0, 0), b"text");
+        assert_eq!((t.pcb.rexmt_count, t.pcb.state), (0, State::Established));
+    }
+    let _ = t.wait(secs(10));
+    assert!(t.events.has(Events::TIMED_OUT));
+}
+
+#[test]
 fn a_peer_that_keeps_its_window_shut_is_dead_after_twice_the_longest_timeout() {
     for (silence_us, is_over) in [(1_000_002, false), (2_000_000, false), (2_000_001, true)] {
         let mut t = shut();
