@@ -233,7 +233,7 @@ pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
-/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN, or any reset in the window, ends the connection. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
+/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN, or any reset in the window, ends the connection, but for a SYN that comes again with a FIN, which is taken. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
 /// are dropped, and a SYN is challenged, and a reset in the window (RFC 5961 sections 3 and 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let end = pair.texts().map(Segment::end).max();
@@ -283,7 +283,11 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         () if answers && pair.why.starts_with("option: ts") => {
             (echo(kernel) < echo(stack)).then_some(Then::GoOn)
         }
-        () => (cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST)).then_some(Then::Stop),
+        () => {
+            let takes_fin = cause.flags.has(Flags::FIN) && kernel.ack == stack.ack.wrapping_add(1);
+            let is_ended = kernel.flags.has(Flags::RST) || takes_fin;
+            (cause.flags.has(Flags::SYN) && is_ended).then_some(Then::Stop)
+        }
     }
 }
 
@@ -349,7 +353,9 @@ pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_reset = reset.flags == Flags::RST.with(Flags::ACK) && reset.len == 0;
     let state = latest_state(pair)?;
     let is_sent = pair.texts().any(|text| text.flags.has(Flags::FIN) && text.end() == reset.seq);
-    let is_abort = *pair.event? == Action::Close && pair.scenario.any(|action| *action == LINGER_ZERO);
+    // Where another connection begins the socket of the first is closed, too.
+    let is_close = [Action::Close, Action::Again].contains(pair.event?);
+    let is_abort = is_close && pair.scenario.any(|action| *action == LINGER_ZERO);
     let is_it = is_reset && is_sent && is_abort && ["CLOSING", "LAST-ACK"].contains(&state);
     (is_it && matches!(pair.kernel?.what, What::State(..))).then_some(Then::SkipStack)
 }

@@ -17,8 +17,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let mut edges = pair.acks().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
     if let What::Sent(Packet::Tcp(again)) = &pair.stack?.what {
-        // A tail loss probe that all lies behind the edge.
-        let is_again = again.len > 0 && pair.times_sent(again.seq) == 1;
+        // A tail loss probe that all lies behind the edge, of text or a FIN.
+        let is_again = again.end() > again.seq && pair.times_sent(again.seq) == 1;
         let is_probe = is_again && !pair.kernel_sends(again.seq);
         if is_probe && edges.clone().any(|edge| again.seq >= edge && is_beyond(again.end(), edge)) {
             return Some(Then::Stop);

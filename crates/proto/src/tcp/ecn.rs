@@ -331,8 +331,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A segment of the peer's has come, with text inside the window or without: its marks.
-    pub(super) fn note_marks(&mut self, flags: Flags, has_text: bool) {
+    /// A segment of the peer's has come, with text inside the window from `text` on, or without: its marks.
+    pub(super) fn note_marks(&mut self, flags: Flags, text: Option<SeqNum>) {
         if self.ecn.mode != Mode::Classic {
             return;
         }
@@ -340,11 +340,13 @@ impl<P: Payload> Pcb<P> {
             // RFC 3168 has it on text alone; there are senders that do not wait for that, and would hear of the mark for ever.
             self.ecn.echo = 0;
             // The sender's window may be down to a segment.
-            self.ack_now |= has_text && self.state.receives();
+            self.ack_now |= text.is_some() && self.state.receives();
         }
-        if flags.has(Flags::CE) && has_text {
-            // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway.
-            if self.ecn.echo == 0 && self.ato_us > 0 {
+        if flags.has(Flags::CE)
+            && let Some(at) = text
+        {
+            // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway, unless it is out of order.
+            if self.ecn.echo == 0 && (self.ato_us > 0 || at != self.rcv_nxt) {
                 self.enter_quick_acks(QUICK_ACKS_FEW);
             }
             self.ecn.echo = Flags::ECE.echo();

@@ -77,7 +77,7 @@ impl<P: Payload> Pcb<P> {
             self.count_marks(&seg.header, seg.payload_len());
         }
         self.trim_to_window(seg);
-        self.note_marks(seg.flags, !seg.payload.is_empty());
+        self.note_marks(seg.flags, (!seg.payload.is_empty()).then_some(seg.seq));
     }
 
     /// In a simultaneous open the peer's SYN-ACK repeats the SYN that was already taken in. Cut off, as
