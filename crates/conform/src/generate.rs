@@ -9,6 +9,7 @@
 //!
 //! Tests: below, `tests/random.rs`.
 
+mod deferral;
 mod fast_open;
 mod habits;
 mod patience;
@@ -41,7 +42,7 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits).or_fast_open(seed).or_patient(seed).or_reuse(seed);
+    let habit = Habit::of(&mut habits).or_fast_open(seed).or_patient(seed).or_reuse(seed).or_deferral(seed);
     habit.set(&mut scenario.settings, &mut habits);
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
@@ -216,7 +217,7 @@ impl Maker {
 
     /// Opens the connection, in one of the ways there are, mostly without ado.
     fn open(&mut self) {
-        let is_passive = self.random.chance(60) || self.habit == Habit::Reuse;
+        let is_passive = self.random.chance(60) || [Habit::Reuse, Habit::Deferral].contains(&self.habit);
         self.peer.has_ts = self.random.chance(75);
         self.peer.has_sack = self.random.chance(85);
         let full = self.packet_max();
@@ -227,6 +228,7 @@ impl Maker {
         }
         self.options_before();
         if is_passive {
+            self.defer_accept();
             self.act(Action::Listen(5));
             if self.random.chance(15) {
                 self.option();
@@ -239,7 +241,9 @@ impl Maker {
             }
             self.text_of_a_syn(&mut syn);
             self.act(Action::Segment(syn));
-            self.oddity_of_open(10);
+            if self.habit != Habit::Deferral {
+                self.oddity_of_open(10);
+            }
         } else {
             if self.random.chance(25) {
                 self.option();
@@ -279,6 +283,7 @@ impl Maker {
             if self.habit == Habit::EarlyText && self.habits.chance(50) {
                 self.early_text();
             }
+            self.without_text();
             self.act(Action::Accept);
         }
     }

@@ -55,8 +55,9 @@ use sending::{
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
-    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_long_ago, timeout_a_round_trip_behind,
-    user_timeout_beside_probes, user_timeout_of_a_syn,
+    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_long_ago,
+    round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind, user_timeout_beside_probes,
+    user_timeout_of_a_syn,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -158,6 +159,11 @@ pub const KNOWN: &[Known] = &[
         name: "flow label behind Fast Open",
         scenario: "fast-open-over-another-path",
         is: label_behind_fast_open,
+    },
+    Known {
+        name: "round trip of text that was waited for",
+        scenario: "defer-accept-and-a-timeout",
+        is: round_trip_of_text_that_was_waited_for,
     },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },

@@ -121,6 +121,10 @@ pub enum SockOpt {
     FastOpen,
     /// TCP_FASTOPEN_CONNECT.
     FastOpenConnect,
+    /// TCP_DEFER_ACCEPT, seconds. Set before the socket listens.
+    DeferAccept,
+    /// TCP_SYNCNT.
+    SynCount,
     /// IP_TOS or IPV6_TCLASS.
     Tos,
     /// IP_TTL or IPV6_UNICAST_HOPS.
@@ -134,7 +138,7 @@ impl SockOpt {
     }
 
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 21] = [
+    pub const ALL: [(&str, Self); 23] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -154,6 +158,8 @@ impl SockOpt {
         ("max_pacing_rate", Self::MaxPacingRate),
         ("fastopen", Self::FastOpen),
         ("fastopen_connect", Self::FastOpenConnect),
+        ("defer_accept", Self::DeferAccept),
+        ("syncnt", Self::SynCount),
         ("tos", Self::Tos),
         ("ttl", Self::Ttl),
     ];

@@ -21,6 +21,9 @@ const CONGESTION_CONTROL: &str = "congestion_control";
 
 const RETRIES: &str = "retries";
 
+/// Seconds.
+const FIN_TIMEOUT: &str = "fin_timeout";
+
 /// A closed socket's timer expires at most so often: here, and where the kernel is told nothing else.
 const ORPHAN_RETRIES: u32 = 8;
 
@@ -39,6 +42,9 @@ const SETTINGS: &[Setting] = &[
     Setting { key: "ecn", sysctl: "tcp_ecn", values: &[("off", "0"), ("on", "1"), ("accept", "2")] },
     Setting { key: "fastopen", sysctl: "tcp_fastopen", values: &[] },
     Setting { key: "syn_retries", sysctl: "tcp_syn_retries", values: &[] },
+    Setting { key: "synack_retries", sysctl: "tcp_synack_retries", values: &[] },
+    Setting { key: "slow_start_after_idle", sysctl: "tcp_slow_start_after_idle", values: ON_OFF },
+    Setting { key: FIN_TIMEOUT, sysctl: "tcp_fin_timeout", values: &[] },
     Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
     // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
@@ -50,12 +56,15 @@ const SETTINGS: &[Setting] = &[
 ];
 
 /// What every scenario has, unless it says otherwise: keys of [`SETTINGS`].
-const USUAL: [(&str, &str); 8] = [
+const USUAL: [(&str, &str); 11] = [
     ("timestamps", "on"),
     ("window_scaling", "on"),
     ("ecn", "accept"),
     ("fastopen", "1"),
     ("syn_retries", "6"),
+    ("synack_retries", "5"),
+    ("slow_start_after_idle", "on"),
+    (FIN_TIMEOUT, "60"),
     (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),
@@ -73,14 +82,11 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_reordering", "3"),
     ("ipv4/tcp_max_reordering", "300"),
     ("ipv4/tcp_no_metrics_save", "1"),
-    ("ipv4/tcp_slow_start_after_idle", "1"),
     ("ipv4/tcp_moderate_rcvbuf", "1"),
     ("ipv4/tcp_invalid_ratelimit", "500"),
-    ("ipv4/tcp_synack_retries", "5"),
     // The back-off of RFC 6298 from the first SYN on.
     ("ipv4/tcp_syn_linear_timeouts", "0"),
     ("ipv4/tcp_retries1", "3"),
-    ("ipv4/tcp_fin_timeout", "60"),
     ("ipv4/tcp_frto", "2"),
     ("ipv4/tcp_rfc1337", "0"),
     ("ipv4/tcp_stdurg", "0"),
@@ -150,7 +156,8 @@ pub fn stack(changed: &BTreeMap<String, String>) -> Config {
         config.set(key, value).expect("a setting of Fast Open");
     }
     for (setting, value) in merged(changed) {
-        config.set(setting.key, value).expect("a known setting");
+        let text = if setting.key == FIN_TIMEOUT { format!("{value}s") } else { value.to_owned() };
+        config.set(setting.key, &text).expect("a known setting");
     }
     config
 }

@@ -47,6 +47,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         ecn: false,
         accurate_ecn: None,
         rtt: Some(Duration::from_micros(50)),
+        may_be_lost: false,
         rehashes: 0,
     };
     Pcb::accept(settings, &accepted, now)

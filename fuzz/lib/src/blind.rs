@@ -113,6 +113,7 @@ impl Bed {
             ecn: u.arbitrary()?,
             accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
+            may_be_lost: false,
             rehashes: 0,
         };
         let first = SeqNum::new(IRS) + 1;

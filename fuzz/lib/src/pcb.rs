@@ -96,6 +96,7 @@ impl Bed {
                 ecn: u.ratio(1, 3)?,
                 accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
                 rtt: Some(Duration::from_millis(u.int_in_range(0..=300)?)),
+                may_be_lost: false,
                 rehashes: 0,
             };
             Pcb::accept(&settings, &accepted, now)

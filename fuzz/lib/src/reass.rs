@@ -68,6 +68,7 @@ impl End {
             ecn: false,
             accurate_ecn: None,
             rtt: None,
+            may_be_lost: true,
             rehashes: 0,
         };
         let now = Instant::from_micros(1);

@@ -42,6 +42,8 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         SockOpt::Linger2 => socket.set_fin_timeout(fin_timeout(value)),
         SockOpt::FastOpen => socket.set_fastopen(value as usize),
         SockOpt::FastOpenConnect => socket.set_fastopen_connect(on),
+        SockOpt::DeferAccept => socket.set_defer_accept(on.then(|| seconds(value))),
+        SockOpt::SynCount => socket.set_syn_retries(value)?,
         SockOpt::Tos => socket.set_tos(value),
         SockOpt::Ttl => socket.set_ttl(value)?,
         // It has none of them here.
@@ -69,10 +71,11 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
         SockOpt::RcvLowat => stream.set_rcvlowat(value),
         SockOpt::RcvBuf => stream.set_recv_buffer_size(value as usize),
         SockOpt::SndBuf => stream.set_send_buffer_size(value as usize),
+        SockOpt::SynCount => stream.set_syn_retries(value),
         SockOpt::Tos => stream.set_tos(value),
         SockOpt::Ttl => stream.set_ttl(value),
         // Too late for these.
-        SockOpt::FastOpen | SockOpt::FastOpenConnect => Err(invalid()),
+        SockOpt::FastOpen | SockOpt::FastOpenConnect | SockOpt::DeferAccept => Err(invalid()),
         // It can only be read here.
         SockOpt::MaxSeg => Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)),
         SockOpt::WindowClamp => stream.set_window_clamp(value),
@@ -85,9 +88,10 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
 pub(super) fn get(stream: &TcpStream, option: SockOpt) -> io::Result<u32> {
     Ok(match option {
         // Linux has them on a connection too; nobody asks.
-        SockOpt::FastOpen | SockOpt::FastOpenConnect => {
+        SockOpt::FastOpen | SockOpt::FastOpenConnect | SockOpt::DeferAccept => {
             return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
         }
+        SockOpt::SynCount => stream.syn_retries()?,
         SockOpt::Tos => stream.tos()?,
         SockOpt::Ttl => stream.ttl()?,
         SockOpt::Nodelay => stream.nodelay()?.into(),

@@ -50,6 +50,8 @@ pub(super) enum Habit {
     FastOpen,
     /// Another connection follows by the same name.
     Reuse,
+    /// The listener waits for text.
+    Deferral,
     /// Pauses are long, and much of what happens is timers'.
     Patience(Subject),
 }
@@ -129,6 +131,7 @@ impl Maker {
                 | Habit::Sizes
                 | Habit::SynText
                 | Habit::FastOpen
+                | Habit::Deferral
                 | Habit::Reuse => false,
             }
     }

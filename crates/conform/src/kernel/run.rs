@@ -272,6 +272,8 @@ fn number_of(option: SockOpt) -> (c_int, c_int) {
         SockOpt::MaxPacingRate => socket(libc::SO_MAX_PACING_RATE),
         SockOpt::FastOpen => tcp(libc::TCP_FASTOPEN),
         SockOpt::FastOpenConnect => tcp(libc::TCP_FASTOPEN_CONNECT),
+        SockOpt::DeferAccept => tcp(libc::TCP_DEFER_ACCEPT),
+        SockOpt::SynCount => tcp(libc::TCP_SYNCNT),
         SockOpt::Tos => (libc::IPPROTO_IP, libc::IP_TOS),
         SockOpt::Ttl => (libc::IPPROTO_IP, libc::IP_TTL),
     }

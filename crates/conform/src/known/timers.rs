@@ -32,6 +32,28 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
     Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
 }
 
+/// A listener that waits for text has heard the acknowledgment of its SYN-ACK before: how long the text took says nothing of the path here, and is the first
+/// round trip in the kernel.
+pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<Then> {
+    let defers = |action: &Action| matches!(action, Action::Set(SockOpt::DeferAccept, 1..));
+    let mut of_peer = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::ACK));
+    let is_bare = |segment: &Segment| segment.len == 0 && segment.flags == Flags::ACK;
+    let waits = pair.scenario.any(defers) && of_peer.next().is_some_and(|(_, first)| is_bare(first));
+    // A tail loss probe or a retransmission by that timeout.
+    let is_time = pair.why.starts_with("rto:") || pair.why.starts_with("time:") || is_timer(pair);
+    (waits && is_time).then_some(Then::Stop)
+}
+
+/// Whether a timer of the one sends something again while the other waits.
+fn is_timer(pair: &Pair<'_>) -> bool {
+    let again = |record: Option<&Record>| match record.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(again))) => again.end() > again.seq && pair.times_sent(again.seq) > 0,
+        _ => false,
+    };
+    let waits = |record: Option<&Record>| matches!(record.map(|record| &record.what), Some(What::State(..)));
+    (again(pair.kernel) && waits(pair.stack)) || (again(pair.stack) && waits(pair.kernel))
+}
+
 /// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may. With a user timeout
 /// the one may be over by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {

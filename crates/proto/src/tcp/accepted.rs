@@ -51,8 +51,10 @@ pub struct Accepted {
     /// Both sides agreed to accurate ECN (RFC 9768), to which the peer's SYN came so; `ecn` is false then.
     pub accurate_ecn: Option<SynEcn>,
     /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
-    /// repeated and so says nothing (Karn's rule, RFC 6298 section 3).
+    /// repeated and so says nothing (Karn's rule, RFC 6298 section 3), and if the listener has waited for text behind the acknowledgment.
     pub rtt: Option<Duration>,
+    /// The SYN-ACK was sent again, or may have been: so the first one may have been lost.
+    pub may_be_lost: bool,
     /// How often the SYN-ACK's sender has asked for another path, for the flow label.
     pub rehashes: u8,
 }

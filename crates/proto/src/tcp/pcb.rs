@@ -208,7 +208,7 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
-        let mut pcb = Self::accept_with(s, a, a.rtt.is_none(), now);
+        let mut pcb = Self::accept_with(s, a, a.may_be_lost, now);
         // The window of the segment that is fed next is the first that counts, as on Linux, and not that of the SYN.
         pcb.max_snd_wnd = 0;
         pcb

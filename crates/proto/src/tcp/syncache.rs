@@ -391,6 +391,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
                 }
                 let repeating = Repeating { table: &mut self.table, index };
                 let slot = repeating.table.slot_mut(index);
+                slot.half_open.note_resend();
                 let (syn_ack, rehashes) = (slot.half_open.syn_ack(now), slot.half_open.rehashes());
                 send(&slot.key, &slot.listener, syn_ack, rehashes);
                 std::mem::forget(repeating);

@@ -112,7 +112,7 @@ pub fn check(
     let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     // When the SYN-ACK left is not known, nor whether it was the only one: it measures no round trip (Karn's rule).
-    Some(Accepted { rtt: None, ..half_open.accepted(now, now) })
+    Some(Accepted { rtt: None, may_be_lost: true, ..half_open.accepted(now, now) })
 }
 
 fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) -> SeqNum {

@@ -31,8 +31,8 @@ pub(super) struct HalfOpen {
     mss: u16,
     /// The MSS that the peer announced, or the default.
     peer_mss: u16,
-    /// SYN-ACKs repeated by the timer.
-    pub retries: u8,
+    /// How often the timer has expired, in the lower four bits, and how often it has sent the SYN-ACK again, in the upper ones.
+    timer: u8,
     /// Other answers given, saturating.
     pub answers: u8,
     scale: PackedScale,
@@ -167,7 +167,7 @@ impl HalfOpen {
             window: u16::try_from(params.rcv_wnd).unwrap_or(u16::MAX),
             mss: params.mss,
             peer_mss: theirs.mss.unwrap_or(params.peer_mss_default),
-            retries: 0,
+            timer: 0,
             answers: 0,
             scale: PackedScale::new(scale),
             agreed: Agreed::new(
@@ -197,7 +197,7 @@ impl HalfOpen {
                 Ecn::Off => SYN_ACK,
                 Ecn::Classic => SYN_ACK.with(Flags::ECE),
                 // Twice; then the flags may be why none arrives (RFC 9768 section 3.1.4.2).
-                Ecn::Accurate(_) | Ecn::Withdrawn if self.retries > 1 => SYN_ACK,
+                Ecn::Accurate(_) | Ecn::Withdrawn if self.resends() > 1 => SYN_ACK,
                 Ecn::Accurate(came_with) => SYN_ACK.with(accecn::reflected(came_with)),
                 Ecn::Withdrawn => SYN_ACK.with(accecn::reflected(IpEcn::NotEct)),
             },
@@ -217,7 +217,7 @@ impl HalfOpen {
 
     /// The option of accurate ECN: not on a SYN-ACK that comes again, for the first may have been dropped for it.
     fn accecn(&self) -> Option<AccEcnOption> {
-        let is_again = self.retries > 0 || self.is_repeated();
+        let is_again = self.resends() > 0 || self.is_repeated();
         (matches!(self.agreed.ecn(), Ecn::Accurate(_)) && !is_again).then(AccEcnOption::first)
     }
 
@@ -244,7 +244,9 @@ impl HalfOpen {
     /// Values for the pcb; the third segment came at `now`, the last SYN-ACK left at `sent_at`.
     pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
         // A challenge is no SYN-ACK that might have been lost.
-        let rtt_is_known = self.retries == 0 && !self.is_repeated();
+        let may_be_lost = self.resends() > 0 || self.is_repeated();
+        // Nor does text that was waited for say how long the path is.
+        let rtt_is_known = !may_be_lost && !self.is_acked();
         Accepted {
             iss: self.iss,
             irs: self.irs,
@@ -266,13 +268,14 @@ impl HalfOpen {
                 Ecn::Off | Ecn::Classic => None,
             },
             rtt: rtt_is_known.then(|| now.since(sent_at)),
+            may_be_lost,
             rehashes: self.rehashes(),
         }
     }
 
     /// Whether the acknowledgment that completes the handshake has to wait for text, as the listener wishes. Remembers that it came.
     pub fn waits_for_text(&mut self, hdr: &Header, payload_len: usize, patience: Patience) -> bool {
-        let waits = self.retries < patience.defers && hdr.seq_len(payload_len) == 0;
+        let waits = self.retries() < patience.defers && hdr.seq_len(payload_len) == 0;
         if waits {
             self.agreed = Agreed(self.agreed.0 | Agreed::ACKED);
         }
@@ -286,7 +289,7 @@ impl HalfOpen {
 
     /// How often another path was asked for: each time that the timer has sent the SYN-ACK again, and once between two of them if the SYN came again.
     pub const fn rehashes(&self) -> u8 {
-        2 * self.retries + self.is_repeated() as u8
+        2 * self.resends() + self.is_repeated() as u8
     }
 
     /// Whether the SYN came again, and was answered.
@@ -295,9 +298,30 @@ impl HalfOpen {
     }
 
     /// The timer has sent the SYN-ACK again. That alone makes the round trip ambiguous, and the next repeated SYN is answered at once.
-    pub fn end_repetition(&mut self) {
+    fn end_repetition(&mut self) {
         let others = self.agreed.0.get().bitand(!Agreed::REPEATED);
         self.agreed = Agreed(others.try_into().unwrap_or(Agreed::ALWAYS));
+    }
+
+    /// How often the timer has expired.
+    pub const fn retries(&self) -> u8 {
+        self.timer & 15
+    }
+
+    /// How often it has sent the SYN-ACK again: not while the listener waits for text of a peer that has acknowledged it.
+    pub const fn resends(&self) -> u8 {
+        self.timer >> 4
+    }
+
+    /// The timer has expired, at most [`SYNACK_RETRIES_MAX`](super::SYNACK_RETRIES_MAX) times.
+    pub fn note_expiry(&mut self) {
+        self.timer += 1;
+    }
+
+    /// It sends the SYN-ACK again.
+    pub fn note_resend(&mut self) {
+        self.timer += 16;
+        self.end_repetition();
     }
 
     /// Counts an answer outside the timer.

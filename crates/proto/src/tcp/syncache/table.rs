@@ -199,8 +199,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     pub fn requeue(&mut self, index: u32, now: Instant) {
         self.unlink(index);
         let slot = self.slot_mut(index);
-        slot.half_open.retries += 1;
-        slot.half_open.end_repetition();
+        slot.half_open.note_expiry();
         slot.sent_at = now;
         self.append(index);
     }
@@ -224,7 +223,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     }
 
     fn append(&mut self, index: u32) {
-        let retries = usize::from(self.slot(index).half_open.retries);
+        let retries = usize::from(self.slot(index).half_open.retries());
         let tail = self.queues[retries].tail;
         let slot = self.slot_mut(index);
         slot.prev = tail;
@@ -240,7 +239,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     fn unlink(&mut self, index: u32) {
         let slot = self.slot(index);
         let (prev, next) = (slot.prev, slot.next);
-        let retries = usize::from(slot.half_open.retries);
+        let retries = usize::from(slot.half_open.retries());
         if prev == NIL {
             self.queues[retries].head = next;
         } else {
@@ -278,7 +277,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
             let (mut at, mut before, mut sent_at) = (queue.head, NIL, Instant::ZERO);
             while at != NIL {
                 let slot = self.slot(at);
-                assert_eq!((slot.prev, usize::from(slot.half_open.retries)), (before, retries));
+                assert_eq!((slot.prev, usize::from(slot.half_open.retries())), (before, retries));
                 assert!(slot.sent_at >= sent_at, "queue {retries} is out of order");
                 queued += 1;
                 assert!(queued <= self.len(), "a queue runs in a circle");

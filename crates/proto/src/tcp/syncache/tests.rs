@@ -135,6 +135,7 @@ fn a_handshake_agrees_on_every_option() {
         ecn: false,
         accurate_ecn: None,
         rtt: Some(Duration::from_millis(25)),
+        may_be_lost: false,
         rehashes: 0,
     };
     assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35), patient)), Some(expected));

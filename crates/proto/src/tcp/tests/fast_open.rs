@@ -41,6 +41,7 @@ fn accepted() -> Accepted {
         ecn: false,
         accurate_ecn: None,
         rtt: None,
+        may_be_lost: false,
         rehashes: 0,
     }
 }

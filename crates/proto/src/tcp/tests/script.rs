@@ -111,6 +111,7 @@ impl Script {
             ecn: s.ecn == EcnMode::On,
             accurate_ecn: s.ecn.accepts_accurate().then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
+            may_be_lost: false,
             rehashes: 0,
         };
         (accepted, now)

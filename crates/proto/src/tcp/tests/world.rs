@@ -522,6 +522,7 @@ impl World {
             ecn: s.ecn != EcnMode::Off && offers(&syn),
             accurate_ecn: None,
             rtt: Some(Duration::from_millis(10)),
+            may_be_lost: false,
             rehashes: 0,
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));

@@ -54,6 +54,7 @@ fn every_agreement_is_restored_with_timestamps() {
                 ecn,
                 accurate_ecn: None,
                 rtt: None,
+                may_be_lost: true,
                 rehashes: 0,
             };
             assert_eq!(got, expected, "{millis} {scale:?} {sack}");
