@@ -241,9 +241,7 @@ impl Maker {
             }
             self.text_of_a_syn(&mut syn);
             self.act(Action::Segment(syn));
-            if self.habit != Habit::Deferral {
-                self.oddity_of_open(10);
-            }
+            self.oddity_of_open(10);
         } else {
             if self.random.chance(25) {
                 self.option();
@@ -313,7 +311,8 @@ impl Maker {
 
     /// Something that is not to happen while a connection is opened.
     fn oddity_of_open(&mut self, percent: u32) {
-        if !self.random.chance(percent) {
+        // The kernel takes no echo of an answer to it for an acknowledgment that may wait for text.
+        if !self.random.chance(percent) || self.habit == Habit::Deferral {
             return;
         }
         self.at_ms += self.random.pick(&[0, 20, 1200]);
