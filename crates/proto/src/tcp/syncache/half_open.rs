@@ -287,7 +287,7 @@ impl HalfOpen {
         self.agreed.has(Agreed::ACKED)
     }
 
-    /// How often another path was asked for: each time that the timer has sent the SYN-ACK again, and once between two of them if the SYN came again.
+    /// A number that is another one whenever another path was asked for: by two more each time that the timer has sent the SYN-ACK again, and by one between two of them if the SYN came again.
     pub const fn rehashes(&self) -> u8 {
         2 * self.resends() + self.is_repeated() as u8
     }
