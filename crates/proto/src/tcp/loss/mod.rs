@@ -285,8 +285,7 @@ impl Loss {
 
     /// True if it would be worth keeping beyond the flight.
     fn is_worth_keeping(&self) -> bool {
-        let is_reordered = self.rack.reordering_seen() || self.rack.reordered_count > 0;
-        is_reordered || self.path_mtu.is_some() || self.stats != LossStats::default()
+        self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
     }
 
     /// When a repair was last undone, if it was within the last hour: nothing is out for as long.

@@ -24,7 +24,6 @@ pub(in crate::tcp) struct Rack {
     min_rtt_at: Instant,
     /// RACK.fack: the highest sequence number that has arrived.
     fack: SeqNum,
-    reordering_seen: bool,
     /// The lowest sequence number of an original that has arrived behind a later one, by the acknowledgment that is looked at.
     overtaken: Option<SeqNum>,
     /// By how many segments the path was seen to reorder, at most (`tp->reordering`), and how often (`tp->reord_seen`).
@@ -50,7 +49,6 @@ impl Rack {
             min_rtt_us: srtt_us,
             min_rtt_at: now,
             fack: una,
-            reordering_seen: false,
             overtaken: None,
             degree: DUP_THRESH,
             reordered_count: 0,
@@ -71,7 +69,6 @@ impl Rack {
         if record.end.after(self.fack) {
             self.fack = record.end;
         } else if record.end.before(self.fack) && !record.repeated {
-            self.reordering_seen = true;
             self.overtaken = Some(self.overtaken.map_or(record.start, |low| low.min(record.start)));
         }
         // Too early for the repetition: the original has arrived (section 6.2 step 2).
@@ -168,14 +165,9 @@ impl Rack {
         }
     }
 
-    /// A loss was none: the path has overtaken a segment.
-    pub fn note_reordering(&mut self) {
-        self.reordering_seen = true;
-    }
-
     /// True if the path has been seen to reorder.
     pub fn reordering_seen(&self) -> bool {
-        self.reordering_seen
+        self.reordered_count > 0
     }
 
     /// True if the path was seen to reorder by more segments than are taken for a loss.
@@ -203,7 +195,7 @@ impl Rack {
 
     /// RACK.reo_wnd, microseconds (step 4).
     fn reo_wnd_us(&self, is_repairing: bool, srtt_us: u32) -> u32 {
-        if !self.reordering_seen && (is_repairing || self.sacked_count >= u32::from(DUP_THRESH)) {
+        if !self.reordering_seen() && (is_repairing || self.sacked_count >= u32::from(DUP_THRESH)) {
             return 0;
         }
         let window = (self.min_rtt_us / 4).saturating_mul(u32::from(self.mult));
@@ -240,7 +232,7 @@ mod tests {
     #[test]
     fn a_needless_repetition_widens_the_reordering_window_for_sixteen_repairs() {
         let mut rack = Rack::new(SeqNum::new(1), (20_000, 20_000), Instant::ZERO);
-        rack.note_reordering();
+        rack.on_late(SeqNum::new(1), SeqNum::new(100), 100);
         assert_eq!(rack.reo_wnd_us(false, 20_000), 5_000);
         rack.on_dsack(SeqNum::new(100));
         rack.on_dsack(SeqNum::new(100));
@@ -270,6 +262,7 @@ mod tests {
             let mut rack = Rack::new(SeqNum::new(100), (20_000, 20_000), Instant::ZERO);
             let _ = rack.on_delivered(&record(200, false), Instant::from_micros(50_000), true);
             let _ = rack.on_delivered(&record(start, repeated), Instant::from_micros(50_000), true);
+            rack.measure_reordering(SeqNum::new(100), 100);
             assert_eq!(rack.reordering_seen(), seen, "{start} {repeated}");
         }
     }

@@ -189,14 +189,10 @@ impl<P: Payload> Pcb<P> {
             }
             return;
         };
-        match self.recovery.phase() {
+        if self.recovery.phase() != Phase::Loss {
             // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
             // under way, but says no more than is known now.
-            Phase::Recovery | Phase::Open => {
-                loss.rack.note_reordering();
-                loss.rack.on_dsack(self.snd_max);
-            }
-            Phase::Loss => {}
+            loss.rack.on_dsack(self.snd_max);
         }
         self.rexmt_count = 0;
         loss.twice_count = loss.records.repeated_count(loss.repeated_until, now);
