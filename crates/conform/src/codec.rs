@@ -26,6 +26,8 @@ pub struct Names {
     pub ts_last: u32,
     /// The flow label of its latest segment.
     label: Option<u32>,
+    /// The time of the event, and the latest timestamp before it.
+    arrival: (u32, Option<u32>),
     /// The tested side's next SYN is that of another connection.
     is_over: bool,
     /// The Fast Open cookie that the tested side gives the peer.
@@ -126,6 +128,7 @@ impl Names {
             ts_first: None,
             ts_last: 0,
             label: None,
+            arrival: (0, None),
             is_over: false,
             cookie,
         }
@@ -134,6 +137,13 @@ impl Names {
     /// The tested side's next SYN begins another connection, and numbers count from it.
     pub fn begin_anew(&mut self) {
         self.is_over = true;
+    }
+
+    /// An event is due. Segments of one time arrive together, and none of them echoes what another one has let leave.
+    pub fn begin_event(&mut self, at_ms: u32) {
+        if self.arrival.0 != at_ms {
+            self.arrival = (at_ms, self.ts_first.map(|_| self.ts_last));
+        }
     }
 
     /// The bytes of a segment of the peer.
@@ -206,7 +216,7 @@ impl Names {
                 }
                 Opt::Ts(value, echo) => {
                     let echo = match echo {
-                        Echo::Last => self.ts_last,
+                        Echo::Last => self.arrival.1.unwrap_or(self.ts_last),
                         Echo::Is(0) if self.ts_first.is_none() => 0,
                         Echo::Is(after) => self.ts_first.unwrap_or(0).wrapping_add(*after),
                     };
@@ -294,7 +304,7 @@ impl Names {
         let (seq, ack) = (u32_at(body, 4)?, u32_at(body, 8)?);
         if flags.has(Flags::SYN) && !flags.has(Flags::RST) {
             if std::mem::take(&mut self.is_over) {
-                (self.isn, self.ts_first, self.label) = (None, None, None);
+                (self.isn, self.ts_first, self.label, self.arrival.1) = (None, None, None, None);
             }
             self.isn.get_or_insert(seq);
         }

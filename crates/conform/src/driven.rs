@@ -122,6 +122,7 @@ impl Driven {
             let state = self.state();
             self.record(What::State(index - 1, state));
         }
+        self.names.begin_event(event.at_ms);
         self.perform(index, &event.action);
         self.collect();
         self.now += STEP;

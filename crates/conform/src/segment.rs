@@ -47,7 +47,7 @@ impl Flags {
 /// The echo of a timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Echo {
-    /// That of the latest segment that the tested side has sent.
+    /// That of the latest segment that the tested side has sent before the time of the event, if there is one.
     Last,
     /// So many milliseconds after that of its first segment. In a segment of the tested side: the peer's value itself.
     Is(u32),

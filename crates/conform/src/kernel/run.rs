@@ -107,6 +107,7 @@ impl<'s> Run<'s> {
     pub fn perform(&mut self, device: &Device) {
         let index = self.next;
         self.next += 1;
+        self.names.begin_event(self.scenario.events[index].at_ms);
         let returned = match &self.scenario.events[index].action {
             Action::Segment(segment) => return device.write(&self.names.encode(segment)),
             Action::Report(report) => return device.write(&self.names.encode_report(*report)),
