@@ -39,10 +39,9 @@ use memory::{held_text_beside_text, window_probe_beside_text};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
-    repair_beside_text, repetition_that_is_lost_again, round_trip_behind_a_repetition,
-    round_trip_of_a_repetition, tail_of_a_recovery, text_in_a_repair, time_behind_a_duplicate,
-    time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
-    use_of_the_window_beside_text, window_after_an_undone_repair,
+    repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery,
+    text_in_a_repair, time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate,
+    undo_of_what_did_not_fit, use_of_the_window_beside_text, window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -200,11 +199,6 @@ pub const KNOWN: &[Known] = &[
         is: packet_of_a_small_window,
     },
     Known { name: "packet behind a pause", scenario: "packet-behind-a-pause", is: packet_behind_a_pause },
-    Known {
-        name: "round trip behind a repetition",
-        scenario: "round-trip-behind-a-repetition",
-        is: round_trip_behind_a_repetition,
-    },
     Known {
         name: "probe before a measurement",
         scenario: "probe-before-a-measurement",

@@ -2,11 +2,8 @@
 //!
 //! Tests: as those of `known.rs`.
 
-use std::time::Duration;
-
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::SLACK;
 use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
@@ -165,36 +162,6 @@ fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
         _ => true,
     });
     is_old && covers_a_repetition && is_lost && waits
-}
-
-/// The latest round trip is that of what was sent last of what has arrived (RFC 8985 section 6.2 step 2). Where an acknowledgment covers a repetition and text behind it that had left before, the
-/// kernel takes that of this text, which is longer, and does not find lost at once what left with it, but by a timer.
-pub(super) fn round_trip_behind_a_repetition(pair: &Pair<'_>) -> Option<Then> {
-    let (again, waits) = match &pair.stack?.what {
-        What::Sent(Packet::Tcp(again)) => {
-            let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
-                What::Sent(Packet::Tcp(text)) => text.seq != again.seq || pair.why.starts_with("time:"),
-                _ => true,
-            });
-            (again, waits && pair.times_sent(again.seq) == 1)
-        }
-        // The timer was so near that it seems to be the same, but what it finds lost counts otherwise.
-        What::State(..) if pair.why.starts_with("ca_state:") || pair.why.starts_with("snd_cwnd:") => {
-            let last = pair.earlier.iter().rev().find(|record| matches!(record.what, What::Sent(_)))?;
-            let What::Sent(Packet::Tcp(again)) = &last.what else { return None };
-            let told_at = pair.scenario.events.get(pair.peer().next_back()?.0)?.at();
-            let waits = last.at > told_at + Duration::from_millis(1) && last.at < told_at + SLACK;
-            (again, waits && pair.times_sent(again.seq) == 2)
-        }
-        _ => return None,
-    };
-    let cause = pair.acks().next_back()?;
-    let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max()?;
-    let is_found = again.len > 0 && again.seq == cause.ack;
-    let covers_a_repetition = cause.ack > una && pair.times_sent(una) > 1;
-    let covers_text = cause.ack.checked_sub(1).is_some_and(|last| pair.times_sent(last) == 1);
-    let is_repaired = latest_figure(pair.earlier, "ca_state") >= Some(3);
-    (waits && is_found && covers_a_repetition && covers_text && is_repaired).then_some(Then::Stop)
 }
 
 /// CUBIC's slow start does not end at once where the round trip has become longer: the window grows by a quarter for some round trips first (RFC 9406 section 4.3). The kernel's
@@ -389,14 +356,15 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     (is_out && is_judged).then_some(Then::Stop)
 }
 
-/// Whether the peer's latest segment undoes a timeout by what it acknowledges: it echoes the first transmission, or covers text that was sent once.
+/// Whether the peer's latest segment undoes a repair by what it acknowledges: it echoes the first transmission, or, after a timeout, covers text that was sent once.
 fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
-    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    let ca_state = latest_figure(pair.earlier, "ca_state");
     let Some(cause) = pair.acks().next_back() else { return false };
     let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
     let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
     let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
     let is_beyond = pair.times_sent(una) > 1 && covered.any(|text| pair.times_sent(text.seq) == 1);
+    let is_repaired = ca_state == Some(4) || (is_old && ca_state == Some(3));
     is_repaired && cause.ack > una && (is_old || is_beyond)
 }
 

@@ -21,8 +21,6 @@ pub(in crate::tcp) struct Usage {
     is_limited: bool,
     /// A timer has expired since the use was last looked at: the next write is told, whatever waits before it.
     pub is_untold: bool,
-    /// The output that is going on is that of a write, before which nothing waited.
-    pub is_write: bool,
     /// Most that was outstanding since the window was last used up, or looked at for this (`snd_cwnd_used`), and when that was.
     used: u32,
     /// The low bits of the clock, microseconds.
@@ -37,7 +35,6 @@ impl Usage {
             most: 0,
             is_limited: false,
             is_untold: false,
-            is_write: false,
             used: 0,
             used_at_us: low_micros(now),
         }

@@ -101,9 +101,9 @@ impl<P: Payload> Pcb<P> {
     /// way to what was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
     #[inline]
     pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
+        self.is_write = false;
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
-            loss.usage.is_write = false;
             let looks = loss.is_looked_at;
             loss.frto = loss.frto.and_then(|frto| frto.after_output(self.snd_max));
             if has_sent || (looks && self.has_unsent()) {
@@ -127,9 +127,11 @@ impl<P: Payload> Pcb<P> {
     /// Output begins, for a write if `so_snd` has grown to `snd_len` bytes; whether all text before it has left is noted.
     #[inline]
     pub(in crate::tcp) fn note_write(&mut self, snd_len: u32) {
-        let begins = self.snd_nxt.since(self.snd_una) == self.snd_len;
-        if let Some(loss) = self.loss.as_deref_mut().filter(|_| snd_len > self.snd_len) {
-            loss.usage.is_write |= begins;
+        if snd_len <= self.snd_len {
+            return;
+        }
+        self.is_write |= self.snd_nxt.since(self.snd_una) == self.snd_len;
+        if let Some(loss) = self.loss.as_deref_mut() {
             // A write that was not told before a timer expired was looked at before that.
             loss.note_look(!loss.is_only_repair);
         }
@@ -195,14 +197,14 @@ impl<P: Payload> Pcb<P> {
             report.add(record, now, recover);
             rack.on_delivered(record, now, ours)
         };
-        let (mut first, mut acked_rtt_us) = (NEVER, None);
+        let (mut first, mut acked_round_trip) = (NEVER, None);
         (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
             if record.count == 0 {
                 // A part of a segment tells nothing of when it was sent (`tcp_clean_rtx_queue`).
                 report.delivered += record.len();
                 return;
             }
-            acked_rtt_us = note(&mut loss.rack, &mut report, record).or(acked_rtt_us);
+            acked_round_trip = note(&mut loss.rack, &mut report, record).or(acked_round_trip);
             first = first.min(record.sent_since());
         });
         loss.rack.measure_reordering(una, mss);
@@ -221,7 +223,7 @@ impl<P: Payload> Pcb<P> {
             }
             report.sack_rtt_us = (first != NEVER).then(|| round_trip(first));
             loss.rack.measure_reordering(una, mss);
-            loss.rack.keep_round_trip(acked_rtt_us);
+            loss.rack.keep_round_trip(acked_round_trip);
             report.sacked = loss.records.sacked() - before;
             report.dsack = dsack
                 .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
@@ -336,10 +338,10 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn find_losses(&mut self, loss: &mut Loss, now: Instant) -> Detection {
         let repairing = self.recovery.phase() != Phase::Open;
         loss.reorder_at = NEVER;
-        let Some((latest, wait_us)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else {
+        let Some((latest, patience)) = loss.rack.patience(repairing, self.rtt.srtt_us()) else {
             return Detection::NOTHING;
         };
-        let found = loss.records.detect(latest, wait_us, now);
+        let found = loss.records.detect(latest, patience, now);
         if found.due != NEVER {
             let due = after_us(found.due, REORDERING_SLACK_US);
             loss.reorder_at = due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));

@@ -11,7 +11,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::timers::since_us;
-use super::records::{Record, Sent};
+use super::records::{Patience, Record, Sent};
 
 #[derive(Debug)]
 pub(in crate::tcp) struct Rack {
@@ -19,6 +19,8 @@ pub(in crate::tcp) struct Rack {
     latest: Option<Sent>,
     /// RACK.rtt, microseconds.
     rtt_us: u32,
+    /// Where the segment ends that has made that round trip.
+    timed: SeqNum,
     /// RACK.min_RTT, microseconds, and when it was measured; 0 if not yet.
     min_rtt_us: u32,
     min_rtt_at: Instant,
@@ -46,6 +48,7 @@ impl Rack {
         Self {
             latest: None,
             rtt_us,
+            timed: una,
             min_rtt_us: srtt_us,
             min_rtt_at: now,
             fack: una,
@@ -61,8 +64,8 @@ impl Rack {
     }
 
     /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false where a timestamp shows
-    /// that the acknowledgment was caused by an earlier transmission of it. Returns the round trip, microseconds, if it is one.
-    pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) -> Option<u32> {
+    /// that the acknowledgment was caused by an earlier transmission of it. Returns the round trip, microseconds, and where its segment ends, if it is one.
+    pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) -> Option<(u32, SeqNum)> {
         let round_trip = |sent_at| u32::try_from(since_us(now, sent_at)).unwrap_or(u32::MAX).max(1);
         let sent = record.arrived();
         let rtt_us = round_trip(sent.at);
@@ -81,16 +84,18 @@ impl Rack {
             self.note_min_rtt(round_trip(record.sent_at), now);
         }
         // Of each that is reported, whether it is the latest or not.
-        (self.rtt_us, self.has_news) = (rtt_us, true);
+        (self.rtt_us, self.timed, self.has_news) = (rtt_us, record.end, true);
         if self.latest.is_none_or(|latest| latest.before(sent)) {
             self.latest = Some(sent);
         }
-        Some(rtt_us)
+        Some((rtt_us, record.end))
     }
 
-    /// This one of what is acknowledged, microseconds, is the latest round trip, and not that of a block beside it: Linux looks at the blocks first.
-    pub fn keep_round_trip(&mut self, rtt_us: Option<u32>) {
-        self.rtt_us = rtt_us.unwrap_or(self.rtt_us);
+    /// This one of what is acknowledged is the latest round trip, and not that of a block beside it: Linux looks at the blocks first.
+    pub fn keep_round_trip(&mut self, acked: Option<(u32, SeqNum)>) {
+        if let Some((rtt_us, end)) = acked {
+            (self.rtt_us, self.timed) = (rtt_us, end);
+        }
     }
 
     /// A repair was undone: what is out is judged anew (`tcp_undo_cwnd_reduction`).
@@ -182,9 +187,9 @@ impl Rack {
 
     /// The basis of detection: the latest arrival, and how long a segment sent before it may be out. `None`
     /// before the first arrival.
-    pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, u64)> {
+    pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, Patience)> {
         let wait_us = u64::from(self.rtt_us) + u64::from(self.reo_wnd_us(is_repairing, srtt_us));
-        self.latest.map(|latest| (latest, wait_us))
+        self.latest.map(|latest| (latest, Patience { wait_us, timed: self.timed }))
     }
 
     /// How long a segment may be out when the retransmission timer expires, microseconds (section 6.3): a round trip. Before anything

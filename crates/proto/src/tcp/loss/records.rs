@@ -30,10 +30,11 @@ use std::collections::VecDeque;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::delack::low_micros;
 use super::super::timers::{after_us, since_us};
 pub(in crate::tcp) use record::{Fate, Record, Sent};
 pub(in crate::tcp) use segments::Counts;
-pub(in crate::tcp) use waiting::Detection;
+pub(in crate::tcp) use waiting::{Detection, Patience};
 
 /// A range that was sent again.
 #[derive(Clone, Copy, Debug)]
@@ -57,11 +58,13 @@ pub(in crate::tcp) struct Records {
     /// Nothing before this is Lost.
     hint: SeqNum,
     /// From this many records on, a selective acknowledgment cuts none.
-    split_max: usize,
+    split_max: u16,
     /// Two to this many microseconds are a cell of time.
     cell_shift: u8,
     /// Bytes of a full segment; 0 if segments do not matter.
     segment: u16,
+    /// When the latest write left before which nothing waited, the low part of the microseconds.
+    write_us: u32,
     /// Records looked at or moved, for the tests of a hostile segment's cost.
     #[cfg(test)]
     pub steps: u64,
@@ -77,9 +80,10 @@ impl Records {
             counts: Counts::default(),
             edge: una,
             hint: una,
-            split_max: SPLIT_MIN,
+            split_max: SPLIT_MIN as u16,
             cell_shift: 0,
             segment: 0,
+            write_us: 0,
             #[cfg(test)]
             steps: 0,
         }
@@ -122,9 +126,15 @@ impl Records {
         self.segment = mss;
     }
 
+    /// What is sent at `now` is of a write, before which nothing waited.
+    pub fn note_write(&mut self, now: Instant) {
+        self.write_us = low_micros(now);
+    }
+
     /// Sets how many segments are outstanding: a peer that cuts them to pieces is not followed.
     pub fn set_segments(&mut self, count: u32) {
-        self.split_max = (2 * count as usize).clamp(SPLIT_MIN, RECORDS_MAX);
+        // At most RECORDS_MAX, which fits.
+        self.split_max = (2 * count as usize).clamp(SPLIT_MIN, RECORDS_MAX) as u16;
     }
 
     /// Gives memory back. Only when nothing is outstanding.
@@ -218,11 +228,10 @@ impl Records {
         self.join_sacked(from, to);
     }
 
-    /// Data that was sent before `latest` and has been out for `wait_us` is lost (RFC 8985 section 6.2 step
-    /// 5).
-    pub fn detect(&mut self, latest: Sent, wait_us: u64, now: Instant) -> Detection {
+    /// Data that was sent before `latest` and has been out for longer than `patience` is lost (RFC 8985 section 6.2 step 5).
+    pub fn detect(&mut self, latest: Sent, patience: Patience, now: Instant) -> Detection {
         let mut found = Detection::NOTHING;
-        self.detect_repeats(latest, wait_us, now, &mut found);
+        self.detect_repeats(latest, patience, now, &mut found);
         let mut at = self.find(self.edge);
         let mut run = at;
         while let Some(record) = self.list.get(at).copied() {
@@ -231,8 +240,8 @@ impl Records {
                 if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
-                if after_us(record.sent_at, wait_us) > now {
-                    found.wait_until(self.last_due(at, latest, wait_us));
+                if !patience.is_over(&record, self.write_us, now) {
+                    found.wait_until(self.last_due(at, latest, patience));
                     break;
                 }
                 found.snapshot = Some(record.snapshot);
@@ -469,7 +478,7 @@ impl Records {
     /// where little moves however many holes there are.
     fn may_split(&self, at: usize) -> bool {
         let len = self.list.len();
-        len < self.split_max && at.min(len - at.min(len)) <= MOVED_MAX
+        len < usize::from(self.split_max) && at.min(len - at.min(len)) <= MOVED_MAX
     }
 
     /// Joins the records from index `from` up to `to`, all Sacked, and neighbours that are Sacked as well.

@@ -50,8 +50,11 @@ impl<P: Payload> Pcb<P> {
         loss.trim_at = NEVER;
         loss.records.set_segment(mss);
         let is_new = loss.records.last().is_none_or(|last| end.after(last.end));
-        let begins = is_new && !loss.has_sent && loss.usage.is_write;
+        let begins = is_new && !loss.has_sent && self.is_write;
         loss.has_sent |= is_new;
+        if is_new && self.is_write {
+            loss.records.note_write(now);
+        }
         loss.records.sent(start, end, now, snapshot);
         if is_new && self.fin_sent && end == self.snd_max {
             loss.records.seat_fin(end.since(start) - 1);

@@ -2,15 +2,16 @@
 //! `tcp_rack_detect_loss`). What is due before that is found by the next acknowledgment.
 //!
 //! Of the records behind the first that is waited for [`LOOKED_AT_MAX`] are looked at: a timer that is early looks again. Does not depend on why
-//! something was sent. Tests: `tests/rack.rs`.
+//! something was sent. Tests: below, `tests/rack.rs`.
 
 use core::cmp::Ordering;
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
+use super::super::super::delack::low_micros;
 use super::super::super::timers::{NEVER, after_us};
-use super::{Fate, Records, Repeat, Sent};
+use super::{Fate, Record, Records, Repeat, Sent};
 
 /// Result of looking for losses.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,30 @@ pub(in crate::tcp) struct Detection {
     pub due: Instant,
     /// The snapshot of the last of them (`rate.rs`).
     pub snapshot: Option<u32>,
+}
+
+/// How long what was sent before the latest arrival may be out.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::tcp) struct Patience {
+    /// A round trip and the reordering window, microseconds.
+    pub wait_us: u64,
+    /// Where the segment ends that has made that round trip.
+    pub timed: SeqNum,
+}
+
+impl Patience {
+    /// Whether a first transmission has been out for longer. The segments of the write of `write_us` have left one by one, though at one time of our clock, so what stands
+    /// behind the one that has made the round trip has been out for less (as on Linux, where each has a time of its own).
+    pub(super) fn is_over(self, record: &Record, write_us: u32, now: Instant) -> bool {
+        let due = self.due(record.sent_at);
+        let is_later = || low_micros(record.sent_at) == write_us && record.start.at_or_after(self.timed);
+        due < now || (due == now && !is_later())
+    }
+
+    /// When what left at `sent_at` has been out for so long.
+    pub(super) fn due(self, sent_at: Instant) -> Instant {
+        after_us(sent_at, self.wait_us)
+    }
 }
 
 /// Records that are looked at for one time.
@@ -53,14 +78,20 @@ impl Repeat {
 
 impl Records {
     /// Repetitions that are lost again.
-    pub(super) fn detect_repeats(&mut self, latest: Sent, wait_us: u64, now: Instant, found: &mut Detection) {
+    pub(super) fn detect_repeats(
+        &mut self,
+        latest: Sent,
+        patience: Patience,
+        now: Instant,
+        found: &mut Detection,
+    ) {
         while let Some(repeat) = self.repeats.front().copied() {
             let end = repeat.sent_before(latest);
             if !end.after(repeat.start) {
                 return;
             }
-            if after_us(repeat.sent_at, wait_us) > now && self.is_out(&repeat, end) {
-                found.wait_until(self.last_repeat_due(latest, wait_us));
+            if patience.due(repeat.sent_at) > now && self.is_out(&repeat, end) {
+                found.wait_until(self.last_repeat_due(latest, patience));
                 return;
             }
             self.repeats.pop_front();
@@ -84,7 +115,7 @@ impl Records {
     }
 
     /// When the last first transmission from index `at` on will be lost that was sent before `latest`. Their times rise with their numbers.
-    pub(super) fn last_due(&mut self, at: usize, latest: Sent, wait_us: u64) -> Instant {
+    pub(super) fn last_due(&mut self, at: usize, latest: Sent, patience: Patience) -> Instant {
         let mut last = NEVER;
         let to = self.list.len().min(at.saturating_add(LOOKED_AT_MAX));
         for index in at..to {
@@ -98,7 +129,7 @@ impl Records {
             if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                 break;
             }
-            last = after_us(record.sent_at, wait_us);
+            last = patience.due(record.sent_at);
         }
         last
     }
@@ -120,7 +151,7 @@ impl Records {
     }
 
     /// The same of what was sent again.
-    pub(super) fn last_repeat_due(&mut self, latest: Sent, wait_us: u64) -> Instant {
+    pub(super) fn last_repeat_due(&mut self, latest: Sent, patience: Patience) -> Instant {
         let count = self.repeats.partition_point(|repeat| repeat.sent_before(latest).after(repeat.start));
         let first = count.saturating_sub(REPEATS_LOOKED_AT_MAX);
         self.step(1);
@@ -129,9 +160,45 @@ impl Records {
             if let Some(repeat) = self.repeats.get(index).copied()
                 && (index == 0 || self.is_out(&repeat, repeat.sent_before(latest)))
             {
-                return after_us(repeat.sent_at, wait_us);
+                return patience.due(repeat.sent_at);
             }
         }
-        self.repeats.front().map_or(NEVER, |repeat| after_us(repeat.sent_at, wait_us))
+        self.repeats.front().map_or(NEVER, |repeat| patience.due(repeat.sent_at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(offset: u32) -> SeqNum {
+        SeqNum::new(u32::MAX - 350) + offset
+    }
+
+    fn at(us: u64) -> Instant {
+        Instant::from_micros(1_000_000 + us)
+    }
+
+    /// The rest of a write has left behind the segment that has made the round trip; of what left otherwise at one time all has been out for as long.
+    #[test]
+    fn what_stands_behind_the_one_that_was_timed_is_lost_a_microsecond_later_if_it_is_of_a_write() {
+        for (is_write, timed, now, lost) in [
+            (true, 400, 50, 300),
+            (true, 400, 51, 900),
+            (false, 400, 50, 900),
+            (true, 1000, 50, 900),
+            (true, 400, 49, 0),
+        ] {
+            let mut records = Records::new(seq(0));
+            records.set_segment(100);
+            if is_write {
+                records.note_write(at(0));
+            }
+            records.sent(seq(0), seq(1000), at(0), 0);
+            records.sack(seq(300), seq(400), |_| {});
+            let latest = Sent { at: at(20), end: seq(100), repeated: true };
+            let patience = Patience { wait_us: 50, timed: seq(timed) };
+            assert_eq!(records.detect(latest, patience, at(now)).lost, lost, "{is_write} {timed} {now}");
+        }
     }
 }

@@ -2,11 +2,15 @@
 
 use crate::time::Instant;
 
-use super::super::{CELLS_PER_ROUND_TRIP, EXACT_MAX, Sent};
+use super::super::{CELLS_PER_ROUND_TRIP, EXACT_MAX, Patience, Sent};
 use super::*;
 
 fn seq(offset: u32) -> SeqNum {
     SeqNum::new(u32::MAX - 120) + offset
+}
+
+fn wait(wait_us: u64) -> Patience {
+    Patience { wait_us, timed: seq(1 << 30) }
 }
 
 fn at(us: u64) -> Instant {
@@ -112,7 +116,7 @@ fn lost_records_that_left_at_different_times_keep_those() {
         }
         records.sack(seq(300), seq(400), |_| {});
         let latest = Sent { at: at(9), end: seq(400), repeated: false };
-        assert_eq!(records.detect(latest, 0, at(20)).lost, 300);
+        assert_eq!(records.detect(latest, wait(0), at(20)).lost, 300);
         let mut told = Vec::new();
         records.sack(seq(200), seq(300), |record: &Record| told.push(record.sent_since()));
         assert_eq!(told, [at(since)]);
@@ -149,7 +153,7 @@ fn what_was_sent_again_is_judged_anew_where_its_loss_was_a_mistake() {
     let order: Vec<_> = records.repeats.iter().map(|repeat| (repeat.start, repeat.sent_at)).collect();
     assert_eq!(order, [(seq(100), at(10)), (seq(0), at(12))], "in order of time");
     let latest = super::super::Sent { at: at(11), end: seq(300), repeated: true };
-    let found = records.detect(latest, 5, at(20));
+    let found = records.detect(latest, wait(5), at(20));
     assert!(records.is_lost_at(seq(100)) && !records.is_lost_at(seq(0)));
     assert_eq!(found.lost_again, Some(seq(200)));
 }
