@@ -70,7 +70,11 @@ impl Maker {
             self.settle();
         }
         match self.random.below(8) {
-            0 => self.send(Flags::RST, self.peer.snd_nxt, 0),
+            0 => {
+                // Behind a hole it would be challenged, but for the end of a block in the kernel.
+                let next = self.peer.hole.map_or(self.peer.snd_nxt, |(from, _)| from);
+                self.send(Flags::RST, next, 0);
+            }
             1 => {
                 self.act(Action::Set(SockOpt::Linger, 0));
                 self.act(Action::Close);
