@@ -18,7 +18,7 @@ use super::super::pcb::Pcb;
 use super::super::sack::SackBlocks;
 use super::super::segment::Payload;
 use super::super::settings::PacingMode;
-use super::super::timers::{NEVER, after_us};
+use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
 use super::stats::{Why, count};
 use super::{Loss, Probe, pacing};
@@ -34,13 +34,8 @@ impl<P: Payload> Pcb<P> {
 
     #[inline(never)]
     fn record(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
-        let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), self.send_mss());
-        let mut loss = self.loss.take().unwrap_or_else(|| {
-            let mut loss = Loss::new(una, known_us, now);
-            // A window that was not used before the box was given back is none that was used since.
-            loss.usage.touch(self.last_snd_at);
-            loss
-        });
+        let mss = self.send_mss();
+        let mut loss = self.loss.take().unwrap_or_else(|| self.begin_loss(now));
         let sampled = self.cc.wants_rate_samples();
         let idle = loss.records.is_empty();
         if idle {
@@ -81,6 +76,18 @@ impl<P: Payload> Pcb<P> {
             // The segments of a write leave one by one, and after a pause the first shows that the window was not used.
             self.validate_window(true, now);
         }
+    }
+
+    /// The box is made by what leaves first.
+    #[cold]
+    fn begin_loss(&self, now: Instant) -> Box<Loss> {
+        let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
+        let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
+        // A window that was not used before the box was given back is none that was used since, unless a write has just made it smaller for the pause.
+        if !self.is_write || since_us(now, self.last_snd_at) <= rto_us {
+            loss.usage.touch(self.last_snd_at);
+        }
+        loss
     }
 
     /// The range to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave
