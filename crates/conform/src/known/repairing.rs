@@ -378,7 +378,7 @@ fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
 }
 
 /// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
-/// of (RFC 3708 section 3: of a segment that was sent again), and the same report again.
+/// of (RFC 3708 section 3: of a segment that was sent again), the same report again, and that of a tail loss probe's repetition which left when the repair had ended.
 pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let duplicate = *report.sack().first()?;
@@ -386,7 +386,8 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     // Or it is reported again.
     let mut before = pair.taken_before(pair.index()?);
     let is_again = before.any(|old| old.sack().first() == Some(&duplicate) && old.ack == report.ack);
-    let is_it = duplicate.1 <= report.ack && (is_once || is_again);
+    let is_later = end_of_the_latest_repair(pair).is_some_and(|end| end <= duplicate.0);
+    let is_it = duplicate.1 <= report.ack && (is_once || is_again || is_later);
     // The window that it gives back may be used at once.
     if let What::Sent(Packet::Tcp(text)) = &pair.kernel?.what {
         let is_new = text.len > 0 && pair.times_sent(text.seq) == 0;
@@ -399,6 +400,21 @@ pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let is_undone = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
     let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
     (is_it && is_undone && is_window).then_some(Then::Stop)
+}
+
+/// The end of what the kernel had sent when it was last in a repair.
+fn end_of_the_latest_repair(pair: &Pair<'_>) -> Option<u32> {
+    let (mut top, mut end) = (1, None);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) if info.get("ca_state") >= Some(3) => {
+                end = Some(top)
+            }
+            _ => {}
+        }
+    }
+    end
 }
 
 /// A repair is undone where the peer reports each repetition as a duplicate. The kernel also counts what it wanted to send again and what the peer's window, which had become smaller, has no room for: for
