@@ -74,7 +74,7 @@ impl Maker {
     }
 
     /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
-    /// them, and acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
+    /// them, and for one in which nothing was acknowledged and it was not used; acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
     fn pause_is_over(&self) -> Option<Duration> {
         let at = Duration::from_millis(self.at_ms.into());
         let mut records = self.driven.trace().records.iter().rev();
@@ -88,7 +88,19 @@ impl Maker {
             (1..=most).find(near).map(|count| since + rto * count + SLACK + SLACK)
         };
         let over_sent = sent.and_then(|sent| over(sent, 3));
-        over_sent.or_else(|| self.text_came_at().and_then(|came| over(came, 1)))
+        over_sent
+            .or_else(|| self.text_came_at().and_then(|came| over(came, 1)))
+            .or_else(|| self.acked_at().and_then(|acked| over(acked, 1)))
+    }
+
+    /// When the peer last acknowledged something.
+    fn acked_at(&self) -> Option<Duration> {
+        let acks = |event: &Event| match &event.action {
+            Action::Segment(segment) if segment.flags.has(Flags::ACK) => Some(segment.ack),
+            _ => None,
+        };
+        let is_latest = |event: &&Event| acks(event) == Some(self.peer.ack);
+        self.scenario.events.iter().find(is_latest).map(Event::at)
     }
 
     /// When the next challenge is certainly allowed, if that is about now: the stack's limit is longer by a number of its own.

@@ -31,7 +31,9 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
         let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
             return None;
         };
-        let is_old = cause.end() > cause.seq && cause.end() <= ack.ack;
+        // A block of the kernel's says that a FIN has come behind a hole.
+        let is_told = cause.len == 0 && ack.sack().iter().any(|block| block.1 == cause.end());
+        let is_old = cause.end() > cause.seq && (cause.end() <= ack.ack || is_told);
         let is_repair = pair.times_sent(again.seq) > 1 || latest_figure(pair.earlier, "ca_state") == Some(4);
         let is_again = again.len > 0 && again.ack == ack.ack && is_repair;
         let has_no_blocks = ack.sack().is_empty() || cause.len == 0;
@@ -127,6 +129,10 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     });
     // A timeout's repair, and then none of that kind although nothing before it was acknowledged.
     let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
+    // Of a closed socket nothing is known but that the peer has reported what was sent once.
+    let is_original = |block: &(u32, u32)| pair.times_sent(block.0) == 1 && pair.times_sent_to(block.1) == 1;
+    let is_told = pair.is_closed() && pair.acks().any(|told| told.sack().iter().any(is_original));
+    let is_undone = is_undone || (states.clone().next().is_none() && is_told);
     (is_again && is_undone).then_some(Then::Stop)
 }
 

@@ -139,11 +139,13 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     })?;
     let is_again = kernel.seq == first.seq && kernel.len > 0 && pair.times_sent_to(first.end()) == 1;
+    // Or of new text.
+    let is_more = kernel.seq == top && kernel.len > 0;
     let is_new = what.end() == top && pair.times_sent_to(top) == 1;
     let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
     let age = new_at - sent_at;
     let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 3 * JIFFY;
-    (is_later && is_again && is_new && was_probed && is_then).then_some(Then::Stop)
+    (is_later && (is_again || is_more) && is_new && was_probed && is_then).then_some(Then::Stop)
 }
 
 /// Two arrivals of text are as far apart as an acknowledgment waits, to a tick: whether they are less decides how long the next one waits.
