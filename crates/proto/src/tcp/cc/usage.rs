@@ -45,6 +45,11 @@ impl Usage {
         (self.used, self.used_at_us) = (0, low_micros(now));
     }
 
+    /// Something was sent before, a segment at least, and nothing of it is known any more.
+    pub fn assume_used(&mut self, mss: u32) {
+        self.most = mss;
+    }
+
     /// The window could grow.
     pub fn touch(&mut self, now: Instant) {
         self.used_at_us = low_micros(now);

@@ -87,6 +87,10 @@ impl<P: Payload> Pcb<P> {
         if !self.is_write || since_us(now, self.last_snd_at) <= rto_us {
             loss.usage.touch(self.last_snd_at);
         }
+        if self.snd_una != self.iss + 1 {
+            // What a probe of a small window sends says nothing of its use, and a window of one segment may grow by that.
+            loss.usage.assume_used(self.mss.into());
+        }
         loss
     }
 
