@@ -21,6 +21,8 @@ impl Nagle {
     const HOLD: u8 = 1 << 2;
     /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or a cork removed while it was (`TCP_NAGLE_PUSH`). [`Pcb::note_push`] says how far.
     const PUSH: u8 = 1 << 3;
+    /// The output that is going on is that of a write, before which nothing waited.
+    const WRITE: u8 = 1 << 4;
 
     pub fn new(nodelay: bool) -> Self {
         Self(if nodelay { Self::OFF } else { 0 })
@@ -60,6 +62,18 @@ impl Nagle {
     #[inline]
     pub fn is_held(self) -> bool {
         self.has(Self::HOLD)
+    }
+
+    /// Whether the output that is going on is that of a write, before which nothing waited: its segments leave one by one.
+    #[inline]
+    pub fn is_write(self) -> bool {
+        self.has(Self::WRITE)
+    }
+
+    /// Sets that.
+    #[inline]
+    pub fn set_write(&mut self, on: bool) {
+        self.set(Self::WRITE, on);
     }
 
     /// Whether `TCP_CORK` is on.

@@ -122,8 +122,6 @@ pub struct Pcb<P: Payload> {
     pub(super) pushed: u8,
     /// True once `challenged_at_ms` means something. Both fill gaps; an ordinary segment does not touch them.
     pub(super) is_challenged: bool,
-    /// The output that is going on is that of a write, before which nothing waited.
-    pub(super) is_write: bool,
     /// The length of the last segment, if it was short and may have been a full one (`delack.rs`).
     pub(super) rcv_last_len: u16,
     /// When text in order last came: the low 32 bits of the clock, microseconds.
@@ -332,7 +330,6 @@ impl<P: Payload> Pcb<P> {
             rcv_hiwat: 0,
             challenged_at_ms: 0,
             is_challenged: false,
-            is_write: false,
             tuning: Tuning::new(s),
         }
     }

@@ -101,7 +101,7 @@ impl<P: Payload> Pcb<P> {
     /// way to what was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
     #[inline]
     pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
-        self.is_write = false;
+        self.nagle.set_write(false);
         if let Some(loss) = self.loss.as_deref_mut() {
             let has_sent = core::mem::take(&mut loss.has_sent);
             let looks = loss.is_looked_at;
@@ -130,7 +130,9 @@ impl<P: Payload> Pcb<P> {
         if snd_len <= self.snd_len {
             return;
         }
-        self.is_write |= self.snd_nxt.since(self.snd_una) == self.snd_len;
+        if self.snd_nxt.since(self.snd_una) == self.snd_len {
+            self.nagle.set_write(true);
+        }
         if let Some(loss) = self.loss.as_deref_mut() {
             // A write that was not told before a timer expired was looked at before that.
             loss.note_look(!loss.is_only_repair);

@@ -45,9 +45,9 @@ impl<P: Payload> Pcb<P> {
         loss.trim_at = NEVER;
         loss.records.set_segment(mss);
         let is_new = loss.records.last().is_none_or(|last| end.after(last.end));
-        let begins = is_new && !loss.has_sent && self.is_write;
+        let begins = is_new && !loss.has_sent && self.nagle.is_write();
         loss.has_sent |= is_new;
-        if is_new && self.is_write {
+        if is_new && self.nagle.is_write() {
             loss.records.note_write(now);
         }
         loss.records.sent(start, end, now, snapshot);
@@ -84,7 +84,7 @@ impl<P: Payload> Pcb<P> {
         let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         // A window that was not used before the box was given back is none that was used since, unless a write has just made it smaller for the pause.
-        if !self.is_write || since_us(now, self.last_snd_at) <= rto_us {
+        if !self.nagle.is_write() || since_us(now, self.last_snd_at) <= rto_us {
             loss.usage.touch(self.last_snd_at);
         }
         if self.snd_una != self.iss + 1 {

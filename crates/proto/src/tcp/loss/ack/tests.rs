@@ -127,9 +127,9 @@ fn output_begins_for_a_write_if_all_before_it_has_left() {
     for (waiting, more, begins) in [(0, 0, false), (0, 1, true), (1, 0, false), (1, 1, false)] {
         let mut t = sending(&with_sack(), 10);
         t.write(waiting);
-        t.pcb.is_write = false;
+        t.pcb.nagle.set_write(false);
         let snd_len = t.pcb.snd_len;
         t.pcb.note_write(snd_len + more);
-        assert_eq!(t.pcb.is_write, begins, "{waiting} {more}");
+        assert_eq!(t.pcb.nagle.is_write(), begins, "{waiting} {more}");
     }
 }

@@ -57,7 +57,8 @@ fn only_the_first_new_segment_of_a_write_shows_a_window_that_was_not_used() {
             t.pcb.snd_max += MSS;
         }
         let end = t.pcb.snd_max;
-        (loss(&mut t).has_sent, t.pcb.is_write) = (has_sent, is_write);
+        loss(&mut t).has_sent = has_sent;
+        t.pcb.nagle.set_write(is_write);
         t.pcb.record(end - MSS, end, t.now);
         assert_eq!(t.pcb.cwnd(), left * MSS, "{is_new} {has_sent} {is_write}");
         assert_eq!(loss(&mut t).has_sent, is_new || has_sent);

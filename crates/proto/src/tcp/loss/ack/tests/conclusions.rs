@@ -52,13 +52,13 @@ fn the_use_of_the_window_is_looked_at_where_something_new_has_left_or_waits() {
         t.pcb.snd_len += if waits { MSS } else { 0 };
         let l = loss(&mut t);
         (l.has_sent, l.usage.is_untold) = (has_sent, true);
-        t.pcb.is_write = true;
+        t.pcb.nagle.set_write(true);
         t.pcb.look_at_usage_after(!passes);
         t.pcb.look_at_usage(t.now);
         let l = loss(&mut t);
         assert_eq!(l.usage.is_untold, !looks, "{has_sent} {passes} {waits}");
         assert!(!l.has_sent);
-        assert!(!t.pcb.is_write);
+        assert!(!t.pcb.nagle.is_write());
     }
 }
 
