@@ -37,10 +37,14 @@ pub(in crate::tcp) struct Patience {
 
 impl Patience {
     /// Whether a first transmission has been out for longer. The segments of the write of `write_us` have left one by one, though at one time of our clock, so what stands
-    /// behind the one that has made the round trip has been out for less (as on Linux, where each has a time of its own).
-    pub(super) fn is_over(self, record: &Record, write_us: u32, now: Instant) -> bool {
+    /// behind the one that has made the round trip has been out for less (as on Linux, where each has a time of its own). If `latest` was of the same
+    /// write, it has overtaken them all the same.
+    pub(super) fn is_over(self, record: &Record, latest: Sent, write_us: u32, now: Instant) -> bool {
         let due = self.due(record.sent_at);
-        let is_later = || low_micros(record.sent_at) == write_us && record.start.at_or_after(self.timed);
+        let is_later = || {
+            let is_of_write = low_micros(record.sent_at) == write_us && record.sent_at < latest.at;
+            is_of_write && record.start.at_or_after(self.timed)
+        };
         due < now || (due == now && !is_later())
     }
 
@@ -182,12 +186,14 @@ mod tests {
     /// The rest of a write has left behind the segment that has made the round trip; of what left otherwise at one time all has been out for as long.
     #[test]
     fn what_stands_behind_the_one_that_was_timed_is_lost_a_microsecond_later_if_it_is_of_a_write() {
-        for (is_write, timed, now, lost) in [
-            (true, 400, 50, 300),
-            (true, 400, 51, 900),
-            (false, 400, 50, 900),
-            (true, 1000, 50, 900),
-            (true, 400, 49, 0),
+        for (is_write, timed, now, latest, lost) in [
+            (true, 400, 50, 20, 300),
+            (true, 400, 51, 20, 900),
+            (false, 400, 50, 20, 900),
+            (true, 1000, 50, 20, 900),
+            (true, 400, 49, 20, 0),
+            // The latest is of the write itself.
+            (true, 400, 50, 0, 900),
         ] {
             let mut records = Records::new(seq(0));
             records.set_segment(100);
@@ -196,9 +202,13 @@ mod tests {
             }
             records.sent(seq(0), seq(1000), at(0), 0);
             records.sack(seq(300), seq(400), |_| {});
-            let latest = Sent { at: at(20), end: seq(100), repeated: true };
+            let latest = Sent { at: at(latest), end: seq(1100), repeated: latest > 0 };
             let patience = Patience { wait_us: 50, timed: seq(timed) };
-            assert_eq!(records.detect(latest, patience, at(now)).lost, lost, "{is_write} {timed} {now}");
+            assert_eq!(
+                records.detect(latest, patience, at(now)).lost,
+                lost,
+                "{is_write} {timed} {now} {latest:?}"
+            );
         }
     }
 }
