@@ -173,7 +173,7 @@ pub(crate) fn ask(
 
 /// A request for a connection, before it is answered. Decide by [`accept`](Self::accept),
 /// [`refuse`](Self::refuse), [`reject`](Self::reject) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
-/// elsewhere: the peer waits, and rehashes its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
+/// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
 ///
 /// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in its captures: it
 /// is dropped with the listener's last handle.
@@ -293,7 +293,7 @@ impl Syn {
     pub fn ignore(self) {}
 
     fn segment(&self) -> Routed {
-        // The SYN's text is not kept: its sender rehashes it.
+        // The SYN's text is not kept: its sender repeats it.
         Routed {
             from: None,
             to: self.tuple,
