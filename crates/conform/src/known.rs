@@ -8,18 +8,16 @@
 mod acknowledging;
 mod closing;
 mod memory;
+mod opening;
 mod pair;
 mod repairing;
 mod reports;
 mod sending;
 mod timers;
 
-use std::time::Duration;
-
 use crate::codec::Packet;
-use crate::compare::SLACK;
-use crate::scenario::{Action, Event};
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::scenario::Action;
+use crate::segment::{Echo, Flags};
 use crate::trace::{Ready, State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
@@ -36,6 +34,11 @@ use closing::{
     timestamp_in_time_wait, urgent_behind_a_fin,
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
+use opening::{
+    echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, options_of_a_crossed_syn_ack,
+    order_of_checks_in_syn_received, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
+    text_of_a_syn_ack, timestamp_of_a_repeated_syn, window_after_a_lost_syn,
+};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
@@ -373,33 +376,6 @@ fn receive_window(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::GoOn)
 }
 
-/// The kernel's first window is a multiple of the segment size.
-fn first_window(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let is_near = kernel.win.abs_diff(stack.win) < 1460;
-    (pair.why.starts_with("window:") && kernel.flags.has(Flags::SYN) && is_near).then_some(Then::GoOn)
-}
-
-/// The kernel resets a half-open connection for a second SYN in its window; here it is answered with an acknowledgment (RFC 9293 section 3.10.7.4).
-fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_it = cause.flags.has(Flags::SYN)
-        && kernel.flags.has(Flags::RST)
-        && stack.flags == Flags::ACK
-        && stack.seq == 1;
-    is_it.then_some(Then::Stop)
-}
-
-/// The kernel answers a SYN that comes again as the first, with ECN; here the latest counts, and one that asks for no ECN gets none (RFC 3168 section 6.1.1).
-fn ecn_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let asks = |segment: &Segment| segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ECE);
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_dropped = cause.flags.has(Flags::SYN) && !asks(cause) && pair.peer().any(|(_, first)| asks(first));
-    (pair.why.starts_with("flags:") && is_dropped && asks(kernel) && !asks(stack)).then_some(Then::Stop)
-}
-
 /// A reset's window means nothing; the kernel's is its receive window, here it is 0.
 fn window_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
@@ -415,31 +391,6 @@ fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let has_no_more = kernel.options.is_empty() && stack.timestamp().is_some() && stack.options.len() == 3;
     let has_blocks = !kernel.sack().is_empty() && stack.sack().is_empty();
     (is_reset && (has_no_more || has_blocks)).then_some(Then::GoOn)
-}
-
-/// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection's, and sends the SYN again at once; here the timer
-/// does (RFC 6298).
-fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
-    let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
-    let is_again = kernel.flags.has(Flags::SYN) && !kernel.flags.has(Flags::ACK);
-    let is_wrong = |event: &Event| match &event.action {
-        Action::Segment(cause) => {
-            cause.flags.has(Flags::ACK)
-                && cause.ack != 1
-                && (event.at()..event.at() + SLACK + SLACK).contains(&at)
-        }
-        _ => false,
-    };
-    let is_active = pair.scenario.any(|action| *action == Action::Connect);
-    (is_again && is_active && pair.scenario.events.iter().any(is_wrong)).then_some(Then::Stop)
-}
-
-/// To a SYN that comes again with another timestamp the kernel echoes the first one's, here the latest (RFC 7323 section 4.3).
-fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let both = Flags::SYN.with(Flags::ACK);
-    let is_it = pair.why.starts_with("option: ts") && kernel.flags.has(both) && stack.flags.has(both);
-    is_it.then_some(Then::GoOn)
 }
 
 /// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2). That of another old
@@ -468,79 +419,6 @@ fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.scenario.any(is_urgent)).then_some(Then::Stop)
 }
 
-/// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
-fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
-    // It has taken the segment, and acknowledges its text, or can be accepted.
-    let is_taken = match &pair.stack?.what {
-        What::State(_, stack) => stack.info.is_none() && stack.ready.readable,
-        What::Sent(Packet::Tcp(ack)) => ack.ack > 1 && pair.why.starts_with("acknowledgment:"),
-        _ => false,
-    };
-    let (answers, waits) = match &pair.kernel?.what {
-        What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
-        // Another challenge.
-        What::Sent(Packet::Tcp(ack)) => {
-            let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
-                What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) => Some(syn.ack),
-                _ => None,
-            });
-            (ack.flags == Flags::ACK && ack.seq == 1 && Some(ack.ack) == next, false)
-        }
-        _ => (false, false),
-    };
-    let is_challenged = pair.earlier.iter().any(|record| {
-        matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
-    });
-    (is_taken && (answers || waits) && is_challenged).then_some(Then::Stop)
-}
-
-/// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,
-/// RFC 6298 section 5.7); the kernel's window is one segment only if two were.
-fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
-    let syns = pair.earlier.iter().filter(
-        |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
-    );
-    let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
-    // The kernel takes the echo in the handshake for a measurement.
-    let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
-    let is_doubled = ours > RTO_AFTER_A_LOST_SYN && ours == theirs * 3;
-    let is_timeout = pair.why.starts_with("rto:") && (ours == RTO_AFTER_A_LOST_SYN || is_doubled);
-    let is_it = is_window || is_timeout;
-    // A report on what was sent again makes the kernel forget it, too.
-    let is_reported = is_timeout && pair.scenario.any(reports::is_report);
-    let is_first = is_reported || pair.texts().all(|text| text.len == 0);
-    (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
-}
-
-/// In SYN-RECEIVED the sequence number is looked at first (RFC 9293 section 3.10.7.4); the kernel looks at the acknowledgment first, and resets.
-fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_answer = kernel.flags == Flags::RST && kernel.seq == cause.ack && stack.flags == Flags::ACK;
-    (is_answer && stack.len == 0 && stack.seq == 1 && cause.ack != 1).then_some(Then::GoOn)
-}
-
-/// Where two SYNs cross, the SYN-ACK has the options that the peer's SYN has too; the kernel's has all that its own SYN had.
-fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let both = Flags::SYN.with(Flags::ACK);
-    let is_active = pair.scenario.any(|action| *action == Action::Connect);
-    let is_it = pair.why == "options" && kernel.flags.has(both) && stack.flags.has(both);
-    let count = |segment: &Segment| segment.options.iter().filter(|option| **option != Opt::Nop).count();
-    (is_active && is_it && count(kernel) > count(stack)).then_some(Then::Stop)
-}
-
-/// Text and a FIN of a SYN-ACK are taken (RFC 9293 section 3.10.7.3, fifth); the kernel drops them.
-fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_syn_ack = cause.flags.has(Flags::SYN) && cause.flags.has(Flags::ACK);
-    let is_it = kernel.ack == cause.seq + 1 && (kernel.ack + 1..=cause.end()).contains(&stack.ack);
-    (is_syn_ack && is_it && pair.why.starts_with("acknowledgment:")).then_some(Then::Stop)
-}
-
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let What::State(_, State { info, .. }) = &pair.kernel?.what else { return None };
@@ -558,9 +436,6 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
     (is_closed && goes_on && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
 }
-
-/// RFC 6298 section 5.7.
-const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
 
 /// The name of the known difference that this is.
 pub fn find(pair: &Pair<'_>) -> Option<(&'static str, Then)> {
