@@ -192,7 +192,7 @@ impl<P: Payload> Pcb<P> {
         cookie: Option<Cookie>,
         now: Instant,
     ) -> Self {
-        let mut pcb = Self::accept_with(s, a, false, now);
+        let mut pcb = Self::accept_with(s, a, 0, now);
         let len = text_len.min(pcb.rcv_wnd());
         pcb.rcv_nxt += len;
         // The window is counted from behind the text, as on Linux, as far as the buffer has room for both.

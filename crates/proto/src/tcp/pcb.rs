@@ -208,14 +208,16 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
-        let mut pcb = Self::accept_with(s, a, a.may_be_lost, now);
+        // How often it was lost is not known. That the handshake has measured nothing costs a longer timeout, as on Linux.
+        let syn_losses = if a.may_be_lost { u8::MAX } else { u8::from(a.rtt.is_none()) };
+        let mut pcb = Self::accept_with(s, a, syn_losses, now);
         // The window of the segment that is fed next is the first that counts, as on Linux, and not that of the SYN.
         pcb.max_snd_wnd = 0;
         pcb
     }
 
-    /// [`Pcb::accept`], with whether the SYN-ACK may have been lost.
-    pub(super) fn accept_with(s: &Settings, a: &Accepted, syn_lost: bool, now: Instant) -> Self {
+    /// [`Pcb::accept`], with how often the SYN-ACK was lost.
+    pub(super) fn accept_with(s: &Settings, a: &Accepted, syn_losses: u8, now: Instant) -> Self {
         // The SYN-ACK may have been sent at a later time than the caller knows.
         let now = a.timestamps.map_or(now, |ts| now.max(ts.ts_recent_at));
         let mut pcb = Self::new(s, a.iss, State::Established, now);
@@ -247,8 +249,7 @@ impl<P: Payload> Pcb<P> {
             pcb.rtt.sample(u64::from(micros(rtt)), true, pcb.tuning.rto_min_us, pcb.tuning.rto_max_us);
         }
         pcb.set_peer_mss(a.peer_mss);
-        // How often is not known then.
-        pcb.start_sending(if syn_lost { u8::MAX } else { 0 });
+        pcb.start_sending(syn_losses);
         pcb.start_keepalive(now);
         pcb
     }

@@ -5,10 +5,10 @@
 //! in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a connection made of a cookie has
 //! neither, as on Linux.
 //!
-//! The number is Bernstein's, but that F2 knows SEQ: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + m) mod 2^24)`,
+//! The number is Bernstein's, with two changes: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + (m << 21)) mod 2^24)`,
 //! where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2 only the difference of both sides'
-//! numbers would be held against the cookie, and a late acknowledgment of a connection that is over and carried as many
-//! bytes one way as the other would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so only guessing finds a number that
+//! numbers would be held against the cookie, and with m in the lowest bits numbers next to it would be good as well. In either case a late acknowledgment of a
+//! connection that is over, and carried as many bytes one way as the other, or a few, would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so only guessing finds a number that
 //! passes [`check`] (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
 //! [`PERIODS_MAX`] periods.
 //!
@@ -47,6 +47,8 @@ const TS_SACK: u32 = 1 << 4;
 const TS_ECN: u32 = 1 << 5;
 /// The part of a cookie that the counter does not take.
 const LOW: u32 = 0x00ff_ffff;
+/// Where the index of a size stands in it: at its top, so that no two cookies of a handshake are near each other.
+const SIZE_SHIFT: u32 = 21;
 
 /// Identity of both ends of a handshake, as the keyed hashes take it: see [`Secret::isn`].
 #[derive(Clone, Copy, Debug)]
@@ -111,16 +113,24 @@ pub fn check(
     }
     let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
-    // When the SYN-ACK left is not known, nor whether it was the only one: it measures no round trip (Karn's rule).
-    Some(Accepted { rtt: None, may_be_lost: true, ..half_open.accepted(now, now) })
+    let timestamps = options.timestamps.filter(|_| params.timestamps);
+    let rtt = timestamps.and_then(|ts| round_trip(ts.ecr, ts_offset, now));
+    // Whether the SYN-ACK was sent before is not known, and rarely so: the window is the usual one, as on Linux.
+    Some(Accepted { rtt, may_be_lost: false, ..half_open.accepted(now, now) })
+}
+
+/// The time since the SYN-ACK left, by the echo of its timestamp: up to 64 ms too long, as that was rounded down for the options. None if the peer
+/// echoes what is older than any cookie.
+fn round_trip(echo: u32, ts_offset: u32, now: Instant) -> Option<Duration> {
+    timestamp::elapsed(echo, timestamp::value(now, ts_offset)).filter(|rtt| *rtt <= PERIOD * PERIODS_MAX)
 }
 
 fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) -> SeqNum {
     let index = MSS_TABLE.iter().rposition(|size| *size <= mss).unwrap_or(0);
     let index = u32::try_from(index).unwrap_or(0);
     let count = period(now);
-    let low =
-        secret.cookie(CookiePart::Data, count, irs.raw(), ends.local, ends.remote).wrapping_add(index) & LOW;
+    let data = secret.cookie(CookiePart::Data, count, irs.raw(), ends.local, ends.remote);
+    let low = data.wrapping_add(index << SIZE_SHIFT) & LOW;
     irs + secret
         .cookie(CookiePart::Whole, 0, 0, ends.local, ends.remote)
         .wrapping_add(count << 24)
@@ -142,9 +152,10 @@ fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instan
         return None;
     }
     let made = count.wrapping_sub(age);
-    let index =
-        rest.wrapping_sub(secret.cookie(CookiePart::Data, made, irs.raw(), ends.local, ends.remote)) & LOW;
-    MSS_TABLE.get(usize::try_from(index).ok()?).copied()
+    let data = secret.cookie(CookiePart::Data, made, irs.raw(), ends.local, ends.remote);
+    let low = rest.wrapping_sub(data) & LOW;
+    let index = usize::try_from(low >> SIZE_SHIFT).ok()?;
+    MSS_TABLE.get(index).copied().filter(|_| low.trailing_zeros() >= SIZE_SHIFT)
 }
 
 /// Periods since the clock began, of which only the low bits are used: the narrowing is meant.

@@ -38,6 +38,8 @@ fn every_agreement_is_restored_with_timestamps() {
             assert_eq!((answer.options.sack_permitted, answer.flags.has(Flags::ECE)), (sack, ecn));
             assert_eq!(answer.options.window_scale, scale.map(|_| 7));
             let got = back(&syn, &PARAMS, at(millis), at(millis + 80)).unwrap();
+            // The timestamp that is echoed was rounded down, for the options.
+            assert!((80..144).contains(&got.rtt.unwrap().as_millis()), "{millis} {got:?}");
             let expected = Accepted {
                 iss: answer.seq,
                 irs: IRS,
@@ -53,8 +55,8 @@ fn every_agreement_is_restored_with_timestamps() {
                 sack_permitted: sack,
                 ecn,
                 accurate_ecn: None,
-                rtt: None,
-                may_be_lost: true,
+                rtt: got.rtt,
+                may_be_lost: false,
                 rehashes: 0,
             };
             assert_eq!(got, expected, "{millis} {scale:?} {sack}");
@@ -88,7 +90,33 @@ fn without_timestamps_only_the_mss_is_agreed_on() {
             (got.window_scale, got.timestamps, got.sack_permitted, got.ecn),
             (None, None, false, false)
         );
-        assert_eq!(got.peer_mss, 1460);
+        assert_eq!((got.peer_mss, got.rtt, got.may_be_lost), (1460, None, false));
+    }
+}
+
+/// Such as the acknowledgments of a connection that is over.
+#[test]
+fn numbers_near_those_of_the_handshake_are_refused() {
+    let answer = syn_ack(&SECRET, ENDS, &syn(), &PARAMS, TS_OFFSET, at(5));
+    let third = third_of(&syn(), &answer);
+    for bytes in (1..5_000_u32).chain([1 << 20, 1 << 30]) {
+        for (taken, sent) in [(bytes, 0), (0, bytes), (bytes, bytes), (0, bytes.wrapping_neg())] {
+            let late = Header { seq: third.seq + taken, ack: third.ack + sent, ..third };
+            assert_eq!(check(&SECRET, ENDS, &late, &PARAMS, TS_OFFSET, at(6)), None, "{taken} {sent}");
+        }
+    }
+}
+
+#[test]
+fn an_echo_that_is_older_than_any_cookie_measures_nothing() {
+    let answer = syn_ack(&SECRET, ENDS, &syn(), &PARAMS, TS_OFFSET, at(500_000));
+    let now = at(500_010);
+    for (earlier, measures) in [(0, true), (127_000, true), (129_000, false), (u32::MAX - 1_000, false)] {
+        let mut third = third_of(&syn(), &answer);
+        let ts = third.options.timestamps.as_mut().unwrap();
+        ts.ecr = ts.ecr.wrapping_sub(earlier);
+        let got = check(&SECRET, ENDS, &third, &PARAMS, TS_OFFSET, now).unwrap();
+        assert_eq!(got.rtt.is_some(), measures, "{earlier}");
     }
 }
 

@@ -1,0 +1,33 @@
+//! Listeners that answer each SYN with a cookie (`tcp_syncookies=2`), and so remember nothing of it.
+//!
+//! What the peer does is what its habit makes it do. Tests: those of `generate.rs`.
+
+use std::collections::BTreeMap;
+
+use super::Maker;
+use super::habits::Habit;
+use crate::random::Random;
+
+/// Some scenarios have such a listener, whatever their habit.
+pub(super) fn set(settings: &mut BTreeMap<String, String>, seed: u64) {
+    if Random::new(seed.rotate_left(12)).chance(PERCENT) {
+        settings.insert("syn_cookies".to_owned(), "always".to_owned());
+    }
+}
+
+impl Maker {
+    /// Whether the scenario is about listeners.
+    pub(super) fn is_for_listeners(&self) -> bool {
+        [Habit::Reuse, Habit::Deferral].contains(&self.habit) || self.scenario.has_cookies()
+    }
+
+    /// Without timestamps a cookie has no place for other options: the peer has none then. Whether windows may be scaled.
+    pub(super) fn may_have_options(&mut self) -> bool {
+        let may = !self.scenario.has_cookies() || self.peer.has_ts;
+        self.peer.has_sack &= may;
+        may
+    }
+}
+
+/// Of all scenarios.
+const PERCENT: u32 = 2;
