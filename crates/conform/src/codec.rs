@@ -20,7 +20,7 @@ pub struct Names {
     pub peer_isn: u32,
     /// The tested side's, once it was seen.
     pub isn: Option<u32>,
-    /// The tested side's first timestamp.
+    /// The tested side's first timestamp that tells the time.
     pub ts_first: Option<u32>,
     /// Its latest.
     pub ts_last: u32,
@@ -32,6 +32,8 @@ pub struct Names {
     is_over: bool,
     /// The Fast Open cookie that the tested side gives the peer.
     cookie: Vec<u8>,
+    /// The timestamps of SYN-ACKs carry options in their low bits, and not the time.
+    has_cookies: bool,
 }
 
 /// The key of the tested side's Fast Open cookies, as `tcp_fastopen_key` has it, and its bytes.
@@ -131,7 +133,14 @@ impl Names {
             arrival: (0, None),
             is_over: false,
             cookie,
+            has_cookies: false,
         }
+    }
+
+    /// Of a side that answers SYNs with cookies, if that is so.
+    #[must_use]
+    pub fn with_cookies(self, has_cookies: bool) -> Self {
+        Self { has_cookies, ..self }
     }
 
     /// The tested side's next SYN begins another connection, and numbers count from it.
@@ -325,11 +334,12 @@ impl Names {
         let first = segment.seq.wrapping_add(u32::from(flags.has(Flags::SYN))).wrapping_sub(1);
         let text = body[header_len..].iter().zip(0_u32..);
         segment.is_corrupt = text.into_iter().any(|(byte, at)| *byte != pattern(first.wrapping_add(at)));
-        segment.options = self.read_options(options)?;
+        segment.options = self.read_options(options, self.has_cookies && flags.has(Flags::SYN))?;
         Ok(segment)
     }
 
-    fn read_options(&mut self, mut bytes: &[u8]) -> Result<Vec<Opt>, &'static str> {
+    /// With `is_cookie` a timestamp does not tell the time, and is read as 0.
+    fn read_options(&mut self, mut bytes: &[u8], is_cookie: bool) -> Result<Vec<Opt>, &'static str> {
         let mut options = Vec::new();
         while let [kind, rest @ ..] = bytes {
             if *kind == 1 {
@@ -343,13 +353,13 @@ impl Names {
             }
             let len = usize::from(*rest.first().ok_or("an option without a length")?);
             let value = bytes.get(2..len).ok_or("an option longer than the header")?;
-            options.push(self.option(*kind, value)?);
+            options.push(self.option(*kind, value, is_cookie)?);
             bytes = &bytes[len..];
         }
         Ok(options)
     }
 
-    fn option(&mut self, kind: u8, value: &[u8]) -> Result<Opt, &'static str> {
+    fn option(&mut self, kind: u8, value: &[u8], is_cookie: bool) -> Result<Opt, &'static str> {
         Ok(match (kind, value.len()) {
             (2, 2) => Opt::Mss(u16_at(value, 0)?),
             (3, 1) => Opt::Wscale(value[0]),
@@ -362,6 +372,9 @@ impl Names {
             (8, 8) => {
                 let ts = u32_at(value, 0)?;
                 self.ts_last = ts;
+                if is_cookie {
+                    return Ok(Opt::Ts(0, Echo::Is(u32_at(value, 4)?)));
+                }
                 let first = *self.ts_first.get_or_insert(ts);
                 Opt::Ts(ts.wrapping_sub(first), Echo::Is(u32_at(value, 4)?))
             }

@@ -100,7 +100,8 @@ impl Driven {
             wheel,
             port: ports.remove(0),
             now,
-            names: Names::new((peer(scenario.is_ipv6, PEER), PORT), (local(scenario.is_ipv6), PORT)),
+            names: Names::new((peer(scenario.is_ipv6, PEER), PORT), (local(scenario.is_ipv6), PORT))
+                .with_cookies(scenario.has_cookies()),
             socket: Socket::Fresh(fresh_socket(&stack, scenario.is_ipv6)),
             is_ipv6: scenario.is_ipv6,
             stack,

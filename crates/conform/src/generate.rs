@@ -9,6 +9,7 @@
 //!
 //! Tests: below, `tests/random.rs`.
 
+mod cookies;
 mod deferral;
 mod fast_open;
 mod habits;
@@ -44,6 +45,7 @@ pub fn generate(seed: u64) -> Scenario {
     let mut habits = Random::new(!seed);
     let habit = Habit::of(&mut habits).or_fast_open(seed).or_patient(seed).or_reuse(seed).or_deferral(seed);
     habit.set(&mut scenario.settings, &mut habits);
+    cookies::set(&mut scenario.settings, seed);
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
         random,
@@ -217,12 +219,12 @@ impl Maker {
 
     /// Opens the connection, in one of the ways there are, mostly without ado.
     fn open(&mut self) {
-        let is_passive = self.random.chance(60) || [Habit::Reuse, Habit::Deferral].contains(&self.habit);
+        let is_passive = self.random.chance(60) || self.is_for_listeners();
         self.peer.has_ts = self.random.chance(75);
         self.peer.has_sack = self.random.chance(85);
         let full = self.packet_max();
         self.peer.mss = self.random.pick(&[full, full, full, 1000, 536]);
-        let is_scaled = self.random.chance(85);
+        let is_scaled = self.random.chance(85) && self.may_have_options();
         if self.habit == Habit::Sizes {
             self.unusual_sizes();
         }

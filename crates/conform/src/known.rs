@@ -35,9 +35,10 @@ use closing::{
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
 use opening::{
-    echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, options_of_a_crossed_syn_ack,
-    order_of_checks_in_syn_received, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
-    text_of_a_syn_ack, timestamp_of_a_repeated_syn, window_after_a_lost_syn,
+    echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, label_of_a_cookie, number_of_a_cookie,
+    numbers_that_fit_a_cookie, options_of_a_crossed_syn_ack, order_of_checks_in_syn_received,
+    size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received, text_of_a_syn_ack,
+    timestamp_of_a_repeated_syn, window_after_a_lost_syn,
 };
 pub use pair::Pair;
 use repairing::{
@@ -57,7 +58,7 @@ use sending::{
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
-    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_long_ago,
+    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie, round_trip_of_long_ago,
     round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind, user_timeout_beside_probes,
     user_timeout_of_a_syn,
 };
@@ -162,6 +163,15 @@ pub const KNOWN: &[Known] = &[
         scenario: "fast-open-over-another-path",
         is: label_behind_fast_open,
     },
+    Known { name: "flow label of a cookie", scenario: "cookie-over-ipv6", is: label_of_a_cookie },
+    Known { name: "number of a cookie", scenario: "cookie-for-another-syn", is: number_of_a_cookie },
+    Known {
+        name: "numbers that fit a cookie",
+        scenario: "cookie-with-other-numbers",
+        is: numbers_that_fit_a_cookie,
+    },
+    Known { name: "size of a cookie", scenario: "cookie-of-another-size", is: size_of_a_cookie },
+    Known { name: "round trip of a cookie", scenario: "cookie-and-a-timeout", is: round_trip_of_a_cookie },
     Known {
         name: "round trip of text that was waited for",
         scenario: "defer-accept-and-a-timeout",

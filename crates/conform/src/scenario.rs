@@ -176,6 +176,11 @@ impl Scenario {
     pub fn any(&self, is: impl Fn(&Action) -> bool) -> bool {
         self.events.iter().any(|event| is(&event.action))
     }
+
+    /// Whether the tested side answers each SYN with a cookie.
+    pub fn has_cookies(&self) -> bool {
+        self.settings.get("syn_cookies").is_some_and(|value| value == "always")
+    }
 }
 
 impl Event {

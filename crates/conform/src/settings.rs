@@ -53,10 +53,15 @@ const SETTINGS: &[Setting] = &[
         sysctl: "tcp_mtu_probing",
         values: &[("off", "0"), ("blackhole", "1"), ("always", "2")],
     },
+    Setting {
+        key: "syn_cookies",
+        sysctl: "tcp_syncookies",
+        values: &[("off", "0"), ("pressure", "1"), ("always", "2")],
+    },
 ];
 
 /// What every scenario has, unless it says otherwise: keys of [`SETTINGS`].
-const USUAL: [(&str, &str); 11] = [
+const USUAL: [(&str, &str); 12] = [
     ("timestamps", "on"),
     ("window_scaling", "on"),
     ("ecn", "accept"),
@@ -68,6 +73,7 @@ const USUAL: [(&str, &str); 11] = [
     (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),
+    ("syn_cookies", "pressure"),
 ];
 
 /// Set in the kernel's namespace besides. Buffers are so large that no scenario fills one: the kernel counts memory with all that goes
@@ -92,7 +98,6 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_stdurg", "0"),
     ("ipv4/tcp_abort_on_overflow", "0"),
     ("ipv4/tcp_autocorking", "1"),
-    ("ipv4/tcp_syncookies", "1"),
     ("ipv4/tcp_max_syn_backlog", "16384"),
     ("ipv4/tcp_notsent_lowat", "4294967295"),
     ("ipv4/tcp_thin_linear_timeouts", "0"),

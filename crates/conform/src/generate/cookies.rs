@@ -21,10 +21,14 @@ impl Maker {
         [Habit::Reuse, Habit::Deferral].contains(&self.habit) || self.scenario.has_cookies()
     }
 
-    /// Without timestamps a cookie has no place for other options: the peer has none then. Whether windows may be scaled.
+    /// Without timestamps a cookie has no place for other options: the peer has none then. Its segments are of a size that a cookie can tell. Whether windows may be scaled.
     pub(super) fn may_have_options(&mut self) -> bool {
         let may = !self.scenario.has_cookies() || self.peer.has_ts;
         self.peer.has_sack &= may;
+        if self.scenario.has_cookies() {
+            // The kernel's are of four sizes.
+            self.peer.mss = self.packet_max();
+        }
         may
     }
 }

@@ -58,7 +58,7 @@ impl<'s> Run<'s> {
             index,
             start: Instant::now() + LEAD,
             next: 0,
-            names: Names::new(peer, local),
+            names: Names::new(peer, local).with_cookies(scenario.has_cookies()),
             socket: Some(socket),
             is_stream: false,
             listener: None,

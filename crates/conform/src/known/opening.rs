@@ -8,7 +8,7 @@ use super::pair::Pair;
 use super::{Then, reports};
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::{Action, Event};
+use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{State, What};
 
@@ -139,3 +139,65 @@ pub(super) fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
 
 /// RFC 6298 section 5.7.
 const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
+
+/// A connection that a cookie has made keeps the flow label of its SYN-ACK; the kernel takes another one, as it remembers none.
+pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
+    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(segment)) => Some(segment),
+        _ => None,
+    });
+    // The SYN-ACK, or the end of a connection before.
+    let is_first = sent.next().is_some_and(|segment| {
+        [Flags::SYN, Flags::FIN, Flags::RST].into_iter().any(|flag| segment.flags.has(flag))
+    });
+    let is_it = pair.scenario.has_cookies() && pair.why == "new flow label: 0 is not 1";
+    (is_it && is_first).then_some(Then::GoOn)
+}
+
+/// A cookie for another SYN of the same peer is any number; the kernel's has grown by as much as the peer's.
+pub(super) fn number_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let both = Flags::SYN.with(Flags::ACK);
+    let is_later =
+        kernel.flags.has(both) && stack.flags.has(both) && kernel.seq == kernel.ack.wrapping_sub(1);
+    let is_it = pair.scenario.has_cookies() && pair.why.starts_with("sequence number:");
+    (is_it && is_later).then_some(Then::Stop)
+}
+
+/// A cookie is good with the two numbers of its handshake alone; the kernel's is with any two whose difference is as good as theirs.
+pub(super) fn numbers_that_fit_a_cookie(pair: &Pair<'_>) -> Option<Then> {
+    let Some(Action::Segment(cause)) = pair.event else { return None };
+    let is_cookie =
+        pair.scenario.has_cookies() && cause.flags.has(Flags::ACK) && !cause.flags.has(Flags::SYN);
+    let is_other = (cause.seq, cause.ack) != (1, 1);
+    let fits = (cause.seq.wrapping_sub(cause.ack) as i32).unsigned_abs() < SIZES_OF_COOKIES;
+    let is_refused = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(reset)) => reset.flags == Flags::RST && reset.seq == cause.ack,
+        _ => false,
+    };
+    (is_cookie && is_other && fits && is_refused).then_some(Then::Stop)
+}
+
+/// A cookie has one of eight sizes, none larger than the peer's; the kernel's has one of four, and over IPv6 1,220 bytes for a peer of less.
+pub(super) fn size_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
+    let differs = match pair.segments() {
+        Some((kernel, stack)) => pair.why.starts_with("length:") && kernel.seq == stack.seq,
+        None => pair.why.starts_with("snd_mss:"),
+    };
+    let mss = pair.peer().find_map(|(_, syn)| {
+        let mut options = syn.options.iter().filter(|_| syn.flags.has(Flags::SYN));
+        options.find_map(|option| if let Opt::Mss(mss) = option { Some(*mss) } else { None })
+    });
+    let sizes: &[u16] =
+        if pair.scenario.is_ipv6 { &[1220, 1420, 1440, 8940] } else { &[536, 1300, 1440, 1460] };
+    let theirs = sizes.iter().rev().find(|size| Some(**size) <= mss).or(sizes.first());
+    let ours =
+        [88, 536, 1220, 1300, 1420, 1440, 1460, 8940].into_iter().rev().find(|size| Some(*size) <= mss);
+    // Nor than what the listener's option says.
+    let has_option = pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, _)));
+    let is_another = theirs.copied() != ours || has_option;
+    (pair.scenario.has_cookies() && differs && is_another).then_some(Then::Stop)
+}
+
+/// Sizes that the kernel's cookies can tell.
+const SIZES_OF_COOKIES: u32 = 4;
