@@ -113,9 +113,14 @@ pub fn headers(is_ipv6: bool) -> usize {
 
 /// Bytes of the options of a segment of the peer, and of the whole packet.
 pub fn sizes(segment: &Segment, is_ipv6: bool) -> (usize, usize) {
-    let nobody = (Ipv4Addr::UNSPECIFIED.into(), 0);
-    let options = Names::new(nobody, nobody).options(segment).len();
+    let options = options_of(segment).len();
     (options, headers(is_ipv6) + options + segment.len as usize)
+}
+
+/// The options of a segment of the peer, with echoes and cookies that are nobody's.
+pub fn options_of(segment: &Segment) -> Vec<u8> {
+    let nobody = (Ipv4Addr::UNSPECIFIED.into(), 0);
+    Names::new(nobody, nobody).options(segment)
 }
 
 impl Names {
@@ -226,6 +231,7 @@ impl Names {
                 Opt::Ts(value, echo) => {
                     let echo = match echo {
                         Echo::Last => self.arrival.1.unwrap_or(self.ts_last),
+                        Echo::Nothing => 0,
                         Echo::Is(0) if self.ts_first.is_none() => 0,
                         Echo::Is(after) => self.ts_first.unwrap_or(0).wrapping_add(*after),
                     };
@@ -245,6 +251,7 @@ impl Names {
                     bytes.extend(cookie);
                 }
                 Opt::Nop => bytes.push(1),
+                Opt::Bytes(others) => bytes.extend(others),
                 Opt::Raw(kind, value) => {
                     bytes.extend([*kind, 2 + value.len() as u8]);
                     bytes.extend(value);

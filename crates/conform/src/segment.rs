@@ -51,6 +51,8 @@ pub enum Echo {
     Last,
     /// So many milliseconds after that of its first segment. In a segment of the tested side: the peer's value itself.
     Is(u32),
+    /// Zero, which is none.
+    Nothing,
 }
 
 /// An option.
@@ -74,6 +76,8 @@ pub enum Opt {
     Nop,
     /// Another: its kind and bytes.
     Raw(u8, Vec<u8>),
+    /// Bytes in the place of an option, which may be none.
+    Bytes(Vec<u8>),
 }
 
 /// What Fast Open's option has.

@@ -157,7 +157,11 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
             "ts" => {
                 let value = number_of(next()?)?;
                 let echo = next()?;
-                let echo = if echo == "last" { Echo::Last } else { Echo::Is(number_of(echo)?) };
+                let echo = match echo {
+                    "last" => Echo::Last,
+                    "none" => Echo::Nothing,
+                    number => Echo::Is(number_of(number)?),
+                };
                 segment.options.push(Opt::Ts(value, echo));
             }
             "sack" => {
@@ -171,6 +175,7 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
             }
             "fo" => segment.options.push(Opt::FastOpen(cookie(next()?)?)),
             "foexp" => segment.options.push(Opt::FastOpenExperiment(cookie(next()?)?)),
+            "bytes" => segment.options.push(Opt::Bytes(hex(next()?)?)),
             "raw" => segment.options.push(Opt::Raw(number_of(next()?)?, hex(next()?)?)),
             _ => return Err(format!("{word} is no part of a segment")),
         }
@@ -319,10 +324,12 @@ impl Display for Opt {
                 write!(f, "sack {}", blocks.join(","))
             }
             Self::Ts(value, Echo::Last) => write!(f, "ts {value} last"),
+            Self::Ts(value, Echo::Nothing) => write!(f, "ts {value} none"),
             Self::Ts(value, Echo::Is(echo)) => write!(f, "ts {value} {echo}"),
             Self::FastOpen(cookie) => write!(f, "fo {cookie}"),
             Self::FastOpenExperiment(cookie) => write!(f, "foexp {cookie}"),
             Self::Raw(kind, value) => write!(f, "raw {kind} {}", hex_text(value)),
+            Self::Bytes(bytes) => write!(f, "bytes {}", hex_text(bytes)),
         }
     }
 }

@@ -177,6 +177,13 @@ pub struct Timestamps {
     pub ecr: u32,
 }
 
+impl Timestamps {
+    /// The timestamp that is echoed. Zero is no echo, as on Linux: some hosts send it where they have none (RFC 7323 section 3.2), and one in 2^32 of ours is taken for it.
+    pub const fn echo(self) -> Option<u32> {
+        if self.ecr == 0 { None } else { Some(self.ecr) }
+    }
+}
+
 /// Most SACK blocks that fit a header (RFC 2018 section 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 

@@ -210,15 +210,14 @@ fn parse_options(bytes: &[u8], flags: &mut Flags) -> Options {
             break;
         };
         match (kind, data) {
-            (KIND_MSS, &[a, b]) if syn => {
-                let mss = u16::from_be_bytes([a, b]);
-                options.mss = if mss == 0 { None } else { Some(mss) };
+            (KIND_MSS, &[a, b]) if syn && [a, b] != [0, 0] => {
+                options.mss = Some(u16::from_be_bytes([a, b]));
             }
             (KIND_WINDOW_SCALE, &[shift]) if syn => {
                 options.window_scale = Some(shift.min(WINDOW_SCALE_MAX));
             }
             (KIND_SACK_PERMITTED, &[]) if syn => options.sack_permitted = true,
-            (KIND_SACK, data) if !syn => options.sack = sack_blocks(data),
+            (KIND_SACK, data) if !syn => options.sack = sack_blocks(data).unwrap_or(options.sack),
             (KIND_FAST_OPEN, data) if syn => options.fast_open = Cookie::new(data),
             (KIND_EXPERIMENT, [a, b, data @ ..]) if syn && [*a, *b] == FAST_OPEN_EXPERIMENT => {
                 options.fast_open = Cookie::new(data).map(Cookie::experimental);
@@ -246,17 +245,18 @@ fn timestamps(data: [u8; 8]) -> Timestamps {
     Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), ecr: u32::from_be_bytes([e0, e1, e2, e3]) }
 }
 
-/// The blocks of a SACK option; none if its length is not that of whole blocks.
-fn sack_blocks(data: &[u8]) -> SackBlocks {
+/// The blocks of a SACK option. None if its length is not that of whole blocks, or it has none: the option is skipped.
+fn sack_blocks(data: &[u8]) -> Option<SackBlocks> {
     let (blocks, rest) = data.as_chunks::<SACK_BLOCK_LEN>();
-    if !rest.is_empty() {
-        return SackBlocks::NONE;
+    if !rest.is_empty() || blocks.is_empty() {
+        return None;
     }
     let edge = |a, b, c, d| SeqNum::new(u32::from_be_bytes([a, b, c, d]));
-    blocks
-        .iter()
-        .map(|&[a, b, c, d, e, f, g, h]| SackBlock { start: edge(a, b, c, d), end: edge(e, f, g, h) })
-        .collect()
+    let block = |&[a, b, c, d, e, f, g, h]: &[u8; SACK_BLOCK_LEN]| SackBlock {
+        start: edge(a, b, c, d),
+        end: edge(e, f, g, h),
+    };
+    Some(blocks.iter().map(block).collect())
 }
 
 /// How many of `count` blocks of SACK fit a header with or without timestamps.

@@ -302,7 +302,8 @@ impl<P: Payload> Pcb<P> {
     /// (`tcp_rtt_tsopt_us`); 0 as the least round trip would close RACK's reordering window (RFC 8985 section 6.2, step 4).
     pub(in crate::tcp) fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         ts.filter(|_| self.ts_on)
-            .and_then(|ts| timestamp::elapsed(ts.ecr, timestamp::value(now, self.ts_offset)))
+            .and_then(Timestamps::echo)
+            .and_then(|echo| timestamp::elapsed(echo, timestamp::value(now, self.ts_offset)))
             .map(|elapsed| u64::from(micros(elapsed).max(timestamp::TICK_US)))
     }
 

@@ -8,7 +8,7 @@ use crate::time::Instant;
 use super::super::closed::reset_at;
 use super::super::events::{Events, Input};
 use super::super::pcb::Pcb;
-use super::super::segment::{Flags, Header, Payload};
+use super::super::segment::{Flags, Header, Payload, Timestamps};
 use super::super::state::State;
 use super::super::timers::NEVER;
 use super::super::timestamp;
@@ -70,14 +70,13 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether the segment echoes a timestamp that no SYN of this connection has had: then it answers an earlier one of the same
-    /// name, whose sequence number fits by chance (Linux's `PAWSActiveRejected`). Zero is no echo.
+    /// name, whose sequence number fits by chance (Linux's `PAWSActiveRejected`).
     fn echoes_another_syn(&self, header: &Header, now: Instant) -> bool {
         let first = timestamp::value(self.rtt_sent_at(now), self.ts_offset);
         let last = timestamp::value(now, self.ts_offset);
-        header.options.timestamps.is_some_and(|ts| {
-            let is_between = ts.ecr.wrapping_sub(first) <= last.wrapping_sub(first);
-            self.ts_on && ts.ecr != 0 && !is_between
-        })
+        let is_between = |echo: u32| echo.wrapping_sub(first) <= last.wrapping_sub(first);
+        let echo = header.options.timestamps.and_then(Timestamps::echo);
+        self.ts_on && echo.is_some_and(|echo| !is_between(echo))
     }
 
     /// Takes in the peer's SYN: its sequence number, window and options. Options that it did not offer are

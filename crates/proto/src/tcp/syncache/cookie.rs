@@ -114,7 +114,7 @@ pub fn check(
     let syn = Header { seq: irs, flags, window: hdr.window, options, ..Header::default() };
     let half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     let timestamps = options.timestamps.filter(|_| params.timestamps);
-    let rtt = timestamps.and_then(|ts| round_trip(ts.ecr, ts_offset, now));
+    let rtt = timestamps.and_then(Timestamps::echo).and_then(|echo| round_trip(echo, ts_offset, now));
     // Whether the SYN-ACK was sent before is not known, and rarely so: the window is the usual one, as on Linux.
     Some(Accepted { rtt, may_be_lost: false, ..half_open.accepted(now, now) })
 }

@@ -194,6 +194,17 @@ fn an_option_with_a_wrong_length_is_skipped() {
 }
 
 #[test]
+fn an_option_that_says_nothing_leaves_an_earlier_one_as_it_is() {
+    assert_eq!(options_of(Flags::SYN, &[2, 4, 5, 0xb4, 2, 4, 0, 0]).mss, Some(1460));
+    let block = [1, 1, 5, 10, 0, 0, 0, 9, 0, 0, 0, 10];
+    let blocks = options_of(Flags::ACK, &block).sack;
+    assert_eq!(blocks.len(), 1);
+    for nothing in [&[5, 2, 1, 1][..], &[5, 7, 1, 2, 3, 4, 5, 1]] {
+        assert_eq!(options_of(Flags::ACK, &[&block[..], nothing].concat()).sack, blocks);
+    }
+}
+
+#[test]
 fn options_of_a_syn_count_on_a_syn_only() {
     let bytes = [2, 4, 5, 0xb4, 1, 1, 4, 2, 1, 3, 3, 7];
     assert_eq!(options_of(Flags::ACK, &bytes), Options::default());
