@@ -13,6 +13,7 @@ mod cookies;
 mod deferral;
 mod fast_open;
 mod habits;
+mod oddities;
 mod patience;
 mod reuse;
 mod timing;
@@ -43,9 +44,16 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits).or_fast_open(seed).or_patient(seed).or_reuse(seed).or_deferral(seed);
+    let habit = Habit::of(&mut habits)
+        .or_fast_open(seed)
+        .or_patient(seed)
+        .or_reuse(seed)
+        .or_deferral(seed)
+        .or_odd(seed);
     habit.set(&mut scenario.settings, &mut habits);
-    cookies::set(&mut scenario.settings, seed);
+    if habit != Habit::Oddities {
+        cookies::set(&mut scenario.settings, seed);
+    }
     let driven = Driven::new(&scenario);
     let mut maker = Maker {
         random,
@@ -134,6 +142,7 @@ const LENGTH_MAX_MS: u32 = 3_000;
 
 impl Maker {
     fn act(&mut self, action: Action) {
+        let action = self.odd(action);
         let event = Event { at_ms: self.at_ms, action };
         let index = self.scenario.events.len();
         self.driven.step(index, &event);
@@ -309,28 +318,6 @@ impl Maker {
             options.push(Opt::Wscale(self.shift));
         }
         Segment { flags, seq: 0, ack: self.peer.ack, win: 65_535, options, ..Segment::default() }
-    }
-
-    /// Something that is not to happen while a connection is opened.
-    fn oddity_of_open(&mut self, percent: u32) {
-        // The kernel takes no echo of an answer to it for an acknowledgment that may wait for text.
-        if !self.random.chance(percent) || self.habit == Habit::Deferral {
-            return;
-        }
-        self.at_ms += self.random.pick(&[0, 20, 1200]);
-        self.settle();
-        let seq = self.random.pick(&[0, 1, 2, 70_000]);
-        let ack = self.random.pick(&[0, 1, 2, 90_000]);
-        let flags = self.random.pick(&[
-            Flags::RST,
-            Flags::RST.with(Flags::ACK),
-            Flags::ACK,
-            Flags::SYN,
-            Flags::SYN.with(Flags::ACK),
-            Flags::FIN.with(Flags::ACK),
-        ]);
-        let options = if self.peer.has_ts { vec![self.timestamp()] } else { Vec::new() };
-        self.act(Action::Segment(Segment { flags, seq, ack, win: 1000, options, ..Segment::default() }));
     }
 
     /// The peer's clock of timestamps.

@@ -9,6 +9,7 @@ mod acknowledging;
 mod closing;
 mod memory;
 mod opening;
+mod options;
 mod pair;
 mod repairing;
 mod reports;
@@ -40,6 +41,7 @@ use opening::{
     size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received, text_of_a_syn_ack,
     timestamp_of_a_repeated_syn, window_after_a_lost_syn,
 };
+use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
@@ -163,6 +165,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "fast-open-over-another-path",
         is: label_behind_fast_open,
     },
+    Known { name: "signature of nobody", scenario: "signature-of-nobody", is: signature_of_nobody },
+    Known { name: "malformed option", scenario: "malformed-option", is: malformed_option },
     Known { name: "flow label of a cookie", scenario: "cookie-over-ipv6", is: label_of_a_cookie },
     Known { name: "number of a cookie", scenario: "cookie-for-another-syn", is: number_of_a_cookie },
     Known {

@@ -52,6 +52,8 @@ pub(super) enum Habit {
     Reuse,
     /// The listener waits for text.
     Deferral,
+    /// Its options are malformed, unknown, or not where they belong.
+    Oddities,
     /// Pauses are long, and much of what happens is timers'.
     Patience(Subject),
 }
@@ -132,7 +134,8 @@ impl Maker {
                 | Habit::SynText
                 | Habit::FastOpen
                 | Habit::Deferral
-                | Habit::Reuse => false,
+                | Habit::Reuse
+                | Habit::Oddities => false,
             }
     }
 

@@ -43,8 +43,9 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
 /// Whether the peer's latest acknowledgment of something new has no timestamp to measure by, or the two ends use none.
 fn has_no_echo(pair: &Pair<'_>) -> bool {
     let latest = pair.acks().map(|told| told.ack).max();
+    let has_none = |told: &Segment| matches!(told.timestamp(), None | Some((_, Echo::Nothing)));
     pair.texts().any(|text| text.len > 0 && text.timestamp().is_none())
-        || pair.acks().any(|told| Some(told.ack) == latest && told.timestamp().is_none())
+        || pair.acks().any(|told| Some(told.ack) == latest && has_none(told))
 }
 
 /// A duplicate acknowledgment tells that a tail loss probe was not needed if it has no blocks (RFC 8985 section 7.4.2); in the kernel, if it has none that are news. Here what

@@ -270,7 +270,11 @@ pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
 
 /// Segments of a peer that wants smaller ones have 88 bytes with their options; the kernel's have as many as it wants, and 48 at least.
 pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
-    let is_tiny = |option: &Opt| matches!(option, Opt::Mss(mss) if (1..LEAST_SEGMENT).contains(mss));
+    let is_tiny = |option: &Opt| match option {
+        Opt::Mss(mss) => (1..LEAST_SEGMENT).contains(mss),
+        Opt::Bytes(bytes) => matches!(bytes[..], [2, 4, 0, 1..88]),
+        _ => false,
+    };
     let has_asked = pair.peer().any(|(_, syn)| syn.flags.has(Flags::SYN) && syn.options.iter().any(is_tiny));
     let (kernel, stack) = pair.states()?;
     let mss = |state: &State| state.info.as_ref()?.get("snd_mss");

@@ -1,0 +1,73 @@
+//! Differences in what the peer's options mean that are malformed, or that Sockeye does not have.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::Then;
+use super::pair::Pair;
+use crate::codec::options_of;
+
+/// A segment with a signature (RFC 2385, RFC 5925) of which nobody has the key is one with an option that is not implemented, which is skipped (RFC 9293 section 3.1, MUST-6); the
+/// kernel drops it.
+pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
+    drops(pair, Refused::Signature).then_some(Then::Stop)
+}
+
+/// An option of a length that cannot be ends the list, and nothing else is dropped (RFC 9293 section 3.1, MUST-7); the kernel, which looks for signatures first, drops the segment if as many bytes
+/// follow as one takes.
+pub(super) fn malformed_option(pair: &Pair<'_>) -> Option<Then> {
+    drops(pair, Refused::Malformed).then_some(Then::Stop)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refused {
+    Signature,
+    Malformed,
+}
+
+/// Whether the kernel has dropped a segment so far for this reason.
+fn drops(pair: &Pair<'_>, why: Refused) -> bool {
+    pair.peer().any(|(_, segment)| refusal(&options_of(segment)) == Some(why))
+}
+
+/// Why the kernel drops a segment with these options (`tcp_do_parse_auth_options`).
+fn refusal(mut options: &[u8]) -> Option<Refused> {
+    while let [kind, rest @ ..] = options
+        && options.len() >= SIGNATURE_LEN
+        && *kind != END
+    {
+        let len = if *kind == NOP { 1 } else { usize::from(*rest.first()?) };
+        if *kind != NOP && !(2..=options.len()).contains(&len) {
+            return Some(Refused::Malformed);
+        }
+        match (*kind, len) {
+            (SIGNATURE, SIGNATURE_LEN) | (AUTHENTICATION, 5..) => return Some(Refused::Signature),
+            (SIGNATURE | AUTHENTICATION, _) => return Some(Refused::Malformed),
+            _ => {}
+        }
+        options = &options[len..];
+    }
+    None
+}
+
+const END: u8 = 0;
+const NOP: u8 = 1;
+const SIGNATURE: u8 = 19;
+const SIGNATURE_LEN: usize = 18;
+const AUTHENTICATION: u8 = 29;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_looks_for_signatures_where_there_is_room_for_one() {
+        let mut signed = vec![1, 1, 19, 18];
+        signed.resize(20, 0);
+        assert!(refusal(&signed) == Some(Refused::Signature));
+        let long = [[30, 0, 0, 0].as_slice(), &[1; 16]].concat();
+        assert!(refusal(&long) == Some(Refused::Malformed));
+        assert!(refusal(&long[..16]).is_none());
+        let ended = [[0, 30, 0, 0].as_slice(), &[1; 16]].concat();
+        assert!(refusal(&ended).is_none());
+    }
+}
