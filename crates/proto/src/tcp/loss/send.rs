@@ -389,8 +389,9 @@ impl<P: Payload> Pcb<P> {
         (self.snd_nxt, self.snd_max) = (end, end);
         self.record_sent(start, end, syn_at);
         let Some(mut loss) = self.loss.take() else { return };
-        // The kernel does not look at the use of the window when a SYN takes text along (`tcp_send_syn_data`).
+        // The kernel does not look at the use of the window when a SYN takes text along (`tcp_send_syn_data`): none is known.
         loss.has_sent = false;
+        loss.usage.assume_used(0);
         loss.records.lose_from(start);
         self.repair_for_mtu(&mut loss);
         self.loss = Some(loss);
