@@ -154,6 +154,8 @@ impl<P: Payload> Pcb<P> {
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
         if unanswered > 0 && self.keeps_records() {
             self.repeat_syn_text(unanswered, syn_at, now);
+        } else if text > 0 && syn_losses > 0 && self.keeps_records() {
+            self.time_syn_text(syn_at, now);
         }
         self.start_keepalive(now);
         input.events.insert(Events::CONNECTED);

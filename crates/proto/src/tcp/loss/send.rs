@@ -21,7 +21,7 @@ use super::super::settings::PacingMode;
 use super::super::timers::{NEVER, after_us, since_us};
 use super::super::timestamp;
 use super::stats::{Why, count};
-use super::{Loss, Probe, pacing};
+use super::{Loss, Probe, TRIM_AFTER, pacing};
 
 impl<P: Payload> Pcb<P> {
     /// Bytes from `start` to `end` leave now: records them if records are kept.
@@ -396,6 +396,16 @@ impl<P: Payload> Pcb<P> {
         self.repair_for_mtu(&mut loss);
         self.loss = Some(loss);
         self.arm_rexmt(now);
+    }
+
+    /// The peer has acknowledged all text of our SYN, which left once, at `syn_at`, though the SYN had to be repeated: that is the latest round trip
+    /// (`tcp_rack_advance`).
+    #[cold]
+    pub(in crate::tcp) fn time_syn_text(&mut self, syn_at: Instant, now: Instant) {
+        let rtt_us = u32::try_from(since_us(now, syn_at)).unwrap_or(u32::MAX);
+        let mut loss = Loss::new(self.snd_una, (self.rtt.srtt_us(), rtt_us), now);
+        loss.trim_at = now + TRIM_AFTER;
+        self.loss = Some(loss);
     }
 
     /// Counts a repetition. The box is made for it if there is none.
