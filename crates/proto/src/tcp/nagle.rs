@@ -46,12 +46,6 @@ impl Nagle {
         self.has(Self::OFF)
     }
 
-    /// Whether short segments may wait whatever else is set.
-    #[inline]
-    pub fn may_wait(self) -> bool {
-        self.has(Self::CORK | Self::HOLD)
-    }
-
     /// Whether `TCP_CORK` lets one go all the same.
     #[inline]
     pub fn is_pushed(self) -> bool {
@@ -291,7 +285,7 @@ mod tests {
         assert!(!nagle.set_cork(false), "Nagle's algorithm decides");
         assert!(nagle.set_nodelay(true) && nagle.is_off());
         assert!(!nagle.set_cork(true) && nagle.cork());
-        assert!(nagle.set_cork(false) && !nagle.may_wait());
+        assert!(nagle.set_cork(false) && !nagle.cork());
     }
 
     #[test]

@@ -144,15 +144,11 @@ impl<P: Payload> Pcb<P> {
         self.look_at_usage_after(!cork);
     }
 
-    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` or `MSG_MORE` holds may go with the next poll, as on Linux.
+    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` or `MSG_MORE` holds may go with the next poll, and the use of the window is
+    /// looked at, as on Linux.
     pub fn push_corked(&mut self, snd_len: u32) {
         self.note_push(snd_len);
         self.look_at_usage_after(true);
-    }
-
-    /// Whether a short segment may wait for more text because of `TCP_CORK` or `MSG_MORE`.
-    pub fn may_wait_for_more(&self) -> bool {
-        self.nagle.may_wait()
     }
 
     /// Whether `TCP_CORK` is on.

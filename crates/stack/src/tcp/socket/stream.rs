@@ -199,7 +199,8 @@ impl TcpStream {
         let conn = self.conn()?;
         if conn.options.nodelay.swap(nodelay, Ordering::Relaxed) != nodelay {
             self.notify(reason::OPTION)?;
-        } else if nodelay && conn.so.lock().pcb.may_wait_for_more() {
+        } else if nodelay {
+            // Also a call that changes nothing has output look for something to send.
             self.change_sending("set_nodelay", Pcb::push_corked)?;
         }
         Ok(())
