@@ -91,7 +91,7 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// Text of the same kind lets the kernel look at the use of the window, too, which is full while a timeout is repaired and text waits. So the acknowledgment that ends the repair
-/// lets it grow there, and not here; a loss behind it leaves a threshold by that.
+/// lets it grow there, and not here; a loss behind it leaves a threshold by that. So does the one behind a probe that fills a small window, at whose sending nothing is looked at.
 pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -101,7 +101,11 @@ pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
         What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
         _ => None,
     });
-    let repair = states.take_while(|(_, info)| info.get("ca_state") == Some(4));
+    let is_probed =
+        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_wnd") < info.get("snd_mss");
+    let repair = states
+        .skip_while(|(_, info)| is_probed(info))
+        .take_while(|(_, info)| info.get("ca_state") == Some(4));
     let mut full = repair.filter(|(_, info)| info.get("notsent_bytes") > Some(0));
     let is_it = full.any(|(index, _)| {
         let Some(Action::Segment(text)) = pair.scenario.events.get(index).map(|event| &event.action) else {
@@ -337,7 +341,11 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_open = |state: &State| ca_state(state).is_some_and(|state| state <= 1);
     let is_judged = match (pair.kernel.map(|record| &record.what), &pair.stack?.what) {
         (Some(What::State(_, kernel)), What::State(_, stack)) => {
-            is_open(kernel) && ca_state(stack) == Some(3)
+            // What is not found lost, or was sent again before the undo, counts as out in the window of the next recovery.
+            let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
+            let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) > cwnd(stack);
+            let is_next = is_window && undone.is_some() && ca_state(kernel) == Some(3);
+            ca_state(stack) == Some(3) && (is_open(kernel) || is_next)
         }
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
             // Options take room from the segment that it was.
