@@ -281,7 +281,7 @@ impl<P: Payload> Pcb<P> {
         let looks = self.sack_ok && !is_plain && !loss.holds_repairs && loss.rack.take_news();
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
-            if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report) };
+            if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report, phase) };
         // A probe that is lost is no repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);

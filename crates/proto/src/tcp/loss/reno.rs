@@ -71,10 +71,12 @@ impl Loss {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// What an acknowledgment says of losses: bytes that are lost by it, and the segments that have arrived by it as a duplicate.
+    /// What an acknowledgment says of losses: bytes that are lost by it, and the segments that have arrived by it as a duplicate. `was`: the phase when it came.
     #[cold]
-    pub(super) fn judge_duplicates(&mut self, loss: &mut Loss, report: &Report) -> (u32, u32) {
+    pub(super) fn judge_duplicates(&mut self, loss: &mut Loss, report: &Report, was: Phase) -> (u32, u32) {
         let (has_moved, recover) = (report.moves(), self.recovery.recover());
+        // What had arrived behind the hole of a recovery that is undone still has, and what is left of it may be the sign of another.
+        let is_undone = was == Phase::Recovery && self.snd_una.before(recover);
         let is_duplicate = report.is_duplicate && !has_moved && !loss.records.is_empty();
         let mut told = 0;
         let is_sign = match self.recovery.phase() {
@@ -95,7 +97,7 @@ impl<P: Payload> Pcb<P> {
                 false
             }
             Phase::Open => {
-                if has_moved {
+                if has_moved && !is_undone {
                     loss.stood_for = 0;
                 }
                 if is_duplicate {

@@ -180,7 +180,13 @@ fn what_duplicates_stood_for_is_forgotten_while_a_repair_holds() {
 /// `tcp_try_undo_loss`: only F-RTO ends the repair after a timeout where the peer has no SACK.
 #[test]
 fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_after_a_timeout() {
-    for is_timeout in [false, true] {
+    // Three duplicates stand for three segments. More than one that is acknowledged makes them less, and three are the sign of another recovery.
+    for (is_timeout, acked, expected) in [
+        (false, 4, CaState::Open),
+        (false, 2, CaState::Disorder),
+        (false, 1, CaState::Recovery),
+        (true, 2, CaState::Loss),
+    ] {
         let mut t = Script::established(&Settings { timestamps: true, ..plain() });
         t.write(40 * MSS);
         t.now = t.now + ms(10);
@@ -193,10 +199,9 @@ fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_af
             let _ = [acks(&mut t, 0), acks(&mut t, 0), acks(&mut t, 0)];
         }
         assert_eq!(t.pcb.loss_stats().undo_count, 0);
-        let _ = acks(&mut t, 2);
+        let _ = acks(&mut t, acked);
         assert_eq!(t.pcb.loss_stats().undo_count, 1);
-        let expected = if is_timeout { CaState::Loss } else { CaState::Open };
-        assert_eq!(t.pcb.info(0, t.now).ca_state, expected);
+        assert_eq!(t.pcb.info(0, t.now).ca_state, expected, "{is_timeout} {acked}");
     }
 }
 
