@@ -381,6 +381,10 @@ impl<P: Payload> Pcb<P> {
         }
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let prior_cwnd = self.cc.cwnd();
+        if !loss.has_repeats(self.snd_una) {
+            // Also where another has just ended (`tcp_retrans_stamp_cleanup`).
+            loss.repeated_ts = None;
+        }
         loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         // A loss in the same round trip as a mark reports the same congestion again.
         if !self.ecn.covers(self.snd_una) {
