@@ -59,7 +59,9 @@ impl<P: Payload> Pcb<P> {
         }
         let bytes = end.since(start);
         if self.recovery.phase() == Phase::Recovery {
-            loss.prr.on_sent(bytes.div_ceil(u32::from(mss).max(1)).saturating_mul(self.mss.into()));
+            // A FIN leaves with the last segment, if there is text.
+            let text = bytes - u32::from(self.fin_sent && end == self.snd_max && bytes > 1);
+            loss.prr.on_sent(text.div_ceil(u32::from(mss).max(1)).saturating_mul(self.mss.into()));
         }
         if let Some(rate) = self.pacing_rate() {
             loss.pacing.on_sent(bytes, u32::from(self.mss), rate, now);
