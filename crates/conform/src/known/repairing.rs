@@ -238,9 +238,10 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.segments()
         && pair.why.starts_with("time:")
     {
-        // What the window has no room for leaves as a tail loss probe.
+        // What the window has no room for leaves as a tail loss probe, or without SACK not before a timeout.
         let top = pair.texts().map(Segment::end).max()?;
-        let is_new = kernel.len > 0 && kernel.seq == top && stack.seq == top;
+        let is_timer = stack.seq == top || pair.times_sent(stack.seq) > 0;
+        let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
         let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
         return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
     }
