@@ -352,7 +352,8 @@ impl<P: Payload> Pcb<P> {
             }
             return Some(segment);
         }
-        Some(self.data_segment(self.snd_una - 1, 0, 0, false, rcv_space, now))
+        let seq = self.probe_seq();
+        Some(self.data_segment(seq, 0, 0, false, rcv_space, now))
     }
 
     #[inline(never)]

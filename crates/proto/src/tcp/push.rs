@@ -163,6 +163,13 @@ impl Pushes {
         }
     }
 
+    /// What is noted next ends a buffer of `len` bytes and is urgent: nothing of such a write leaves or is pushed before its end
+    /// (`tcp_sendmsg_locked`).
+    #[cold]
+    pub fn urgent(&mut self, len: u32) {
+        (self.pushed, self.room) = (self.front + len, 0);
+    }
+
     /// Bytes that a writer may append to a buffer of `len` where there is less space than it wants, namely `space`: it fills the run that it is in,
     /// and begins another while there is any space, as on Linux, where only the beginning of a buffer looks for memory (`tcp_sendmsg_locked`).
     pub fn room(&self, len: u32, space: u32) -> u32 {
@@ -336,7 +343,7 @@ impl Pushes {
             if is_end && full == end {
                 return;
             }
-            if full.since(self.pushed) > self.wnd_max / 2 {
+            if full.after(self.pushed) && full.since(self.pushed) > self.wnd_max / 2 {
                 self.mark(full);
                 self.pushed = full;
             }

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     fn urgent() -> Urgent {
-        Urgent { up: SeqNum::new(1), tso_max: 0 }
+        Urgent { up: SeqNum::new(1), tso_max: 0, is_told: false }
     }
 
     #[test]

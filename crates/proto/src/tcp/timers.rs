@@ -279,7 +279,7 @@ impl<P: Payload> Pcb<P> {
         if snd_len <= self.snd_len {
             return 1;
         }
-        if self.snd_wnd >= u32::from(self.mss) {
+        if self.snd_wnd >= u32::from(self.mss) && !self.is_urgent_up_to(snd_len) {
             return u32::from(self.snd_len == 0);
         }
         // As they were cut, without regard to blocks beside the text.

@@ -23,6 +23,8 @@ pub(super) struct Urgent {
     pub up: SeqNum,
     /// The `tso_max` to return to.
     pub tso_max: u32,
+    /// A probe of a shut window has just told of it, and the ordinary one is to follow.
+    pub is_told: bool,
 }
 
 impl Header {
@@ -46,7 +48,7 @@ impl<P: Payload> Pcb<P> {
             Some(urgent) => urgent.up = up,
             None => {
                 let tso_max = core::mem::take(&mut self.tuning.tso_max);
-                self.rare.set_urgent(Some(Urgent { up, tso_max }));
+                self.rare.set_urgent(Some(Urgent { up, tso_max, is_told: false }));
             }
         }
     }
@@ -55,6 +57,11 @@ impl<P: Payload> Pcb<P> {
     #[inline]
     pub(super) fn is_urgent(&self) -> bool {
         self.rare.urgent().is_some_and(|urgent| urgent.up.after(self.snd_una))
+    }
+
+    /// Whether the latest write was urgent, by which `so_snd` has `snd_len` bytes: none of it left before its end.
+    pub(super) fn is_urgent_up_to(&self, snd_len: u32) -> bool {
+        self.rare.urgent().is_some_and(|urgent| urgent.up == self.snd_una + snd_len)
     }
 
     /// Lets a segment that begins before the end of the urgent data point there. Where that is farther than the field
@@ -74,6 +81,18 @@ impl<P: Payload> Pcb<P> {
             Err(_) => return,
         };
         (header.flags, header.urgent) = (header.flags.with(Flags::URG), pointer);
+    }
+
+    /// The number of a probe of a shut window: one before SND.UNA, so that the peer answers. It does not look into what it cannot accept, so one at
+    /// SND.UNA goes before it where urgent data waits and the pointer reaches so far (`tcp_write_wakeup`).
+    pub(super) fn probe_seq(&mut self) -> SeqNum {
+        let una = self.snd_una;
+        let Some(urgent) = self.rare.urgent_mut().filter(|urgent| urgent.up.after(una)) else {
+            return una - 1;
+        };
+        urgent.is_told = !urgent.is_told && urgent.up.since(una) <= u32::from(u16::MAX);
+        self.probe_now = urgent.is_told;
+        if urgent.is_told { una } else { una - 1 }
     }
 
     /// Nothing is urgent any more.

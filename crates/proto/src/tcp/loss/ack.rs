@@ -130,7 +130,7 @@ impl<P: Payload> Pcb<P> {
         if snd_len <= self.snd_len {
             return;
         }
-        if self.snd_nxt.since(self.snd_una) == self.snd_len {
+        if self.snd_nxt.since(self.snd_una) == self.snd_len && !self.is_urgent_up_to(snd_len) {
             self.nagle.set_write(true);
         }
         if let Some(loss) = self.loss.as_deref_mut() {

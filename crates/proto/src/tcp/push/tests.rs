@@ -52,6 +52,18 @@ fn marks_of_sent_data_stay_until_they_are_acknowledged() {
     assert_eq!(marks(&pushes, 1_000), [1_000]);
 }
 
+/// As on Linux, where it leaves as a whole (`tcp_sendmsg_locked`).
+#[test]
+fn an_urgent_write_has_a_mark_at_its_end_alone() {
+    // Runs of 10,000 bytes.
+    let mut pushes = towards(20_000);
+    for (len, then) in [(15_000, Then::GoesOn), (30_000, Then::GoesOn), (45_000, Then::Ends)] {
+        pushes.urgent(len);
+        pushes.written(15_000, len, then);
+    }
+    assert_eq!(marks(&pushes, 45_000), [45_000]);
+}
+
 #[test]
 fn a_long_write_has_a_mark_for_more_than_half_of_the_largest_window() {
     // Runs of 10,000 bytes.

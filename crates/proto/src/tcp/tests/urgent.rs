@@ -3,12 +3,19 @@
 use super::super::events::Events;
 use super::super::segment::{Flags, Header};
 use super::script::{ACK, IRS, ISS, MSS, SYN_ACK, Script, WND, plain, secs};
+use crate::seq::SeqNum;
 
 const URG: Flags = Flags::URG;
 
 /// Flags and pointer of the segments due now.
 fn marks(t: &mut Script) -> Vec<(bool, u16)> {
     t.output().iter().map(|s| (s.header().flags.has(URG), s.header().urgent)).collect()
+}
+
+/// Numbers and pointers of what the next timer sends.
+fn next_probes(t: &mut Script) -> Vec<(SeqNum, u16)> {
+    let wait = t.pcb.next_deadline().unwrap().since(t.now);
+    t.wait(wait).iter().map(|(_, probe)| (probe.header().seq, probe.header().urgent)).collect()
 }
 
 #[test]
@@ -65,11 +72,22 @@ fn an_acknowledgment_points_at_urgent_data_that_the_window_holds_back() {
     t.snd = 3;
     t.pcb.set_urgent(t.snd);
     assert_eq!(t.lens(), [], "the window is shut");
-    let _ = t.input(t.seg(Flags::FIN.with(ACK)), &[]);
+    let nxt = t.pcb.rcv_nxt();
+    let _ = t.input(Header { window: 0, seq: nxt + 1, ..t.seg(ACK) }, b"behind a hole");
     assert_eq!(marks(&mut t), [(true, 3)]);
-    let probes = t.wait(secs(1));
-    assert!(probes.iter().all(|(_, probe)| probe.header().flags.has(URG) && probe.header().urgent == 3));
-    assert!(!probes.is_empty());
+    // The peer does not look into the one that it is to answer.
+    let una = t.pcb.snd_una();
+    for _ in 0..2 {
+        let probes = next_probes(&mut t);
+        assert_eq!(probes, [(una, 3), (una - 1, 4)]);
+    }
+    let far = u32::from(u16::MAX);
+    t.snd = far + 1;
+    for (len, numbers) in [(far, vec![una, una - 1]), (far + 1, vec![una - 1])] {
+        t.pcb.set_urgent(len);
+        let probes: Vec<_> = next_probes(&mut t).iter().map(|(seq, _)| *seq).collect();
+        assert_eq!(probes, numbers);
+    }
 }
 
 #[test]

@@ -176,6 +176,18 @@ impl SendBuf {
         }
     }
 
+    /// An urgent write has appended bytes, which are noted next: the pointer stands behind them if `is_marked`.
+    pub fn note_urgent(&mut self, is_marked: bool) {
+        let len = self.len();
+        let rare = self.rare_mut();
+        if is_marked {
+            rare.urgent = len;
+        }
+        if let Some(pushes) = &mut rare.pushes {
+            pushes.urgent(len);
+        }
+    }
+
     /// Whether packets of a zero-copy send have a bounded number of parts: over an interface, with SO_ZEROCOPY.
     pub fn counts_parts(&self) -> bool {
         self.rare.as_deref().is_some_and(|rare| {

@@ -187,8 +187,10 @@ pub(super) struct Rest<S> {
     source: S,
     /// Something was taken.
     is_begun: bool,
-    /// The pointer is to stand behind the bytes taken.
+    /// The pointer is to stand behind the bytes taken, none of which leaves before (`tcp_sendmsg_locked`).
     is_urgent: bool,
+    /// It does not yet: more of the write is to come.
+    is_unmarked: bool,
     flags: SendFlags,
     /// Its number among sends that have reports.
     report: Option<u32>,
@@ -196,7 +198,8 @@ pub(super) struct Rest<S> {
 
 impl<S> Rest<S> {
     pub fn of(source: S) -> Self {
-        Self { source, is_begun: false, is_urgent: false, flags: SendFlags::NONE, report: None }
+        let flags = SendFlags::NONE;
+        Self { source, is_begun: false, is_urgent: false, is_unmarked: false, flags, report: None }
     }
 }
 
@@ -224,7 +227,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         Ok(begun) => begun,
         Err(refusal) => {
             cold_path();
-            serve::release(core, ends, so);
+            refused(core, ends, so, rest);
             return Err(refusal);
         }
     };
@@ -238,7 +241,7 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
             .map_err(Refusal::from)
             .and_then(|()| check(conn, &so, rest.is_begun).inspect_err(|_| rest.source.reset(before)));
         if let Err(refusal) = appends {
-            serve::release(core, ends, so);
+            refused(core, ends, so, rest);
             return Err(refusal);
         }
         ((), so) = contain::section(core, conn, so, |so| {
@@ -267,7 +270,9 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
     }
     // Nagle's algorithm does not hold back urgent data, or a packet that others follow, so `due_at` does not decide.
     let may_follow_packet = S::IN_PACKETS && so.snd.counts_parts();
-    if (rest.is_urgent || may_follow_packet) && so.snd.connected {
+    if rest.is_unmarked {
+        serve::release(core, ends, so);
+    } else if (rest.is_urgent || may_follow_packet) && so.snd.connected {
         send_now(core, ends, so);
     } else if buffered < so.snd.due_at {
         serve::release(core, ends, so);
@@ -275,6 +280,17 @@ pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>
         send_now(core, ends, so);
     }
     Ok(buffered)
+}
+
+/// A write is refused, and lets go. What an urgent one has appended is urgent up to there, and leaves.
+#[cold]
+fn refused<S>(core: &Core, ends: &Ends<'_>, mut so: Locked<'_>, rest: &mut Rest<S>) {
+    let was_unmarked = std::mem::take(&mut rest.is_unmarked);
+    if !was_unmarked {
+        return serve::release(core, ends, so);
+    }
+    so.snd.note_urgent(true);
+    send_now(core, ends, so);
 }
 
 /// Runs output under the lock that a write has, and lets go.
@@ -334,14 +350,15 @@ fn begin<S: Source>(
 #[inline(always)]
 fn appended<S: Source>(conn: &Conn, so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     rest.is_begun = true;
+    if rest.is_urgent {
+        cold_path();
+        rest.is_unmarked = rest.source.len() > 0;
+        so.snd.note_urgent(!rest.is_unmarked);
+    }
     if so.snd.rare.is_some() || rest.flags != SendFlags::NONE {
         note_appended(so, rest, before);
     }
     failpoints::hit(Point::Write, failpoints::of_conn(conn));
-    if rest.is_urgent {
-        let urgent = so.snd.len();
-        so.snd.rare_mut().urgent = urgent;
-    }
 }
 
 /// Takes note of bytes that a send has appended to a buffer of `before`: by its flags, and in the state that hardly any connection on loopback has.

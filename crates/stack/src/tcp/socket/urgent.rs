@@ -10,8 +10,9 @@ use super::TcpStream;
 use crate::tcp::conn::user;
 
 impl TcpStream {
-    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, ahead of data that its window may hold back, that
-    /// the last of the bytes taken is urgent. Blocks as a write does, and takes as much as a write would; each call moves the mark. A program that
+    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, or with the next probe of its shut window, that
+    /// the last of the bytes taken is urgent, ahead of data that its window may hold back. Blocks as a write does, and takes as much as a write would;
+    /// none of the bytes leaves before the call has taken all, or waits for room. Each call moves the mark. A program that
     /// begins today should not use it (RFC 6093 section 5).
     ///
     /// # Errors

@@ -133,3 +133,15 @@ fn output_begins_for_a_write_if_all_before_it_has_left() {
         assert_eq!(t.pcb.nagle.is_write(), begins, "{waiting} {more}");
     }
 }
+
+/// As on Linux, where the first segment of another write leaves before the rest is taken (`tcp_push_one`).
+#[test]
+fn urgent_text_leaves_as_a_whole() {
+    let mut t = Script::established(&with_sack());
+    t.output();
+    t.pcb.set_urgent(2 * MSS);
+    t.pcb.note_write(2 * MSS);
+    assert!(!t.pcb.nagle.is_write());
+    t.pcb.note_write(3 * MSS);
+    assert!(t.pcb.nagle.is_write(), "behind it");
+}
