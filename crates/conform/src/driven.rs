@@ -15,7 +15,7 @@ use sockeye::{CaState, SendFlags, Stack, TcpInfo, TcpListener, TcpSocket, TcpStr
 
 use crate::codec::Names;
 use crate::compare::granularity;
-use crate::scenario::{Action, Event, How, Scenario};
+use crate::scenario::{Action, Event, How, Question, Scenario};
 use crate::segment::pattern;
 use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
@@ -283,8 +283,11 @@ impl Driven {
             Action::Again => Ok(self.again()),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
-            Action::Write(len) => self.write(*len, false),
-            Action::WriteMore(len) => self.write(*len, true),
+            Action::Write(len) => self.write(*len, |mut stream, bytes| stream.write(bytes)),
+            Action::WriteMore(len) => {
+                self.write(*len, |stream, bytes| stream.send_with(&[IoSlice::new(bytes)], SendFlags::MORE))
+            }
+            Action::WriteUrgent(len) => self.write(*len, TcpStream::send_urgent),
             Action::Shutdown(how) => self.stream().and_then(|stream| {
                 stream.shutdown(match how {
                     How::Read => Shutdown::Read,
@@ -301,6 +304,7 @@ impl Driven {
             Action::CloseListener => self.listener.take().map(|_| 0).ok_or_else(no_socket),
             Action::Set(option, value) => options::set(&mut self.socket, *option, *value).map(|()| 0),
             Action::Get(option) => self.stream().and_then(|stream| options::get(stream, *option)),
+            Action::Ask(question) => self.ask(*question),
             Action::TakeError => self.stream().and_then(|stream| {
                 let error = stream.take_error()?;
                 Ok(error.map_or(0, |error| number(&error) as u32))
@@ -373,16 +377,18 @@ impl Driven {
         Ok(got)
     }
 
-    fn write(&mut self, len: u32, has_more: bool) -> io::Result<u32> {
+    fn write(&mut self, len: u32, send: impl Fn(&TcpStream, &[u8]) -> io::Result<usize>) -> io::Result<u32> {
         let bytes: Vec<u8> = (self.written..self.written + len).map(pattern).collect();
-        let mut stream = self.stream()?;
-        let taken = if has_more {
-            stream.send_with(&[IoSlice::new(&bytes)], SendFlags::MORE)?
-        } else {
-            stream.write(&bytes)?
-        } as u32;
+        let taken = send(self.stream()?, &bytes)? as u32;
         self.written += taken;
         Ok(taken)
+    }
+
+    fn ask(&self, question: Question) -> io::Result<u32> {
+        let stream = self.stream()?;
+        match question {
+            Question::Mark => stream.at_mark().map(u32::from),
+        }
     }
 
     fn state(&self) -> State {

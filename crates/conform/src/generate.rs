@@ -17,6 +17,7 @@ mod oddities;
 mod patience;
 mod reuse;
 mod timing;
+mod urgency;
 
 use std::time::Duration;
 
@@ -44,12 +45,7 @@ pub fn generate(seed: u64) -> Scenario {
         scenario.settings.insert(key.to_owned(), value.to_owned());
     }
     let mut habits = Random::new(!seed);
-    let habit = Habit::of(&mut habits)
-        .or_fast_open(seed)
-        .or_patient(seed)
-        .or_reuse(seed)
-        .or_deferral(seed)
-        .or_odd(seed);
+    let habit = Habit::of(seed, &mut habits);
     habit.set(&mut scenario.settings, &mut habits);
     if habit != Habit::Oddities {
         cookies::set(&mut scenario.settings, seed);

@@ -15,11 +15,12 @@ mod repairing;
 mod reports;
 mod sending;
 mod timers;
+mod urgency;
 
 use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Echo, Flags};
-use crate::trace::{Ready, State, What};
+use crate::trace::{State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
@@ -32,7 +33,7 @@ use closing::{
     fin_in_byte_counts, first_number, mark_on_text_behind_a_fin, old_reset_in_fin_wait_2, push_of_a_fin,
     record_of_a_closed_socket, reset_before_a_fin, reset_in_time_wait, sack_of_a_fin,
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
-    timestamp_in_time_wait, urgent_behind_a_fin,
+    timestamp_in_time_wait,
 };
 use memory::{held_text_beside_text, window_probe_beside_text};
 use opening::{
@@ -184,7 +185,18 @@ pub const KNOWN: &[Known] = &[
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },
-    Known { name: "urgent pointer out of order", scenario: "urgent-out-of-order", is: urgent_out_of_order },
+    Known { name: "mark on a FIN", scenario: "mark-on-a-fin", is: urgency::mark_on_a_fin },
+    Known {
+        name: "urgent pointer out of order",
+        scenario: "urgent-out-of-order",
+        is: urgency::urgent_out_of_order,
+    },
+    Known {
+        name: "mark behind a shutdown",
+        scenario: "urgent-behind-a-shutdown",
+        is: urgency::mark_behind_a_shutdown,
+    },
+    Known { name: "pointer of a reset", scenario: "pointer-of-a-reset", is: urgency::pointer_of_a_reset },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
@@ -310,7 +322,11 @@ pub const KNOWN: &[Known] = &[
         is: acknowledgment_behind_the_end,
     },
     Known { name: "abort behind a FIN", scenario: "abort-behind-a-fin", is: abort_behind_a_fin },
-    Known { name: "urgent pointer behind a FIN", scenario: "urgent-behind-a-fin", is: urgent_behind_a_fin },
+    Known {
+        name: "urgent pointer behind a FIN",
+        scenario: "urgent-behind-a-fin",
+        is: urgency::urgent_behind_a_fin,
+    },
     Known { name: "push of a FIN", scenario: "push-of-a-fin", is: push_of_a_fin },
     Known {
         name: "duplicate behind a probe",
@@ -422,15 +438,6 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
         is_old && segment.timestamp().is_some_and(|(value, _)| value == theirs.max(ours))
     });
     (pair.why.starts_with("option: ts") && theirs != ours && is_old).then_some(Then::GoOn)
-}
-
-/// An urgent pointer counts in the kernel when its segment comes, here when it is its turn (RFC 9293 section 3.10.7.4, sixth).
-fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let is_urgent =
-        |action: &Action| matches!(action, Action::Segment(segment) if segment.flags.has(Flags::URG));
-    let is_it = kernel.ready == Ready { priority: true, ..stack.ready } && !stack.ready.priority;
-    (is_it && pair.scenario.any(is_urgent)).then_some(Then::Stop)
 }
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.

@@ -49,6 +49,8 @@ pub enum Action {
     Write(u32),
     /// The same with MSG_MORE.
     WriteMore(u32),
+    /// The same with MSG_OOB.
+    WriteUrgent(u32),
     /// `shutdown`.
     Shutdown(How),
     /// The connection's socket is closed.
@@ -61,12 +63,31 @@ pub enum Action {
     Get(SockOpt),
     /// SO_ERROR.
     TakeError,
+    /// What ioctl(2) says.
+    Ask(Question),
     /// The peer sends a segment.
     Segment(Segment),
     /// A router reports an error.
     Report(Report),
     /// Nothing, but the state is looked at.
     Wait,
+}
+
+/// Questions that have no option: of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// Whether the next byte to be read is the last of the peer's urgent data (SIOCATMARK).
+    Mark,
+}
+
+impl Question {
+    /// Its word in the text.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, known)| *known == self).map_or("", |(word, _)| word)
+    }
+
+    /// All, with the words of the text.
+    pub const ALL: [(&str, Self); 1] = [("mark", Self::Mark)];
 }
 
 /// Directions of `shutdown`.

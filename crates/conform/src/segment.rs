@@ -141,9 +141,9 @@ impl Segment {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
     }
 
-    /// Whether it only acknowledges. It may carry the flags of ECN.
+    /// Whether it only acknowledges. It may carry the flags of ECN, and point at urgent data.
     pub fn is_bare_ack(&self) -> bool {
-        let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH, Flags::URG];
+        let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH];
         self.len == 0 && self.flags.has(Flags::ACK) && !others.iter().any(|flag| self.flags.has(*flag))
     }
 

@@ -17,7 +17,7 @@ use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
 use crate::codec::{self, MTU, OPTIONS_MAX, Report, Reported};
-use crate::scenario::{Action, Event, How, Scenario, SockOpt};
+use crate::scenario::{Action, Event, How, Question, Scenario, SockOpt};
 use crate::segment::{Cookie, Echo, Flags, Opt, Segment};
 use crate::settings;
 
@@ -92,6 +92,7 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
         ["read", len] => Action::Read(number_of(len)?),
         ["write", len] => Action::Write(number_of(len)?),
         ["write", len, "more"] => Action::WriteMore(number_of(len)?),
+        ["write", len, "oob"] => Action::WriteUrgent(number_of(len)?),
         ["shutdown", "rd"] => Action::Shutdown(How::Read),
         ["shutdown", "wr"] => Action::Shutdown(How::Write),
         ["shutdown", "both"] => Action::Shutdown(How::Both),
@@ -101,6 +102,7 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
         ["wait"] => Action::Wait,
         ["opt", name, value] => Action::Set(option(name)?, number_of(value)?),
         ["getopt", name] => Action::Get(option(name)?),
+        ["ask", what] => Action::Ask(question(what)?),
         [what, number, "about", seq] => {
             Action::Report(Report { what: reported(what, number, is_ipv6)?, seq: number_of(seq)? })
         }
@@ -113,6 +115,14 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
 fn option(name: &str) -> Result<SockOpt, String> {
     let known = SockOpt::ALL.iter().find(|(word, _)| *word == name);
     known.map(|(_, option)| *option).ok_or_else(|| format!("no option is called {name}"))
+}
+
+/// Reads a question.
+fn question(what: &str) -> Result<Question, String> {
+    let known = Question::ALL.iter().find(|(word, _)| *word == what);
+    known
+        .map(|(_, question)| *question)
+        .ok_or_else(|| format!("nothing is called {what} that could be asked"))
 }
 
 /// Reads what a report says.
@@ -258,6 +268,7 @@ impl Display for Action {
             Self::Read(len) => write!(f, "read {len}"),
             Self::Write(len) => write!(f, "write {len}"),
             Self::WriteMore(len) => write!(f, "write {len} more"),
+            Self::WriteUrgent(len) => write!(f, "write {len} oob"),
             Self::Shutdown(How::Read) => write!(f, "shutdown rd"),
             Self::Shutdown(How::Write) => write!(f, "shutdown wr"),
             Self::Shutdown(How::Both) => write!(f, "shutdown both"),
@@ -267,6 +278,7 @@ impl Display for Action {
             Self::Wait => write!(f, "wait"),
             Self::Set(option, value) => write!(f, "opt {} {value}", option.word()),
             Self::Get(option) => write!(f, "getopt {}", option.word()),
+            Self::Ask(question) => write!(f, "ask {}", question.word()),
             Self::Report(Report { what, seq }) => write!(f, "{what} about {seq}"),
             Self::Segment(segment) => write!(f, "peer {segment}"),
         }
@@ -364,9 +376,11 @@ set ecn on
 20     accept
 30     read 5
 30     write 5
+30     write 5 oob
 40     shutdown wr
 40     error
 40     getopt linger2
+40     ask mark
 40     unreachable 4 about 1
 40     too-big 70000 about 1
 40     time-exceeded 1 about 1
@@ -379,7 +393,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 22);
+        assert_eq!(scenario.events.len(), 24);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");
@@ -409,6 +423,7 @@ set ecn on
             ("0 forgotten 4 about 1", "no report"),
             ("0 opt x 1", "no option"),
             ("0 getopt x", "no option"),
+            ("0 ask x", "nothing is called x"),
             ("set x 1", "x"),
         ] {
             let error = text.parse::<Scenario>().unwrap_err();

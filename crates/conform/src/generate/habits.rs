@@ -54,13 +54,20 @@ pub(super) enum Habit {
     Deferral,
     /// Its options are malformed, unknown, or not where they belong.
     Oddities,
+    /// Both sides send urgent data.
+    Urgency,
     /// Pauses are long, and much of what happens is timers'.
     Patience(Subject),
 }
 
 impl Habit {
-    /// That of a scenario.
-    pub fn of(random: &mut Random) -> Self {
+    /// That of a seed's scenario.
+    pub fn of(seed: u64, random: &mut Random) -> Self {
+        let habit = Self::usual(random).or_fast_open(seed).or_patient(seed).or_reuse(seed);
+        habit.or_deferral(seed).or_urgency(seed).or_odd(seed)
+    }
+
+    fn usual(random: &mut Random) -> Self {
         let habits = [
             Self::Messages,
             Self::OldEchoes,
@@ -126,6 +133,7 @@ impl Maker {
                 Habit::Corks => self.corks(),
                 Habit::Reports => self.report(),
                 Habit::Bulk => self.bulk(),
+                Habit::Urgency => self.urgency(),
                 Habit::Patience(subject) => self.patient(subject),
                 // These show in other places.
                 Habit::EarlyText

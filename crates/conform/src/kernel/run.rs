@@ -19,7 +19,7 @@ use rustix::net::{RecvFlags, listen, recv, send, sendto, shutdown, socket_with};
 
 use super::{Device, sys};
 use crate::codec::Names;
-use crate::scenario::{Action, How, Scenario, SockOpt};
+use crate::scenario::{Action, How, Question, Scenario, SockOpt};
 use crate::segment::pattern;
 use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
@@ -120,6 +120,7 @@ impl<'s> Run<'s> {
             Action::Read(len) => self.read(index, *len),
             Action::Write(len) => self.write(*len, SendFlags::empty()),
             Action::WriteMore(len) => self.write(*len, SendFlags::MORE),
+            Action::WriteUrgent(len) => self.write(*len, SendFlags::OOB),
             Action::Shutdown(how) => self.shut(*how),
             Action::Close => {
                 self.is_stream = false;
@@ -129,6 +130,7 @@ impl<'s> Run<'s> {
             Action::Set(option, value) => self.set(*option, *value).map(|()| 0),
             Action::Get(option) => self.get(*option),
             Action::TakeError => self.error(),
+            Action::Ask(question) => self.ask(*question),
         };
         self.record(What::Returned(
             index,
@@ -227,6 +229,13 @@ impl<'s> Run<'s> {
     fn get(&self, option: SockOpt) -> io::Result<u32> {
         let (level, name) = self.number_of(option);
         sys::get_option(self.socket()?, level, name).map(c_int::cast_unsigned)
+    }
+
+    fn ask(&self, question: Question) -> io::Result<u32> {
+        let request = match question {
+            Question::Mark => SIOCATMARK,
+        };
+        sys::ask(self.socket()?, request).map(c_int::cast_unsigned)
     }
 
     /// The level and the number of an option.
@@ -351,6 +360,9 @@ fn fresh_socket(scenario: &Scenario) -> io::Result<OwnedFd> {
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
     Ok(socket)
 }
+
+/// Of `asm/sockios.h`.
+const SIOCATMARK: libc::Ioctl = 0x8905;
 
 /// MSG_FASTOPEN.
 const FAST_OPEN: SendFlags = SendFlags::from_bits_retain(libc::MSG_FASTOPEN.cast_unsigned());

@@ -53,6 +53,14 @@ fn option_bytes<const N: usize>(fd: impl AsFd, level: c_int, name: c_int) -> io:
     checked(result).map(|()| bytes)
 }
 
+/// What an ioctl(2) says whose answer is an `int`.
+pub fn ask(fd: impl AsFd, request: libc::Ioctl) -> io::Result<c_int> {
+    let mut answer: c_int = 0;
+    // SAFETY: these requests write one `c_int` behind the pointer, which is to a live one.
+    let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), request, &raw mut answer) };
+    checked(result).map(|()| answer)
+}
+
 /// A control message: level, type, and its bytes.
 pub type Control = (c_int, c_int, Vec<u8>);
 

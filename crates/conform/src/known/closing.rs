@@ -7,7 +7,7 @@ use crate::codec::Packet;
 use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
-use crate::trace::{Info, Ready, Record, What};
+use crate::trace::{Info, Record, What};
 
 /// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
@@ -358,24 +358,6 @@ pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_abort = is_close && pair.scenario.any(|action| *action == LINGER_ZERO);
     let is_it = is_reset && is_sent && is_abort && ["CLOSING", "LAST-ACK"].contains(&state);
     (is_it && matches!(pair.kernel?.what, What::State(..))).then_some(Then::SkipStack)
-}
-
-/// An urgent pointer behind the peer's FIN is ignored (RFC 9293 section 3.10.7.4, sixth); in the kernel it takes the place of the one before.
-pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
-    let is_behind = |(index, urgent): (usize, &Segment)| {
-        let mut before = pair.peer().take_while(|(at, _)| *at < index);
-        urgent.flags.has(Flags::URG)
-            && before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= urgent.seq)
-    };
-    let is_it = match (&pair.kernel?.what, &pair.stack?.what) {
-        (What::State(_, kernel), What::State(_, stack)) => {
-            stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority
-        }
-        // The one before is then read as any other byte.
-        (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) => *kernel == stack + 1,
-        _ => false,
-    };
-    (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
 }
 
 const LINGER_ZERO: Action = Action::Set(SockOpt::Linger, 0);

@@ -20,8 +20,9 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
     let is_probe = |record: &Record| match &record.what {
         What::Sent(Packet::Tcp(probe)) => {
-            let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&probe.flags);
-            let is_bare = is_ack && probe.len == 0 && probe.seq + 1 == una;
+            // One that tells of urgent data goes before the ordinary one.
+            let tells = probe.flags.has(Flags::URG) && probe.seq == una;
+            let is_bare = probe.is_bare_ack() && (probe.seq + 1 == una || tells);
             let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
             let is_filling = segments.clone().next_back().is_some_and(fills);
             is_bare || (probe.len > 0 && probe.seq == una && (is_filling || is_held))

@@ -25,10 +25,11 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
         }
     }
     let (kernel, stack) = pair.segments()?;
-    let is_reset = kernel.flags.with(Flags::ECE) == Flags::RST.with(Flags::ACK).with(Flags::ECE);
-    let is_ack = [Flags::ACK, Flags::ACK.with(Flags::ECE)].contains(&kernel.flags);
-    let is_bare = kernel.len == 0 && stack.len == 0 && (is_ack || is_reset);
-    if pair.why.starts_with("sequence number:") && is_bare {
+    let is_reset = kernel.flags.has(Flags::RST.with(Flags::ACK));
+    let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.is_bare_ack() || is_reset);
+    // Before it the urgent pointer may point at something.
+    let is_earlier = kernel.flags == stack.flags.with(Flags::URG);
+    if (pair.why.starts_with("sequence number:") || is_earlier) && is_bare {
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
     let is_cut = |edge| kernel.end() <= edge && is_beyond(stack.end(), edge);

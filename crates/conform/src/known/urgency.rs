@@ -1,0 +1,98 @@
+//! Urgent data: when its mark counts, and what a segment says of it.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::{Pair, Then};
+use crate::scenario::{Action, How, Question};
+use crate::segment::{Flags, Segment};
+use crate::trace::{Ready, What};
+
+/// An urgent pointer, and the text with its byte, count in the kernel when they come, here when it is their turn (RFC 9293 section 3.10.7.4, sixth). The kernel also
+/// takes a byte of the header before the text for it.
+pub(super) fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
+    let marks: Vec<u32> = marks(pair).collect();
+    let has_mark = |text: &Segment| {
+        marks.iter().any(|mark| (text.seq..text.seq + text.len + HEADER_MAX).contains(&(mark + HEADER_MAX)))
+    };
+    let is_ahead = |(index, text): (usize, &Segment)| {
+        let is_early = text.seq > pair.rcv_nxt_before(index) || is_behind_a_fin(pair, (index, text));
+        is_early && (text.flags.has(Flags::URG) || has_mark(text))
+    };
+    (is_urgent_in_the_kernel(pair) && pair.peer().any(is_ahead)).then_some(Then::Stop)
+}
+
+/// Urgent text behind a shutdown of both directions resets the connection. Its mark takes the place of the one before in the kernel.
+pub(super) fn mark_behind_a_shutdown(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, _) = pair.states()?;
+    let is_closed = kernel.info.as_ref().is_some_and(|info| info.state == "CLOSED");
+    let is_shut = pair.scenario.any(|action| matches!(action, Action::Shutdown(How::Both | How::Read)));
+    let is_urgent = |(_, text): (usize, &Segment)| text.flags.has(Flags::URG);
+    let is_it = is_urgent_in_the_kernel(pair) && is_closed && is_shut;
+    (is_it && pair.peer().any(is_urgent)).then_some(Then::Stop)
+}
+
+/// Whether urgent data waits in the kernel only, and nothing else differs.
+fn is_urgent_in_the_kernel(pair: &Pair<'_>) -> bool {
+    pair.states().is_some_and(|(kernel, stack)| {
+        kernel.ready == Ready { priority: true, ..stack.ready } && !stack.ready.priority
+    })
+}
+
+/// The marks that the peer has announced: the numbers of the last urgent bytes.
+fn marks<'a>(pair: &Pair<'a>) -> impl Iterator<Item = u32> + use<'a> {
+    let urgent: Vec<_> = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::URG)).collect();
+    urgent.into_iter().map(|(_, segment)| segment.seq + u32::from(segment.urg.saturating_sub(1)))
+}
+
+/// Whether the peer's FIN was sent before this segment, and stands before it.
+fn is_behind_a_fin(pair: &Pair<'_>, (index, segment): (usize, &Segment)) -> bool {
+    let mut before = pair.peer().take_while(|(at, _)| *at < index);
+    before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= segment.seq)
+}
+
+/// An urgent pointer behind the peer's FIN is ignored (RFC 9293 section 3.10.7.4, sixth); in the kernel it takes the place of the one before.
+pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let is_behind =
+        |urgent: (usize, &Segment)| urgent.1.flags.has(Flags::URG) && is_behind_a_fin(pair, urgent);
+    let is_it = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::State(_, kernel), What::State(_, stack)) => {
+            stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority
+        }
+        // The one before is then read as any other byte, and is none any more.
+        (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) => {
+            *kernel == stack + 1 || (is_asked(pair) && *stack == kernel + 1)
+        }
+        _ => false,
+    };
+    (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
+}
+
+/// Whether the event asks if the next byte is the mark.
+fn is_asked(pair: &Pair<'_>) -> bool {
+    pair.event == Some(&Action::Ask(Question::Mark))
+}
+
+/// A mark that is announced where the peer's FIN stands never comes, and stays. The kernel passes it with the end of the stream, and takes a byte of a later segment's header for it.
+pub(super) fn mark_on_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    let is_on_a_fin = |(_, fin): (usize, &Segment)| {
+        fin.flags.has(Flags::FIN) && marks(pair).any(|mark| mark == fin.seq + fin.len)
+    };
+    let is_passed = match (&pair.kernel?.what, &pair.stack?.what) {
+        (What::Returned(_, kernel), What::Returned(_, stack)) => {
+            is_asked(pair) && (*kernel, *stack) == (Ok(0), Ok(1))
+        }
+        _ => false,
+    };
+    let is_it = is_passed || is_urgent_in_the_kernel(pair);
+    (is_it && pair.peer().any(is_on_a_fin)).then_some(Then::GoOn)
+}
+
+/// A reset points at nothing; the kernel's has the urgent pointer of any segment.
+pub(super) fn pointer_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_it = stack.flags.has(Flags::RST) && kernel.flags == stack.flags.with(Flags::URG);
+    (is_it && pair.why.starts_with("flags:") && kernel.seq == stack.seq).then_some(Then::GoOn)
+}
+
+/// Bytes of the longest header of TCP.
+const HEADER_MAX: u32 = 60;
