@@ -17,6 +17,14 @@ impl<P: Payload> Pcb<P> {
         snd_len.saturating_sub(self.snd_nxt.since(self.snd_una))
     }
 
+    /// Those of them that no end of a record parts from what is written next.
+    #[inline]
+    pub fn unsent_in_record(&self, snd_len: u32) -> u32 {
+        let unsent = self.unsent(snd_len);
+        let ended = self.rare.records().map_or(0, |ends| ends.last(self.snd_una));
+        unsent.min(snd_len.saturating_sub(ended))
+    }
+
     /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change nothing, as
     /// after most segments of a path that loses nothing. False says nothing.
     #[inline]
@@ -60,7 +68,7 @@ impl<P: Payload> Pcb<P> {
             if is_told() { self.held_due_at() } else { next_byte }
         } else if self.snd_nxt.before(self.snd_max) {
             next_byte
-        } else if !self.small_may_go_with_more() {
+        } else if !self.small_may_go_with_more() && !self.ends_with_record() {
             if has_whole() { offset + u32::from(self.send_mss()) } else { self.held_due_at() }
         } else if self.snd_len.saturating_sub(offset) > usable
             && !has_whole()

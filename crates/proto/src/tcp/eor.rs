@@ -8,6 +8,10 @@ use std::collections::VecDeque;
 
 use crate::seq::SeqNum;
 
+use super::pcb::Pcb;
+use super::segment::Payload;
+use super::state::State;
+
 /// The ends of records, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RecordEnds(VecDeque<SeqNum>);
@@ -36,6 +40,49 @@ impl RecordEnds {
             Some(_) | None => (len, false),
         }
     }
+
+    /// How far past `una` the last record ends.
+    pub fn last(&self, una: SeqNum) -> u32 {
+        self.0.back().map_or(0, |end| end.max(una).since(una))
+    }
+
+    /// Packets of `full` bytes that writes begin which go on from `from` up to `to`; the text before begins at `una`. Each record begins one.
+    pub fn packets_begun(&self, una: SeqNum, (mut from, to): (SeqNum, SeqNum), full: u32) -> u32 {
+        let next = self.0.partition_point(|end| end.at_or_before(from));
+        let before = next.checked_sub(1).and_then(|last| self.0.get(last));
+        let mut start = before.map_or(una, |end| end.max(una));
+        let mut count = 0;
+        let within = self.0.range(next..).copied().take_while(|end| end.before(to));
+        for end in within.chain([to]) {
+            count += end.since(start).div_ceil(full) - from.since(start).div_ceil(full);
+            (start, from) = (end, end);
+        }
+        count
+    }
+}
+
+impl<P: Payload> Pcb<P> {
+    /// A record ends with the first `len` bytes of `so_snd` (`MSG_EOR`): no segment has text from both sides of the boundary.
+    pub fn end_record(&mut self, len: u32) {
+        let is_syn_out = matches!(self.state, State::SynSent | State::SynReceived);
+        let at = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
+        let una = self.snd_una;
+        let mut records = self.rare.take_records().unwrap_or_default();
+        records.end_at(at, una);
+        self.rare.set_records(Some(records));
+    }
+
+    /// How many of `len` bytes that begin `offset` past SND.UNA may be in one segment.
+    #[inline]
+    pub(super) fn within_record(&self, offset: u32, len: u32) -> u32 {
+        self.rare.records().map_or(len, |records| records.limit(self.snd_una + offset, len).0)
+    }
+
+    /// Whether a record ends with what waits, which leaves as soon as more is written then.
+    pub(super) fn ends_with_record(&self) -> bool {
+        let end = self.snd_una + self.snd_len;
+        self.rare.records().is_some_and(|records| records.0.back() == Some(&end))
+    }
 }
 
 /// Ends that are kept.
@@ -61,6 +108,18 @@ mod tests {
         assert_eq!(ends.limit(seq(300), 1_000), (1_000, false));
         ends.end_at(seq(400), seq(300));
         assert_eq!(ends.0.len(), 1);
+    }
+
+    #[test]
+    fn each_record_begins_a_packet() {
+        let mut ends = RecordEnds::default();
+        let begun = |ends: &RecordEnds, from, to| ends.packets_begun(seq(0), (seq(from), seq(to)), 100);
+        assert_eq!([begun(&ends, 0, 1), begun(&ends, 0, 100), begun(&ends, 50, 101)], [1, 1, 1]);
+        assert_eq!([begun(&ends, 50, 100), begun(&ends, 100, 301)], [0, 3]);
+        ends.end_at(seq(150), seq(0));
+        assert_eq!([begun(&ends, 140, 150), begun(&ends, 150, 151), begun(&ends, 150, 251)], [0, 1, 2]);
+        ends.end_at(seq(160), seq(0));
+        assert_eq!([begun(&ends, 150, 160), begun(&ends, 150, 161), begun(&ends, 140, 300)], [1, 2, 3]);
     }
 
     #[test]

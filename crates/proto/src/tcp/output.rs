@@ -308,7 +308,7 @@ impl<P: Payload> Pcb<P> {
     /// Fast retransmit: the first unacknowledged segment, SND.NXT left where it is.
     fn transmit_again(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let flight = self.snd_max.since(self.snd_una);
-        let len = u32::from(self.send_mss()).min(self.snd_len).min(flight);
+        let len = u32::from(self.send_mss()).min(self.within_record(0, self.snd_len)).min(flight);
         let fin = self.fin_sent && len == self.snd_len;
         if len == 0 && !fin {
             return None;
@@ -336,7 +336,7 @@ impl<P: Payload> Pcb<P> {
         }
         if self.snd_wnd > 0 {
             let (small, is_pushed) = (self.snd_sml, self.nagle.is_pushed());
-            let len = self.snd_len.min(self.snd_wnd).min(u32::from(self.mss));
+            let len = self.within_record(0, self.snd_len).min(self.snd_wnd).min(u32::from(self.mss));
             let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
             self.rtt.end_back_off();

@@ -12,6 +12,7 @@ use core::time::Duration;
 use crate::time::Instant;
 
 use super::cc::{CongestionControl, Phase};
+use super::eor::RecordEnds;
 use super::events::{Events, TimerOutcome};
 use super::pcb::{Pcb, Timing};
 use super::segment::Payload;
@@ -284,7 +285,9 @@ impl<P: Payload> Pcb<P> {
         }
         // As they were cut, without regard to blocks beside the text.
         let full = self.whole_packet(self.mss_in_window());
-        snd_len.div_ceil(full) - self.snd_len.div_ceil(full)
+        let none = RecordEnds::default();
+        let range = (self.snd_una + self.snd_len, self.snd_una + snd_len);
+        self.rare.records().unwrap_or(&none).packets_begun(self.snd_una, range, full)
     }
 
     /// Bytes of a packet of as many segments of `mss` bytes as leave as one.

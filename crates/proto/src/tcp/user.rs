@@ -156,16 +156,6 @@ impl<P: Payload> Pcb<P> {
         self.nagle.cork()
     }
 
-    /// A record ends with the first `len` bytes of `so_snd` (`MSG_EOR`): no segment has text from both sides of the boundary.
-    pub fn end_record(&mut self, len: u32) {
-        let is_syn_out = matches!(self.state, State::SynSent | State::SynReceived);
-        let at = if is_syn_out { self.iss + 1 } else { self.snd_una } + len;
-        let una = self.snd_una;
-        let mut records = self.rare.take_records().unwrap_or_default();
-        records.end_at(at, una);
-        self.rare.set_records(Some(records));
-    }
-
     /// `TCP_CONGESTION` of a connection in use. The new algorithm begins with the window and the threshold that there are; a
     /// repair that goes on is finished by the rules of the old window, and can no longer be undone.
     pub fn set_congestion_control(&mut self, algorithm: Algorithm) {

@@ -130,7 +130,11 @@ impl<P: Payload> Pcb<P> {
         if snd_len <= self.snd_len {
             return;
         }
-        if self.snd_nxt.since(self.snd_una) == self.snd_len && !self.is_urgent_up_to(snd_len) {
+        let added = snd_len - self.snd_len;
+        // Of several records the first has waited.
+        let is_first = self.snd_nxt.since(self.snd_una) == self.snd_len
+            && self.within_record(self.snd_len, added) == added;
+        if is_first && !self.is_urgent_up_to(snd_len) {
             self.nagle.set_write(true);
         }
         if let Some(loss) = self.loss.as_deref_mut() {

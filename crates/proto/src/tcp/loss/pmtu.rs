@@ -352,7 +352,8 @@ impl<P: Payload> Pcb<P> {
         let enough = len + PROBE_FOLLOWERS * mss;
         let cwnd = self.cc.cwnd();
         let unsent = self.snd_len.saturating_sub(flight);
-        let possible = open && loss.records.sacked() == 0 && unsent >= enough;
+        let is_whole = self.rare.records().is_none_or(|ends| ends.limit(self.snd_nxt, len).0 == len);
+        let possible = open && loss.records.sacked() == 0 && unsent >= enough && is_whole;
         if !possible || self.snd_wnd.saturating_sub(flight) < enough || cwnd < enough {
             return ControlFlow::Continue(());
         }

@@ -236,9 +236,12 @@ impl<P: Payload> Pcb<P> {
         let edge = self.repeat_edge();
         let loss = self.loss.as_deref_mut()?;
         let (start, end) = loss.records.next_lost()?;
-        let short_end = loss.records.short_segment(start, (mss, edge), fin);
-        let lost = short_end.unwrap_or(end).since(start);
-        let lost = self.rare.records().map_or(lost, |records| records.limit(start, lost).0);
+        let within = |end: SeqNum| {
+            let len = end.since(start);
+            start + self.rare.records().map_or(len, |records| records.limit(start, len).0)
+        };
+        let short_end = loss.records.short_segment(start, (mss, edge), fin).map(within);
+        let lost = short_end.unwrap_or_else(|| within(end)).since(start);
         let want = if short_end.is_some() { lost } else { lost.min(self.tuning.tso_max.max(mss)).min(most) };
         let allowed = self.recovery.window(&self.cc, self.mss.into()).saturating_sub(self.flight());
         // A short segment takes the room of a whole one.
@@ -301,7 +304,7 @@ impl<P: Payload> Pcb<P> {
     fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let (flight, mss) = (self.flight(), u32::from(self.send_mss()));
         let unsent = self.snd_len.saturating_sub(flight);
-        let len = unsent.min(mss);
+        let len = self.within_record(flight, unsent).min(mss);
         let fin = self.fin_queued && !self.fin_sent && len == unsent && self.snd_wnd > flight + len;
         let fresh = (len > 0 || fin) && self.snd_wnd >= flight + len && self.snd_nxt == self.snd_max;
         let mut repeated = 0;

@@ -5,7 +5,7 @@ use super::super::push::half_of_window;
 use super::super::segment::{Flags, Header};
 use super::super::settings::{PacingMode, Settings};
 use super::super::state::State;
-use super::script::{ACK, MSS, Script, WND, plain};
+use super::script::{ACK, MSS, Script, WND, plain, secs};
 
 #[test]
 fn nagle_holds_a_second_small_segment_until_the_first_is_acknowledged() {
@@ -290,6 +290,22 @@ fn a_segment_ends_with_its_record_wherever_that_begins() {
     let mut t = Script::established(&Settings { nodelay: true, ..plain() });
     t.pcb.end_record(1_300);
     assert_eq!(t.write(2_600), [1_000, 300, 1_000, 300]);
+}
+
+#[test]
+fn a_record_that_waits_leaves_as_soon_as_more_is_written() {
+    let mut t = Script::established(&Settings { sack: true, ..plain() });
+    assert_eq!(t.write(100), [100]);
+    assert!(t.write(100).is_empty(), "Nagle's algorithm");
+    assert_eq!(t.pcb.snd_due_at(), 100 + MSS);
+    t.pcb.end_record(300);
+    assert!(t.write(100).is_empty());
+    assert_eq!((t.pcb.snd_due_at(), t.pcb.unsent(300), t.pcb.unsent_in_record(300)), (101, 200, 0));
+    assert_eq!(t.write(1), [200]);
+    // The last byte has a record of its own, also in a tail loss probe.
+    t.pcb.end_record(301);
+    t.snd += 50;
+    assert!(t.wait(secs(1)).iter().any(|(_, probe)| (probe.offset, probe.len) == (300, 1)));
 }
 
 /// RFC 9293 section 3.8.6.2.1: half of the largest window is worth a segment.

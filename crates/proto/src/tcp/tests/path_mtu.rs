@@ -383,3 +383,16 @@ fn a_probe_leaves_where_there_is_room_for_what_follows_it() {
         assert_eq!(first, Some((leaves, if leaves { 1_460 } else { 600 })), "{window} {text} {cwnd}");
     }
 }
+
+#[test]
+fn no_probe_has_text_from_both_sides_of_the_end_of_a_record() {
+    for (end, leaves) in [(1_459, false), (1_460, true), (30_000, true)] {
+        let settings =
+            Settings { mtu_probing: MtuProbing::Always, base_mss: 600, mss: 1_460, sack: true, ..plain() };
+        let mut t = Script::established(&settings);
+        t.pcb.snd_wnd = 60_000;
+        t.pcb.end_record(end);
+        t.snd = 30_000;
+        assert_eq!(t.output()[0].is_mtu_probe, leaves, "{end}");
+    }
+}

@@ -334,7 +334,7 @@ fn begin<S: Source>(
     let take = if is_of_syn {
         room as usize
     } else {
-        so.snd.whole(room as usize, || so.pcb.unsent(so.snd.len()) as usize)
+        so.snd.whole(room as usize, || so.pcb.unsent_in_record(so.snd.len()) as usize)
     };
     if take <= S::LOCKED_MAX {
         let before = so.snd.len();
@@ -385,6 +385,8 @@ fn note_appended<S: Source>(so: &mut Socket, rest: &mut Rest<S>, before: u32) {
     if ends_packet || (then != Then::GoesOn && rest.flags.has(SendFlags::EOR)) {
         so.pcb.end_record(len);
         so.snd.note_record_end();
+        // It waits for no more company.
+        so.snd.due_at = so.snd.due_at.min(len.saturating_add(1));
     }
 }
 
