@@ -283,11 +283,16 @@ impl Driven {
             Action::Again => Ok(self.again()),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
+            Action::ReadInq(len) => self.read_inq(index, *len),
+            Action::Peek(len) => self.peek(index, *len),
             Action::Write(len) => self.write(*len, |mut stream, bytes| stream.write(bytes)),
             Action::WriteMore(len) => {
                 self.write(*len, |stream, bytes| stream.send_with(&[IoSlice::new(bytes)], SendFlags::MORE))
             }
             Action::WriteUrgent(len) => self.write(*len, TcpStream::send_urgent),
+            Action::WriteRecord(len) => {
+                self.write(*len, |stream, bytes| stream.send_with(&[IoSlice::new(bytes)], SendFlags::EOR))
+            }
             Action::Shutdown(how) => self.stream().and_then(|stream| {
                 stream.shutdown(match how {
                     How::Read => Shutdown::Read,
@@ -369,12 +374,30 @@ impl Driven {
     fn read(&mut self, index: usize, len: u32) -> io::Result<u32> {
         let mut bytes = vec![0; len as usize];
         let got = self.stream()?.read(&mut bytes)? as u32;
-        let first = self.read;
+        self.check(index, &bytes[..got as usize]);
         self.read += got;
-        if !bytes.iter().zip(first..self.read).all(|(byte, at)| *byte == pattern(at)) {
+        Ok(got)
+    }
+
+    fn read_inq(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        let got = self.read(index, len)?;
+        let left = self.stream()?.inq()? as u32;
+        self.record(What::Returned(index, Ok(got)));
+        Ok(left)
+    }
+
+    fn peek(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        let mut bytes = vec![0; len as usize];
+        let got = self.stream()?.peek(&mut bytes)?;
+        self.check(index, &bytes[..got]);
+        Ok(got as u32)
+    }
+
+    /// Notes bytes that are not those of the peer's stream.
+    fn check(&mut self, index: usize, bytes: &[u8]) {
+        if !bytes.iter().zip(self.read..).all(|(byte, at)| *byte == pattern(at)) {
             self.record(What::Corrupt(index));
         }
-        Ok(got)
     }
 
     fn write(&mut self, len: u32, send: impl Fn(&TcpStream, &[u8]) -> io::Result<usize>) -> io::Result<u32> {
@@ -388,6 +411,8 @@ impl Driven {
         let stream = self.stream()?;
         match question {
             Question::Mark => stream.at_mark().map(u32::from),
+            Question::Unread => stream.available().map(|bytes| bytes as u32),
+            Question::Unacknowledged => stream.unacknowledged().map(|bytes| bytes as u32),
         }
     }
 

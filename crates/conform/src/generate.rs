@@ -9,6 +9,7 @@
 //!
 //! Tests: below, `tests/random.rs`.
 
+mod calls;
 mod cookies;
 mod deferral;
 mod fast_open;

@@ -99,6 +99,16 @@ pub const KNOWN: &[Known] = &[
     Known { name: "window of a reset", scenario: "linger-zero", is: window_of_a_reset },
     Known { name: "text behind a FIN", scenario: "text-behind-a-fin", is: text_behind_a_fin },
     Known { name: "FIN in byte counts", scenario: "fin-retransmission", is: fin_in_byte_counts },
+    Known {
+        name: "unacknowledged behind the end",
+        scenario: "unacknowledged-behind-the-end",
+        is: closing::unacknowledged_behind_the_end,
+    },
+    Known {
+        name: "write behind a record",
+        scenario: "write-behind-a-record",
+        is: sending::write_behind_a_record,
+    },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
     Known {
         name: "acknowledgment of a crossed FIN",

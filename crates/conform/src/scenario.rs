@@ -45,12 +45,18 @@ pub enum Action {
     Accept,
     /// Up to so many bytes are read.
     Read(u32),
+    /// The same, and how many bytes are left then (TCP_INQ).
+    ReadInq(u32),
+    /// Up to so many bytes are looked at (MSG_PEEK).
+    Peek(u32),
     /// The next so many bytes of the stream are written.
     Write(u32),
     /// The same with MSG_MORE.
     WriteMore(u32),
     /// The same with MSG_OOB.
     WriteUrgent(u32),
+    /// The same with MSG_EOR.
+    WriteRecord(u32),
     /// `shutdown`.
     Shutdown(How),
     /// The connection's socket is closed.
@@ -78,6 +84,10 @@ pub enum Action {
 pub enum Question {
     /// Whether the next byte to be read is the last of the peer's urgent data (SIOCATMARK).
     Mark,
+    /// How many bytes wait to be read (SIOCINQ).
+    Unread,
+    /// How many bytes wait for an acknowledgment (SIOCOUTQ).
+    Unacknowledged,
 }
 
 impl Question {
@@ -87,7 +97,8 @@ impl Question {
     }
 
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 1] = [("mark", Self::Mark)];
+    pub const ALL: [(&str, Self); 3] =
+        [("mark", Self::Mark), ("unread", Self::Unread), ("unacknowledged", Self::Unacknowledged)];
 }
 
 /// Directions of `shutdown`.
@@ -201,6 +212,13 @@ impl Scenario {
     /// Whether the tested side answers each SYN with a cookie.
     pub fn has_cookies(&self) -> bool {
         self.settings.get("syn_cookies").is_some_and(|value| value == "always")
+    }
+}
+
+impl Action {
+    /// Whether bytes are written.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Self::Write(_) | Self::WriteMore(_) | Self::WriteUrgent(_) | Self::WriteRecord(_))
     }
 }
 

@@ -90,9 +90,12 @@ fn action(words: &[&str], is_ipv6: bool) -> Result<Action, String> {
         ["again"] => Action::Again,
         ["accept"] => Action::Accept,
         ["read", len] => Action::Read(number_of(len)?),
+        ["read", len, "inq"] => Action::ReadInq(number_of(len)?),
+        ["peek", len] => Action::Peek(number_of(len)?),
         ["write", len] => Action::Write(number_of(len)?),
         ["write", len, "more"] => Action::WriteMore(number_of(len)?),
         ["write", len, "oob"] => Action::WriteUrgent(number_of(len)?),
+        ["write", len, "eor"] => Action::WriteRecord(number_of(len)?),
         ["shutdown", "rd"] => Action::Shutdown(How::Read),
         ["shutdown", "wr"] => Action::Shutdown(How::Write),
         ["shutdown", "both"] => Action::Shutdown(How::Both),
@@ -266,9 +269,12 @@ impl Display for Action {
             Self::Again => write!(f, "again"),
             Self::Accept => write!(f, "accept"),
             Self::Read(len) => write!(f, "read {len}"),
+            Self::ReadInq(len) => write!(f, "read {len} inq"),
+            Self::Peek(len) => write!(f, "peek {len}"),
             Self::Write(len) => write!(f, "write {len}"),
             Self::WriteMore(len) => write!(f, "write {len} more"),
             Self::WriteUrgent(len) => write!(f, "write {len} oob"),
+            Self::WriteRecord(len) => write!(f, "write {len} eor"),
             Self::Shutdown(How::Read) => write!(f, "shutdown rd"),
             Self::Shutdown(How::Write) => write!(f, "shutdown wr"),
             Self::Shutdown(How::Both) => write!(f, "shutdown both"),
@@ -377,10 +383,15 @@ set ecn on
 30     read 5
 30     write 5
 30     write 5 oob
+30     write 5 eor
+30     read 5 inq
+30     peek 5
 40     shutdown wr
 40     error
 40     getopt linger2
 40     ask mark
+40     ask unread
+40     ask unacknowledged
 40     unreachable 4 about 1
 40     too-big 70000 about 1
 40     time-exceeded 1 about 1
@@ -393,7 +404,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 24);
+        assert_eq!(scenario.events.len(), 29);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");

@@ -56,6 +56,8 @@ pub(super) enum Habit {
     Oddities,
     /// Both sides send urgent data.
     Urgency,
+    /// The application ends records, looks at text without reading it, and asks how much there is.
+    Calls,
     /// Pauses are long, and much of what happens is timers'.
     Patience(Subject),
 }
@@ -64,7 +66,7 @@ impl Habit {
     /// That of a seed's scenario.
     pub fn of(seed: u64, random: &mut Random) -> Self {
         let habit = Self::usual(random).or_fast_open(seed).or_patient(seed).or_reuse(seed);
-        habit.or_deferral(seed).or_urgency(seed).or_odd(seed)
+        habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_odd(seed)
     }
 
     fn usual(random: &mut Random) -> Self {
@@ -134,6 +136,7 @@ impl Maker {
                 Habit::Reports => self.report(),
                 Habit::Bulk => self.bulk(),
                 Habit::Urgency => self.urgency(),
+                Habit::Calls => self.calls(),
                 Habit::Patience(subject) => self.patient(subject),
                 // These show in other places.
                 Habit::EarlyText

@@ -118,9 +118,12 @@ impl<'s> Run<'s> {
             Action::Again => self.again(),
             Action::Accept => self.accept(),
             Action::Read(len) => self.read(index, *len),
+            Action::ReadInq(len) => self.read_inq(index, *len),
+            Action::Peek(len) => self.peek(index, *len),
             Action::Write(len) => self.write(*len, SendFlags::empty()),
             Action::WriteMore(len) => self.write(*len, SendFlags::MORE),
             Action::WriteUrgent(len) => self.write(*len, SendFlags::OOB),
+            Action::WriteRecord(len) => self.write(*len, SendFlags::EOR),
             Action::Shutdown(how) => self.shut(*how),
             Action::Close => {
                 self.is_stream = false;
@@ -189,12 +192,36 @@ impl<'s> Run<'s> {
     fn read(&mut self, index: usize, len: u32) -> io::Result<u32> {
         let mut bytes = vec![0; len as usize];
         let (got, _) = recv(self.socket()?, &mut bytes[..], RecvFlags::DONTWAIT)?;
-        let first = self.read;
+        self.check(index, &bytes[..got]);
         self.read += got as u32;
-        if !bytes.iter().zip(first..self.read).all(|(byte, at)| *byte == pattern(at)) {
+        Ok(got as u32)
+    }
+
+    /// TCP_INQ comes as a control message.
+    fn read_inq(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        sys::set_option(self.socket()?, libc::IPPROTO_TCP, libc::TCP_INQ, 1)?;
+        let (bytes, control) = sys::recv_message(self.socket()?, len as usize, libc::MSG_DONTWAIT)?;
+        self.check(index, &bytes);
+        self.read += bytes.len() as u32;
+        self.record(What::Returned(index, Ok(bytes.len() as u32)));
+        let is_inq =
+            |(level, kind, _): &&sys::Control| (*level, *kind) == (libc::IPPROTO_TCP, libc::TCP_CM_INQ);
+        let inq = control.iter().find(is_inq).and_then(|(.., value)| value[..].try_into().ok());
+        inq.map(u32::from_ne_bytes).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
+    }
+
+    fn peek(&mut self, index: usize, len: u32) -> io::Result<u32> {
+        let mut bytes = vec![0; len as usize];
+        let (got, _) = recv(self.socket()?, &mut bytes[..], RecvFlags::DONTWAIT | RecvFlags::PEEK)?;
+        self.check(index, &bytes[..got]);
+        Ok(got as u32)
+    }
+
+    /// Notes bytes that are not those of the peer's stream.
+    fn check(&mut self, index: usize, bytes: &[u8]) {
+        if !bytes.iter().zip(self.read..).all(|(byte, at)| *byte == pattern(at)) {
             self.record(What::Corrupt(index));
         }
-        Ok(got as u32)
     }
 
     fn write(&mut self, len: u32, flags: SendFlags) -> io::Result<u32> {
@@ -234,6 +261,8 @@ impl<'s> Run<'s> {
     fn ask(&self, question: Question) -> io::Result<u32> {
         let request = match question {
             Question::Mark => SIOCATMARK,
+            Question::Unread => libc::FIONREAD,
+            Question::Unacknowledged => libc::TIOCOUTQ,
         };
         sys::ask(self.socket()?, request).map(c_int::cast_unsigned)
     }

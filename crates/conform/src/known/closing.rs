@@ -5,7 +5,7 @@
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
-use crate::scenario::{Action, How, SockOpt};
+use crate::scenario::{Action, How, Question, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
 
@@ -20,8 +20,18 @@ pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
-/// The kernel counts a FIN that waits as a byte not sent, and one that is sent again not as a byte; here it is the other way round.
+/// The kernel counts a FIN that waits as a byte not sent or not acknowledged, and one that is sent again not as a byte; here it is the other way round.
 pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
+    if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    {
+        let is_it = match pair.event? {
+            Action::Ask(Question::Unacknowledged) => pair.is_shut(),
+            Action::ReadInq(_) => pair.peer().any(|(_, fin)| fin.flags.has(Flags::FIN)),
+            _ => false,
+        };
+        return (is_it && *kernel == stack + 1).then_some(Then::GoOn);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let closing = ["FIN-WAIT-1", "FIN-WAIT-2", "CLOSING", "LAST-ACK"].contains(&kernel.state);
@@ -29,6 +39,16 @@ pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
     let waits = pair.why.starts_with("notsent_bytes:") && more("notsent_bytes", kernel, stack);
     let again = pair.why.starts_with("bytes_retrans:") && more("bytes_retrans", stack, kernel);
     (closing && (waits || again)).then_some(Then::GoOn)
+}
+
+/// A connection that is over has nothing that waits for an acknowledgment; the kernel's socket goes on counting what was not acknowledged by then.
+pub(super) fn unacknowledged_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
+    let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(0))) = (&pair.kernel?.what, &pair.stack?.what)
+    else {
+        return None;
+    };
+    let is_asked = pair.event == Some(&Action::Ask(Question::Unacknowledged));
+    (is_asked && *kernel > 0 && latest_state(pair) == Some("CLOSED")).then_some(Then::GoOn)
 }
 
 /// A connect that the application gives up by shutting the socket ends it for both directions; the kernel's could connect again, so it is writable, and not at the end of what there is to read.

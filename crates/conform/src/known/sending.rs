@@ -36,6 +36,22 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
 
+/// While the end of a record waits, segments of what is written behind it leave as they are full; the kernel's leave at the end of the write, which TCP_NOTSENT_LOWAT
+/// may end earlier.
+pub(super) fn write_behind_a_record(pair: &Pair<'_>) -> Option<Then> {
+    let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    else {
+        return None;
+    };
+    let calls = pair.scenario.events[..*index].iter().rev().map(|event| &event.action);
+    let is_behind = matches!(calls.clone().find(|action| action.is_write()), Some(Action::WriteRecord(_)));
+    let is_bounded = calls.clone().any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
+    let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
+    let is_write = pair.event.is_some_and(Action::is_write);
+    (is_write && kernel < stack && is_behind && is_bounded && waits).then_some(Then::Stop)
+}
+
 /// A peer that does not say how large its segments may be gets some of 536 bytes, or 1,220 over IPv6 (RFC 9293 section 3.7.1, MUST-15). The kernel sends it segments of its own size
 /// where the SYN went by Fast Open, and nothing is known of the peer from before.
 pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
