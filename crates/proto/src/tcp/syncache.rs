@@ -464,7 +464,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
     // One without timestamps is taken, as on an open connection (`input/arrives.rs`).
     if let Some(ts) = hdr.options.timestamps
         && half_open.agreed.timestamps()
-        && timestamp::older(ts.val, half_open.ts_recent)
+        && timestamp::is_stale(ts.val, half_open.ts_recent)
     {
         return AckCheck::Unacceptable;
     }

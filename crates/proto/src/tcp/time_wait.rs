@@ -113,7 +113,7 @@ impl TimeWait {
         }
         if let Some(ts) = hdr.options.timestamps
             && self.timestamps
-            && timestamp::older(ts.val, self.ts_recent)
+            && timestamp::is_stale(ts.val, self.ts_recent)
         {
             // PAWS, RFC 7323 section 5.3, R1: old duplicates are acknowledged and dropped.
             return self.ack_limited(hdr.seq_len(payload_len), now);
@@ -209,7 +209,7 @@ impl TimeWait {
     fn note_timestamp(&mut self, hdr: &Header) {
         if let Some(ts) = hdr.options.timestamps
             && self.timestamps
-            && timestamp::older(self.ts_recent, ts.val)
+            && timestamp::is_later(ts.val, self.ts_recent)
         {
             self.ts_recent = ts.val;
         }

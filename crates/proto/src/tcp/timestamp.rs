@@ -25,6 +25,17 @@ pub const fn older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
+/// True if TS.Recent shows that a segment with this timestamp is an old duplicate (PAWS, RFC 7323 section 5.3 R1). Zero shows nothing, as on Linux: some hosts send it
+/// with their SYN, and their clock from then on, which may stand on the other half of the circle.
+pub const fn is_stale(val: u32, ts_recent: u32) -> bool {
+    ts_recent != 0 && older(val, ts_recent)
+}
+
+/// True if this timestamp is a later TS.Recent.
+pub const fn is_later(val: u32, ts_recent: u32) -> bool {
+    ts_recent == 0 || older(ts_recent, val)
+}
+
 /// Time passed between two of our own timestamps; `None` if `later` is not at or after `earlier`.
 pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
     if older(later, earlier) { None } else { Some(Duration::from_millis(later.wrapping_sub(earlier) as u64)) }
@@ -33,6 +44,16 @@ pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recent_timestamp_of_zero_shows_nothing() {
+        for val in [0, 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+            assert!(!is_stale(val, 0) && is_later(val, 0), "{val}");
+            assert!(!is_stale(val, val) && (val == 0 || !is_later(val, val)), "{val}");
+        }
+        assert!(is_stale(0xffff_ffff, 1) && !is_later(0xffff_ffff, 1));
+        assert!(!is_stale(2, 1) && is_later(2, 1));
+    }
 
     #[test]
     fn timestamps_order_across_the_wrap() {

@@ -119,9 +119,11 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell. One that is half of the circle away is not.
+    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell, nor zero ([`timestamp::is_stale`]). One that is half of the
+    /// circle away is not.
     fn is_older(&self, val: u32, ticks: i32, now: Instant) -> bool {
-        self.ts_recent.wrapping_sub(val) as i32 > ticks
+        self.ts_recent != 0
+            && self.ts_recent.wrapping_sub(val) as i32 > ticks
             && now.since(self.ts_recent_at) <= timestamp::RECENT_MAX_AGE
     }
 

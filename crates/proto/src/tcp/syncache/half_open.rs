@@ -342,7 +342,7 @@ impl HalfOpen {
         };
         if let Some(ts) = hdr.options.timestamps
             && self.agreed.timestamps()
-            && timestamp::older(self.ts_recent, ts.val)
+            && timestamp::is_later(ts.val, self.ts_recent)
         {
             self.ts_recent = ts.val;
         }
