@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::super::events::Events;
 use super::super::segment::Flags;
-use super::super::settings::Settings;
+use super::super::settings::{KeepaliveSettings, Settings};
 use super::super::state::State;
 use super::script::{ACK, FIN, ISS, RST, Script, WND, ms, plain, secs};
 use super::world::{Link, World, pattern};
@@ -106,6 +106,18 @@ fn fin_wait_2_ends_after_close_but_not_after_shutdown() {
     let mut t = Script::in_state(State::FinWait2, &plain(), true);
     let _ = t.wait(secs(61));
     assert_eq!(t.pcb.state(), State::Closed);
+}
+
+/// As on Linux, where a record without a socket waits.
+#[test]
+fn fin_wait_2_after_close_asks_nobody_whether_the_peer_lives() {
+    let keepalive = KeepaliveSettings { enabled: true, idle: secs(1), interval: secs(1), count: 9 };
+    for (closed, asks) in [(false, true), (true, false)] {
+        let mut t = Script::in_state(State::FinWait1, &plain(), closed);
+        t.pcb.set_keepalive(keepalive, true, t.now);
+        let _ = t.input(t.ack_of(1, WND), &[]);
+        assert_eq!((t.pcb.state(), t.wait(secs(5)).is_empty()), (State::FinWait2, !asks));
+    }
 }
 
 /// As long as the application holds its handle it may wait for the peer's FIN, though it reads nothing (Linux's orphans are others).
