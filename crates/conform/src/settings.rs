@@ -21,8 +21,8 @@ const CONGESTION_CONTROL: &str = "congestion_control";
 
 const RETRIES: &str = "retries";
 
-/// Seconds.
-const FIN_TIMEOUT: &str = "fin_timeout";
+/// In seconds.
+const TIMES: [&str; 3] = ["fin_timeout", "keepalive_time", "keepalive_intvl"];
 
 /// A closed socket's timer expires at most so often: here, and where the kernel is told nothing else.
 const ORPHAN_RETRIES: u32 = 8;
@@ -44,7 +44,11 @@ const SETTINGS: &[Setting] = &[
     Setting { key: "syn_retries", sysctl: "tcp_syn_retries", values: &[] },
     Setting { key: "synack_retries", sysctl: "tcp_synack_retries", values: &[] },
     Setting { key: "slow_start_after_idle", sysctl: "tcp_slow_start_after_idle", values: ON_OFF },
-    Setting { key: FIN_TIMEOUT, sysctl: "tcp_fin_timeout", values: &[] },
+    Setting { key: "fin_timeout", sysctl: "tcp_fin_timeout", values: &[] },
+    Setting { key: "keepalive_time", sysctl: "tcp_keepalive_time", values: &[] },
+    Setting { key: "keepalive_intvl", sysctl: "tcp_keepalive_intvl", values: &[] },
+    Setting { key: "keepalive_probes", sysctl: "tcp_keepalive_probes", values: &[] },
+    Setting { key: "notsent_lowat", sysctl: "tcp_notsent_lowat", values: &[] },
     Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
     // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
@@ -61,7 +65,7 @@ const SETTINGS: &[Setting] = &[
 ];
 
 /// What every scenario has, unless it says otherwise: keys of [`SETTINGS`].
-const USUAL: [(&str, &str); 12] = [
+const USUAL: [(&str, &str); 16] = [
     ("timestamps", "on"),
     ("window_scaling", "on"),
     ("ecn", "accept"),
@@ -69,7 +73,11 @@ const USUAL: [(&str, &str); 12] = [
     ("syn_retries", "6"),
     ("synack_retries", "5"),
     ("slow_start_after_idle", "on"),
-    (FIN_TIMEOUT, "60"),
+    ("fin_timeout", "60"),
+    ("keepalive_time", "7200"),
+    ("keepalive_intvl", "75"),
+    ("keepalive_probes", "9"),
+    ("notsent_lowat", "4294967295"),
     (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),
@@ -99,12 +107,8 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_abort_on_overflow", "0"),
     ("ipv4/tcp_autocorking", "1"),
     ("ipv4/tcp_max_syn_backlog", "16384"),
-    ("ipv4/tcp_notsent_lowat", "4294967295"),
     ("ipv4/tcp_thin_linear_timeouts", "0"),
     ("ipv4/tcp_ecn_fallback", "1"),
-    ("ipv4/tcp_keepalive_time", "7200"),
-    ("ipv4/tcp_keepalive_intvl", "75"),
-    ("ipv4/tcp_keepalive_probes", "9"),
     ("ipv4/tcp_base_mss", "1024"),
     // A segment at a time, as the device has it: the kernel sets PSH on what it lets a device cut, and plans recovery by it.
     ("ipv4/tcp_min_tso_segs", "1"),
@@ -161,7 +165,7 @@ pub fn stack(changed: &BTreeMap<String, String>) -> Config {
         config.set(key, value).expect("a setting of Fast Open");
     }
     for (setting, value) in merged(changed) {
-        let text = if setting.key == FIN_TIMEOUT { format!("{value}s") } else { value.to_owned() };
+        let text = if TIMES.contains(&setting.key) { format!("{value}s") } else { value.to_owned() };
         config.set(setting.key, &text).expect("a known setting");
     }
     config

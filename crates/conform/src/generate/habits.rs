@@ -66,7 +66,7 @@ impl Habit {
     /// That of a seed's scenario.
     pub fn of(seed: u64, random: &mut Random) -> Self {
         let habit = Self::usual(random).or_fast_open(seed).or_patient(seed).or_reuse(seed);
-        habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_odd(seed)
+        habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_inherited(seed).or_odd(seed)
     }
 
     fn usual(random: &mut Random) -> Self {
@@ -98,7 +98,7 @@ impl Habit {
             Self::FastOpen => drop(set("fastopen", Maker::fast_open_setting(random))),
             Self::Bulk if random.chance(75) => drop(set("congestion_control", "newreno")),
             Self::Marks => drop(set("ecn", "on")),
-            Self::Patience(_) => *settings = patience::settings(random),
+            Self::Patience(subject) => *settings = patience::settings(subject, random),
             _ => {}
         }
     }

@@ -23,11 +23,15 @@ pub(super) enum Subject {
     Close,
     /// Text after a long pause.
     Idle,
+    /// The same and others, with times and bounds that sockets inherit from the settings.
+    Inherited,
 }
 
 /// The settings of a scenario whose subject is time: few kinds, as each has a namespace of its own.
-pub(super) fn settings(random: &mut Random) -> BTreeMap<String, String> {
-    let settings: &[(&str, &str)] = if random.chance(60) {
+pub(super) fn settings(subject: Subject, random: &mut Random) -> BTreeMap<String, String> {
+    let settings: &[(&str, &str)] = if subject == Subject::Inherited {
+        random.pick(INHERITED)
+    } else if random.chance(60) {
         &[("retries", "3"), ("syn_retries", "1")]
     } else {
         &[("retries", "4"), ("syn_retries", "2"), ("mtu_probing", "blackhole")]
@@ -49,6 +53,12 @@ impl Habit {
             Subject::Close,
             Subject::Idle,
         ]))
+    }
+
+    /// In some of them sockets inherit more.
+    pub(super) fn or_inherited(self, seed: u64) -> Self {
+        let is_it = Random::new(seed.rotate_left(16)).chance(INHERITED_PERCENT);
+        if is_it { Self::Patience(Subject::Inherited) } else { self }
     }
 
     pub(super) fn is_patient(self) -> bool {
@@ -85,7 +95,37 @@ impl Maker {
             Subject::Keepalive => self.keepalive(),
             Subject::Close => self.lingering_close(),
             Subject::Idle => self.idle(),
+            Subject::Inherited => self.inherited(),
         }
+    }
+
+    /// What goes by settings, unless the socket has others.
+    fn inherited(&mut self) -> bool {
+        match self.habits.below(12) {
+            0..3 => self.act(Action::Set(SockOpt::Keepalive, 1)),
+            3 => {
+                let option =
+                    self.habits.pick(&[SockOpt::KeepIdle, SockOpt::KeepInterval, SockOpt::KeepCount]);
+                let value = 1 + self.habits.below(2);
+                self.act(Action::Set(option, value));
+            }
+            4 => {
+                let option = self.habits.pick(&[
+                    SockOpt::KeepIdle,
+                    SockOpt::KeepInterval,
+                    SockOpt::KeepCount,
+                    SockOpt::Linger2,
+                    SockOpt::SynCount,
+                ]);
+                self.act(Action::Get(option));
+            }
+            5 | 6 => return self.keepalive(),
+            7 => return self.shut_window(),
+            8 | 9 => return self.lingering_close(),
+            10 => self.write_some(),
+            _ => self.wait(),
+        }
+        true
     }
 
     /// Text that nobody acknowledges, while routers report.
@@ -197,6 +237,14 @@ impl Maker {
     }
 }
 
+/// Settings that sockets inherit.
+const INHERITED: &[&[(&str, &str)]] = &[
+    &[("keepalive_time", "1"), ("keepalive_intvl", "1"), ("keepalive_probes", "2"), ("retries", "2")],
+    &[("keepalive_time", "2"), ("keepalive_intvl", "1"), ("keepalive_probes", "1"), ("fin_timeout", "1")],
+    &[("notsent_lowat", "3000"), ("retries", "1"), ("slow_start_after_idle", "off"), ("synack_retries", "1")],
+];
+/// So many scenarios of a hundred have them.
+const INHERITED_PERCENT: u32 = 2;
 /// So many scenarios of a hundred are patient.
 const PERCENT: u32 = 4;
 /// A patient scenario is over after so many milliseconds, or some seconds after.
