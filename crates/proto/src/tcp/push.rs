@@ -262,8 +262,16 @@ impl Pushes {
         kept.leaves_again(start, end, mss, !pcb.repeats_at(end.since(self.front)))
     }
 
-    /// A SYN takes along the text that ends `offset` bytes from the front. It has a mark behind it, and counts as pushed (`tcp_connect`).
+    /// A SYN takes along the text that ends `offset` bytes from the front. It is one packet, which has a mark behind it and none inside, and counts as pushed
+    /// (`tcp_send_syn_data`, `tcp_connect`).
     pub fn leaves_with_syn(&mut self, offset: u32) {
+        let end = self.front + offset;
+        if let Some(kept) = self.kept.as_deref_mut() {
+            kept.marks.retain(|mark| mark.at_or_after(end));
+        }
+        if self.last.before(end) {
+            self.last = self.front;
+        }
         self.mark_within(offset);
         self.pushed = self.pushed.max(self.front + offset);
     }
