@@ -226,10 +226,12 @@ impl Records {
         for at in from..self.list.len() {
             self.lose_flying(at);
         }
-        self.judge_all();
+        if let Some(last) = self.list.back() {
+            self.edge = last.end;
+        }
     }
 
-    /// Segments of more than `size` bytes that the peer does not hold are lost: they are too long to arrive.
+    /// Segments of more than `size` bytes that the peer does not hold are lost: they are too long to arrive. The others are judged by arrivals.
     pub fn lose_longer_than(&mut self, size: u32) {
         let mut at = 0;
         while let Some(record) = self.list.get(at).copied() {
@@ -247,18 +249,11 @@ impl Records {
             }
             at += 1;
         }
-        self.judge_all();
     }
 
     fn lose_flying(&mut self, at: usize) {
         if self.list.get(at).is_some_and(|record| record.fate == Fate::Flying) {
             self.lose(at);
-        }
-    }
-
-    fn judge_all(&mut self) {
-        if let Some(last) = self.list.back() {
-            self.edge = last.end;
         }
     }
 }
