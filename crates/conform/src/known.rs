@@ -19,7 +19,7 @@ mod urgency;
 
 use crate::codec::Packet;
 use crate::scenario::Action;
-use crate::segment::{Echo, Flags};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
@@ -452,20 +452,26 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
 
 /// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
-    let What::State(_, State { info, .. }) = &pair.kernel?.what else { return None };
-    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
-    let goes_on = match &pair.stack?.what {
-        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state != "CLOSED"),
-        answer => matches!(answer, What::Sent(_)),
-    };
     let mut reports = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
         _ => None,
     });
     let end = reports.next()?;
+    let is_behind = |cause: &Segment| cause.flags.has(Flags::RST) && cause.seq == end;
+    let What::State(_, State { info, .. }) = &pair.kernel?.what else {
+        // Of a closed socket it shows by what comes next.
+        let is_gone = pair.kernel_resets() && pair.peer().any(|(_, cause)| is_behind(cause));
+        let waits = matches!(pair.stack?.what, What::State(..));
+        return (is_gone && waits && pair.is_closed()).then_some(Then::Stop);
+    };
+    let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
+    let goes_on = match &pair.stack?.what {
+        What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state != "CLOSED"),
+        answer => matches!(answer, What::Sent(_)),
+    };
     // A socket that the application has closed shows no state.
     let is_closed = info.as_ref().is_none_or(|info| info.state == "CLOSED");
-    (is_closed && goes_on && cause.flags.has(Flags::RST) && cause.seq == end).then_some(Then::Stop)
+    (is_closed && goes_on && is_behind(cause)).then_some(Then::Stop)
 }
 
 /// The name of the known difference that this is.

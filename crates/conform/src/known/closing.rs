@@ -278,6 +278,8 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let answers = is_ack(kernel);
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,
+        // A reset in the window has ended the record.
+        What::State(..) if pair.kernel_resets() && ended_by_a_reset(pair) => return Some(Then::Stop),
         What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
         // Or not challenged, so soon after another.
         What::State(..) if cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST) => {
@@ -309,6 +311,15 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             (cause.flags.has(Flags::SYN) && is_ended).then_some(Then::Stop)
         }
     }
+}
+
+/// Whether the peer has reset the connection with a number behind what the kernel has acknowledged.
+fn ended_by_a_reset(pair: &Pair<'_>) -> bool {
+    let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::Sent(Packet::Tcp(ack)) if ack.flags.has(Flags::ACK) => Some(ack.ack),
+        _ => None,
+    });
+    next.is_some_and(|next| pair.peer().any(|(_, reset)| reset.flags.has(Flags::RST) && reset.seq > next))
 }
 
 /// A SYN with a FIN is answered in TIME-WAIT, within the limit of challenges; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.

@@ -195,6 +195,11 @@ impl<'a> Pair<'a> {
         }
     }
 
+    /// True if the kernel answers by a reset, as where there is no connection.
+    pub(super) fn kernel_resets(&self) -> bool {
+        matches!(self.kernel.map(|record| &record.what), Some(What::Sent(Packet::Tcp(reset))) if reset.flags == Flags::RST)
+    }
+
     /// How often the kernel has sent a segment with text that ends at this number.
     pub(super) fn times_sent_to(&self, end: u32) -> usize {
         self.texts().filter(|text| text.end() == end).count()

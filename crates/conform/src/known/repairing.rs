@@ -53,7 +53,7 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end()) || is_reported;
     let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
     // Nobody is there who will read it.
-    let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.len > 0;
+    let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.end() > kernel.seq;
     let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
     ((is_again || is_timeout) && is_it && cause.end() > cause.seq).then_some(Then::Stop)
 }
