@@ -33,6 +33,7 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         }
         SockOpt::Linger => socket.set_linger(Some(seconds(value)))?,
         SockOpt::UserTimeout => socket.set_user_timeout(milliseconds(value))?,
+        SockOpt::Quickack => socket.set_quickack(on),
         SockOpt::NotsentLowat => socket.set_notsent_lowat(on.then_some(value))?,
         SockOpt::RcvLowat => socket.set_rcvlowat(value),
         SockOpt::RcvBuf => socket.set_recv_buffer_size(value as usize),
@@ -47,7 +48,7 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         SockOpt::Tos => socket.set_tos(value),
         SockOpt::Ttl => socket.set_ttl(value)?,
         // It has none of them here.
-        SockOpt::Quickack | SockOpt::Cork | SockOpt::MaxPacingRate => {}
+        SockOpt::Cork | SockOpt::MaxPacingRate => {}
     }
     Ok(())
 }

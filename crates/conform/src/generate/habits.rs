@@ -284,7 +284,9 @@ impl Maker {
         for _ in 0..self.habits.below(4) {
             let tuned = self.habits.pick(TUNED);
             let sizes: &[u32] = &[0, 87, 88, 100, 536, 600, 1000, 1459, 1460, 9000];
-            let (option, values) = self.habits.pick(&[(SockOpt::MaxSeg, sizes), tuned]);
+            let late: &[u32] = &[0, 0, 1];
+            let (option, values) =
+                self.habits.pick(&[(SockOpt::MaxSeg, sizes), tuned, tuned, (SockOpt::Quickack, late)]);
             let value = self.habits.pick(values);
             self.act(Action::Set(option, value));
         }

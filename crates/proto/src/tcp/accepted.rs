@@ -50,8 +50,9 @@ pub struct Accepted {
     pub ecn: bool,
     /// Both sides agreed to accurate ECN (RFC 9768), to which the peer's SYN came so; `ecn` is false then.
     pub accurate_ecn: Option<SynEcn>,
-    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if the SYN-ACK had to be
-    /// repeated and so says nothing (Karn's rule, RFC 6298 section 3), and if the listener has waited for text behind the acknowledgment.
+    /// Time from the SYN-ACK to the segment that acknowledged it. `None` if the SYN-ACK had to be repeated and so says nothing (Karn's rule, RFC 6298
+    /// section 3), if the listener has waited for text behind the acknowledgment, or if it was a cookie without a timestamp: then the first
+    /// timeout is three seconds.
     pub rtt: Option<Duration>,
     /// The SYN-ACK was sent again, or may have been: so the first one may have been lost.
     pub may_be_lost: bool,

@@ -48,6 +48,8 @@ pub(super) struct Acks {
     pub interactive: bool,
     /// Something has come that the next acknowledgment answers.
     pub scheduled: bool,
+    /// The application writes first.
+    pub writes_first: bool,
 }
 
 impl Acks {
@@ -394,6 +396,18 @@ impl<P: Payload> Pcb<P> {
     pub(super) fn note_waiting_writer(&mut self, now: Instant) {
         self.text_at_us = low_micros(now);
         self.enter_quick_acks(QUICK_ACKS_MAX);
+    }
+
+    /// The SYN-ACK is acknowledged: by the application's text, if that comes in time, where the application has said that it waits for none of the peer's
+    /// (`tcp_rcv_synsent_state_process`). Within one process nothing is saved by that.
+    pub(super) fn acknowledge_handshake(&mut self, may_wait: bool, now: Instant) {
+        if !may_wait || self.tuning.lossless {
+            self.ack_now = true;
+            return;
+        }
+        self.acks.scheduled = true;
+        self.enter_quick_acks(QUICK_ACKS_MAX);
+        self.delack_at = after_us(now, u64::from(ATO_MAX_US));
     }
 
     /// The delay is over and no answer has carried the acknowledgment.

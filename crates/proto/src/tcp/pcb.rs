@@ -193,6 +193,7 @@ impl<P: Payload> Pcb<P> {
         pcb.scaling = s.window_scaling;
         pcb.ts_on = s.timestamps;
         pcb.sack_ok = s.sack;
+        (pcb.acks.interactive, pcb.acks.writes_first) = (!s.quickack, s.writes_first);
         pcb.ecn = Ecn::offering(s.ecn, s.lossless, iss);
         // The assumed MSS of the peer, until its SYN says more.
         pcb.mss = s.peer_mss_default;

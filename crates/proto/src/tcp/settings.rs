@@ -39,6 +39,11 @@ pub struct Settings {
     pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
+    /// Acknowledgments do not wait for answers, until traffic decides (`TCP_QUICKACK`). That of a SYN-ACK waits for text of ours where this is off, or
+    /// the next one on.
+    pub quickack: bool,
+    /// The application of an active open writes first (`TCP_DEFER_ACCEPT` of a socket that connects).
+    pub writes_first: bool,
     /// How long an acknowledgment waits for an answer that carries it, if it waits; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
@@ -166,6 +171,8 @@ impl Default for Settings {
             sack: true,
             lossless: false,
             nodelay: false,
+            quickack: true,
+            writes_first: false,
             delack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
             rto_initial: Duration::from_secs(1),

@@ -312,7 +312,16 @@ impl TcpSocket {
         self.inner.lock().set_syn_retries(retries)
     }
 
-    /// TCP_DEFER_ACCEPT of a listener: see [`crate::TcpListener::set_defer_accept`].
+    /// TCP_QUICKACK of a socket that connects: see [`crate::TcpSocket::set_quickack`].
+    ///
+    /// # Errors
+    /// None today.
+    pub fn set_quickack(&self, quickack: bool) -> io::Result<()> {
+        self.inner.lock().set_quickack(quickack);
+        Ok(())
+    }
+
+    /// TCP_DEFER_ACCEPT of a listener, or of a socket that connects: see [`crate::TcpSocket::set_defer_accept`].
     ///
     /// # Errors
     /// None today.

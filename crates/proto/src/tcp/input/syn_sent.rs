@@ -59,8 +59,9 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         let ts = seg.header.options.timestamps;
+        let may_wait = self.acks.interactive || self.acks.writes_first;
         self.established(seg.header.ack, ts, now, input);
-        self.ack_now = true;
+        self.acknowledge_handshake(may_wait, now);
         // "If there are other controls or text in the segment, then continue processing at the sixth step."
         seg.seq += 1;
         seg.flags = seg.flags.without(Flags::SYN);

@@ -217,3 +217,32 @@ fn the_syn_ack_of_crossing_syns_is_acknowledged_as_a_duplicate_syn() {
     assert_eq!(blocks, [(IRS, IRS + 1)]);
     assert!(t.output().is_empty());
 }
+
+/// Which saves a packet; within one process it would only keep the peer waiting.
+#[test]
+fn the_last_acknowledgment_waits_for_text_of_an_application_that_writes_first() {
+    for (quickack, writes_first, lossless, waits) in [
+        (true, false, false, false),
+        (false, false, false, true),
+        (true, true, false, true),
+        (false, true, true, false),
+    ] {
+        let settings = Settings { quickack, writes_first, lossless, ..plain() };
+        let begin = || {
+            let mut t = Script::connect(&settings);
+            t.output();
+            let _ = t.input(syn_ack(&t, Options::default()), &[]);
+            let sent = t.lens();
+            assert_eq!(sent, if waits { vec![] } else { vec![0] }, "{settings:?}");
+            t
+        };
+        let mut t = begin();
+        assert_eq!(t.write(100), [100]);
+        assert!(t.wait(ms(150)).is_empty(), "the text was the acknowledgment");
+        // The application changes its mind: 200 ms are the most.
+        let mut t = begin();
+        let late: Vec<_> = t.wait(ms(1_000)).iter().map(|(at, sent)| (at.as_millis(), sent.len)).collect();
+        assert_eq!(late, if waits { vec![(200, 0)] } else { vec![] }, "{settings:?}");
+        assert_eq!(t.pcb.quickack(), quickack || waits);
+    }
+}

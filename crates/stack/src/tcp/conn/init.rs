@@ -38,6 +38,8 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     let known = core.ip.path_mtus.get(&core.key, name.tuple.remote.addr, core.clock.now());
     tcp.path_mtu = known.map_or(0, |path| u16::try_from(path.mtu).unwrap_or(u16::MAX));
     tcp.nodelay = settings.nodelay;
+    tcp.quickack = settings.quickack;
+    tcp.writes_first = settings.defers > 0;
     tcp.rcv_lowat = settings.rcvlowat;
     tcp.keepalive = settings.keepalive;
     tcp.user_timeout = settings.user_timeout;

@@ -36,6 +36,7 @@ pub(crate) struct SocketSettings {
     pub reuse_port: bool,
     pub v6_only: bool,
     pub nodelay: bool,
+    pub quickack: bool,
     /// DSCP and hop limit.
     pub tos_ttl: TosTtl,
     pub congestion_control: CongestionControl,
@@ -170,6 +171,7 @@ impl TcpSocket {
             reuse_port: false,
             v6_only: false,
             nodelay: false,
+            quickack: true,
             tos_ttl: TosTtl::DEFAULT,
             congestion_control: tcp.congestion_control,
             nonblocking: false,

@@ -142,6 +142,7 @@ mod tests {
             reuse_port: true,
             v6_only: false,
             nodelay: false,
+            quickack: true,
             tos_ttl: crate::tcp::socket::tos_ttl::TosTtl::DEFAULT,
             congestion_control: sockeye_proto::tcp::cc::Algorithm::default(),
             nonblocking: false,
