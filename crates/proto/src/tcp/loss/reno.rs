@@ -25,7 +25,7 @@ impl Loss {
             let count = report.count;
             report.count = count.saturating_sub(self.stood_for).max(1);
             self.stood_for = self.stood_for.saturating_sub(count - 1);
-            self.bound_stood_for(count);
+            self.bound_stood_for(count, u32::MAX);
         }
         // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
         report.original &= !report.is_ambiguous;
@@ -48,20 +48,20 @@ impl Loss {
         }
     }
 
-    /// A duplicate has come. Returns how many segments it stands for: none if all but the hole have arrived.
-    fn count_duplicate(&mut self) -> u32 {
+    /// A duplicate has come, and `most` segments can have arrived besides the hole. Returns how many it stands for: none if all of these have arrived.
+    fn count_duplicate(&mut self, most: u32) -> u32 {
         let before = self.stood_for;
         self.stood_for += 1;
-        self.bound_stood_for(0);
+        self.bound_stood_for(0, most);
         self.stood_for.saturating_sub(before)
     }
 
     /// A hole at least is among what is out (`tcp_limit_reno_sacked`). More duplicates than that say that the path reorders by as many segments,
-    /// and by those that were `acked` just now.
-    fn bound_stood_for(&mut self, acked: u32) {
+    /// and by those that were `acked` just now. No more than `most` in any case.
+    fn bound_stood_for(&mut self, acked: u32, most: u32) {
         let counts = self.records.counts();
         let out = counts.all();
-        let most = out - counts.lost.max(1).min(out);
+        let most = most.min(out - counts.lost.max(1).min(out));
         if self.stood_for > most {
             self.stood_for = most;
             self.rack.degree = u16::try_from((out + acked).min(REORDERING_MAX)).unwrap_or(u16::MAX);
@@ -84,13 +84,15 @@ impl<P: Payload> Pcb<P> {
             Phase::Recovery | Phase::Loss if !self.snd_una.before(recover) => false,
             Phase::Recovery => {
                 if is_duplicate {
-                    told = loss.count_duplicate();
+                    told = loss.count_duplicate(u32::MAX);
                 }
                 has_moved
             }
             Phase::Loss => {
                 if is_duplicate && self.snd_max.after(recover) {
-                    told = loss.count_duplicate();
+                    // All that was out at the timeout was given up, and stays so when it is sent again (`lost_out`).
+                    let most = loss.records.count_from(recover);
+                    told = loss.count_duplicate(most);
                 } else if has_moved {
                     loss.stood_for = 0;
                 }
@@ -101,7 +103,7 @@ impl<P: Payload> Pcb<P> {
                     loss.stood_for = 0;
                 }
                 if is_duplicate {
-                    told = loss.count_duplicate();
+                    told = loss.count_duplicate(u32::MAX);
                 }
                 loss.stood_for >= u32::from(loss.rack.degree)
             }
@@ -162,7 +164,7 @@ mod tests {
     fn more_duplicates_than_others_are_out_say_that_the_path_reorders() {
         for (stood_for, left, seen) in [(8, 8, 0), (9, 9, 0), (10, 9, 1)] {
             let mut loss = loss(stood_for);
-            loss.bound_stood_for(2);
+            loss.bound_stood_for(2, u32::MAX);
             assert_eq!((loss.stood_for, loss.rack.reordered_count), (left, seen), "{stood_for}");
             assert_eq!(loss.rack.degree, if seen == 0 { 3 } else { 12 });
         }

@@ -11,6 +11,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::super::super::timers::since_us;
+use super::waiting::LOOKED_AT_MAX;
 use super::{Fate, Record, Records, Repeat};
 
 /// Cells of time that are an eighth of a round trip.
@@ -90,6 +91,12 @@ impl Records {
     pub fn repeated_count(&self, until: SeqNum, at: Instant) -> u32 {
         let repeats = self.repeats().filter(|record| record.sent_at < at);
         repeats.filter(|record| !record.end.after(until)).map(|record| record.count).sum()
+    }
+
+    /// Segments from `seq` on, where something left that was new; of many records the last [`LOOKED_AT_MAX`] count.
+    pub fn count_from(&self, seq: SeqNum) -> u32 {
+        let latest = self.list.iter().rev().take(LOOKED_AT_MAX);
+        latest.take_while(|record| !record.start.before(seq)).map(|record| record.count).sum()
     }
 
     /// The bytes of these.

@@ -55,7 +55,7 @@ impl Patience {
 }
 
 /// Records that are looked at for one time.
-const LOOKED_AT_MAX: usize = 128;
+pub(super) const LOOKED_AT_MAX: usize = 128;
 /// Repetitions that are.
 const REPEATS_LOOKED_AT_MAX: usize = 16;
 
