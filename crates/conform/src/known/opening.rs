@@ -154,12 +154,12 @@ pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_first).then_some(Then::GoOn)
 }
 
-/// A cookie for another SYN of the same peer is any number; the kernel's has grown by as much as the peer's.
+/// A cookie for another SYN of the same peer is any number; the kernel's has grown by as much as the peer's, and by three sizes at most.
 pub(super) fn number_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
-    let is_later =
-        kernel.flags.has(both) && stack.flags.has(both) && kernel.seq == kernel.ack.wrapping_sub(1);
+    let grown = kernel.seq.wrapping_sub(kernel.ack.wrapping_sub(1)) as i32;
+    let is_later = kernel.flags.has(both) && stack.flags.has(both) && grown.unsigned_abs() < SIZES_OF_COOKIES;
     let is_it = pair.scenario.has_cookies() && pair.why.starts_with("sequence number:");
     (is_it && is_later).then_some(Then::Stop)
 }
