@@ -300,11 +300,15 @@ impl<P: Payload> Pcb<P> {
         self.rtt.sample(rtt_us, ends_round, self.tuning.rto_min_us, self.tuning.rto_max_us);
     }
 
+    /// What the peer echoes of our clock, where timestamps were agreed on.
+    pub(in crate::tcp) fn echo(&self, ts: Option<Timestamps>) -> Option<u32> {
+        ts.filter(|_| self.ts_on).and_then(Timestamps::echo)
+    }
+
     /// The round trip by the peer's echo of our clock, microseconds, to a tick. One that is shorter than a tick counts as a tick
     /// (`tcp_rtt_tsopt_us`); 0 as the least round trip would close RACK's reordering window (RFC 8985 section 6.2, step 4).
     pub(in crate::tcp) fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
-        ts.filter(|_| self.ts_on)
-            .and_then(Timestamps::echo)
+        self.echo(ts)
             .and_then(|echo| timestamp::elapsed(echo, timestamp::value(now, self.ts_offset)))
             .map(|elapsed| u64::from(micros(elapsed).max(timestamp::TICK_US)))
     }

@@ -184,7 +184,7 @@ impl<P: Payload> Pcb<P> {
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
         let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
-        let (echo, offset) = (ts.and_then(Timestamps::echo), self.ts_offset);
+        let (echo, offset) = (self.echo(ts), self.ts_offset);
         let loss = self.loss.as_deref_mut()?;
         let has_blocks = self.sack_ok && !sack.is_empty();
         let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, oldest));

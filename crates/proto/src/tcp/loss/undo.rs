@@ -124,7 +124,7 @@ impl<P: Payload> Pcb<P> {
         report: &Report,
         (ts, now): (Option<Timestamps>, Instant),
     ) -> Option<Sign> {
-        let sign = self.is_spurious(loss, report, ts.filter(|_| self.ts_on).and_then(Timestamps::echo));
+        let sign = self.is_spurious(loss, report, self.echo(ts));
         // Within a fast recovery an echo takes back what was judged, and all is judged anew (`tcp_try_undo_partial`).
         let is_late = sign == Some(Sign::Echo)
             && self.recovery.phase() == Phase::Recovery
