@@ -2,6 +2,8 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
@@ -376,11 +378,24 @@ fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     let ca_state = latest_figure(pair.earlier, "ca_state");
     let Some(cause) = pair.acks().next_back() else { return false };
     let una = pair.acks().rev().skip(1).map(|segment| segment.ack).max().unwrap_or(0);
-    let is_old = matches!(cause.timestamp(), Some((_, Echo::Is(_))));
+    let is_old = match cause.timestamp() {
+        Some((_, Echo::Is(_))) => true,
+        Some((_, Echo::Last)) => was_repeated_since_the_latest_echo(pair, una),
+        Some((_, Echo::Nothing)) | None => false,
+    };
     let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
     let is_beyond = pair.times_sent(una) > 1 && covered.any(|text| pair.times_sent(text.seq) == 1);
     let is_repaired = ca_state == Some(4) || (is_old && ca_state == Some(3));
     is_repaired && cause.ack > una && (is_old || is_beyond)
+}
+
+/// Whether the kernel has sent this byte again at the time of the latest event, so that what comes then echoes what left before.
+fn was_repeated_since_the_latest_echo(pair: &Pair<'_>, seq: u32) -> bool {
+    let Some(event) = pair.index().and_then(|index| pair.scenario.events.get(index)) else { return false };
+    let holds = |record: &&Record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if (text.seq..text.end()).contains(&seq));
+    let latest = pair.earlier.iter().rev().find(holds);
+    pair.times_sent(seq) > 1
+        && latest.is_some_and(|record| record.at >= Duration::from_millis(event.at_ms.into()))
 }
 
 /// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
