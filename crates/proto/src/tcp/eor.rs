@@ -41,6 +41,12 @@ impl RecordEnds {
         }
     }
 
+    /// Whether a record ends at `at`, before `end`.
+    pub fn parts_at(&self, at: SeqNum, end: SeqNum) -> bool {
+        let next = self.0.partition_point(|known| known.before(at));
+        at.before(end) && self.0.get(next) == Some(&at)
+    }
+
     /// How far past `una` the last record ends.
     pub fn last(&self, una: SeqNum) -> u32 {
         self.0.back().map_or(0, |end| end.max(una).since(una))
@@ -70,6 +76,10 @@ impl<P: Payload> Pcb<P> {
         let mut records = self.rare.take_records().unwrap_or_default();
         records.end_at(at, una);
         self.rare.set_records(Some(records));
+        if self.rare.pushed().is_some_and(|pushed| pushed.after(at)) {
+            // The packet that a push goes up to ends here.
+            self.rare.set_pushed(Some(at));
+        }
     }
 
     /// How many of `len` bytes that begin `offset` past SND.UNA may be in one segment.

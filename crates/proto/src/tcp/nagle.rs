@@ -107,12 +107,17 @@ impl<P: Payload> Pcb<P> {
         let full = self.whole_packet(self.send_mss());
         let unsent = snd_len.saturating_sub(self.snd_max.since(self.snd_una));
         self.nagle.set(Nagle::PUSH, unsent > 0);
-        self.rare.set_pushed((unsent > 0).then(|| self.snd_max + unsent.next_multiple_of(full)));
+        let tail = self.unsent_in_record(snd_len).min(unsent);
+        let packet = self.snd_una + snd_len - tail;
+        self.rare.set_pushed((unsent > 0).then(|| packet + tail.next_multiple_of(full)));
     }
 
-    /// A short segment has left: it was the last one that was pushed.
+    /// A short segment has left, up to `end`: it was the last one that was pushed, unless it is the end of a record.
     #[cold]
-    pub(super) fn end_push(&mut self) {
+    pub(super) fn end_push(&mut self, end: SeqNum) {
+        if self.rare.records().is_some_and(|ends| ends.parts_at(end, self.snd_una + self.snd_len)) {
+            return;
+        }
         self.nagle.set(Nagle::PUSH, false);
         self.rare.set_pushed(None);
     }
@@ -225,6 +230,29 @@ mod tests {
         };
         assert_eq!(end_of(500), [MSS - u32::from(SMALL) + 500]);
         assert_eq!(end_of(MSS), [MSS], "the rest waits for more");
+    }
+
+    #[test]
+    fn a_push_lets_each_record_go_up_to_the_end_of_its_packet() {
+        let leaves = |ends: &[u32], more: u32| {
+            let mut t = Script::established(&plain());
+            t.pcb.set_cork(true, t.snd);
+            let _ = t.input(t.ack_of(0, 0), b"");
+            ends.iter().for_each(|end| t.pcb.end_record(*end));
+            assert!(t.write(300).is_empty());
+            t.pcb.push_corked(t.snd);
+            if more > 0 {
+                t.pcb.end_record(300 + more);
+                assert!(t.write(more).is_empty());
+                assert!(t.write(1).is_empty());
+            }
+            let _ = t.input(t.ack_of(0, WND), b"");
+            t.lens()
+        };
+        assert_eq!(leaves(&[100], 0), [100, 200]);
+        assert_eq!(leaves(&[100, 300], 0), [100, 200]);
+        assert_eq!(leaves(&[], 50), [350], "what is behind the record waits");
+        assert_eq!(leaves(&[100], 50), [100, 250], "what is behind the record waits");
     }
 
     #[test]

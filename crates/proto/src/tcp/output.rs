@@ -277,7 +277,7 @@ impl<P: Payload> Pcb<P> {
         if (len < mss || (len > mss && !len.is_multiple_of(mss))) && !self.is_text_of_syn(end) {
             self.snd_sml = end;
             if self.nagle.is_pushed() {
-                self.end_push();
+                self.end_push(end);
             }
         }
         self.snd_nxt = end;

@@ -80,7 +80,8 @@ impl<P: Payload> Pcb<P> {
     /// reason, and nothing has to be probed.
     #[cold]
     fn restart_probes(&mut self, now: Instant) {
-        let waiting = self.snd_len + u32::from(self.fin_queued);
+        let text = self.within_record(0, self.snd_len);
+        let waiting = text + u32::from(self.fin_queued && text == self.snd_len);
         if self.snd_wnd >= waiting.min(u32::from(self.send_mss())) {
             self.rtt.end_back_off();
         }

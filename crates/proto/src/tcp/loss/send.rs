@@ -236,9 +236,12 @@ impl<P: Payload> Pcb<P> {
         let edge = self.repeat_edge();
         let loss = self.loss.as_deref_mut()?;
         let (start, end) = loss.records.next_lost()?;
+        // With the text before it, that is.
+        let with_fin = fin.filter(|fin| loss.records.is_inside(*fin));
         let within = |end: SeqNum| {
-            let len = end.since(start);
-            start + self.rare.records().map_or(len, |records| records.limit(start, len).0)
+            let len = end.since(start) - u32::from(with_fin.is_some_and(|fin| end.after(fin)));
+            let most = self.rare.records().map(|records| records.limit(start, len).0);
+            most.filter(|most| *most < len).map_or(end, |most| start + most)
         };
         let short_end = loss.records.short_segment(start, (mss, edge), fin).map(within);
         let lost = short_end.unwrap_or_else(|| within(end)).since(start);
