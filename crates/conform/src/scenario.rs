@@ -216,9 +216,14 @@ impl Scenario {
 }
 
 impl Action {
-    /// Whether bytes are written.
-    pub fn is_write(&self) -> bool {
-        matches!(self, Self::Write(_) | Self::WriteMore(_) | Self::WriteUrgent(_) | Self::WriteRecord(_))
+    /// How many bytes are written, if this is a write.
+    pub fn written(&self) -> Option<u32> {
+        match self {
+            Self::Write(len) | Self::WriteMore(len) | Self::WriteUrgent(len) | Self::WriteRecord(len) => {
+                Some(*len)
+            }
+            _ => None,
+        }
     }
 }
 

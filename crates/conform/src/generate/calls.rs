@@ -5,7 +5,7 @@
 use super::Maker;
 use super::habits::Habit;
 use crate::random::Random;
-use crate::scenario::{Action, Question};
+use crate::scenario::{Action, Question, SockOpt};
 
 impl Habit {
     /// Some applications make such calls, whatever habit the scenario would have.
@@ -17,7 +17,7 @@ impl Habit {
 impl Maker {
     /// One of the calls; records come in groups.
     pub(super) fn calls(&mut self) -> bool {
-        match self.habits.below(10) {
+        match self.habits.below(13) {
             0..4 => {
                 for _ in 0..1 + self.habits.below(3) {
                     let len = self.habits.pick(&[1, 100, 1000, 1448, 1500, 3000, 20_000]);
@@ -33,9 +33,28 @@ impl Maker {
                 self.act(Action::ReadInq(len));
             }
             8 => self.act(Action::Ask(Question::Unread)),
-            _ => self.act(Action::Ask(Question::Unacknowledged)),
+            9 => self.act(Action::Ask(Question::Unacknowledged)),
+            10 => self.act(Action::WriteUrgent(1)),
+            _ => self.hold_or_let_go(),
         }
         true
+    }
+
+    /// What holds text back, or lets it go, beside other calls.
+    pub(super) fn hold_or_let_go(&mut self) {
+        let action = if self.habits.chance(30) {
+            Action::WriteMore(self.habits.pick(&[1, 100, 1448, 3000]))
+        } else {
+            let (option, value) = self.habits.pick(&[
+                (SockOpt::Cork, 1),
+                (SockOpt::Cork, 0),
+                (SockOpt::Nodelay, 1),
+                (SockOpt::Nodelay, 0),
+                (SockOpt::NotsentLowat, 3000),
+            ]);
+            Action::Set(option, value)
+        };
+        self.act(action);
     }
 }
 

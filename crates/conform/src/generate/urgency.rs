@@ -18,7 +18,7 @@ impl Habit {
 impl Maker {
     /// Urgent data that the application writes or the peer sends, or a read near the mark.
     pub(super) fn urgency(&mut self) -> bool {
-        match self.habits.below(10) {
+        match self.habits.below(12) {
             0..3 => {
                 let len = self.habits.pick(&[1, 1, 10, 1000, 1448, 3000, 20_000]);
                 self.act(Action::WriteUrgent(len));
@@ -29,7 +29,9 @@ impl Maker {
                 self.act(Action::Read(len));
                 self.act(Action::Ask(Question::Mark));
             }
-            _ => self.act(Action::Ask(Question::Mark)),
+            9 => self.act(Action::Ask(Question::Mark)),
+            10 => self.act(Action::WriteRecord(100)),
+            _ => self.hold_or_let_go(),
         }
         true
     }

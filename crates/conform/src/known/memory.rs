@@ -71,7 +71,7 @@ pub(super) fn held_text_beside_text(pair: &Pair<'_>) -> Option<Then> {
         _ => true,
     };
     let calls = pair.scenario.events[..index].iter().rev().map(|event| &event.action);
-    let written = calls.clone().find(|action| matches!(action, Action::Write(_) | Action::WriteMore(_)));
+    let written = calls.clone().find(|action| action.written().is_some());
     let is_held = matches!(written, Some(Action::WriteMore(_)));
     (is_text && is_new && is_short && waits && is_held).then_some(Then::Stop)
 }

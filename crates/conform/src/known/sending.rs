@@ -45,10 +45,11 @@ pub(super) fn write_behind_a_record(pair: &Pair<'_>) -> Option<Then> {
         return None;
     };
     let calls = pair.scenario.events[..*index].iter().rev().map(|event| &event.action);
-    let is_behind = matches!(calls.clone().find(|action| action.is_write()), Some(Action::WriteRecord(_)));
+    let is_behind =
+        matches!(calls.clone().find(|action| action.written().is_some()), Some(Action::WriteRecord(_)));
     let is_bounded = calls.clone().any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
     let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
-    let is_write = pair.event.is_some_and(Action::is_write);
+    let is_write = pair.event.is_some_and(|action| action.written().is_some());
     (is_write && kernel < stack && is_behind && is_bounded && waits).then_some(Then::Stop)
 }
 
@@ -82,8 +83,7 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         (&pair.kernel?.what, &pair.stack?.what)
     {
         // So many whole packets were written.
-        let is_write =
-            pair.scenario.events.get(*index).is_some_and(|event| matches!(event.action, Action::Write(_)));
+        let is_write = pair.scenario.events.get(*index).is_some_and(|event| event.action.written().is_some());
         let full = u32::try_from(latest_figure(pair.earlier, "snd_mss")?).ok()?.max(1);
         let is_cut = |blocks: u32| {
             let cut = full - (4 + 8 * blocks).min(full - 1);
@@ -138,11 +138,9 @@ pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let Some(Action::Write(len)) = pair.scenario.events.get(pair.index()?).map(|event| &event.action) else {
-        return None;
-    };
+    let len = pair.scenario.events.get(pair.index()?)?.action.written()?;
     // Text waits before it, and nothing is in flight.
-    let waits = kernel.get("notsent_bytes")? > u64::from(*len);
+    let waits = kernel.get("notsent_bytes")? > u64::from(len);
     let top = pair.texts().map(Segment::end).max()?;
     let is_idle = kernel.get("bytes_acked")? + 1 >= u64::from(top);
     let sent_at = pair.earlier.iter().rev().find_map(|record| match &record.what {
@@ -207,7 +205,9 @@ fn ends_a_packet(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
     let mut next = 1;
     pair.earlier.iter().any(|record| {
         let What::Returned(index, Ok(len)) = record.what else { return false };
-        let Action::Write(_) = pair.scenario.events[index].action else { return false };
+        if pair.scenario.events[index].action.written().is_none() {
+            return false;
+        }
         let start = next;
         next += len;
         (start + 1..=next).contains(&end) && u64::from(end - start).is_multiple_of(mss)
@@ -248,7 +248,7 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (mut begin, mut end) = (1, 1);
     let write = pair.scenario.events.iter().position(|event| {
-        if let Action::Write(len) | Action::WriteMore(len) = event.action {
+        if let Some(len) = event.action.written() {
             (begin, end) = (end, end + len);
         }
         kernel.end() <= end

@@ -177,7 +177,7 @@ pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let event = pair.scenario.events.get(pair.index()?)?;
-    let Action::Write(_) = event.action else { return None };
+    event.action.written()?;
     let (again, sent_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::Sent(Packet::Tcp(text)) if text.len > 0 && record.at < event.at() => Some((text, record.at)),
         _ => None,
