@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use sockeye_proto::seq::SeqNum;
-use sockeye_proto::tcp::accepted::{Accepted, TimestampState};
+use sockeye_proto::tcp::accepted::{Accepted, SynAcks, TimestampState};
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Options, Payload, Timestamps};
 use sockeye_proto::tcp::settings::Settings;
@@ -47,7 +47,7 @@ fn established(settings: &Settings) -> Pcb<Length> {
         ecn: false,
         accurate_ecn: None,
         rtt: Some(Duration::from_micros(50)),
-        may_be_lost: false,
+        syn_acks: SynAcks::One,
         rehashes: 0,
     };
     Pcb::accept(settings, &accepted, now)

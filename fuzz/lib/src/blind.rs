@@ -13,7 +13,7 @@ use core::time::Duration;
 use arbitrary::{Result, Unstructured};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::accecn::SynEcn;
-use sockeye_proto::tcp::accepted::{Accepted, TimestampState};
+use sockeye_proto::tcp::accepted::{Accepted, SynAcks, TimestampState};
 use sockeye_proto::tcp::events::{Events, Input, Transmit};
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::sack::SackBlock;
@@ -113,7 +113,7 @@ impl Bed {
             ecn: u.arbitrary()?,
             accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
-            may_be_lost: false,
+            syn_acks: SynAcks::One,
             rehashes: 0,
         };
         let first = SeqNum::new(IRS) + 1;

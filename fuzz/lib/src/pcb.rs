@@ -9,7 +9,7 @@ use core::time::Duration;
 use arbitrary::{Result, Unstructured};
 use sockeye_proto::seq::SeqNum;
 use sockeye_proto::tcp::accecn::SynEcn;
-use sockeye_proto::tcp::accepted::{Accepted, TimestampState, WindowScale};
+use sockeye_proto::tcp::accepted::{Accepted, SynAcks, TimestampState, WindowScale};
 use sockeye_proto::tcp::cc::Algorithm;
 use sockeye_proto::tcp::ecn::EcnMode;
 use sockeye_proto::tcp::events::Events;
@@ -96,7 +96,7 @@ impl Bed {
                 ecn: u.ratio(1, 3)?,
                 accurate_ecn: u.ratio(1, 3)?.then(SynEcn::default),
                 rtt: Some(Duration::from_millis(u.int_in_range(0..=300)?)),
-                may_be_lost: false,
+                syn_acks: SynAcks::One,
                 rehashes: 0,
             };
             Pcb::accept(&settings, &accepted, now)

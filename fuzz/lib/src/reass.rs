@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use arbitrary::Unstructured;
 use sockeye_proto::seq::SeqNum;
-use sockeye_proto::tcp::accepted::Accepted;
+use sockeye_proto::tcp::accepted::{Accepted, SynAcks};
 use sockeye_proto::tcp::pcb::Pcb;
 use sockeye_proto::tcp::segment::{Flags, Header, Payload};
 use sockeye_proto::tcp::settings::Settings;
@@ -68,7 +68,7 @@ impl End {
             ecn: false,
             accurate_ecn: None,
             rtt: None,
-            may_be_lost: true,
+            syn_acks: SynAcks::Several,
             rehashes: 0,
         };
         let now = Instant::from_micros(1);

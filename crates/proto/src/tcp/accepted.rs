@@ -50,14 +50,24 @@ pub struct Accepted {
     pub ecn: bool,
     /// Both sides agreed to accurate ECN (RFC 9768), to which the peer's SYN came so; `ecn` is false then.
     pub accurate_ecn: Option<SynEcn>,
-    /// Time from the SYN-ACK to the segment that acknowledged it. `None` if the SYN-ACK had to be repeated and so says nothing (Karn's rule, RFC 6298
-    /// section 3), if the listener has waited for text behind the acknowledgment, or if it was a cookie without a timestamp: then the first
-    /// timeout is three seconds.
+    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if that is not known ([`SynAcks`]), or the listener has waited for text
+    /// behind the acknowledgment.
     pub rtt: Option<Duration>,
-    /// The SYN-ACK was sent again, or may have been: so the first one may have been lost.
-    pub may_be_lost: bool,
+    /// How many SYN-ACKs were sent.
+    pub syn_acks: SynAcks,
     /// How often the SYN-ACK's sender has asked for another path, for the flow label.
     pub rehashes: u8,
+}
+
+/// What is known of how many SYN-ACKs were sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SynAcks {
+    /// One.
+    One,
+    /// Several, so the first may have been lost, and a round trip says nothing (Karn's rule, RFC 6298 section 3).
+    Several,
+    /// Nothing, as it was a cookie.
+    Unknown,
 }
 
 /// The two shift counts of RFC 7323 section 2.3, each at most 14.

@@ -22,7 +22,7 @@ use crate::seq::SeqNum;
 use crate::time::Instant;
 
 use super::accecn::AccEcn;
-use super::accepted::{Accepted, TimeWaitParams, TimestampState, WindowScale};
+use super::accepted::{Accepted, SynAcks, TimeWaitParams, TimestampState, WindowScale};
 use super::cc::{Algorithm, Cc, CongestionControl};
 use super::delack::{Acks, low_micros};
 use super::ecn::{Ecn, Mode};
@@ -209,8 +209,13 @@ impl<P: Payload> Pcb<P> {
     /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
     /// to be fed to [`Pcb::on_segment`] next.
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
-        // How often it was lost is not known. That the handshake has measured nothing costs a longer timeout, as on Linux.
-        let syn_losses = if a.may_be_lost { u8::MAX } else { u8::from(a.rtt.is_none()) };
+        let syn_losses = match a.syn_acks {
+            SynAcks::One => 0,
+            // How often is not known then.
+            SynAcks::Several => u8::MAX,
+            // A cookie that measures nothing costs a longer timeout, as on Linux.
+            SynAcks::Unknown => u8::from(a.rtt.is_none()),
+        };
         let mut pcb = Self::accept_with(s, a, syn_losses, now);
         // The window of the segment that is fed next is the first that counts, as on Linux, and not that of the SYN.
         pcb.max_snd_wnd = 0;

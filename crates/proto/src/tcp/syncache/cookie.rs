@@ -21,7 +21,7 @@ use core::time::Duration;
 use super::half_open::HalfOpen;
 use super::{InitialNumbers, ListenParams};
 use crate::seq::SeqNum;
-use crate::tcp::accepted::Accepted;
+use crate::tcp::accepted::{Accepted, SynAcks};
 use crate::tcp::isn::{CookiePart, Secret};
 use crate::tcp::segment::{Flags, Header, Options, Timestamps};
 use crate::tcp::timestamp;
@@ -115,8 +115,7 @@ pub fn check(
     let half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     let timestamps = options.timestamps.filter(|_| params.timestamps);
     let rtt = timestamps.and_then(Timestamps::echo).and_then(|echo| round_trip(echo, ts_offset, now));
-    // Whether the SYN-ACK was sent before is not known, and rarely so: the window is the usual one, as on Linux.
-    Some(Accepted { rtt, may_be_lost: false, ..half_open.accepted(now, now) })
+    Some(Accepted { rtt, syn_acks: SynAcks::Unknown, ..half_open.accepted(now, now) })
 }
 
 /// The time since the SYN-ACK left, by the echo of its timestamp: up to 64 ms too long, as that was rounded down for the options. None if the peer

@@ -9,7 +9,7 @@ use core::ops::BitAnd;
 use super::{InitialNumbers, ListenParams, Patience};
 use crate::seq::SeqNum;
 use crate::tcp::accecn::{self, AccEcnOption, IpEcn, SynEcn};
-use crate::tcp::accepted::{Accepted, TimestampState, WindowScale};
+use crate::tcp::accepted::{Accepted, SynAcks, TimestampState, WindowScale};
 use crate::tcp::ecn;
 use crate::tcp::segment::{Flags, Header, Options, Timestamps};
 use crate::tcp::timestamp;
@@ -268,7 +268,7 @@ impl HalfOpen {
                 Ecn::Off | Ecn::Classic => None,
             },
             rtt: rtt_is_known.then(|| now.since(sent_at)),
-            may_be_lost,
+            syn_acks: if may_be_lost { SynAcks::Several } else { SynAcks::One },
             rehashes: self.rehashes(),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::tcp::accecn::{AccEcnOption, IpEcn, SynEcn};
-use crate::tcp::accepted::{TimestampState, WindowScale};
+use crate::tcp::accepted::{SynAcks, TimestampState, WindowScale};
 use crate::tcp::segment::{Options, Timestamps};
 
 mod cookie;
@@ -135,7 +135,7 @@ fn a_handshake_agrees_on_every_option() {
         ecn: false,
         accurate_ecn: None,
         rtt: Some(Duration::from_millis(25)),
-        may_be_lost: false,
+        syn_acks: SynAcks::One,
         rehashes: 0,
     };
     assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(35), patient)), Some(expected));

@@ -1,6 +1,6 @@
 //! Fast Open (RFC 7413) on one pcb: text on the SYN, how much of it is accepted, and what is retransmitted.
 
-use super::super::accepted::Accepted;
+use super::super::accepted::{Accepted, SynAcks};
 use super::super::ecn::EcnMode;
 use super::super::events::Events;
 use super::super::fast_open::{Cookie, FastOpenFail, FastOpenSyn, SynText};
@@ -41,7 +41,7 @@ fn accepted() -> Accepted {
         ecn: false,
         accurate_ecn: None,
         rtt: None,
-        may_be_lost: false,
+        syn_acks: SynAcks::One,
         rehashes: 0,
     }
 }

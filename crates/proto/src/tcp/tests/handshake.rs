@@ -1,7 +1,8 @@
 //! Opening: active, passive, simultaneous, refused, unanswered; options negotiated.
 
-use super::super::accepted::{DEFAULT_MSS, DEFAULT_MSS_V6};
+use super::super::accepted::{Accepted, DEFAULT_MSS, DEFAULT_MSS_V6, SynAcks};
 use super::super::events::Events;
+use super::super::pcb::Pcb;
 use super::super::segment::{Header, Options, Timestamps};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -244,5 +245,22 @@ fn the_last_acknowledgment_waits_for_text_of_an_application_that_writes_first() 
         let late: Vec<_> = t.wait(ms(1_000)).iter().map(|(at, sent)| (at.as_millis(), sent.len)).collect();
         assert_eq!(late, if waits { vec![(200, 0)] } else { vec![] }, "{settings:?}");
         assert_eq!(t.pcb.quickack(), quickack || waits);
+    }
+}
+
+#[test]
+fn what_is_known_of_the_syn_acks_decides_on_the_first_window_and_timeout() {
+    let measured = Some(ms(50));
+    for (syn_acks, rtt, segments, rto_ms) in [
+        (SynAcks::One, measured, 10, 240),
+        (SynAcks::One, None, 10, 1_000),
+        (SynAcks::Unknown, measured, 10, 240),
+        (SynAcks::Unknown, None, 10, 3_000),
+        (SynAcks::Several, None, 1, 3_000),
+    ] {
+        let (accepted, now) = Script::accepted(&plain());
+        let pcb = Pcb::<Vec<u8>>::accept(&plain(), &Accepted { syn_acks, rtt, ..accepted }, now);
+        assert_eq!(pcb.cwnd(), segments * u32::from(pcb.mss()), "{syn_acks:?} {rtt:?}");
+        assert_eq!(pcb.rtt.rto_us(pcb.tuning.rto_max_us), rto_ms * 1_000, "{syn_acks:?} {rtt:?}");
     }
 }

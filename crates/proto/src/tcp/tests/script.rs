@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use super::super::accecn::SynEcn;
-use super::super::accepted::{Accepted, TimestampState, WindowScale};
+use super::super::accepted::{Accepted, SynAcks, TimestampState, WindowScale};
 use super::super::cc::Algorithm;
 use super::super::ecn::EcnMode;
 use super::super::events::{Events, Input, Transmit};
@@ -91,7 +91,7 @@ impl Script {
         timestamp::value(self.now, self.pcb.ts_offset)
     }
 
-    fn accepted(s: &Settings) -> (Accepted, Instant) {
+    pub fn accepted(s: &Settings) -> (Accepted, Instant) {
         let now = Instant::from_micros(1_000_000);
         let accepted = Accepted {
             iss: SeqNum::new(ISS),
@@ -111,7 +111,7 @@ impl Script {
             ecn: s.ecn == EcnMode::On,
             accurate_ecn: s.ecn.accepts_accurate().then(SynEcn::default),
             rtt: Some(Duration::from_millis(10)),
-            may_be_lost: false,
+            syn_acks: SynAcks::One,
             rehashes: 0,
         };
         (accepted, now)

@@ -7,7 +7,7 @@
 
 use core::time::Duration;
 
-use super::super::accepted::{Accepted, TimestampState, WindowScale};
+use super::super::accepted::{Accepted, SynAcks, TimestampState, WindowScale};
 use super::super::ecn::EcnMode;
 use super::super::events::{Events, Transmit};
 use super::super::pcb::Pcb;
@@ -522,7 +522,7 @@ impl World {
             ecn: s.ecn != EcnMode::Off && offers(&syn),
             accurate_ecn: None,
             rtt: Some(Duration::from_millis(10)),
-            may_be_lost: false,
+            syn_acks: SynAcks::One,
             rehashes: 0,
         };
         end.pcb = Some(Pcb::accept(&s, &accepted, self.now));

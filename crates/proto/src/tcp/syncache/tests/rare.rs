@@ -39,7 +39,7 @@ fn an_acknowledgment_that_waits_for_text_tells_of_no_lost_syn_ack_and_of_no_roun
     (0..7000).for_each(|ms| cache.on_timer(at(ms), waiting, |_, _, _, _| sent += 1));
     assert_eq!(sent, 0, "two expiries, and nothing was sent");
     let made = accepted(cache.on_ack(&key(1), &third(), 100, at(6_500), waiting)).unwrap();
-    assert_eq!((made.rtt, made.may_be_lost, made.rehashes), (None, false, 0));
+    assert_eq!((made.rtt, made.syn_acks, made.rehashes), (None, SynAcks::One, 0));
 }
 
 #[test]
@@ -52,6 +52,6 @@ fn each_syn_ack_that_is_sent_again_asks_for_another_path() {
     cache.on_timer(at(5_000), patient, |_, _, _, rehashes| asked.push(rehashes));
     let made = accepted(cache.on_ack(&key(1), &third(), 0, at(5_100), patient)).unwrap();
     asked.push(made.rehashes);
-    assert_eq!((asked, made.may_be_lost), (vec![0, 2, 3, 4, 4], true));
+    assert_eq!((asked, made.syn_acks), (vec![0, 2, 3, 4, 4], SynAcks::Several));
     assert_eq!(cache.rehashes(&key(2)), 0);
 }
