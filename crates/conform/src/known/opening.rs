@@ -147,9 +147,10 @@ pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     });
     // The SYN-ACK, or the end of a connection before.
-    let is_first = sent.next().is_some_and(|segment| {
-        [Flags::SYN, Flags::FIN, Flags::RST].into_iter().any(|flag| segment.flags.has(flag))
-    });
+    let is_end =
+        |segment: &Segment| [Flags::SYN, Flags::FIN, Flags::RST].iter().any(|flag| segment.flags.has(*flag));
+    let is_first =
+        sent.next().is_some_and(is_end) || pair.peer().any(|(_, reset)| reset.flags.has(Flags::RST));
     let is_it = pair.scenario.has_cookies() && pair.why == "new flow label: 0 is not 1";
     (is_it && is_first).then_some(Then::GoOn)
 }
