@@ -232,9 +232,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Lost data is repaired as after a timeout, but the window stays: the network is not congested.
+    /// Lost data is repaired as after a timeout, but the window stays: the network is not congested. A tail loss probe that is due leaves all the same, unless the
+    /// first segment goes again.
     pub(super) fn repair_for_mtu(&mut self, loss: &mut Loss) {
-        (loss.probe_at, loss.probe_now) = (NEVER, false);
         if self.recovery.phase() != Phase::Loss {
             self.recovery.on_timeout(self.snd_max);
             (loss.frto, loss.undo, loss.for_mtu) = (None, None, true);

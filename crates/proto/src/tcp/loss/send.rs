@@ -286,6 +286,10 @@ impl<P: Payload> Pcb<P> {
             self.loss = Some(loss);
         }
         if at_una && self.loss.as_deref().is_none_or(|loss| loss.reorder_at == NEVER) {
+            if let Some(loss) = self.loss.as_deref_mut() {
+                // There is one timer (`tcp_xmit_retransmit_queue`).
+                loss.probe_at = NEVER;
+            }
             self.arm_rexmt(now);
         }
         Some(again)
