@@ -2,6 +2,8 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use std::time::Duration;
+
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
@@ -290,6 +292,8 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             let is_limited = pair.earlier.iter().any(|record| {
                 record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
             });
+            // Or by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
+            let is_limited = is_limited || has_told_too_much(pair, since);
             let is_dropped = cause.flags.has(Flags::RST) && cause.seq != kernel.ack;
             return (is_dropped || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
         }
@@ -311,6 +315,16 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             (cause.flags.has(Flags::SYN) && is_ended).then_some(Then::Stop)
         }
     }
+}
+
+/// Whether the peer has acknowledged, since then, more than was ever sent.
+fn has_told_too_much(pair: &Pair<'_>, since: Duration) -> bool {
+    let Some(end) = pair.texts().map(Segment::end).max() else { return false };
+    pair.peer().rev().skip(1).any(|(index, told)| {
+        let event = pair.scenario.events.get(index);
+        let is_late = event.is_some_and(|event| Duration::from_millis(event.at_ms.into()) >= since);
+        is_late && told.flags.has(Flags::ACK) && told.ack > end
+    })
 }
 
 /// Whether the peer has reset the connection with a number behind what the kernel has acknowledged.

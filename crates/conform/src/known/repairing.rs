@@ -81,7 +81,7 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
 /// before it is taken; here it never does.
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
-    let (cause, before) = (pair.peer().last()?.1, pair.peer().nth_back(1)?.1);
+    let (cause, before) = (pair.peer().last()?.1, pair.acks().nth_back(1)?);
     let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
     let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
     let waits = match &pair.stack?.what {

@@ -79,6 +79,11 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         .last()
         .is_some_and(|(_, told)| told.sack().iter().any(|(start, _)| pair.times_sent(*start) > 1));
     let is_found = is_reported && is_repetition(pair, pair.kernel) && !is_repetition(pair, pair.stack);
+    // Or that it is lost, by the time of a segment that had left just before the report.
+    let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
+    let begins = |(kernel, stack)| ca_state(kernel) == Some(3) && ca_state(stack) == Some(4);
+    let has_blocks = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
+    let is_found = is_found || (has_blocks && pair.states().is_some_and(begins));
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
 

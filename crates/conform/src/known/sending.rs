@@ -279,7 +279,7 @@ pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
     });
     let top = pair.texts().map(Segment::end).max()?;
     let is_probe = probe.len > 0 && probe.end() == top && pair.times_sent_to(top) == 1;
-    let edge = pair.edge(pair.peer().last()?.1);
+    let edge = pair.edge(pair.acks().next_back()?);
     let is_at_the_end = top < edge && edge < top + probe.len;
     let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
     (is_later && is_probe && is_at_the_end && waits).then_some(Then::Stop)

@@ -41,7 +41,19 @@ pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<
     let waits = pair.scenario.any(defers) && of_peer.next().is_some_and(|(_, first)| is_bare(first));
     // A tail loss probe or a retransmission by that timeout.
     let is_time = pair.why.starts_with("rto:") || pair.why.starts_with("time:") || is_timer(pair);
-    (waits && is_time).then_some(Then::Stop)
+    (waits && (is_time || is_probe_of_new_text(pair))).then_some(Then::Stop)
+}
+
+/// Whether the stack sends new text although nothing has just happened: a tail loss probe.
+fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
+    let Some(Record { at, what: What::Sent(Packet::Tcp(text)) }) = pair.stack else { return false };
+    let times = pair.scenario.events.iter().map(|event| Duration::from_millis(event.at_ms.into()));
+    let latest = times.filter(|time| time <= at).max();
+    let waits = matches!(pair.kernel.map(|record| &record.what), Some(What::State(..)));
+    waits
+        && text.len > 0
+        && pair.times_sent(text.seq) == 0
+        && latest.is_some_and(|time| *at > time + SLACK * 2)
 }
 
 /// The timestamp of a cookie has options in place of its last 64 milliseconds, so the first round trip is up to as much too long: here and in the kernel by another part.
