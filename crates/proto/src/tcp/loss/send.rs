@@ -467,8 +467,8 @@ impl<P: Payload> Pcb<P> {
     fn probe_wait_us(&self, loss: &Loss) -> u64 {
         match self.rtt.srtt_us() {
             0 => PTO_UNMEASURED_US,
-            // The peer may delay the acknowledgment of a single segment.
-            srtt_us if loss.records.is_single() => 2 * u64::from(srtt_us) + MAX_ACK_DELAY_US,
+            // The peer may delay the acknowledgment of a single segment, by as much as a timeout waits for at least (`tcp_rto_min_us`).
+            srtt_us if loss.records.is_single() => 2 * u64::from(srtt_us) + u64::from(self.tuning.rto_min_us),
             srtt_us => 2 * u64::from(srtt_us) + PTO_SLACK_US,
         }
     }
@@ -500,7 +500,5 @@ const SLOW_START_PERCENT: u64 = 200;
 const AVOIDANCE_PERCENT: u64 = 120;
 /// The probe's time while no round trip was measured (RFC 8985 section 7.2).
 const PTO_UNMEASURED_US: u64 = 1_000_000;
-/// TLP.max_ack_delay: the longest delay of common receivers.
-const MAX_ACK_DELAY_US: u64 = 200_000;
 /// A tail loss probe waits so much longer than two round trips, so that the receiver has had time to run (`TCP_TIMEOUT_MIN_US`).
 const PTO_SLACK_US: u64 = 2_000;
