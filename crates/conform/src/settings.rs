@@ -49,6 +49,11 @@ const SETTINGS: &[Setting] = &[
     Setting { key: "keepalive_intvl", sysctl: "tcp_keepalive_intvl", values: &[] },
     Setting { key: "keepalive_probes", sysctl: "tcp_keepalive_probes", values: &[] },
     Setting { key: "notsent_lowat", sysctl: "tcp_notsent_lowat", values: &[] },
+    Setting {
+        key: "rto_min",
+        sysctl: "tcp_rto_min_us",
+        values: &[("100ms", "100000"), ("200ms", "200000"), ("500ms", "500000"), ("1s", "1000000")],
+    },
     Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
     // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
@@ -65,7 +70,7 @@ const SETTINGS: &[Setting] = &[
 ];
 
 /// What every scenario has, unless it says otherwise: keys of [`SETTINGS`].
-const USUAL: [(&str, &str); 16] = [
+const USUAL: &[(&str, &str)] = &[
     ("timestamps", "on"),
     ("window_scaling", "on"),
     ("ecn", "accept"),
@@ -78,6 +83,7 @@ const USUAL: [(&str, &str); 16] = [
     ("keepalive_intvl", "75"),
     ("keepalive_probes", "9"),
     ("notsent_lowat", "4294967295"),
+    ("rto_min", "200ms"),
     (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),
@@ -115,7 +121,6 @@ const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_tso_win_divisor", "3"),
     ("ipv4/tcp_limit_output_bytes", "4194304"),
     ("ipv4/tcp_comp_sack_nr", "44"),
-    ("ipv4/tcp_rto_min_us", "200000"),
     ("ipv4/tcp_challenge_ack_limit", "2147483647"),
     ("ipv4/ip_local_port_range", "32768 60999"),
     ("ipv4/tcp_fastopen_key", COOKIE_KEY),

@@ -241,6 +241,7 @@ impl Maker {
 const INHERITED: &[&[(&str, &str)]] = &[
     &[("keepalive_time", "1"), ("keepalive_intvl", "1"), ("keepalive_probes", "2"), ("retries", "2")],
     &[("keepalive_time", "2"), ("keepalive_intvl", "1"), ("keepalive_probes", "1"), ("fin_timeout", "1")],
+    &[("rto_min", "500ms"), ("retries", "2")],
     &[("notsent_lowat", "3000"), ("retries", "1"), ("slow_start_after_idle", "off"), ("synack_retries", "1")],
 ];
 /// So many scenarios of a hundred have them.
