@@ -499,7 +499,7 @@ impl Maker {
             }
             18 => {
                 let mut segment = self.segment(Flags::default(), self.peer.snd_nxt, 0);
-                segment.ack = max + self.random.pick(&[1, 1000, 3_000_000]);
+                segment.ack = max.wrapping_add(self.random.pick(&[1, 1000, 3_000_000]));
                 self.act(Action::Segment(segment));
             }
             _ => self.acknowledge(),
