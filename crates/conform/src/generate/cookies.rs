@@ -21,7 +21,8 @@ impl Maker {
         [Habit::Reuse, Habit::Deferral].contains(&self.habit) || self.scenario.has_cookies()
     }
 
-    /// Without timestamps a cookie has no place for other options: the peer has none then. Its segments are of a size that a cookie can tell. Whether windows may be scaled.
+    /// Makes the peer one that a cookie can describe: its segments have a size that both sides' cookies can tell, and without timestamps it has no other options.
+    /// Returns whether it may scale windows.
     pub(super) fn may_have_options(&mut self) -> bool {
         let may = !self.scenario.has_cookies() || self.peer.has_ts;
         self.peer.has_sack &= may;

@@ -398,8 +398,8 @@ impl<P: Payload> Pcb<P> {
         self.enter_quick_acks(QUICK_ACKS_MAX);
     }
 
-    /// The SYN-ACK is acknowledged: by the application's text, if that comes in time, where the application has said that it waits for none of the peer's
-    /// (`tcp_rcv_synsent_state_process`). Within one process nothing is saved by that.
+    /// Acknowledges the SYN-ACK: at once, or, if it `may_wait`, with the application's first text, within [`ATO_MAX_US`]
+    /// (`tcp_rcv_synsent_state_process`). Within one process it does not wait, as that would save no packet.
     pub(super) fn acknowledge_handshake(&mut self, may_wait: bool, now: Instant) {
         if !may_wait || self.tuning.lossless {
             self.ack_now = true;

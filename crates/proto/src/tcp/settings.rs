@@ -39,10 +39,9 @@ pub struct Settings {
     pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// Acknowledgments do not wait for answers, until traffic decides (`TCP_QUICKACK`). That of a SYN-ACK waits for text of ours where this is off, or
-    /// the next one on.
+    /// `TCP_QUICKACK` of an active open. Off: the acknowledgment of the SYN-ACK waits for the application's text, up to 200 ms.
     pub quickack: bool,
-    /// The application of an active open writes first (`TCP_DEFER_ACCEPT` of a socket that connects).
+    /// `TCP_DEFER_ACCEPT` of an active open, with the same effect: the application writes first.
     pub writes_first: bool,
     /// How long an acknowledgment waits for an answer that carries it, if it waits; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
