@@ -49,6 +49,7 @@ pub(crate) mod tables;
 pub use crate::inet::link::{Addressing, LinkOptions, Neighbor, NeighborState};
 pub use admit::RpFilter;
 pub use route::{Address, AddressState, Route, RouteKind};
+pub use sockeye_mbuf::{Chain, Mbuf, Pool};
 pub use sockeye_netif::{
     CaptureConfig, CaptureCounts, CaptureHandle, Captured, Channel, ChannelConfig, ChannelPort, Checksum,
     FrameBytes, HEAD_MAX, LINK_HEADER_LEN, MacAddr, Medium, Netif, NotAPrefix, Prefix, RxFrame, SendError,
