@@ -99,6 +99,8 @@ impl Reported {
 
 /// The device's MTU, bytes.
 pub const MTU: usize = 1_500;
+/// Bytes of the longest packet that the device makes of several.
+pub const PACKET_MAX: usize = 65_535;
 /// The most bytes of options in a segment.
 pub const OPTIONS_MAX: usize = 40;
 /// Bytes of the headers of IPv4, IPv6 and TCP, options aside.
@@ -334,6 +336,7 @@ impl Names {
             win: u16_at(body, 14)?,
             urg: u16_at(body, 18)?,
             options: Vec::new(),
+            gso_size: 0,
             ecn,
             ip: Ip::default(),
             is_corrupt: false,

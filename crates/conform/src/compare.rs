@@ -109,6 +109,7 @@ pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison
                 stack: pair.1,
                 why: &why,
                 earlier: &kernel.records[begin..k.min(kernel.records.len())],
+                later: kernel.records.get(k..).unwrap_or_default(),
                 begin: begin_event,
                 late: drift.late,
             };

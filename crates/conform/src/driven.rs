@@ -3,13 +3,14 @@
 //! A run is the same each time and takes no time but that of its instructions. It can be stepped, so that the generator sees the state that its
 //! next event meets. Tests: `tests/written.rs`.
 
+mod device;
 mod options;
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use sockeye::netif::{ChannelConfig, ChannelPort, TxFrame, channel};
+use sockeye::netif::{ChannelPort, Checksum, FrameBytes, TxFrame};
 use sockeye::poll::{Events, Interest, Poll, Pollable, Token, Trigger};
 use sockeye::{CaState, SendFlags, Stack, TcpInfo, TcpListener, TcpSocket, TcpStream};
 
@@ -21,6 +22,7 @@ use crate::settings;
 use crate::trace::{Info, Ready, Record, State, Trace, What};
 use crate::wheel::{JIFFY, Wheel};
 use crate::{PORT, interface, local, peer};
+use device::Device;
 
 /// A run in progress.
 pub struct Driven {
@@ -89,16 +91,18 @@ impl Driven {
     }
 
     fn begun(scenario: &Scenario, wheel: Option<Wheel>, begin: Duration) -> Self {
-        let (netif, mut ports) = channel(&ChannelConfig::default()).expect("a channel");
+        let (device, port) = Device::new();
         let stack = Stack::seeded(settings::stack(&scenario.settings), [7; 16]).expect("a stack");
-        stack.attach(netif, &[interface(scenario.is_ipv6).parse().expect("a prefix")]).expect("an interface");
+        stack
+            .attach(device, &[interface(scenario.is_ipv6).parse().expect("a prefix")])
+            .expect("an interface");
         // Not at the clock's first instant, which the kernel's socket does not meet either.
         let now = begin;
         stack.poll(now);
         Self {
             begin,
             wheel,
-            port: ports.remove(0),
+            port,
             now,
             names: Names::new((peer(scenario.is_ipv6, PEER), PORT), (local(scenario.is_ipv6), PORT))
                 .with_cookies(scenario.has_cookies()),
@@ -260,9 +264,10 @@ impl Driven {
         self.record(What::Sent(packet));
     }
 
-    fn send(&mut self, bytes: &[u8]) {
+    fn send(&mut self, bytes: &[u8], gso_size: u16) {
         // The queue is longer than what one event sends. What the device does not carry would be a difference by itself.
-        self.port.try_send(bytes).expect("a packet that the device carries");
+        let frame = FrameBytes { bytes, checksum: Checksum::Software, gso_size };
+        self.port.try_send(frame).expect("a packet that the device carries");
     }
 
     fn perform(&mut self, index: usize, action: &Action) {
@@ -270,11 +275,11 @@ impl Driven {
         let returned = match action {
             Action::Segment(segment) => {
                 let bytes = self.names.encode(segment);
-                return self.send(&bytes);
+                return self.send(&bytes, segment.gso_size);
             }
             Action::Report(report) => {
                 let bytes = self.names.encode_report(*report);
-                return self.send(&bytes);
+                return self.send(&bytes, 0);
             }
             Action::Wait => return,
             Action::Listen(backlog) => self.listen(*backlog),

@@ -14,6 +14,7 @@ mod cookies;
 mod deferral;
 mod fast_open;
 mod habits;
+mod joins;
 mod oddities;
 mod patience;
 mod reuse;

@@ -25,8 +25,8 @@ use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
     duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, duplicate_of_an_earlier_segment,
-    limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
-    window_behind_an_option,
+    fin_that_fills_a_hole, limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin,
+    text_without_ect, update_of_the_window, window_behind_an_option,
 };
 use closing::{
     abort_behind_a_fin, acknowledgment_of_a_crossed_fin, connect_that_was_given_up, fin_before_its_text,
@@ -313,6 +313,8 @@ pub const KNOWN: &[Known] = &[
         scenario: "acknowledgment-of-a-growing-window",
         is: acknowledgment_of_a_growing_window,
     },
+    Known { name: "update of the window", scenario: "update-of-the-window", is: update_of_the_window },
+    Known { name: "FIN that fills a hole", scenario: "fin-that-fills-a-hole", is: fin_that_fills_a_hole },
     Known { name: "delay beside a timer", scenario: "delay-beside-a-timer", is: delay_beside_a_timer },
     Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },
     Known { name: "answer to a mark", scenario: "answer-to-a-mark", is: answer_to_a_mark },

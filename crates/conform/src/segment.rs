@@ -106,6 +106,8 @@ pub struct Segment {
     pub urg: u16,
     /// The options in order.
     pub options: Vec<Opt>,
+    /// Bytes of text of each of the segments, but the last, that the device has joined to this one; 0 if it has joined none. The peer's only.
+    pub gso_size: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
     /// The rest of the IP header, of the tested side's.
@@ -139,6 +141,11 @@ impl Segment {
     /// The number behind its last.
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
+    }
+
+    /// How many segments it was on the way.
+    pub fn parts(&self) -> u32 {
+        if self.gso_size == 0 { 1 } else { self.len.div_ceil(self.gso_size.into()).max(1) }
     }
 
     /// Whether it only acknowledges. It may carry the flags of ECN, and point at urgent data.

@@ -16,7 +16,7 @@
 use std::fmt::{self, Display, Write};
 use std::str::FromStr;
 
-use crate::codec::{self, MTU, OPTIONS_MAX, Report, Reported};
+use crate::codec::{self, MTU, OPTIONS_MAX, PACKET_MAX, Report, Reported};
 use crate::scenario::{Action, Event, How, Question, Scenario, SockOpt};
 use crate::segment::{Cookie, Echo, Flags, Opt, Segment};
 use crate::settings;
@@ -162,6 +162,7 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
             "win" => segment.win = number_of(next()?)?,
             "urg" => segment.urg = number_of(next()?)?,
             "ecn" => segment.ecn = number_of(next()?)?,
+            "joined" => segment.gso_size = number_of(next()?)?,
             "corrupt" => segment.is_corrupt = true,
             "mss" => segment.options.push(Opt::Mss(number_of(next()?)?)),
             "wscale" => segment.options.push(Opt::Wscale(number_of(next()?)?)),
@@ -197,8 +198,16 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
         (options, _) if options > OPTIONS_MAX => {
             Err(format!("{options} bytes of options, and a header has room for {OPTIONS_MAX}"))
         }
-        (_, packet) if packet > MTU => Err(format!(
-            "{range} is longer than a packet may be: a packet of {packet} bytes with its headers, and the device carries {MTU}"
+        (_, packet) if segment.gso_size == 0 && packet > MTU => Err(format!(
+            "{range} is longer than a packet may be: a packet of {packet} bytes with its headers, and the device carries {MTU}; \"joined N\" makes it \
+             segments of N bytes that the device has joined"
+        )),
+        (_, packet) if packet > PACKET_MAX => Err(format!(
+            "{range} is longer than a joined packet may be: {packet} bytes with its headers, and at most {PACKET_MAX}"
+        )),
+        (_, packet) if packet - segment.len as usize + usize::from(segment.gso_size) > MTU => Err(format!(
+            "segments of {} bytes are longer than the device carries, which is {MTU} bytes with headers",
+            segment.gso_size
         )),
         _ => Ok(segment),
     }
@@ -315,7 +324,8 @@ impl Display for Segment {
             write!(f, " ack {}", self.ack)?;
         }
         write!(f, " win {}", self.win)?;
-        for (word, value) in [("urg", u32::from(self.urg)), ("ecn", u32::from(self.ecn))] {
+        let (urg, ecn, gso_size) = (self.urg, self.ecn, self.gso_size);
+        for (word, value) in [("urg", urg), ("ecn", ecn.into()), ("joined", gso_size)] {
             if value != 0 {
                 write!(f, " {word} {value}")?;
             }

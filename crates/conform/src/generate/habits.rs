@@ -58,6 +58,8 @@ pub(super) enum Habit {
     Urgency,
     /// The application ends records, looks at text without reading it, and asks how much there is.
     Calls,
+    /// The device joins the peer's segments.
+    Joins,
     /// Pauses are long, and much of what happens is timers'.
     Patience(Subject),
 }
@@ -66,7 +68,7 @@ impl Habit {
     /// That of a seed's scenario.
     pub fn of(seed: u64, random: &mut Random) -> Self {
         let habit = Self::usual(random).or_fast_open(seed).or_patient(seed).or_reuse(seed);
-        habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_inherited(seed).or_odd(seed)
+        habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_inherited(seed).or_odd(seed).or_joins(seed)
     }
 
     fn usual(random: &mut Random) -> Self {
@@ -137,6 +139,7 @@ impl Maker {
                 Habit::Bulk => self.bulk(),
                 Habit::Urgency => self.urgency(),
                 Habit::Calls => self.calls(),
+                Habit::Joins => self.joins(),
                 Habit::Patience(subject) => self.patient(subject),
                 // These show in other places.
                 Habit::EarlyText

@@ -127,12 +127,13 @@ fn controls(mut bytes: &[u8]) -> Vec<Control> {
     found
 }
 
-/// Makes the file of `/dev/net/tun` the device `name`, with IP packets and no header before them.
+/// Makes the file of `/dev/net/tun` the device `name`, with IP packets behind a `struct virtio_net_hdr`, which says what was joined.
 pub fn attach_tun(fd: impl AsFd, name: &str) -> io::Result<()> {
     // Name, flags, and what the union has besides.
     let mut request = [0_u8; size_of::<libc::ifreq>()];
     request[..name.len()].copy_from_slice(name.as_bytes());
-    request[16..18].copy_from_slice(&((libc::IFF_TUN | libc::IFF_NO_PI) as u16).to_ne_bytes());
+    request[16..18]
+        .copy_from_slice(&((libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as u16).to_ne_bytes());
     // SAFETY: TUNSETIFF reads and writes one `ifreq`, which has as many bytes as the array and any bytes for values; it follows no pointer.
     let result = unsafe { libc::ioctl(fd.as_fd().as_raw_fd(), libc::TUNSETIFF, request.as_mut_ptr()) };
     checked(result)

@@ -83,16 +83,18 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
 /// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
 /// acknowledgment waits.
 ///
-/// Or the other way round: its window has become smaller. One that is not scaled is told in whole segments, and may stay as it is.
+/// Or the other way round: its window has become smaller.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(ack)) = &pair.kernel?.what else { return None };
-    let last = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) => Some(sent),
-        _ => None,
-    })?;
+    fn sent(record: &Record) -> Option<&Segment> {
+        match &record.what {
+            What::Sent(Packet::Tcp(sent)) => Some(sent),
+            _ => None,
+        }
+    }
+    // The kernel's may come after other events.
+    let (ack, last) = (pair.later.iter().find_map(sent)?, pair.earlier.iter().rev().find_map(sent)?);
     let hurry = Hurry::of(pair)?;
-    let stays = ack.win == last.win && pair.shift().is_none();
-    let depends = if hurry.is_kernels { ack.win > last.win || stays } else { ack.win < last.win };
+    let depends = if hurry.is_kernels { ack.win >= last.win } else { ack.win < last.win };
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
     let is_it = depends && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT && !has_holes;
     is_it.then_some(Then::Stop)
@@ -193,6 +195,24 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
     (hurry.is_kernels && is_growing && since <= QUICK_ACKS).then_some(Then::Stop)
 }
 
+/// A read that frees a quarter of the receive buffer tells so in an acknowledgment; the kernel does where the window is no more than half of its largest and doubles.
+pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
+    let stack = pair.stack?;
+    let What::Sent(Packet::Tcp(update)) = &stack.what else { return None };
+    let event = pair.scenario.events.get(pair.index()?)?;
+    let is_read = matches!(event.action, Action::Read(_) | Action::ReadInq(_));
+    let waits = |kernel: &Record| !matches!(kernel.what, What::Sent(_)) || kernel.at > stack.at + SLACK;
+    let is_at_once = stack.at < event.at() + SLACK && pair.kernel.is_none_or(waits);
+    // What it acknowledges was acknowledged before.
+    let is_told = pair.earlier.iter().any(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) => sent.flags.has(Flags::ACK) && sent.ack == update.ack,
+        _ => false,
+    });
+    // The peer's next segment may echo its timestamp, so that a round trip is measured by another.
+    let then = if update.timestamp().is_some() { Then::Stop } else { Then::SkipStack };
+    (is_read && is_at_once && is_told && update.is_bare_ack()).then_some(then)
+}
+
 /// Once text came ECN-capable, the kernel takes text that is not for a repetition, and acknowledges it at once; here that is no sign of anything.
 pub(super) fn text_without_ect(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
@@ -247,11 +267,15 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let (start, end) = *stack.sack().first()?;
     let is_inside = |block: &(u32, u32)| block.0 < start && end <= block.1;
-    let is_duplicate = (start, end) == (cause.seq, cause.end()) && stack.sack().get(1).is_some_and(is_inside);
-    let is_joint = pair.taken_before(pair.index()?).any(|text| text.len > 0 && text.end() == start);
-    let is_same = kernel.sack().iter().zip(&stack.sack()[1..]).all(|(a, b)| a == b);
+    // Of a packet that the device has joined, a part may be one; what lies inside it confuses the kernel from then on.
+    let is_duplicate = cause.seq <= start && end <= cause.end() && stack.sack().get(1).is_some_and(is_inside);
+    let is_joint = pair.taken_before(pair.index()?).any(|text| text.len > 0 && text.end() == cause.seq);
+    let fin = u32::from(cause.flags.has(Flags::FIN));
+    let is_same = |(a, b): (&(u32, u32), &(u32, u32))| a == b || *a == (b.0, b.1 + fin);
+    let is_same = kernel.sack().iter().zip(&stack.sack()[1..]).all(is_same);
     let is_it = is_duplicate && is_joint && is_same && kernel.sack().first().is_some_and(is_inside);
-    (is_it && pair.why.starts_with("option")).then_some(Then::GoOn)
+    let then = if start == cause.seq { Then::GoOn } else { Then::Stop };
+    (is_it && pair.why.starts_with("option")).then_some(then)
 }
 
 /// A duplicate is reported by the acknowledgment of the segment that brought it (RFC 2883 section 4). The kernel's short path leaves the report for the acknowledgment of the text that it takes.
@@ -273,6 +297,16 @@ pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_fin = has_fin && ack.is_bare_ack();
     let waits = matches!(pair.kernel?.what, What::State(..));
     (is_quick && is_fin && waits).then_some(Then::Stop)
+}
+
+/// Text that fills a hole is acknowledged at once (RFC 5681 section 4.2). With a FIN the kernel first forgets what it holds behind the hole, and then sees none that is filled: it waits.
+pub(super) fn fin_that_fills_a_hole(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, _) = pair.only_the_stack_answers()?;
+    let index = pair.index()?;
+    let next = pair.rcv_nxt_before(index);
+    let is_ahead = |text: &Segment| text.len > 0 && text.seq > next && text.end() <= cause.end();
+    let fills = cause.len > 0 && cause.seq <= next && pair.taken_before(index).any(is_ahead);
+    (cause.flags.has(Flags::FIN) && fills).then_some(Then::Stop)
 }
 
 /// The delay of an acknowledgment ends when a timer sends text: whichever comes first, by the ticks of the kernel or here, and text takes the acknowledgment along.

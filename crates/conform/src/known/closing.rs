@@ -206,8 +206,9 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let ours = stack.sack();
     // The block that a FIN has made longer is the latest.
     let moves = theirs.first().is_some_and(|(start, end)| fins.iter().any(|fin| (start..end).contains(&fin)));
-    if let Some(place) = ours.iter().position(|block| moves && block.0 == theirs[0].0) {
-        theirs[..=place].rotate_left(1);
+    let place = ours.iter().position(|block| moves && block.0 == theirs[0].0);
+    if let Some(before) = place.and_then(|place| theirs.get_mut(..=place)) {
+        before.rotate_left(1);
     }
     // The kernel's blocks after the FIN leave no room for the last ones.
     let most = if kernel.timestamp().is_some() { 3 } else { 4 };

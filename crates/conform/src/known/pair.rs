@@ -26,6 +26,8 @@ pub struct Pair<'a> {
     pub why: &'a str,
     /// What the kernel did before, on this connection; the state before that began, if it is not the first.
     pub earlier: &'a [Record],
+    /// What it does from here on.
+    pub later: &'a [Record],
     /// The place in the scenario where the connection began.
     pub begin: usize,
     /// How far timers were apart before.

@@ -1,0 +1,86 @@
+//! Text of the peer that the device has joined: a packet of several segments, as drivers and the kernel's GRO make them.
+//!
+//! It arrives as other text does: in order, ahead of its turn, again, over what was there before, with FIN, PSH or a mark. It stays inside the window,
+//! as what goes beyond it is a known difference. Tests: those of `generate.rs`.
+
+use super::Maker;
+use super::habits::Habit;
+use crate::codec::Packet;
+use crate::random::Random;
+use crate::scenario::Action;
+use crate::segment::{Flags, Segment};
+use crate::trace::What;
+
+impl Habit {
+    /// Some devices join segments, whatever habit the scenario would have.
+    pub(super) fn or_joins(self, seed: u64) -> Self {
+        if Random::new(seed.rotate_left(12)).chance(PERCENT) { Self::Joins } else { self }
+    }
+}
+
+impl Maker {
+    /// Text of several segments in one packet.
+    pub(super) fn joins(&mut self) -> bool {
+        if self.peer.is_done {
+            return false;
+        }
+        self.not_before_an_answer();
+        let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
+        let each = self.habits.pick(&[mss, mss, mss, 536, 100]).min(self.text_max());
+        let count = self.habits.pick(&[2, 2, 3, 4, 5, 8, 12]);
+        let rest = self.habits.pick(&[0, 0, 1, each / 2, each - 1]);
+        let len = each * (count - 1) + if rest == 0 { each } else { rest };
+        if self.room() < len + ROOM_MIN {
+            self.act(Action::Read(100_000));
+            return true;
+        }
+        let (next, first) = (self.peer.snd_nxt, self.peer.first.max(1));
+        let seq = match self.habits.below(10) {
+            0..6 => next,
+            6 => {
+                // A segment is lost on the way, and all behind it come.
+                self.peer.hole.get_or_insert((next, next + each));
+                next + each
+            }
+            7 => match self.peer.hole.take() {
+                Some((from, _)) => from,
+                None => next,
+            },
+            _ => next.saturating_sub(self.habits.pick(&[1, each, 2 * each, len])).max(first),
+        };
+        let flags =
+            self.habits.pick(&[Flags::PSH, Flags::PSH, Flags::default(), Flags::default(), Flags::FIN]);
+        let is_last = flags.has(Flags::FIN) && self.peer.hole.is_none() && seq + len >= next;
+        let flags = if flags.has(Flags::FIN) && !is_last { Flags::PSH } else { flags };
+        let gso_size = u16::try_from(each).expect("it fits a packet");
+        let segment = Segment { len, gso_size, ..self.segment(flags, seq, 0) };
+        self.peer.is_done = is_last;
+        self.peer.snd_nxt = next.max(segment.end());
+        self.act(Action::Segment(segment));
+        true
+    }
+
+    /// Bytes of the tested side's window behind what the peer has sent.
+    fn room(&self) -> u32 {
+        let mut sent = self.driven.trace().records.iter().filter_map(|record| match &record.what {
+            What::Sent(Packet::Tcp(segment)) if !segment.flags.has(Flags::RST) => Some(segment),
+            _ => None,
+        });
+        let shift = sent.clone().find_map(Segment::shift).filter(|_| self.is_scaled());
+        let edge = sent.next_back().map_or(0, |told| told.ack + (u32::from(told.win) << shift.unwrap_or(0)));
+        edge.saturating_sub(self.peer.snd_nxt)
+    }
+
+    /// Whether the peer's SYN had a shift, without which neither side's windows are scaled.
+    fn is_scaled(&self) -> bool {
+        self.scenario.events.iter().any(|event| match &event.action {
+            Action::Segment(segment) => segment.shift().is_some(),
+            _ => false,
+        })
+    }
+}
+
+/// How many scenarios are of this kind.
+const PERCENT: u32 = 2;
+/// So much of the window is left: more than half of the buffer, as below that acknowledgments are no longer quick, and the kernel's buffer is larger.
+const ROOM_MIN: u32 = 36_000;
