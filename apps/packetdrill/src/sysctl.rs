@@ -104,6 +104,8 @@ fn translate(name: &str, value: &str) -> (String, String) {
         "tcp_keepalive_time" | "tcp_keepalive_intvl" | "tcp_fin_timeout" => {
             (is(short(name)), format!("{value}s"))
         }
+        "tcp_rto_max_ms" => (is("rto_max"), format!("{value}ms")),
+        "tcp_rto_min_us" => (is("rto_min"), format!("{value}us")),
         "tcp_fastopen_blackhole_timeout_sec" => (is("fastopen_blackhole_timeout"), format!("{value}s")),
         "ip_local_port_range" => (is("port_range"), value.split_whitespace().collect::<Vec<_>>().join("-")),
         name => (is(short(name)), is(value)),

@@ -61,9 +61,9 @@ use sending::{
 };
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
-    pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie, round_trip_of_long_ago,
-    round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind, user_timeout_beside_probes,
-    user_timeout_of_a_syn,
+    largest_timeout, pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie,
+    round_trip_of_long_ago, round_trip_of_text_that_was_waited_for, timeout_a_round_trip_behind,
+    user_timeout_beside_probes, user_timeout_of_a_syn,
 };
 
 /// How the comparison goes on behind a known difference.
@@ -186,6 +186,7 @@ pub const KNOWN: &[Known] = &[
         is: numbers_that_fit_a_cookie,
     },
     Known { name: "size of a cookie", scenario: "cookie-of-another-size", is: size_of_a_cookie },
+    Known { name: "largest timeout", scenario: "largest-timeout", is: largest_timeout },
     Known { name: "round trip of a cookie", scenario: "cookie-and-a-timeout", is: round_trip_of_a_cookie },
     Known {
         name: "round trip of text that was waited for",

@@ -147,6 +147,8 @@ pub enum SockOpt {
     WindowClamp,
     /// TCP_LINGER2, seconds; 4294967295 is -1.
     Linger2,
+    /// TCP_RTO_MAX_MS, milliseconds.
+    RtoMax,
     /// SO_MAX_PACING_RATE, bytes a second.
     MaxPacingRate,
     /// TCP_FASTOPEN: the length of a listener's queue. Set before it listens.
@@ -170,7 +172,7 @@ impl SockOpt {
     }
 
     /// All, with the words of the text.
-    pub const ALL: [(&str, Self); 23] = [
+    pub const ALL: [(&str, Self); 24] = [
         ("nodelay", Self::Nodelay),
         ("keepalive", Self::Keepalive),
         ("keepidle", Self::KeepIdle),
@@ -187,6 +189,7 @@ impl SockOpt {
         ("maxseg", Self::MaxSeg),
         ("window_clamp", Self::WindowClamp),
         ("linger2", Self::Linger2),
+        ("rto_max", Self::RtoMax),
         ("max_pacing_rate", Self::MaxPacingRate),
         ("fastopen", Self::FastOpen),
         ("fastopen_connect", Self::FastOpenConnect),

@@ -54,6 +54,11 @@ const SETTINGS: &[Setting] = &[
         sysctl: "tcp_rto_min_us",
         values: &[("100ms", "100000"), ("200ms", "200000"), ("500ms", "500000"), ("1s", "1000000")],
     },
+    Setting {
+        key: "rto_max",
+        sysctl: "tcp_rto_max_ms",
+        values: &[("1s", "1000"), ("1500ms", "1500"), ("2s", "2000"), ("5s", "5000"), ("120s", "120000")],
+    },
     Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
     // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
@@ -84,6 +89,7 @@ const USUAL: &[(&str, &str)] = &[
     ("keepalive_probes", "9"),
     ("notsent_lowat", "4294967295"),
     ("rto_min", "200ms"),
+    ("rto_max", "120s"),
     (RETRIES, "15"),
     (CONGESTION_CONTROL, "cubic"),
     ("mtu_probing", "off"),

@@ -56,6 +56,10 @@ impl Setting {
         }
     }
 
+    fn milliseconds(&self) -> Call<Duration> {
+        Ok(Duration::from_millis(self.unsigned()?.into()))
+    }
+
     /// Zero or less is none.
     fn whole_seconds(&self) -> Option<Duration> {
         self.seconds().ok()
@@ -197,6 +201,7 @@ pub(super) fn on_socket(socket: &mut TcpSocket, setting: &Setting) -> Call<()> {
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => socket.set_syn_retries(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => socket.set_defer_accept(setting.whole_seconds()),
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => socket.set_fin_timeout(setting.fin_timeout()?),
+        (libc::IPPROTO_TCP, TCP_RTO_MAX_MS) => socket.set_rto_max(setting.milliseconds()?)?,
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => socket.set_user_timeout(setting.user_timeout()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => socket.set_notsent_lowat(setting.lowat()?)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -241,6 +246,7 @@ fn on_stream(stream: &TcpStream, setting: &Setting) -> Call<()> {
         }
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => stream.set_syn_retries(setting.unsigned()?)?,
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => stream.set_fin_timeout(setting.fin_timeout()?)?,
+        (libc::IPPROTO_TCP, TCP_RTO_MAX_MS) => stream.set_rto_max(setting.milliseconds()?)?,
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stream.set_user_timeout(setting.user_timeout()?)?,
         (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) => stream.set_notsent_lowat(setting.lowat()?)?,
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -414,6 +420,7 @@ fn of_stream(stream: &TcpStream, level: i32, name: i32) -> Call<Vec<u8>> {
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => int(stream.info()?.snd_mss as usize),
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => int(stream.syn_retries()? as usize),
         (libc::IPPROTO_TCP, libc::TCP_LINGER2) => seconds(stream.fin_timeout()?),
+        (libc::IPPROTO_TCP, TCP_RTO_MAX_MS) => millis(Some(stream.rto_max()?)),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => seconds(stream.keepalive_time()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => seconds(stream.keepalive_interval()?),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => int(stream.keepalive_retries()? as usize),
@@ -531,5 +538,6 @@ impl Adapter {
 /// Constants of the kernel that the `libc` crate does not have.
 pub(crate) const TCP_INQ: i32 = 36;
 const TCP_CC_INFO: i32 = 26;
+const TCP_RTO_MAX_MS: i32 = 44;
 const SIOCOUTQNSD: u64 = 0x894b;
 const SIOCATMARK: u64 = 0x8905;

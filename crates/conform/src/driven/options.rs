@@ -41,6 +41,7 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
         SockOpt::MaxSeg => socket.set_maxseg(u16::try_from(value).map_err(|_| invalid())?)?,
         SockOpt::WindowClamp => socket.set_window_clamp(on.then_some(value)),
         SockOpt::Linger2 => socket.set_fin_timeout(fin_timeout(value)),
+        SockOpt::RtoMax => socket.set_rto_max(Duration::from_millis(value.into()))?,
         SockOpt::FastOpen => socket.set_fastopen(value as usize),
         SockOpt::FastOpenConnect => socket.set_fastopen_connect(on),
         SockOpt::DeferAccept => socket.set_defer_accept(on.then(|| seconds(value))),
@@ -81,6 +82,7 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
         SockOpt::MaxSeg => Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)),
         SockOpt::WindowClamp => stream.set_window_clamp(value),
         SockOpt::Linger2 => stream.set_fin_timeout(fin_timeout(value)),
+        SockOpt::RtoMax => stream.set_rto_max(Duration::from_millis(value.into())),
         SockOpt::MaxPacingRate => stream.set_max_pacing_rate((value != u32::MAX).then_some(value.into())),
     }
 }
@@ -110,6 +112,7 @@ pub(super) fn get(stream: &TcpStream, option: SockOpt) -> io::Result<u32> {
         SockOpt::SndBuf => stream.send_buffer_size()? as u32,
         SockOpt::MaxSeg => stream.maxseg()?.into(),
         SockOpt::WindowClamp => stream.window_clamp()?,
+        SockOpt::RtoMax => stream.rto_max()?.as_millis() as u32,
         SockOpt::Linger2 => match stream.fin_timeout()? {
             Duration::ZERO => u32::MAX,
             timeout => timeout.as_secs() as u32,

@@ -109,8 +109,13 @@ impl Maker {
                 let value = 1 + self.habits.below(2);
                 self.act(Action::Set(option, value));
             }
+            4 if self.habits.chance(30) => {
+                let value = self.habits.pick(&[999, 1_000, 1_500, 3_000, 120_000]);
+                self.act(Action::Set(SockOpt::RtoMax, value));
+            }
             4 => {
                 let option = self.habits.pick(&[
+                    SockOpt::RtoMax,
                     SockOpt::KeepIdle,
                     SockOpt::KeepInterval,
                     SockOpt::KeepCount,
@@ -242,6 +247,8 @@ const INHERITED: &[&[(&str, &str)]] = &[
     &[("keepalive_time", "1"), ("keepalive_intvl", "1"), ("keepalive_probes", "2"), ("retries", "2")],
     &[("keepalive_time", "2"), ("keepalive_intvl", "1"), ("keepalive_probes", "1"), ("fin_timeout", "1")],
     &[("rto_min", "500ms"), ("retries", "2")],
+    &[("rto_max", "1s"), ("retries", "6"), ("syn_retries", "3")],
+    &[("rto_max", "1500ms"), ("rto_min", "500ms")],
     &[("notsent_lowat", "3000"), ("retries", "1"), ("slow_start_after_idle", "off"), ("synack_retries", "1")],
 ];
 /// So many scenarios of a hundred have them.

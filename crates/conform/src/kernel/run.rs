@@ -308,6 +308,7 @@ fn number_of(option: SockOpt) -> (c_int, c_int) {
         SockOpt::MaxSeg => tcp(libc::TCP_MAXSEG),
         SockOpt::WindowClamp => tcp(libc::TCP_WINDOW_CLAMP),
         SockOpt::Linger2 => tcp(libc::TCP_LINGER2),
+        SockOpt::RtoMax => tcp(sys::TCP_RTO_MAX_MS),
         SockOpt::MaxPacingRate => socket(libc::SO_MAX_PACING_RATE),
         SockOpt::FastOpen => tcp(libc::TCP_FASTOPEN),
         SockOpt::FastOpenConnect => tcp(libc::TCP_FASTOPEN_CONNECT),

@@ -8,6 +8,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use libc::{c_int, c_void, socklen_t};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
+/// TCP_RTO_MAX_MS, which libc does not have.
+pub const TCP_RTO_MAX_MS: c_int = 44;
 /// Bytes of TCP_INFO that are asked for; a kernel that knows fewer gives fewer.
 pub const INFO_LEN: usize = 256;
 

@@ -32,6 +32,37 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
     Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
 }
 
+/// The largest timeout bounds what TCP_INFO tells of the timeout here; the kernel tells one that is longer, until it is computed anew, and bounds only the timer. A larger bound then lets
+/// it double from what it was.
+pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
+    let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
+    let mut set = pair.scenario.events[..count].iter().filter_map(|event| match event.action {
+        Action::Set(SockOpt::RtoMax, ms) if RTO_MAX_MS.contains(&ms) => {
+            Some(Duration::from_millis(ms.into()))
+        }
+        _ => None,
+    });
+    let inherited = || pair.scenario.settings.get("rto_max").and_then(|text| time_of(text));
+    let set = set.next_back();
+    let bound = set.or_else(inherited)?;
+    let then = match () {
+        () if kernel > bound && stack == bound => Then::GoOn,
+        () if set.is_some() => Then::Stop,
+        () => return None,
+    };
+    pair.why.starts_with("rto:").then_some(then)
+}
+
+/// A time of a setting, in seconds or milliseconds.
+fn time_of(text: &str) -> Option<Duration> {
+    if let Some(ms) = text.strip_suffix("ms") {
+        return ms.parse().ok().map(Duration::from_millis);
+    }
+    text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
+}
+
 /// A listener that waits for text has heard the acknowledgment of its SYN-ACK before: how long the text took says nothing of the path here, and is the first
 /// round trip in the kernel.
 pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<Then> {
@@ -271,5 +302,7 @@ pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
     (is_over && goes_on && kernel.at >= Duration::from_millis(ms.into())).then_some(Then::Stop)
 }
 
+/// What TCP_RTO_MAX_MS takes.
+const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
 /// The first timeout of a SYN.
 const FIRST_SYN_MS: u32 = 1_000;

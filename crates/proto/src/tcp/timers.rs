@@ -173,9 +173,13 @@ impl<P: Payload> Pcb<P> {
 
     /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as they
     /// may. It answers them, so nothing else would ever end the connection, and a peer could make us keep unsent data for as long
-    /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here).
+    /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here). However
+    /// small the largest timeout is, the peer gets as many probes as a closed connection gets timeouts.
     fn is_held_shut(&self) -> bool {
-        self.orphaned && self.persist && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
+        self.orphaned
+            && self.persist
+            && self.rtt.backoff() >= ORPHAN_RETRIES
+            && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
     }
 
     /// Whether a peer whose window is closed over data in flight has not been heard for as long as two of the rarest probes.

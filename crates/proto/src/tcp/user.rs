@@ -14,7 +14,7 @@ use super::closed::reset_at;
 use super::pcb::{Pcb, RCV_WND_MAX};
 use super::rare::RcvLimits;
 use super::segment::{Flags, Header, Options, Payload, Timestamps};
-use super::settings::{KeepaliveSettings, millis};
+use super::settings::{KeepaliveSettings, micros, millis};
 use super::state::State;
 use super::timers::{Keepalive, NEVER, after_us};
 use super::timestamp;
@@ -121,6 +121,12 @@ impl<P: Payload> Pcb<P> {
     /// `TCP_SYNCNT`: how often a SYN, or the SYN-ACK of a simultaneous open or of Fast Open, is repeated.
     pub fn set_syn_retries(&mut self, retries: u8) {
         self.tuning.syn_retries = retries;
+    }
+
+    /// `TCP_RTO_MAX_MS`: see [`Settings::rto_max`](super::settings::Settings::rto_max). A timer that runs keeps its time.
+    pub fn set_rto_max(&mut self, rto_max: Duration) {
+        self.tuning.rto_max_us = micros(rto_max).max(1);
+        self.tuning.rto_min_us = self.tuning.rto_min_us.min(self.tuning.rto_max_us);
     }
 
     /// `TCP_LINGER2`: see [`Settings::fin_wait_2`](super::settings::Settings::fin_wait_2). Has no effect on a FIN-WAIT-2 that has begun.

@@ -32,6 +32,10 @@ pub struct TcpConfig {
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
     /// and at least this. Default 200 ms.
     pub rto_min: Duration,
+    /// Ceiling of the retransmission timeout and of the time between two probes of a shut window (`tcp_rto_max_ms`), 1 s to 120 s: how soon at the latest a
+    /// connection notices that a path works again. The patience that [`retries`](Self::retries) stands for becomes shorter with it.
+    /// [`TcpStream::set_rto_max`](crate::TcpStream::set_rto_max) sets it for one connection. Default 120 s.
+    pub rto_max: Duration,
     /// Congestion control (`tcp_congestion_control`) of connections through an interface; on loopback, which loses
     /// nothing, it is always NewReno. Default `cubic`.
     pub congestion_control: Algorithm,
@@ -107,6 +111,7 @@ impl Default for TcpConfig {
             window_scaling: true,
             delack: Duration::from_millis(40),
             rto_min: Duration::from_millis(200),
+            rto_max: Duration::from_secs(120),
             congestion_control: Algorithm::default(),
             ecn: EcnMode::default(),
             slow_start_after_idle: true,
@@ -151,6 +156,7 @@ impl TcpConfig {
         within("notsent_lowat", u64::from(self.notsent_lowat), 1, u64::from(u32::MAX))?;
         within("delack (ms)", millis(self.delack), 0, 500)?;
         within("rto_min (ms)", millis(self.rto_min), 1, 120_000)?;
+        within("rto_max (ms)", millis(self.rto_max), 1_000, 120_000)?;
         within("syn_retries", u64::from(self.syn_retries), 0, 127)?;
         within("min_tso_segs", u64::from(self.min_tso_segs), 1, 255)?;
         within("base_mss", u64::from(self.base_mss), 48, 65_495)?;

@@ -117,6 +117,7 @@ const FIELDS: &[Field] = &[
     field!(tcp.window_scaling, window_scaling, on_off),
     field!(tcp.delack, delack, time),
     field!(tcp.rto_min, rto_min, time),
+    field!(tcp.rto_max, rto_max, time),
     field!(tcp.congestion_control, congestion_control, |text| one_of(text, Algorithm::ALL, Algorithm::NAMES)),
     field!(tcp.ecn, ecn, |text| one_of(text, EcnMode::ALL, EcnMode::NAMES)),
     field!(tcp.slow_start_after_idle, slow_start_after_idle, on_off),

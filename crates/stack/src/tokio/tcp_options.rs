@@ -123,6 +123,18 @@ passed_methods!(TcpStream {
     /// None today.
     fin_timeout() -> Duration;
 
+    /// TCP_RTO_MAX_MS: see [`crate::TcpStream::set_rto_max`].
+    ///
+    /// # Errors
+    /// As there.
+    set_rto_max(rto_max: Duration) -> ();
+
+    /// The TCP_RTO_MAX_MS time: see [`crate::TcpStream::rto_max`].
+    ///
+    /// # Errors
+    /// None today.
+    rto_max() -> Duration;
+
     /// TCP_CORK: see [`crate::TcpStream::set_cork`].
     ///
     /// # Errors
@@ -337,6 +349,14 @@ impl TcpSocket {
     pub fn set_fin_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.inner.lock().set_fin_timeout(timeout);
         Ok(())
+    }
+
+    /// TCP_RTO_MAX_MS of the connection, or of a listener's connections: see [`crate::TcpStream::set_rto_max`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_rto_max(&self, rto_max: Duration) -> io::Result<()> {
+        self.inner.lock().set_rto_max(rto_max)
     }
 
     /// TCP_FASTOPEN of a listener: see [`crate::TcpSocket::set_fastopen`].

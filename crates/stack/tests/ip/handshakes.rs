@@ -261,6 +261,37 @@ fn a_connect_repeats_its_syn_as_often_as_it_was_told_on_the_way() {
 }
 
 #[test]
+fn a_timeout_is_no_longer_than_the_stack_or_the_socket_says() {
+    // The seconds in which something is sent again.
+    let seconds = |world: &mut World, set: Option<u64>| {
+        world.send(Flags::SYN, 0, 0, b"");
+        world.send(Flags::ACK, 1, 1, b"");
+        let mut stream = world.accept().unwrap();
+        if let Some(seconds) = set {
+            stream.set_rto_max(Duration::from_secs(seconds)).unwrap();
+        }
+        stream.write_all(b"text").unwrap();
+        world.host.turn();
+        let sent: Vec<u64> = world.pass(30).iter().map(|(at, _)| *at).collect();
+        assert!(stream.rto_max().unwrap() >= Duration::from_secs(1));
+        sent
+    };
+    let longest_gap = |sent: &[u64]| sent.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest_gap(&seconds(&mut World::plain(|_| {}), None)) > Some(10));
+    let bounded = |c: &mut Config| c.tcp.rto_max = Duration::from_secs(2);
+    assert_eq!(longest_gap(&seconds(&mut World::plain(bounded), None)), Some(2));
+    assert_eq!(longest_gap(&seconds(&mut World::plain(bounded), Some(4))), Some(4));
+    let set = |socket: &mut TcpSocket| socket.set_rto_max(Duration::from_secs(3)).unwrap();
+    assert_eq!(longest_gap(&seconds(&mut World::new(Family::V4, |_| {}, set), None)), Some(3));
+    let mut socket = TcpSocket::new_v4(&Host::new().stack);
+    for wrong in [0, 999, 120_001] {
+        let error = socket.set_rto_max(Duration::from_millis(wrong)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    }
+    assert_eq!(socket.rto_max(), Duration::from_secs(120));
+}
+
+#[test]
 fn a_full_accept_queue_may_reset_its_clients() {
     for aborts in [false, true] {
         let mut world = World::plain(|c| c.tcp.abort_on_overflow = aborts);

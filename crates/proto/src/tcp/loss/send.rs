@@ -488,7 +488,7 @@ impl<P: Payload> Pcb<P> {
             }
             return;
         }
-        let at = after_us(now, self.probe_wait_us(loss));
+        let at = after_us(now, self.probe_wait_us(loss).min(u64::from(self.tuning.rto_max_us)));
         loss.probe_at = if due > now { at.min(due) } else { at };
         loss.reorder_at = NEVER;
         self.give_way(loss.probe_at);

@@ -45,6 +45,7 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp.user_timeout = settings.user_timeout;
     tcp.syn_retries = settings.syn_retries_or(tcp.syn_retries);
     tcp.fin_wait_2 = Duration::from_millis(u64::from(settings.fin_timeout_ms));
+    tcp.rto_max = Duration::from_millis(u64::from(settings.rto_max_ms));
     tcp.congestion_control = settings.congestion_control;
     tcp.mss = settings.mss(tcp.mss);
     tcp
@@ -75,6 +76,7 @@ pub(crate) fn make(
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
     options.syn_retries.store(settings.syn_retries_or(core.tcp_config().syn_retries), Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
+    options.rto_max_ms.store(settings.rto_max_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut reports = Reports::of(settings.zerocopy, settings.timestamping);
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);

@@ -64,6 +64,8 @@ pub(crate) struct SocketSettings {
     pub defers: u8,
     /// TCP_LINGER2 in milliseconds; 0: no FIN-WAIT-2.
     pub fin_timeout_ms: u32,
+    /// TCP_RTO_MAX_MS.
+    pub rto_max_ms: u32,
     /// SO_LINGER in milliseconds, or [`LINGER_OFF`].
     pub linger_ms: u32,
     /// TCP_NOTSENT_LOWAT, or [`notsent::NONE`](crate::tcp::conn::notsent::NONE).
@@ -188,6 +190,7 @@ impl TcpSocket {
             syn_retries: 0,
             defers: 0,
             fin_timeout_ms: u32::try_from(tcp.fin_timeout.as_millis()).unwrap_or(u32::MAX),
+            rto_max_ms: u32::try_from(tcp.rto_max.as_millis()).unwrap_or(u32::MAX),
             linger_ms: LINGER_OFF,
             notsent_lowat: tcp.notsent_lowat,
             maxseg: 0,

@@ -1,9 +1,10 @@
 //! Options of the two ends of a connection's life: how often a SYN is repeated, when a listener takes a handshake for done, and how
-//! long a closed connection waits for the peer's FIN.
+//! long a closed connection waits for the peer's FIN; and how long at most a timeout is between them.
 //!
 //! Does not depend on the protocol. Tests: `tests/ip/handshakes.rs`.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -18,6 +19,8 @@ use crate::tcp::conn::reason;
 const SYN_RETRIES_MAX: u32 = 127;
 /// Linux's `TCP_FIN_TIMEOUT_MAX`.
 const FIN_TIMEOUT_MAX: Duration = Duration::from_secs(120);
+/// What Linux takes for TCP_RTO_MAX_MS.
+const RTO_MAX_MS: RangeInclusive<u32> = 1_000..=120_000;
 
 impl SocketSettings {
     /// TCP_SYNCNT, or `default`, the stack's.
@@ -74,6 +77,20 @@ impl TcpSocket {
     pub fn fin_timeout(&self) -> Duration {
         Duration::from_millis(u64::from(self.settings.fin_timeout_ms))
     }
+
+    /// TCP_RTO_MAX_MS of the connection, or of a listener's connections: see [`TcpStream::set_rto_max`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn set_rto_max(&mut self, rto_max: Duration) -> io::Result<()> {
+        self.settings.rto_max_ms = rto_max_ms(rto_max)?;
+        Ok(())
+    }
+
+    /// The TCP_RTO_MAX_MS time.
+    pub fn rto_max(&self) -> Duration {
+        Duration::from_millis(u64::from(self.settings.rto_max_ms))
+    }
 }
 
 impl TcpStream {
@@ -116,6 +133,28 @@ impl TcpStream {
     }
 }
 
+impl TcpStream {
+    /// TCP_RTO_MAX_MS: the ceiling of the retransmission timeout, which doubles with each expiry, and of the time between two probes of a shut window, 1 s to 120 s,
+    /// instead of [`TcpConfig::rto_max`](crate::TcpConfig::rto_max). A connection whose path was gone for long notices within this time that it is back. The number of
+    /// [`retries`](crate::TcpConfig::retries) stands for less time then, so it is given up sooner: a [user timeout](Self::set_user_timeout) says how long it is to
+    /// wait. A timer that runs keeps its time. Does not block.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a time that is not 1 s to 120 s.
+    pub fn set_rto_max(&self, rto_max: Duration) -> io::Result<()> {
+        self.conn()?.options.rto_max_ms.store(rto_max_ms(rto_max)?, Ordering::Relaxed);
+        self.notify(reason::OPTION)
+    }
+
+    /// The TCP_RTO_MAX_MS time.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn rto_max(&self) -> io::Result<Duration> {
+        Ok(Duration::from_millis(u64::from(self.conn()?.options.rto_max_ms.load(Ordering::Relaxed))))
+    }
+}
+
 impl TcpListener {
     /// TCP_DEFER_ACCEPT: a connection is accepted once text (or a FIN) has come, or this time has passed, so that a program
     /// is woken only when there is something to read. `None` or zero: once its handshake is done. The time is rounded up to 1, 3, 7, 15, ... seconds: the
@@ -150,6 +189,13 @@ impl TcpListener {
 fn syn_retries(retries: u32) -> io::Result<u8> {
     match u8::try_from(retries) {
         Ok(number) if (1..=SYN_RETRIES_MAX).contains(&retries) => Ok(number),
+        Ok(_) | Err(_) => Err(Errno::INVAL.into()),
+    }
+}
+
+fn rto_max_ms(rto_max: Duration) -> io::Result<u32> {
+    match u32::try_from(rto_max.as_millis()) {
+        Ok(ms) if RTO_MAX_MS.contains(&ms) => Ok(ms),
         Ok(_) | Err(_) => Err(Errno::INVAL.into()),
     }
 }

@@ -159,6 +159,7 @@ mod tests {
             syn_retries: 0,
             defers: 0,
             fin_timeout_ms: 0,
+            rto_max_ms: 120_000,
             linger_ms: crate::tcp::conn::LINGER_OFF,
             notsent_lowat: crate::tcp::conn::notsent::NONE,
             maxseg: 0,
