@@ -109,8 +109,24 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come.
+    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come, and was taken as far as the kernel says.
     pub(super) fn rcv_nxt_before(&self, index: usize) -> u32 {
+        let came = self.came_before(index);
+        self.received_before(index).map_or(came, |count| came.min(count + 1))
+    }
+
+    /// What the kernel has received before this place of the scenario, while it is open: old timestamps, for example, have segments dropped.
+    fn received_before(&self, index: usize) -> Option<u32> {
+        let states = self.earlier.iter().filter_map(|record| match &record.what {
+            What::State(at, State { info: Some(info), .. }) if *at < index => Some(info),
+            _ => None,
+        });
+        let last = states.last().filter(|info| info.state != "CLOSED")?;
+        u32::try_from(last.get("bytes_received")?).ok()
+    }
+
+    /// The number behind all that has come without a hole before the peer's segment at this place of the scenario.
+    fn came_before(&self, index: usize) -> u32 {
         let segments = || self.taken_before(index);
         let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
         let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
