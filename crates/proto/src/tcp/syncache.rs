@@ -282,7 +282,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         self.cookie_at.is_some_and(|at| now.since(at) <= cookie::PERIOD * cookie::PERIODS_MAX)
     }
 
-    /// Takes a segment that is neither SYN nor RST, of `payload_len` bytes: the third of the handshake,
+    /// Takes a segment that is no RST, nor a SYN that a listener takes, of `payload_len` bytes: the third of the handshake,
     /// if all is well. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
     pub fn on_ack(
         &mut self,

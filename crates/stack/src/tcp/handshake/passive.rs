@@ -248,15 +248,11 @@ pub(crate) fn third_segment(
         }
         return;
     }
-    let outcome = if header.flags.has(Flags::ACK) {
-        let len = segment.payload.len();
-        let retries = cx.core.tcp_config().synack_retries;
-        handshake(cx, &mut shard, &tuple, |half_open| {
-            half_open.on_ack(&tuple, &header, len, now, |listener| listener.patience(retries))
-        })
-    } else {
-        Some(AckOutcome::NoEntry)
-    };
+    let len = segment.payload.len();
+    let retries = cx.core.tcp_config().synack_retries;
+    let outcome = handshake(cx, &mut shard, &tuple, |half_open| {
+        half_open.on_ack(&tuple, &header, len, now, |listener| listener.patience(retries))
+    });
     let Some(outcome) = outcome else { return };
     match outcome {
         AckOutcome::Accept { listener, accepted } => {
