@@ -19,15 +19,26 @@ pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("window:") && kernel.flags.has(Flags::SYN) && is_near).then_some(Then::GoOn)
 }
 
-/// The kernel resets a half-open connection for a second SYN in its window; here it is answered with an acknowledgment (RFC 9293 section 3.10.7.4).
+/// The kernel resets a half-open connection for a second SYN in its window, takes one that has an ACK and something behind it for the last segment of the handshake, and one that
+/// has a FIN for the first SYN again; here it is answered with an acknowledgment (RFC 9293 section 3.10.7.4).
 pub(super) fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.segments()?;
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_it = cause.flags.has(Flags::SYN)
-        && kernel.flags.has(Flags::RST)
-        && stack.flags == Flags::ACK
-        && stack.seq == 1;
-    is_it.then_some(Then::Stop)
+    let event = pair.index().and_then(|index| pair.scenario.events.get(index)).map(|event| &event.action);
+    let Some(Action::Segment(cause)) = event.or(pair.event) else { return None };
+    let (has_ack, has_fin) = (cause.flags.has(Flags::ACK), cause.flags.has(Flags::FIN));
+    let is_challenge = |answer: &Segment| answer.flags == Flags::ACK && answer.seq == 1 && answer.len == 0;
+    let is_more = has_ack && (has_fin || cause.len > 0);
+    let is_it = match pair.segments() {
+        Some((kernel, stack)) if is_challenge(stack) => {
+            let is_connected = is_more && is_challenge(kernel) && pair.why.starts_with("option: ts");
+            let is_again = !has_ack && has_fin && kernel.flags.has(Flags::SYN);
+            kernel.flags.has(Flags::RST) || is_connected || is_again
+        }
+        Some(_) => false,
+        None => pair.states().is_some_and(|(kernel, stack)| {
+            is_more && kernel.ready.readable && !stack.ready.readable && kernel.info.is_none()
+        }),
+    };
+    (is_it && cause.flags.has(Flags::SYN)).then_some(Then::Stop)
 }
 
 /// The kernel answers a SYN that comes again as the first, with ECN; here the latest counts, and one that asks for no ECN gets none (RFC 3168 section 6.1.1).
