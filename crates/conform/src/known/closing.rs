@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
-use crate::compare::{CHALLENGE_INTERVAL_MAX, SLACK};
+use crate::compare::{CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, How, Question, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
@@ -270,6 +270,13 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
         if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
             return Some(Then::Stop);
+        }
+        // The record's limit of answers has begun with an answer that there was none of here.
+        let is_bare = |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_ack(sent));
+        let last = pair.earlier.iter().rev().find(|record| is_bare(record));
+        let is_soon = last.is_some_and(|last| answer.at < last.at + CHALLENGE_INTERVAL);
+        if is_over && is_soon && cause.end() == cause.seq && is_ack(ack) {
+            return Some(Then::SkipStack);
         }
         // In CLOSING as well, as TIME-WAIT is such a record.
         let is_closing = is_over || latest_state(pair) == Some("CLOSING");
