@@ -315,6 +315,11 @@ pub const KNOWN: &[Known] = &[
         is: acknowledgment_of_a_growing_window,
     },
     Known { name: "update of the window", scenario: "update-of-the-window", is: update_of_the_window },
+    Known {
+        name: "time of a quick acknowledgment",
+        scenario: "time-of-a-quick-acknowledgment",
+        is: acknowledging::time_of_a_quick_acknowledgment,
+    },
     Known { name: "FIN that fills a hole", scenario: "fin-that-fills-a-hole", is: fin_that_fills_a_hole },
     Known { name: "delay beside a timer", scenario: "delay-beside-a-timer", is: delay_beside_a_timer },
     Known { name: "answer told by ticks", scenario: "answer-told-by-ticks", is: answer_told_by_ticks },

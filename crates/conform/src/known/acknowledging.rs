@@ -100,6 +100,15 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
+/// What TCP_QUICKACK sends bears the time of the call or segment before it in the kernel, which does not look at its clock for it.
+pub(super) fn time_of_a_quick_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, 1..)));
+    let is_earlier = kernel.timestamp()?.0 < stack.timestamp()?.0;
+    let is_it = is_quick && kernel.is_bare_ack() && pair.why.starts_with("option: ts");
+    (is_it && is_earlier).then_some(Then::GoOn)
+}
+
 /// A connection that the application has closed, and whose FIN is acknowledged, is a record without a socket in the kernel, by which an acknowledgment of what was not
 /// sent gets no answer; here it does (RFC 9293 section 3.10.7.4, fifth).
 pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
@@ -121,11 +130,10 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
     let next = ack.ack;
     let is_out_of_order = cause.end() > cause.seq && cause.seq > next;
-    let has_sack = |(_, segment): (usize, &Segment)| segment.options.contains(&Opt::SackOk);
     let has_text = pair.earlier.iter().rev().take_while(|record| record.at + SLACK > answer.at).any(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.end() > text.seq && text.ack == next),
     );
-    (is_out_of_order && has_text && !pair.peer().any(has_sack)).then_some(Then::SkipStack)
+    (is_out_of_order && has_text && !pair.has_sack()).then_some(Then::SkipStack)
 }
 
 /// Text that one of the two acknowledges at once, and the other when its delay is over or an application reads.
@@ -145,7 +153,10 @@ impl<'a> Hurry<'a> {
         let Action::Segment(text) = &event.action else { return None };
         let at = event.at();
         let bare = |record: Option<&'a Record>| match record.map(|record| (record.at, &record.what)) {
-            Some((sent_at, What::Sent(Packet::Tcp(ack)))) if ack.len == 0 && ack.flags == Flags::ACK => {
+            // It may point at urgent data that waits.
+            Some((sent_at, What::Sent(Packet::Tcp(ack))))
+                if ack.len == 0 && ack.flags.with(Flags::URG) == Flags::ACK.with(Flags::URG) =>
+            {
                 Some((sent_at < at + SLACK, ack))
             }
             _ => None,

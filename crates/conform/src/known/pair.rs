@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::codec::Packet;
 use crate::compare::SLACK;
 use crate::scenario::{Action, How, Scenario};
-use crate::segment::{Flags, Segment};
+use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 use crate::wheel::JIFFY;
 
@@ -117,11 +117,11 @@ impl<'a> Pair<'a> {
 
     /// What the kernel has received before this place of the scenario, while it is open: old timestamps, for example, have segments dropped.
     fn received_before(&self, index: usize) -> Option<u32> {
-        let states = self.earlier.iter().filter_map(|record| match &record.what {
+        let mut states = self.earlier.iter().filter_map(|record| match &record.what {
             What::State(at, State { info: Some(info), .. }) if *at < index => Some(info),
             _ => None,
         });
-        let last = states.last().filter(|info| info.state != "CLOSED")?;
+        let last = states.next_back().filter(|info| info.state != "CLOSED")?;
         u32::try_from(last.get("bytes_received")?).ok()
     }
 
@@ -141,6 +141,14 @@ impl<'a> Pair<'a> {
         });
         let first = segments().find(is_syn).map_or(0, |syn| taken.unwrap_or(0).max(syn.seq + 1));
         ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
+    }
+
+    /// Whether the peer has SACK. The first SYN that acknowledges what was sent, or nothing, says so.
+    pub(super) fn has_sack(&self) -> bool {
+        let is_good =
+            |syn: &Segment| syn.flags.has(Flags::SYN) && (!syn.flags.has(Flags::ACK) || syn.ack == 1);
+        let first = self.peer().find(|(_, syn)| is_good(syn));
+        first.is_some_and(|(_, syn)| syn.options.contains(&Opt::SackOk))
     }
 
     /// The shift of the peer's windows. `None` if none was agreed on.
@@ -170,7 +178,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The peer's acknowledgments so far, but for those of what was not sent by then, and for segments that lie before what the kernel has acknowledged.
+    /// The peer's acknowledgments so far, but for those that the kernel did not take, of what was not sent by then, and of segments that lie before what the kernel has acknowledged.
     pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
         self.acks_before(usize::MAX)
     }
@@ -185,7 +193,20 @@ impl<'a> Pair<'a> {
                 _ => {}
             }
         }
-        let told = self.peer().filter(move |(index, told)| *index < end && told.flags.has(Flags::ACK));
+        let acked = |index| {
+            let mut states =
+                self.earlier.iter().chain(self.later).filter_map(move |record| match &record.what {
+                    What::State(at, State { info: Some(info), .. }) if *at == index => Some(info),
+                    _ => None,
+                });
+            let info = states.next_back().filter(|info| info.state != "CLOSED");
+            info.and_then(|info| info.get("bytes_acked")).unwrap_or(u64::MAX)
+        };
+        // One with an old timestamp is dropped. The SYN may count.
+        let is_taken = move |index, told: &Segment| u64::from(told.ack) <= acked(index).saturating_add(1);
+        let told = self.peer().filter(move |(index, told)| {
+            *index < end && told.flags.has(Flags::ACK) && is_taken(*index, told)
+        });
         told.filter(move |(index, told)| {
             let then = tops.iter().rev().find(|(from, ..)| from <= index);
             then.is_none_or(|(_, top, next)| told.ack <= *top && told.end() >= *next)

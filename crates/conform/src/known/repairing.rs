@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
+use crate::compare::SLACK;
 use crate::scenario::Action;
-use crate::segment::{Echo, Flags, Opt, Segment};
+use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
@@ -53,7 +54,7 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     // It is taken, or reported: as text behind a hole, or as a duplicate, also of what was reported.
     let is_reported = has_block(stack) && (!has_block(kernel) || stack.sack().len() > kernel.sack().len());
     let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end()) || is_reported;
-    let is_sent = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    let is_sent = kernel.seq == stack.seq && kernel.end() > kernel.seq && stack.end() > stack.seq;
     // Nobody is there who will read it.
     let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.end() > kernel.seq;
     let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
@@ -81,7 +82,9 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
 /// before it is taken; here it never does.
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
-    let (cause, before) = (pair.peer().last()?.1, pair.acks().nth_back(1)?);
+    let cause = pair.peer().last()?.1;
+    // An acknowledgment that a later one has overtaken tells nothing.
+    let before = pair.acks().rev().skip(1).find(|told| told.ack >= cause.ack)?;
     let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
     let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
     let waits = match &pair.stack?.what {
@@ -228,7 +231,7 @@ const HYSTART_WINDOW_MIN: u64 = 16;
 /// threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
-    let has_sack = pair.peer().any(|(_, syn)| syn.options.contains(&Opt::SackOk));
+    let has_sack = pair.has_sack();
     let is_newreno = pair.is_newreno() && !has_sack;
     // What the smaller window has grown by may show some acknowledgments later.
     let repaired = |record: &Record| match &record.what {
@@ -285,11 +288,12 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     (is_it && was_repaired && ((is_smaller && is_below) || is_beyond)).then_some(Then::Stop)
 }
 
-/// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight.
+/// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight. It shows
+/// by the window, or by new text that it lets leave.
 pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_cubic = !pair.is_newreno();
+    if pair.is_newreno() {
+        return None;
+    }
     let is_avoidance =
         |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
     let (mut top, mut before, mut was_unused) = (1, None, false);
@@ -308,9 +312,29 @@ pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
             _ => {}
         }
     }
-    let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd");
-    let is_it = is_avoidance(kernel) && is_avoidance(stack) && is_smaller;
-    (is_it && is_cubic && was_unused && pair.why.starts_with("snd_cwnd:")).then_some(Then::Stop)
+    let is_it = match (&pair.kernel?.what, &pair.stack?.what) {
+        (
+            What::State(_, State { info: Some(kernel), .. }),
+            What::State(_, State { info: Some(stack), .. }),
+        ) => {
+            let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd");
+            let is_window = pair.why.starts_with("snd_cwnd:");
+            is_window && is_avoidance(kernel) && is_avoidance(stack) && is_smaller
+        }
+        (What::Sent(Packet::Tcp(text)), stack) => {
+            let is_later = pair.stack?.at > pair.kernel?.at + SLACK;
+            let waits = match stack {
+                What::State(_, State { info: Some(info), .. }) => is_avoidance(info),
+                What::Sent(Packet::Tcp(probe)) => probe.seq == top && is_later,
+                _ => false,
+            };
+            let una = pair.acks().map(|told| told.ack).max()?;
+            let out = pair.texts().filter(|out| out.end() > una).count() as u64;
+            waits && text.len > 0 && text.seq == top && latest_figure(pair.earlier, "snd_cwnd") <= Some(out)
+        }
+        _ => false,
+    };
+    (is_it && was_unused).then_some(Then::Stop)
 }
 
 /// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
