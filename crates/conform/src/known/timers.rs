@@ -162,12 +162,18 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// Whatever comes from the peer tells that it is there (RFC 9293 section 3.8.4), so also an acknowledgment that a later one had overtaken, and text that acknowledges nothing new;
-/// to the kernel that says nothing.
+/// to the kernel that says nothing. So its next question comes sooner.
 pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let probes = |state: &State| state.info.as_ref()?.get("probes");
     let told = pair.peer().last()?.1;
     let is_old = told.len == 0 && pair.acks().any(|latest| latest.ack > told.ack);
+    if let Some((kernel, stack)) = pair.segments() {
+        let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+        let is_question = kernel.is_bare_ack() && kernel.seq + 1 == top && stack.seq == kernel.seq;
+        let is_sooner = pair.why.starts_with("time:") && pair.kernel?.at < pair.stack?.at;
+        return (is_question && is_sooner && is_old).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let probes = |state: &State| state.info.as_ref()?.get("probes");
     let is_heard = probes(stack) == Some(0) || (told.len > 0 && probes(stack) < probes(kernel));
     let is_it = pair.why.starts_with("probes:") && probes(kernel) > Some(0) && is_heard;
     (is_it && (is_old || told.len > 0)).then_some(Then::Stop)
