@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::codec::{MTU, Packet, Report, Reported, headers};
+use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, Event};
 use crate::segment::{Flags, Segment};
 use crate::trace::{Ready, Record, State, What, latest_figure};
@@ -71,8 +72,17 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         matches!(event.action, Action::Report(Report { what: Reported::Unreachable(0 | 1), .. }))
     });
     let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
+    // Or one that a timer of reordering has put off, by the age of what it waits for.
+    let apart = at(pair.stack).saturating_sub(at(pair.kernel));
+    let is_as_old = |record: &Record| {
+        age(record).is_some_and(|age| age > SLACK && age.abs_diff(apart) < granularity(MEDIUM))
+    };
+    let is_shorter = is_shorter || pair.earlier.iter().any(is_as_old);
     let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
-    let is_later = is_repetition(pair, pair.stack) && at(pair.stack) < at(pair.kernel);
+    // Or a longer timeout ends later, also before a probe of new text.
+    let is_old = |record: &Record| age(record).is_some_and(|age| age > SLACK);
+    let is_timed = pair.why.starts_with("time:") && pair.earlier.iter().any(is_old);
+    let is_later = (is_repetition(pair, pair.stack) || is_timed) && at(pair.stack) < at(pair.kernel);
     // By that round trip a block shows that another part is lost again.
     let is_reported = pair
         .peer()
@@ -86,6 +96,16 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     let is_found = is_found || (has_blocks && pair.states().is_some_and(begins));
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
+
+/// How old the timestamp is that text bears.
+fn age(record: &Record) -> Option<Duration> {
+    let What::Sent(Packet::Tcp(text)) = &record.what else { return None };
+    let (value, _) = text.timestamp().filter(|_| text.len > 0)?;
+    Some(record.at.saturating_sub(Duration::from_millis(value.into())))
+}
+
+/// A time for which the kernel's timers are late by tens of milliseconds.
+const MEDIUM: Duration = Duration::from_secs(1);
 
 /// Whether a record is text that the kernel has sent before.
 fn is_repetition(pair: &Pair<'_>, record: Option<&Record>) -> bool {
