@@ -220,7 +220,32 @@ fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
         let is_cut = !text.sack().is_empty() && text.len > 0 && u64::from(text.len) < mss;
         is_cut && rest.end() > text.end() && (rest.end() - text.seq).is_multiple_of(text.len)
     };
-    rest.len > 0 && u64::from(rest.len) < mss && pair.texts().any(ends_a_packet)
+    let is_end = || pair.texts().any(ends_a_packet) || ends_beside_blocks(pair, rest.end(), mss);
+    rest.len > 0 && u64::from(rest.len) < mss && is_end()
+}
+
+/// Whether a packet ended at this number when it was written, cut for the SACK blocks that stood beside text then: a write fills up the last packet that has not left, and begins others.
+fn ends_beside_blocks(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
+    let (mut next, mut last, mut top, mut blocks) = (1, 1, 1, 0);
+    for record in pair.earlier {
+        match &record.what {
+            What::Sent(Packet::Tcp(sent)) if !sent.flags.has(Flags::RST) => {
+                (top, blocks) = (top.max(sent.end()), sent.sack().len() as u64);
+            }
+            What::Returned(index, Ok(len)) if pair.scenario.events[*index].action.written().is_some() => {
+                let size = mss - (4 + 8 * blocks).min(mss - 1);
+                let size = u32::try_from(if blocks > 0 { size } else { mss }).unwrap_or(u32::MAX);
+                let begin = if last >= top && last + size > next { last } else { next };
+                next += len;
+                if blocks > 0 && (begin + 1..=next).contains(&end) && (end - begin).is_multiple_of(size) {
+                    return true;
+                }
+                last = next - (next - begin) % size;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The kernel cuts text into packets when it is written, by half of the largest window so far, but not to less than the least packet, for which a smaller window has to grow; here it is cut
