@@ -391,8 +391,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The handshake is done, and text has waited for that, which is sent at once: the application asks and waits for answers (Linux counts
-    /// the SYN-ACK as received text where a writer waits, `sk_write_pending`).
+    /// The handshake is done, and text waits for that, or the acknowledgment of the SYN-ACK for text: the application asks and waits for answers (Linux counts
+    /// the SYN-ACK as received text then, `sk_write_pending` and `tcp_finish_connect`).
     pub(super) fn note_waiting_writer(&mut self, now: Instant) {
         self.text_at_us = low_micros(now);
         self.enter_quick_acks(QUICK_ACKS_MAX);
@@ -406,7 +406,8 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         self.acks.scheduled = true;
-        self.enter_quick_acks(QUICK_ACKS_MAX);
+        // What is written soon is an answer to the SYN-ACK.
+        self.note_waiting_writer(now);
         self.delack_at = after_us(now, u64::from(ATO_MAX_US));
     }
 
