@@ -1,11 +1,12 @@
 //! Random scenarios.
 //!
-//! A scenario is made while a driven stack runs it, so the peer knows what the stack has sent, and its segments are near what matters: the
-//! edges of windows, the borders of segments, the numbers that were just acknowledged. Only what is written down counts; a scenario
-//! does not depend on the stack when it is run again.
+//! The generator makes a scenario while a driven stack runs it. So it knows what the stack has sent, and can place the
+//! peer's segments near what matters: the edges of windows, the borders of segments, the numbers that were just
+//! acknowledged. Only the written scenario counts: it does not depend on the stack when it is run again.
 //!
 //! # Ties
-//! The kernel's timers are coarse and late, so no event stands where a timer of the stack has just expired or is about to (`Maker::settle`).
+//! The kernel's timers are coarse and late, so no event is placed where a timer of the stack has just expired or is
+//! about to expire (`Maker::settle`).
 //!
 //! Tests: below, `tests/random.rs`.
 
@@ -90,16 +91,16 @@ pub fn generate(seed: u64) -> Scenario {
     maker.scenario
 }
 
-/// What the scripted peer pretends to be.
+/// The state that the scripted peer pretends to have.
 #[derive(Default)]
 struct Peer {
     has_ts: bool,
     has_sack: bool,
     mss: u32,
     win: u16,
-    /// Of its first byte of text, if that is not 1.
+    /// The number of its first byte of data, if that is not 1.
     first: u32,
-    /// The number behind all that it has sent, but for what it holds back.
+    /// The number after everything that it has sent, except what it holds back.
     snd_nxt: u32,
     /// A hole in what it has sent.
     hole: Option<(u32, u32)>,
@@ -109,7 +110,7 @@ struct Peer {
     clock: u32,
     /// What it acknowledges: at most what the tested side has sent.
     ack: u32,
-    /// Ranges above that, which it says it holds.
+    /// Ranges above that which it claims to hold.
     held: Vec<(u32, u32)>,
 }
 
@@ -118,24 +119,25 @@ struct Maker {
     scenario: Scenario,
     driven: Driven,
     at_ms: u32,
-    /// Records that were looked at.
+    /// The number of records processed so far.
     seen: usize,
     peer: Peer,
-    /// The tested side's segments with text, FIN or SYN, each from its first number to the one behind its last.
+    /// The tested side's segments with data, FIN or SYN, each from its first number to the one after its last.
     sent: Vec<(u32, u32)>,
-    /// When the latest of them left.
+    /// When the latest of them was sent.
     sent_at: Duration,
     last_event: Duration,
     /// The shift of the peer's windows.
     shift: u8,
     habit: Habit,
-    /// Of what is done by habit.
+    /// Random numbers for what is done by habit.
     habits: Random,
 }
 
-/// From the last event to the last look, which is no closer to a timer than any other: longer than a delayed acknowledgment takes.
+/// Time from the last event to the last look at the state. That look is no closer to a timer than other events: the
+/// time is longer than the delay of an ACK.
 const AFTERMATH_MS: u32 = 100;
-/// A scenario is over after so many milliseconds, or soon after.
+/// A scenario ends after this many milliseconds, or soon after.
 const LENGTH_MAX_MS: u32 = 3_000;
 
 impl Maker {
@@ -149,7 +151,7 @@ impl Maker {
         self.observe();
     }
 
-    /// Takes note of what the stack has sent.
+    /// Notes what the stack has sent.
     fn observe(&mut self) {
         let records = &self.driven.trace().records;
         for record in &records[self.seen..] {
@@ -164,17 +166,17 @@ impl Maker {
         self.seen = records.len();
     }
 
-    /// The number behind all that the stack has sent.
+    /// The number after everything that the stack has sent.
     fn snd_max(&self) -> u32 {
         self.sent.iter().map(|(_, end)| *end).max().unwrap_or(0)
     }
 
-    /// Bytes of text and options that the device's packets have room for.
+    /// Bytes of data and options for which the device's packets have room.
     fn packet_max(&self) -> u32 {
         (MTU - headers(self.scenario.is_ipv6)) as u32
     }
 
-    /// Bytes of text that a packet of the peer has room for beside its options.
+    /// Bytes of data for which a packet of the peer has room beside its options.
     fn text_max(&self) -> u32 {
         let timestamps = if self.peer.has_ts { 12 } else { 0 };
         let blocks = if self.peer.held.is_empty() { 0 } else { 36 };
@@ -201,7 +203,7 @@ impl Maker {
             18 => 350 + 50 * self.random.below(6),
             _ => 800 + 100 * self.random.below(8),
         };
-        // Behind a hole an acknowledgment may wait for a part of a millisecond, so nothing may come right behind it.
+        // After out-of-order data, an ACK may wait for a part of a millisecond, so nothing may arrive right after it.
         let wait = if wait == 0 && self.reports_a_hole() { HOLE_MS } else { wait };
         self.at_ms += wait;
         if wait > 0 {
@@ -210,12 +212,13 @@ impl Maker {
         }
     }
 
-    /// Some milliseconds, so that two round trips are seldom the same: the kernel's would differ by what its calls take, one way or the other.
+    /// Some milliseconds, so that two round trips are seldom equal: in the kernel, the duration of calls would make one
+    /// of them longer.
     fn unevenness(&self) -> u32 {
         self.scenario.events.len() as u32 % 4
     }
 
-    /// Whether the stack's latest segment has blocks.
+    /// Whether the stack's latest segment has SACK blocks.
     fn reports_a_hole(&self) -> bool {
         let sent = self.driven.trace().records.iter().rev().find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(segment)) => Some(segment),
@@ -224,7 +227,7 @@ impl Maker {
         sent.is_some_and(|segment| !segment.sack().is_empty())
     }
 
-    /// Opens the connection, in one of the ways there are, mostly without ado.
+    /// Opens the connection in one of the possible ways, mostly the plain one.
     fn open(&mut self) {
         let is_passive = self.random.chance(60) || self.is_for_listeners();
         self.peer.has_ts = self.random.chance(75);
@@ -260,7 +263,7 @@ impl Maker {
             self.at_ms += self.random.pick(&[10, 30, 60, 100]);
             self.settle();
             self.late_handshake();
-            // What the stack did not offer, the peer may not answer.
+            // The peer may not answer what the stack did not offer.
             let has_ts = self.scenario.settings.get("timestamps").is_none_or(|value| value != "off");
             self.peer.has_ts &= has_ts;
             self.peer.ack = 1;
@@ -295,7 +298,7 @@ impl Maker {
         }
     }
 
-    /// The field for a window of so many bytes.
+    /// The field's value for a window of this many bytes.
     fn window_of(&self, bytes: u32) -> u16 {
         (bytes >> self.shift).min(65_535) as u16
     }
@@ -318,12 +321,12 @@ impl Maker {
         Segment { flags, seq: 0, ack: self.peer.ack, win: 65_535, options, ..Segment::default() }
     }
 
-    /// The peer's clock of timestamps.
+    /// The peer's timestamp clock.
     fn clock(&self) -> u32 {
         (1000 + self.at_ms).wrapping_add(self.peer.clock)
     }
 
-    /// The peer has got all that was sent.
+    /// The peer has received everything that was sent.
     fn receive_all(&mut self) {
         self.peer.ack = self.snd_max().max(self.peer.ack);
         self.peer.held.clear();
@@ -403,7 +406,7 @@ impl Maker {
         self.act(Action::Wait);
     }
 
-    /// Text of the peer, in order or not.
+    /// Data from the peer, in order or not.
     fn text(&mut self) {
         if self.peer.is_done && self.random.chance(96) {
             return self.answer();
@@ -420,7 +423,7 @@ impl Maker {
                 self.peer.snd_nxt = next + len;
             }
             5 | 6 => {
-                // A segment is lost on the way, and the next one comes.
+                // One segment is lost, and the next one arrives.
                 self.peer.hole.get_or_insert((next, next + len));
                 self.send(flags, next + len, len);
                 self.peer.snd_nxt = next + 2 * len;
@@ -435,7 +438,7 @@ impl Maker {
                 None => self.send(flags, next.saturating_sub(len).max(first), len),
             },
             8 => {
-                // What was sent before and something new.
+                // Data that was sent before, and new data.
                 let from = next.saturating_sub(self.random.below(len)).max(first);
                 self.send(flags, from, len);
                 self.peer.snd_nxt = next.max(from + len);
@@ -447,8 +450,9 @@ impl Maker {
         }
     }
 
-    /// Lets the time pass until what has just left may have made its round trip. In no time it has made none that two runs measure alike:
-    /// the kernel's differ by the microseconds that its calls take, and losses are told by fractions of a round trip.
+    /// Lets time pass until what was just sent may have made its round trip. Two runs cannot measure a very short round
+    /// trip equally: the kernel's differ by the microseconds that its calls take, and loss detection uses fractions of
+    /// a round trip.
     fn round_trip(&mut self) {
         let arrives = self.sent_at + ROUND_TRIP_MIN;
         if arrives > Duration::from_millis(self.at_ms.into()) {
@@ -477,7 +481,7 @@ impl Maker {
                 self.acknowledge();
             }
             13..17 if !ahead.is_empty() => {
-                // One of them came, and none before it.
+                // One of them arrived, and none before it.
                 let block = ahead[self.random.below(ahead.len() as u32) as usize];
                 if block.0 > ack && !self.peer.held.iter().any(|held| held.0 < block.1 && block.0 < held.1) {
                     self.peer.held.push(block);
@@ -485,7 +489,7 @@ impl Maker {
                 self.acknowledge();
             }
             17 if max > 1 => {
-                // A D-SACK, or an old one.
+                // A D-SACK, or an old block.
                 let mut segment = self.segment(Flags::default(), self.peer.snd_nxt, 0);
                 if self.peer.has_sack && self.random.chance(60) {
                     let before: Vec<_> = self.sent.iter().filter(|(_, to)| *to <= ack).copied().collect();
@@ -507,14 +511,14 @@ impl Maker {
         }
     }
 
-    /// The peer's window changes.
+    /// Changes the peer's window.
     fn window(&mut self) {
         let bytes = self.random.pick(&[0, 0, 0, 1_000, 1_500, 3_000, 10_000, 64_000, 500_000]);
         self.peer.win = self.window_of(bytes);
         self.acknowledge();
     }
 
-    /// A side closes.
+    /// Closes one side.
     fn finish(&mut self) {
         match self.random.below(6) {
             0..3 if !self.peer.is_done => {
@@ -533,7 +537,7 @@ impl Maker {
         }
     }
 
-    /// A segment that a peer does not send.
+    /// A segment that no correct peer sends.
     fn oddity(&mut self) {
         self.not_before_an_answer();
         let next = self.peer.snd_nxt;
@@ -563,9 +567,9 @@ impl Maker {
     }
 }
 
-/// The shortest round trip of text: many times what a run may be late within an event.
+/// The shortest round trip of data: many times the allowed lateness of a run within an event.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
-/// At least so many milliseconds pass behind a hole.
+/// Least number of milliseconds after out-of-order data.
 const HOLE_MS: u32 = 10;
 
 #[cfg(test)]

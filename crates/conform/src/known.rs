@@ -1,9 +1,10 @@
-//! Differences that are meant to be, each with its name in `docs/reference/differences.md`, "TCP beside Linux".
+//! Deliberate differences. Each has its name in `docs/reference/differences.md`, "TCP beside Linux".
 //!
-//! A difference is known if one of the predicates says so of the two records that differ. It must be narrow: what it lets pass, no scenario finds any
-//! more. What follows depends on the difference: whether the rest of the traces means something ([`Then`]).
+//! A difference is known if one of the predicates accepts the two records that differ. A predicate must be narrow:
+//! scenarios no longer find anything that it accepts. How the comparison goes on depends on the difference: whether the
+//! rest of the traces still means something ([`Then`]).
 //!
-//! Tests: `tests/written.rs` checks that the page names each, and that its scenario shows it.
+//! Tests: `tests/written.rs` checks that the page names each difference, and that its scenario shows it.
 
 mod acknowledging;
 mod closing;
@@ -66,16 +67,16 @@ use timers::{
     user_timeout_beside_probes, user_timeout_of_a_syn,
 };
 
-/// How the comparison goes on behind a known difference.
+/// How the comparison goes on after a known difference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// With the next records of both.
+    /// With the next records of both sides.
     GoOn,
-    /// The kernel has a record more.
+    /// The kernel has one more record.
     SkipKernel,
-    /// The stack has a record more.
+    /// The stack has one more record.
     SkipStack,
-    /// Not at all: the two are in different states from here on.
+    /// Not at all: the two sides are in different states from here on.
     Stop,
 }
 
@@ -86,11 +87,11 @@ pub struct Known {
     pub name: &'static str,
     /// The written scenario that shows it.
     pub scenario: &'static str,
-    /// Whether a difference is it, and how to go on.
+    /// Whether two differing records show it, and how the comparison goes on.
     pub is: fn(&Pair<'_>) -> Option<Then>,
 }
 
-/// All of them.
+/// All known differences.
 pub const KNOWN: &[Known] = &[
     Known { name: "receive window", scenario: "passive-open", is: receive_window },
     Known { name: "first window", scenario: "passive-open", is: first_window },
@@ -414,8 +415,8 @@ pub const KNOWN: &[Known] = &[
     Known { name: "text without ECT", scenario: "text-without-ect", is: text_without_ect },
 ];
 
-/// The kernel's buffer counts all memory that a packet takes, and its window grows as it learns how much that is; here it counts bytes. Whether a
-/// window is open must still be the same.
+/// The kernel's buffer counts all memory that a packet takes, and its window grows as the kernel learns how much that
+/// is. Sockeye's buffer counts bytes. Both sides must still agree on whether the window is open.
 fn receive_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_it = pair.why.starts_with("window:")
@@ -424,15 +425,15 @@ fn receive_window(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::GoOn)
 }
 
-/// A reset's window means nothing; the kernel's is its receive window, here it is 0.
+/// The window of a reset means nothing. The kernel sends its receive window, Sockeye sends 0.
 fn window_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_it = pair.why.starts_with("window:") && kernel.flags.has(Flags::RST) && stack.win == 0;
     is_it.then_some(Then::GoOn)
 }
 
-/// A reset has the timestamps that were agreed on (RFC 7323 section 3.2), and no blocks; the kernel's has no timestamps where the socket is gone, and
-/// blocks where there are some.
+/// Sockeye's reset has timestamps if they were negotiated (RFC 7323 section 3.2), and no SACK blocks. The kernel's has
+/// no timestamps if the socket is gone, and has SACK blocks if there are any.
 fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_reset = pair.why == "options" && kernel.flags.has(Flags::RST);
@@ -441,8 +442,9 @@ fn timestamps_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     (is_reset && (has_no_more || has_blocks)).then_some(Then::GoOn)
 }
 
-/// The timestamp of a segment whose acknowledgment is too old to be the peer's is echoed by the kernel; here it may be anybody's (RFC 5961 section 5.2). That of another old
-/// acknowledgment is echoed here (RFC 7323 section 4.3), and by the kernel only if its short path takes the segment.
+/// If an acknowledgment is too old to be the peer's, the kernel echoes its timestamp. Sockeye does not, since anyone
+/// may have sent it (RFC 5961 section 5.2). The timestamp of another old acknowledgment is echoed by Sockeye (RFC 7323
+/// section 4.3), and by the kernel only if its fast path takes the segment.
 fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (Some((_, Echo::Is(theirs))), Some((_, Echo::Is(ours)))) = (kernel.timestamp(), stack.timestamp())
@@ -458,7 +460,8 @@ fn timestamp_of_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("option: ts") && theirs != ours && is_old).then_some(Then::GoOn)
 }
 
-/// The kernel also takes a reset whose number is the end of the last SACK block that it has sent; here it is challenged (RFC 5961 section 3), unless another was a moment ago.
+/// The kernel also accepts a reset whose number is the end of the last SACK block that it has sent. Sockeye answers it
+/// with a challenge ACK (RFC 5961 section 3), unless it sent another one a moment ago.
 fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let mut reports = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(sent)) => sent.sack().iter().map(|(_, end)| *end).max(),
@@ -467,7 +470,7 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let end = reports.next()?;
     let is_behind = |cause: &Segment| cause.flags.has(Flags::RST) && cause.seq == end;
     let What::State(_, State { info, .. }) = &pair.kernel?.what else {
-        // Of a closed socket it shows by what comes next.
+        // For a closed socket, only the next record shows it.
         let is_gone = pair.kernel_resets() && pair.peer().any(|(_, cause)| is_behind(cause));
         let waits = matches!(pair.stack?.what, What::State(..));
         return (is_gone && waits && pair.is_closed()).then_some(Then::Stop);
@@ -482,7 +485,7 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     (is_closed && goes_on && is_behind(cause)).then_some(Then::Stop)
 }
 
-/// The name of the known difference that this is.
+/// The name of the known difference that two records show.
 pub fn find(pair: &Pair<'_>) -> Option<(&'static str, Then)> {
     KNOWN.iter().find_map(|known| (known.is)(pair).map(|then| (known.name, then)))
 }

@@ -19,10 +19,10 @@ pub use tcp::TcpConfig;
 pub(crate) use tcp::{KEEPALIVE_RETRIES_MAX, KEEPALIVE_TIME_MAX};
 pub use text::SetError;
 
-/// When a SYN is answered with a cookie and not remembered (`tcp_syncookies`).
+/// When a listener answers a SYN with a cookie instead of storing it (`tcp_syncookies`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SynCookies {
-    /// Never: in a full SYN cache the oldest entry gives way.
+    /// Never: in a full SYN cache, a new entry replaces the oldest.
     Off,
     /// When the SYN cache is full. The default.
     #[default]
@@ -41,52 +41,51 @@ impl SynCookies {
 /// Settings of a stack. Start from [`Config::default`] and change fields as needed.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Worker threads, which turn timers and take over protocol work that no other thread finished.
-    /// 0 to 256; 0 means that the embedder drives the stack with [`Stack::poll`](crate::Stack::poll)
-    /// and that blocking calls would wait for ever without it. Default: one per core. With 0, a child of
-    /// fork(2) can go on with the stack, if no other thread is in a call of it when the child is made
-    /// ([`fork`](crate::fork)).
+    /// Worker threads, which run timers and protocol work that no other thread has finished. 0 to 256. With 0, the
+    /// embedder drives the stack with [`Stack::poll`](crate::Stack::poll), without which blocking calls would wait for
+    /// ever. Default: one per core. With 0, a child of fork(2) can continue to use the stack, if no other thread is in
+    /// a call of it when the child is made ([`fork`](crate::fork)).
     pub workers: usize,
-    /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait offers
-    /// its core to other threads, and it adapts: a thread whose spins fail spins less. Default 100 µs.
+    /// Longest busy wait before a blocking call parks, at most 10 ms; zero turns spinning off. The wait yields its core
+    /// to other threads, and adapts: a thread whose spins fail spins less. Default 100 µs.
     pub spin_max: Duration,
-    /// Whether writers of a process that wait for their readers, on loopback, are limited where more than eight for each core
-    /// do: a few go on, each for some megabytes, while the others wait. It carries more, and each of many bulk streams
-    /// moves in bursts, with pauses of a third of a millisecond for each other one on its core. Default on; see
+    /// Whether the stack limits writers on loopback if more than eight per core wait for their readers: a few continue,
+    /// each for some megabytes, while the others wait. The throughput is higher, but each of many bulk streams moves in
+    /// bursts, with a pause of a third of a millisecond for each other stream on its core. Default on; see
     /// `docs/adr/0041`.
     pub writer_admission: bool,
     /// Hard cap on the bytes of packet memory; at least 1 MiB. At the cap a blocking send waits, a
     /// non-blocking one reports `WouldBlock` or `OutOfMemory`; nothing is lost. Default 1 GiB.
     pub memory_max: usize,
-    /// Most connections, in any state but TIME-WAIT. At the bound connects fail with `OutOfMemory` and
-    /// handshakes stay half-open. Default 1,048,576.
+    /// Largest number of connections, in any state except TIME-WAIT. At this limit, connects fail with `OutOfMemory`,
+    /// and handshakes stay half-open. Default 1,048,576.
     pub connections_max: usize,
     /// Send buffer of a new socket, bytes (`tcp_wmem`), 2 KiB to 64 MiB. Default 256 KiB.
     pub sndbuf: u32,
     /// Receive buffer of a new socket, bytes (`tcp_rmem`), 2 KiB to 64 MiB. Default 256 KiB.
     pub rcvbuf: u32,
     /// Receive buffer of a new UDP socket, bytes of memory (`rmem_default`), 2 KiB to 64 MiB. A datagram of 1,448 bytes
-    /// takes about 2,200, and nothing slows its sender down: the buffer is as long as the reader may be kept from
-    /// its core. Default 1 MiB.
+    /// takes about 2,200 bytes. Nothing slows a sender down, so the buffer must hold what arrives while the reader
+    /// waits for its core. Default 1 MiB.
     pub udp_rcvbuf: u32,
-    /// Largest size to which the send buffer of a connection over an interface grows by itself, bytes, 2 KiB to
-    /// 64 MiB (`tcp_wmem`). Not on loopback, and not where the application has set a size. Default 64 MiB.
+    /// Largest size to which the send buffer of a connection over an interface grows automatically, bytes, 2 KiB to 64
+    /// MiB (`tcp_wmem`). It does not grow on loopback, or if the application has set a size. Default 64 MiB.
     pub sndbuf_max: u32,
-    /// The same of the receive buffer (`tcp_rmem`); decides the window scale. Default 32 MiB.
+    /// The same for the receive buffer (`tcp_rmem`); it determines the window scale. Default 32 MiB.
     pub rcvbuf_max: u32,
     /// MTU of the loopback interface, bytes, 1280 to 65536. Default 65536, as on Linux.
     pub loopback_mtu: u32,
-    /// Encodes every loopback segment as IP and TCP bytes and parses it back, as a wire would. Slower;
-    /// for tests of the codec. Default off.
+    /// Encodes every loopback segment as IP and TCP bytes and parses it again, as on a wire. Slower; for tests of the
+    /// codec. Default off.
     pub loopback_encode: bool,
     /// Ephemeral ports (`ip_local_port_range`). Default 32768 to 60999.
     pub port_range: RangeInclusive<u16>,
-    /// Whether packets over IPv6 have a flow label, a hash of their flow (RFC 6437; Linux's `auto_flowlabels`), so that routers spread flows
-    /// over paths of the same cost. Default on.
+    /// Whether packets over IPv6 have a flow label, a hash of their flow (RFC 6437; Linux's `auto_flowlabels`), so that
+    /// routers spread flows over paths of equal cost. Default on.
     pub auto_flowlabels: bool,
     /// TCP's settings.
     pub tcp: TcpConfig,
-    /// Settings that are measured against each other. Only with the feature `experiments`.
+    /// Settings for comparing mechanisms. Only with the feature `experiments`.
     #[cfg(feature = "experiments")]
     pub experiments: Experiments,
 }

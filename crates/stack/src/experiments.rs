@@ -72,13 +72,14 @@ macro_rules! switch {
 }
 
 switch! {
-    /// How many connections share one squeue, the right to run protocol code. A squeue stands before the locks of its connections.
+    /// How many connections share one squeue, which is the right to run protocol code. A squeue is in front of the
+    /// locks of its connections.
     Grain = "grain" {
-        /// One squeue for the whole stack: one big lock, as OpenBSD had it.
+        /// One squeue for the whole stack: one big lock, as OpenBSD had.
         Global = "global",
         /// One squeue for each core; connections are spread by their hash, as on illumos.
         PerCore = "per_core",
-        /// None: each connection has its socket lock only, as on Linux.
+        /// None: each connection has only its socket lock, as on Linux.
         #[default]
         PerSocket = "per_socket",
     }
@@ -89,7 +90,7 @@ switch! {
     Rcvd = "rcvd" {
         /// Every receive sends the owner a message and sleeps for the reply.
         Sync = "sync",
-        /// One embedded message, sent if it is idle and re-armed before output.
+        /// One embedded message, sent if it is idle, and re-armed before output.
         Async = "async",
         /// As `async`, but only if a window update is due, decided under the socket lock.
         #[default]
@@ -98,11 +99,11 @@ switch! {
 }
 
 switch! {
-    /// How other threads are excluded while segments from a wire are processed (technique 2). Loopback is the same in all
-    /// of them: its segments are run by the sender's thread, or by the thread that is running the receiver's items.
+    /// How other threads are excluded while segments from a wire are processed (technique 2). Loopback is the same in
+    /// all of them: the sender's thread processes its segments, or the thread that is running the receiver's items.
     Input = "input" {
-        /// One lock around all TCP input, none of a connection's own: connections over wires share one squeue,
-        /// whatever the grain.
+        /// One lock around all TCP input, and no lock per connection: connections over wires share one squeue,
+        /// regardless of the grain.
         Exclusive = "exclusive",
         /// One lock around all TCP input, and each packet takes its connection's lock.
         ExclusiveLock = "exclusive+lock",
@@ -115,7 +116,7 @@ switch! {
 }
 
 switch! {
-    /// Where a reader gives receive buffers back that another core allocates (technique 3).
+    /// Where a reader returns receive buffers that another core allocates (technique 3).
     RxFree = "rx_free" {
         /// To the pool, by the reader, at once.
         #[default]
@@ -156,12 +157,12 @@ switch! {
 
 switch! {
     /// How the threads of an application enter a squeue (techniques 1 and 4). Workers always run everything. A stack
-    /// without workers has no thread to leave work to: its calls enter as with `process`, whatever is set.
+    /// without workers has no thread for remaining work: its calls always enter as with `process`.
     Entry = "entry" {
         /// They leave their item to a worker and never run protocol code themselves.
         Fill = "fill",
-        /// They run their own item, leave, and leave the queue to a worker. A blocking connect sleeps until it
-        /// is its turn inside (the synchronous entry).
+        /// They run their own item, leave, and leave the queue to a worker. A blocking connect sleeps until its turn
+        /// inside (the synchronous entry).
         NoDrain = "no_drain",
         /// They run their own item and then the queue, up to a bound.
         #[default]
@@ -176,7 +177,7 @@ switch! {
         Global = "global",
         /// A mutex for each pcb, taken in pairs in address order.
         Pair = "pair",
-        /// Data is appended under the receiver's buffer mutex alone.
+        /// Data is appended under the receiver's buffer mutex only.
         #[default]
         Direct = "direct",
     }
@@ -192,7 +193,7 @@ pub struct Experiments {
     pub rcvd: Rcvd,
     /// How other threads are excluded in input from a wire. Default `batched`.
     pub input: Input,
-    /// Where buffers go that one core used up and another allocated. Default `inline`; see `docs/adr/0017`.
+    /// Where buffers go that one core has consumed and another allocated. Default `inline`; see `docs/adr/0017`.
     pub rx_free: RxFree,
     /// Where packet memory comes from. Default `cached`.
     pub pool: PoolSource,

@@ -69,7 +69,7 @@ impl Layer for Core {
 static DEFAULT: PerProcess<Stack> = PerProcess::new();
 
 impl Stack {
-    /// A stack of its own, with its own loopback: sockets of different stacks do not meet.
+    /// A new stack, with its own loopback: sockets of different stacks cannot reach each other.
     ///
     /// # Errors
     /// `InvalidInput` if a field of `config` is out of its bounds; the system's error if there is no
@@ -78,9 +78,9 @@ impl Stack {
         Self::start(config, None)
     }
 
-    /// A stack without threads that does the same whenever its input is the same: hash keys, sequence numbers and
-    /// ports come from `seed`, the time from [`poll`](Self::poll), and neither from the system; on which CPU it is
-    /// called makes no difference. For simulations and tests: anyone with the seed knows all its secrets.
+    /// A stack without threads that is deterministic: with the same input it does the same. Hash keys, sequence numbers
+    /// and ports come from `seed`, and the time from [`poll`](Self::poll), not from the system; the CPU on which it is
+    /// called makes no difference. It is for simulations and tests: anyone with the seed knows all its secrets.
     ///
     /// # Errors
     /// `InvalidInput` if a field of `config` is out of its bounds, or `workers` is not 0.
@@ -114,7 +114,7 @@ impl Stack {
         Ok(stack)
     }
 
-    /// The process's default stack, made with [`Config::default`] at first use. A child of fork(2) has one of its own.
+    /// The process's default stack, made with [`Config::default`] at first use. A child of fork(2) has its own.
     ///
     /// # Panics
     /// If that fails: there is no entropy, or no thread can be started.
@@ -130,9 +130,9 @@ impl Stack {
         DEFAULT.get()
     }
 
-    /// Does the due work, for a stack with `workers = 0`: `now` is the time since the stack was made, as its
-    /// driver counts it, and never goes back. Returns the time at which to call again, `None` if only a call
-    /// of the application or another `poll` can bring work. Never blocks.
+    /// Does the work that is due, for a stack with `workers = 0`. `now` is the time since the stack was made, by the
+    /// driver's clock, and must not go back. Returns the time of the next call, or `None` if only a call of the
+    /// application or another `poll` can bring work. Never blocks.
     pub fn poll(&self, now: Duration) -> Option<Duration> {
         let core = self.core::<Core>().ok()?;
         core.clock.advance_to(now);
@@ -154,43 +154,46 @@ impl Stack {
         next.map(Clock::since_start)
     }
 
-    /// Has `wake` called whenever [`poll`](Self::poll) is wanted earlier than its last answer said, because a call of
-    /// the application, on whatever thread, has set an earlier timer or left work behind, attached an interface, or put a frame into a channel, or because one has
-    /// come by a wire; `None` takes it away. Called at most once for each answer, so a loop that polls after each wake-up misses nothing:
+    /// Sets `wake`, which the stack calls when [`poll`](Self::poll) is needed earlier than its last answer said; `None`
+    /// removes it. The reason may be that a call of the application, on any thread, has set an earlier timer or left
+    /// work, attached an interface, or put a frame into a channel, or that a frame has arrived by a wire. The stack
+    /// calls it at most once for each answer, so a loop that polls after each wake-up misses nothing:
     ///
     /// ```text
     /// set_driver_wake(write to an eventfd)
     /// loop { next = poll(now); wait for the eventfd, the devices or next }
     /// ```
     ///
-    /// `wake` runs at the end of that call, on its thread and with no lock of the stack held. It may use sockets and call
-    /// `poll`, and replace itself; a panic in it is caught and reported ([`set_panic_hook`](Self::set_panic_hook)). While it
-    /// blocks, so does the call. Frames that arrive at a device are not told here but by its descriptor, and a stack with workers never
-    /// calls it.
+    /// `wake` runs at the end of that call, on its thread and with no lock of the stack held. It may use sockets, call
+    /// `poll`, and replace itself; a panic in it is caught and reported ([`set_panic_hook`](Self::set_panic_hook)).
+    /// While it blocks, the call blocks, too. For frames that arrive at a device, the device's descriptor becomes
+    /// readable instead. A stack with workers never calls it.
     pub fn set_driver_wake(&self, wake: Option<impl Fn() + Send + Sync + 'static>) {
         if let Ok(core) = self.core::<Core>() {
             core.workers.set_driver(core, wake.map(|wake| Box::new(wake) as crate::rt::workers::Driver));
         }
     }
 
-    /// Has `hook` called once for each panic that the stack catches; `None` takes it away.
+    /// Sets `hook`, which the stack calls once for each panic that it catches; `None` removes it.
     ///
-    /// The stack catches panics of the application's wakers, hooks and interfaces where it calls them, and panics of its own
-    /// protocol code, which end the connection concerned with an error. Each is counted (`panics_foreign`, `panics_protocol`)
-    /// whether there is a hook or not, and Rust's own panic hook has printed it before.
+    /// The stack catches panics in the application's wakers, hooks and interfaces, and panics in its own protocol code,
+    /// which end the affected connection with an error. It counts each (`panics_foreign`, `panics_protocol`) with or
+    /// without a hook. Rust's own panic hook has printed it before.
     ///
-    /// `hook` is called on the thread that caught the panic, with no lock of the stack held: it may block, use sockets and panic,
-    /// and replace itself. A panic in it is counted and not reported.
+    /// `hook` is called on the thread that caught the panic, with no lock of the stack held: it may block, use sockets,
+    /// panic, and replace itself. A panic in it is counted but not reported.
     pub fn set_panic_hook(&self, hook: Option<impl Fn(&PanicReport) + Send + Sync + 'static>) {
         if let Ok(core) = self.core::<Core>() {
             core.panics.set_hook(hook.map(|hook| Box::new(hook) as Box<crate::rt::panics::Hook>));
         }
     }
 
-    /// Has `resolver` resolve the names of hosts in all calls on this stack, of the blocking kind and of tokio's, or with `None` the machine's resolver,
-    /// as at first: see [`Resolve`] for what it is asked and how. Calls that are asking another one go on with it.
+    /// Sets the resolver for host names in all calls on this stack, blocking and tokio's. `None` sets the machine's
+    /// resolver, which is the default. [`Resolve`] describes how it is called. Calls that are using another resolver
+    /// continue with it.
     ///
-    /// The machine's resolver, that of `std`, blocks. In a task on a runtime of `tokio` it is asked on one of the runtime's threads for blocking work.
+    /// The machine's resolver, that of `std`, blocks. A task on a tokio runtime calls it on one of the runtime's
+    /// threads for blocking work.
     pub fn set_resolver(&self, resolver: Option<Box<dyn Resolve>>) {
         match self.core::<Core>() {
             Ok(core) => core.resolver.set(resolver),
@@ -198,8 +201,9 @@ impl Stack {
         }
     }
 
-    /// Has programs on this stack get signals from `signals`, when they ask for one by [`sockeye::tokio::signal`](crate::tokio::signal), or with `None` from
-    /// the process, as at first: see [`Signals`]. Signals that were asked for before stay where they are.
+    /// Sets the source of signals that programs on this stack request with
+    /// [`sockeye::tokio::signal`](crate::tokio::signal): `signals`, or with `None` the process, which is the default.
+    /// See [`Signals`]. Earlier requests keep their source.
     #[cfg(all(feature = "tokio", unix))]
     pub fn set_signals(&self, signals: Option<Box<dyn Signals>>) {
         match self.core::<Core>() {
@@ -208,8 +212,7 @@ impl Stack {
         }
     }
 
-    /// The counters: names and counts, in a fixed order. Counts of different threads are not taken at one
-    /// moment.
+    /// The counters: names and counts, in a fixed order. Counts of different threads are not read at the same moment.
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         let Ok(core) = self.core::<Core>() else { return Vec::new() };
         let pool = core.pool.stats();
@@ -223,20 +226,20 @@ impl Stack {
             .collect()
     }
 
-    /// Gives the stack an interface with these addresses, each with its network: `10.0.0.1/24`. Starts an
-    /// input thread for each of its receive queues, unless the stack has no threads. An interface stays until the
-    /// stack goes; connections that are still closing then do not finish (keep a handle as long as they should).
+    /// Attaches an interface with these addresses, each with its network: `10.0.0.1/24`. Starts an input thread for
+    /// each of its receive queues, unless the stack has no threads. An interface stays until the stack is dropped;
+    /// connections that are still closing then do not finish (keep a handle as long as they need).
     ///
     /// # Errors
-    /// `InvalidInput` for an address that is the stack's already or no host's, or an interface out of bounds;
+    /// `InvalidInput` for an address that the stack already has or that is not a host's, or an interface out of bounds;
     /// `QuotaExceeded` beyond 16 interfaces, 64 addresses or 128 routes; `Other` if one of the interface's methods has
     /// panicked; the system's error if a thread cannot be started. The interface then has no address, and is not used.
     pub fn attach(&self, netif: impl Netif, addrs: &[Prefix]) -> io::Result<NetifId> {
         self.attach_with(netif, addrs, &LinkOptions::default())
     }
 
-    /// [`attach`](Self::attach) with a say in how the stack behaves on the link. If that is Ethernet, it also gives itself a
-    /// link-local address there, looks whether other hosts have its addresses, and listens to routers.
+    /// [`attach`](Self::attach) with options for the stack's behaviour on the link. On Ethernet, the stack also gives
+    /// itself a link-local address, checks whether other hosts have its addresses, and listens to routers.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -268,11 +271,11 @@ impl Stack {
         Ok(id)
     }
 
-    /// Takes in packets to every host's address on `netif`, and not only those to the stack's own: a proxy or gateway behind a
-    /// TUN device needs it. An address that cannot be a host's elsewhere is never among them: of the loopback, of a link,
-    /// IPv4-mapped or the like (the table is in `docs/addresses.md`). Which sockets get them is said there:
-    /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent). On an interface with link addresses they still have
-    /// to be addressed to the stack's own.
+    /// Accepts packets to any host's address on `netif`, not only to the stack's own: a proxy or gateway behind a TUN
+    /// device needs this. Addresses that cannot be another host's are excluded, such as loopback, link-local and
+    /// IPv4-mapped ones (the table is in `docs/addresses.md`).
+    /// [`TcpSocket::set_transparent`](crate::TcpSocket::set_transparent) describes which sockets get the packets. On an
+    /// interface with link addresses, packets must still have the stack's own link address.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
@@ -280,7 +283,7 @@ impl Stack {
         self.core::<Core>()?.netifs.set_takes_any(netif, any)
     }
 
-    /// Sets the check of the sources of packets that come in by `netif`, from the next batch of frames on. To have it from the
+    /// Sets the source check for packets that arrive by `netif`, from the next batch of frames on. To have it from the
     /// first frame on, attach with [`LinkOptions::rp_filter`].
     ///
     /// # Errors
@@ -289,7 +292,7 @@ impl Stack {
         self.core::<Core>()?.netifs.set_rp_filter(netif, filter)
     }
 
-    /// The check.
+    /// The source check of an interface.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is another stack's.
@@ -297,14 +300,14 @@ impl Stack {
         self.core::<Core>()?.netifs.rp_filter(netif)
     }
 
-    /// Lists the sockets and their states: for diagnosis, not for a hot path. Each entry is true of one moment,
-    /// the list as a whole of none. Takes every shard of the table for a moment, and with `details` the socket
-    /// lock of every connection.
+    /// Lists the sockets and their states: for diagnosis, not for a hot path. Each entry is the state at one moment;
+    /// the list as a whole is not. Locks every shard of the table for a moment, and with `details` also every
+    /// connection.
     pub fn sockets(&self, details: bool) -> Vec<SocketInfo> {
         self.core::<Core>().map_or_else(|_lost| Vec::new(), |core| snapshot::sockets(core, details))
     }
 
-    /// Connections that are not closed yet, half-open ones and TIME-WAIT not counted.
+    /// Number of connections that are not closed yet, without half-open ones and those in TIME-WAIT.
     pub fn connection_count(&self) -> usize {
         self.core::<Core>().map_or(0, |core| core.demux.len())
     }
@@ -314,22 +317,22 @@ impl Stack {
         self.core::<Core>().map_or(0, |core| core.pool.in_use())
     }
 
-    /// Bytes of packet memory on remote-free lists: they hold no data and wait for the core that allocates (`Experiments::rx_free`).
-    /// Only with the feature `experiments`.
+    /// Bytes of packet memory on remote-free lists: they hold no data, and wait for the core that allocated them
+    /// (`Experiments::rx_free`). Only with the feature `experiments`.
     #[cfg(feature = "experiments")]
     pub fn memory_remote_listed(&self) -> usize {
         self.core::<Core>().map_or(0, |core| core.pool.stats().remote_listed())
     }
 
-    /// Gives packet memory that is kept for reuse back to the system.
+    /// Returns packet memory that is kept for reuse to the system.
     pub fn trim(&self) {
         if let Ok(core) = self.core::<Core>() {
             core.pool.trim();
         }
     }
 
-    /// Goes on to the next key of Fast Open's cookies (RFC 7413 section 4.1.2: to be done now and then). Clients
-    /// whose cookie is of the key before get a new one with their next connect; older cookies are no good any more.
+    /// Changes to a new key for Fast Open's cookies (RFC 7413 section 4.1.2: do this from time to time). Clients with a
+    /// cookie of the previous key get a new one at their next connect; older cookies become invalid.
     pub fn rotate_fastopen_key(&self) {
         if let Ok(core) = self.core::<Core>() {
             core.rotate_fast_open_key();
@@ -337,15 +340,15 @@ impl Stack {
     }
 
     /// Sets the keys of Fast Open's cookies (`tcp_fastopen_key`) of all listeners that have none of their own
-    /// ([`TcpListener::set_fastopen_keys`](crate::TcpListener::set_fastopen_keys)). Cookies of other keys are no good any more: to keep
-    /// those of the present one, give it as the backup. Never blocks for long.
+    /// ([`TcpListener::set_fastopen_keys`](crate::TcpListener::set_fastopen_keys)). Cookies of other keys become
+    /// invalid: to keep those of the present key valid, pass it as the backup. Never blocks for long.
     pub fn set_fastopen_keys(&self, keys: Keys) {
         if let Ok(core) = self.core::<Core>() {
             core.fast_open_keys.set(keys);
         }
     }
 
-    /// Forgets what Fast Open has learnt of servers: cookies, MSS, and which of them text on a SYN did not reach
+    /// Removes what Fast Open has learnt about servers: cookies, MSS, and which of them text on a SYN did not reach
     /// (`ip tcp_metrics flush`).
     pub fn clear_fastopen_cache(&self) {
         if let Ok(core) = self.core::<Core>() {

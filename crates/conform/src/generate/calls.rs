@@ -1,4 +1,5 @@
-//! Calls that few programs make: records that end (MSG_EOR), looks at text that stays (MSG_PEEK), and questions of how much waits.
+//! Calls that few programs make: ends of records (MSG_EOR), reads that leave data in place (MSG_PEEK), and questions
+//! about how much data waits.
 //!
 //! Tests: those of `generate.rs`.
 
@@ -8,14 +9,14 @@ use crate::random::Random;
 use crate::scenario::{Action, Question, SockOpt};
 
 impl Habit {
-    /// Some applications make such calls, whatever habit the scenario would have.
+    /// Some applications make such calls, instead of the habit that the scenario would have.
     pub(super) fn or_calls(self, seed: u64) -> Self {
         if Random::new(seed.rotate_left(56)).chance(PERCENT) { Self::Calls } else { self }
     }
 }
 
 impl Maker {
-    /// One of the calls; records come in groups.
+    /// Makes one of the calls; records come in groups.
     pub(super) fn calls(&mut self) -> bool {
         match self.habits.below(13) {
             0..4 => {
@@ -40,7 +41,7 @@ impl Maker {
         true
     }
 
-    /// What holds text back, or lets it go, beside other calls.
+    /// Calls that hold data back or release it, beside other calls.
     pub(super) fn hold_or_let_go(&mut self) {
         let action = if self.habits.chance(30) {
             Action::WriteMore(self.habits.pick(&[1, 100, 1448, 3000]))
@@ -58,5 +59,5 @@ impl Maker {
     }
 }
 
-/// How many scenarios are of this kind.
+/// The share of scenarios of this kind.
 const PERCENT: u32 = 2;

@@ -1,6 +1,6 @@
-//! Listeners that answer each SYN with a cookie (`tcp_syncookies=2`), and so remember nothing of it.
+//! Listeners that answer each SYN with a cookie (`tcp_syncookies=2`), and store nothing about it.
 //!
-//! What the peer does is what its habit makes it do. Tests: those of `generate.rs`.
+//! The peer acts by its habit. Tests: those of `generate.rs`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::Maker;
 use super::habits::Habit;
 use crate::random::Random;
 
-/// Some scenarios have such a listener, whatever their habit.
+/// Some scenarios have such a listener, with any habit.
 pub(super) fn set(settings: &mut BTreeMap<String, String>, seed: u64) {
     if Random::new(seed.rotate_left(12)).chance(PERCENT) {
         settings.insert("syn_cookies".to_owned(), "always".to_owned());
@@ -21,18 +21,18 @@ impl Maker {
         [Habit::Reuse, Habit::Deferral].contains(&self.habit) || self.scenario.has_cookies()
     }
 
-    /// Makes the peer one that a cookie can describe: its segments have a size that both sides' cookies can tell, and without timestamps it has no other options.
-    /// Returns whether it may scale windows.
+    /// Makes a peer that a cookie can describe: both sides' cookies can store its segment size, and without timestamps
+    /// it has no other options. Returns whether it may scale windows.
     pub(super) fn may_have_options(&mut self) -> bool {
         let may = !self.scenario.has_cookies() || self.peer.has_ts;
         self.peer.has_sack &= may;
         if self.scenario.has_cookies() {
-            // The kernel's are of four sizes.
+            // The kernel's cookies have four sizes.
             self.peer.mss = self.packet_max();
         }
         may
     }
 }
 
-/// Of all scenarios.
+/// The share of all scenarios.
 const PERCENT: u32 = 2;

@@ -1,7 +1,8 @@
-//! Listeners that wait for text (TCP_DEFER_ACCEPT), and those that repeat their SYN-ACKs more or less often (TCP_SYNCNT).
+//! Listeners that wait for data (TCP_DEFER_ACCEPT), and those that retransmit their SYN-ACKs more or less often
+//! (TCP_SYNCNT).
 //!
-//! The peer acknowledges the SYN-ACK without text, once or again, and waits; then text comes, or a FIN, or nothing. Tests: those of
-//! `generate.rs`.
+//! The peer acknowledges the SYN-ACK without data, once or several times, and waits; then data arrives, or a FIN, or
+//! nothing.
 
 use super::Maker;
 use super::habits::Habit;
@@ -10,7 +11,7 @@ use crate::scenario::{Action, SockOpt};
 use crate::segment::Flags;
 
 impl Habit {
-    /// Some listeners wait for text, whatever habit their peer would have.
+    /// Some listeners wait for data, instead of the habit that their peer would have.
     pub(super) fn or_deferral(self, seed: u64) -> Self {
         let mut random = Random::new(seed.rotate_left(24));
         if random.chance(PERCENT) { Self::Deferral } else { self }
@@ -33,7 +34,7 @@ impl Maker {
         }
     }
 
-    /// What the peer does until it sends text.
+    /// What the peer does until it sends data.
     pub(super) fn without_text(&mut self) {
         if self.habit != Habit::Deferral {
             return;
@@ -64,5 +65,5 @@ impl Maker {
     }
 }
 
-/// How many scenarios are of this kind.
+/// The share of scenarios of this kind.
 const PERCENT: u32 = 2;

@@ -1,4 +1,4 @@
-//! Connections that begin by Fast Open: what their SYNs bring, and what is done before the handshake is over.
+//! Connections that begin with Fast Open: what their SYNs contain, and what happens before the handshake is over.
 //!
 //! Tests: `tests/random.rs`.
 
@@ -33,7 +33,7 @@ impl Maker {
         }
     }
 
-    /// The peer connects, with text or for a cookie.
+    /// The peer connects, with data or to get a cookie.
     fn accept_fast(&mut self, is_scaled: bool) {
         let queue_len = self.random.pick(&[5, 5, 5, 1, 0]);
         self.act(Action::Set(SockOpt::FastOpen, queue_len));
@@ -70,7 +70,7 @@ impl Maker {
             self.peer.ack = self.snd_max().max(1);
         }
         if self.peer.snd_nxt <= text && self.random.chance(60) {
-            // What was not taken is sent again.
+            // The peer retransmits what was not accepted.
             self.send(Flags::PSH, self.peer.snd_nxt, text + 1 - self.peer.snd_nxt);
             self.peer.snd_nxt = text + 1;
         } else {
@@ -83,7 +83,7 @@ impl Maker {
         }
     }
 
-    /// What the latest SYN-ACK acknowledges: where the peer's text goes on.
+    /// What the latest SYN-ACK acknowledges: there the peer's data continues.
     fn syn_answered(&self) -> u32 {
         let mut records = self.driven.trace().records.iter().rev();
         let answered = records.find_map(|record| match &record.what {
@@ -116,7 +116,7 @@ impl Maker {
                     }
                 }
                 if self.random.chance(50) {
-                    // A plain one, as clients repeat it.
+                    // A plain SYN, as clients retransmit it.
                     again.len = 0;
                     again
                         .options
@@ -132,7 +132,7 @@ impl Maker {
         }
     }
 
-    /// This side connects, mostly twice: the first connection brings a cookie.
+    /// The tested side connects, mostly twice: the first connection gets a cookie.
     fn connect_fast(&mut self, is_scaled: bool) {
         self.begin_fast();
         self.answer_the_syn(is_scaled);
@@ -208,7 +208,7 @@ impl Maker {
 }
 
 impl Habit {
-    /// Some scenarios begin by Fast Open, whatever habit they would have.
+    /// Some scenarios begin with Fast Open, instead of the habit that they would have.
     pub(super) fn or_fast_open(self, seed: u64) -> Self {
         if Random::new(seed.rotate_left(16)).chance(5) { Self::FastOpen } else { self }
     }

@@ -1,7 +1,7 @@
 //! Habits of peers, applications and routers: each scenario has one.
 //!
-//! Each stands for changes of policy that the rest would not show (`plants.txt`). They draw from a source of their own, so what is done besides
-//! does not depend on them. Tests: `tests/random.rs`, `tests/plants.rs`.
+//! Each habit stands for changes of policy that the rest would not show (`plants.txt`). Habits draw from their own
+//! random numbers, so the rest of a scenario does not depend on them.
 
 use std::collections::BTreeMap;
 
@@ -13,59 +13,59 @@ use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{What, latest_figure};
 
-/// What a peer does besides.
+/// What a peer does besides its ordinary segments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Habit {
-    /// The acknowledgment of what was sent again is that of the first transmission.
+    /// The ACK of a retransmission echoes the first transmission.
     OldEchoes,
-    /// Several segments arrive behind one that does not.
+    /// Several segments arrive after one that is lost.
     Runs,
-    /// Two short messages come, and are read before their acknowledgment is due.
+    /// Two short messages arrive, and are read before their ACK is due.
     Messages,
-    /// The FIN is on text, and comes again.
+    /// The FIN has data, and arrives again.
     FinOnText,
-    /// Text comes with the last segment of the handshake, and before the connection is accepted.
+    /// Data arrives with the last segment of the handshake, and before the connection is accepted.
     EarlyText,
-    /// ECN was agreed on; routers mark text, and the peer's answers tell of marks.
+    /// ECN was negotiated; routers mark data, and the peer's answers echo marks.
     Marks,
-    /// The application has options that few have, sets some before the connection and in the middle of it, and asks for them.
+    /// The application uses rare options, sets some before the connection and during it, and reads them.
     Options,
     /// It acknowledges parts of segments.
     Parts,
-    /// Its segments are tiny or huge, or it does not say, and its windows are scaled far or hardly.
+    /// It asks for tiny or huge segments, or for no size, and its window scale is large or small.
     Sizes,
-    /// Its clock of timestamps jumps.
+    /// Its timestamp clock jumps.
     Jumps,
-    /// There is text with its SYN.
+    /// Its SYN has data.
     SynText,
-    /// The application closes with text that it has not read, or when the peer does, or again.
+    /// The application closes with unread data, or when the peer closes, or once more.
     Closes,
-    /// The application holds text back until there is more.
+    /// The application holds data back until there is more.
     Corks,
-    /// The network reports packets that did not arrive.
+    /// Routers report packets that did not arrive.
     Reports,
-    /// Much is sent, and acknowledged as it arrives.
+    /// Much data is sent, and acknowledged as it arrives.
     Bulk,
-    /// The connection begins by Fast Open.
+    /// The connection begins with Fast Open.
     FastOpen,
-    /// Another connection follows by the same name.
+    /// Another connection with the same addresses and ports follows.
     Reuse,
-    /// The listener waits for text.
+    /// The listener waits for data.
     Deferral,
-    /// Its options are malformed, unknown, or not where they belong.
+    /// Its options are malformed, unknown, or out of place.
     Oddities,
     /// Both sides send urgent data.
     Urgency,
-    /// The application ends records, looks at text without reading it, and asks how much there is.
+    /// The application ends records, looks at data without reading it, and asks how much there is.
     Calls,
     /// The device joins the peer's segments.
     Joins,
-    /// Pauses are long, and much of what happens is timers'.
+    /// Pauses are long, and mostly timers act.
     Patience(Subject),
 }
 
 impl Habit {
-    /// That of a seed's scenario.
+    /// The habit of a seed's scenario.
     pub fn of(seed: u64, random: &mut Random) -> Self {
         let habit = Self::usual(random).or_fast_open(seed).or_patient(seed).or_reuse(seed);
         habit.or_deferral(seed).or_urgency(seed).or_calls(seed).or_inherited(seed).or_odd(seed).or_joins(seed)
@@ -93,7 +93,7 @@ impl Habit {
         random.pick(&habits)
     }
 
-    /// What a scenario's settings are besides.
+    /// Settings that the habit adds to a scenario.
     pub fn set(self, settings: &mut BTreeMap<String, String>, random: &mut Random) {
         let mut set = |key: &str, value: &str| settings.insert(key.to_owned(), value.to_owned());
         match self {
@@ -106,7 +106,8 @@ impl Habit {
     }
 }
 
-/// Options that are set before a connection or in the middle of it, and their values. Buffers are large, as those of all scenarios.
+/// Options that are set before a connection or during it, and their values. Buffers are large, as those of all
+/// scenarios.
 const TUNED: &[(SockOpt, &[u32])] = &[
     (SockOpt::RcvLowat, &[0, 50, 101, 500, 1448, 3000, 20_000]),
     (SockOpt::RcvLowat, &[1, 100, 150, 536, 2000, 5000]),
@@ -121,7 +122,7 @@ const TUNED: &[(SockOpt, &[u32])] = &[
 ];
 
 impl Maker {
-    /// Does what the peer has the habit of. False if it does not fit now.
+    /// Acts by the peer's habit. False if that does not fit now.
     pub(super) fn habitual(&mut self) -> bool {
         let percent = if self.habit.is_patient() { 80 } else { 40 };
         self.habits.chance(percent)
@@ -141,7 +142,7 @@ impl Maker {
                 Habit::Calls => self.calls(),
                 Habit::Joins => self.joins(),
                 Habit::Patience(subject) => self.patient(subject),
-                // These show in other places.
+                // These habits act in other places.
                 Habit::EarlyText
                 | Habit::Marks
                 | Habit::Sizes
@@ -186,7 +187,7 @@ impl Maker {
     fn run_of_blocks(&mut self) -> bool {
         let ahead = self.sent_from(self.peer.ack.max(1) + 1);
         let count = 3 + self.habits.below(3) as usize;
-        // Before anything was repaired: what is reported later is of the repair too.
+        // Only before anything was retransmitted: later reports are also about retransmissions.
         if ahead.len() < count || !self.peer.held.is_empty() || self.figure("bytes_retrans") > 0 {
             return false;
         }
@@ -218,7 +219,7 @@ impl Maker {
         true
     }
 
-    /// The FIN with text; once it was sent, all of that again, or the FIN alone.
+    /// The FIN with data; once it was sent, all of that again, or the FIN alone.
     fn fin_on_text(&mut self) -> bool {
         if self.peer.hole.is_some() {
             return false;
@@ -260,7 +261,7 @@ impl Maker {
         true
     }
 
-    /// An option of buffers, windows and waits, or a look at one.
+    /// Sets an option of buffers, windows or delays, or reads one.
     fn tuned_option(&mut self) -> bool {
         let action = if self.habits.chance(25) {
             Action::Get(self.habits.pick(&[
@@ -313,13 +314,13 @@ impl Maker {
         true
     }
 
-    /// Segments that are tiny or huge, and windows that are scaled far or hardly.
+    /// Tiny or huge segments, and a large or small window scale.
     pub(super) fn unusual_sizes(&mut self) {
         self.peer.mss = self.habits.pick(&[0, 0, 64, 88, 100, 200, 300, 1200, 1461, 9000, 65_535]);
         self.shift = self.habits.pick(&[1, 7, 7, 14, 15]);
     }
 
-    /// Text with a SYN, which nobody has asked for.
+    /// Data on a SYN, without Fast Open.
     pub(super) fn text_of_a_syn(&mut self, syn: &mut Segment) {
         let is_unheard = syn.flags.has(Flags::ACK) && self.habits.chance(90);
         if self.habit == Habit::SynText && !is_unheard {
@@ -341,7 +342,7 @@ impl Maker {
         false
     }
 
-    /// A close with unread text, or with a FIN of the peer that crosses it, or after another one.
+    /// A close with unread data, or crossed by the peer's FIN, or after another close.
     fn closes(&mut self) -> bool {
         match self.habits.below(8) {
             0 | 1 if !self.peer.is_done && self.peer.hole.is_none() => {
@@ -376,7 +377,7 @@ impl Maker {
         true
     }
 
-    /// Text that waits for more, and what lets it go.
+    /// Data that waits for more, and calls that release it.
     fn corks(&mut self) -> bool {
         let action = match self.habits.below(8) {
             0 | 1 => Action::Set(SockOpt::Cork, 1),
@@ -389,11 +390,12 @@ impl Maker {
         true
     }
 
-    /// Text that waits, and acknowledgments of what is out, a few segments each, in the order in which they arrive. One may be lost.
+    /// Queued data, and acknowledgments of what is in flight, a few segments each, in the order in which they arrive.
+    /// One may be lost.
     fn bulk(&mut self) -> bool {
         self.peer.win = self.peer.win.max(self.window_of(1_000_000));
         if self.figure("snd_wnd") < BULK_WINDOW_MIN {
-            // The kernel counts memory, of which small segments take much.
+            // The kernel counts memory, and small segments take much.
             self.acknowledge();
             return true;
         }
@@ -428,7 +430,7 @@ impl Maker {
         true
     }
 
-    /// The stack's segments that begin at `seq` or behind it, each once, in order.
+    /// The stack's segments that begin at `seq` or after it, each once, in order.
     fn sent_from(&self, seq: u32) -> Vec<(u32, u32)> {
         let mut sent: Vec<(u32, u32)> = self.sent.iter().filter(|(from, _)| *from >= seq).copied().collect();
         sent.sort_unstable();
@@ -436,7 +438,7 @@ impl Maker {
         sent
     }
 
-    /// The peer has got all before `end`, and with it what it holds behind that.
+    /// The peer has received everything before `end`, and with it what it holds after that.
     fn take_up_to(&mut self, end: u32) {
         let mut ack = self.peer.ack.max(end);
         while let Some(&(_, to)) = self.peer.held.iter().find(|(from, to)| (*from..*to).contains(&ack)) {
@@ -446,7 +448,7 @@ impl Maker {
         self.peer.ack = ack;
     }
 
-    /// A report about one of the stack's segments, or about none that is out.
+    /// A report about one of the stack's segments, or about one that is not in flight.
     pub(super) fn report(&mut self) -> bool {
         if self.is_due_by_half() {
             return false;
@@ -486,7 +488,7 @@ impl Maker {
         true
     }
 
-    /// Text that does not wait until the connection is accepted.
+    /// Data that arrives before the connection is accepted.
     pub(super) fn early_text(&mut self) {
         let len = self.habits.pick(&[1, 100, 500]);
         self.send(Flags::PSH, self.peer.snd_nxt, len);
@@ -509,17 +511,17 @@ impl Maker {
         }
     }
 
-    /// A figure of the latest look at the stack; 0 if it has none.
+    /// A field of the latest state of the stack; 0 if it has none.
     fn figure(&self, name: &str) -> u64 {
         latest_figure(&self.driven.trace().records, name).unwrap_or(0)
     }
 
-    /// Ten milliseconds pass.
+    /// Lets ten milliseconds pass.
     fn later(&mut self) {
         self.at_ms += 10;
         self.settle();
     }
 }
 
-/// Much is written to windows of so many bytes.
+/// Windows of this many bytes get much data.
 const BULK_WINDOW_MIN: u64 = 20_000;

@@ -1,4 +1,5 @@
-//! What no sensible peer sends: a segment before its turn in a handshake, and options that are malformed, unknown, or not where they belong.
+//! Segments that no sensible peer sends: a segment too early in a handshake, and options that are malformed, unknown,
+//! or out of place.
 //!
 //! Tests: those of `generate.rs`.
 
@@ -10,7 +11,7 @@ use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Opt, Segment};
 
 impl Habit {
-    /// The options of some peers are odd, whatever habit they would have.
+    /// Some peers have odd options, instead of the habit that they would have.
     pub(super) fn or_odd(self, seed: u64) -> Self {
         let mut random = Random::new(seed.rotate_left(56));
         if random.chance(PERCENT) { Self::Oddities } else { self }
@@ -18,9 +19,9 @@ impl Habit {
 }
 
 impl Maker {
-    /// Something that is not to happen while a connection is opened.
+    /// A segment that should not arrive while a connection is opened.
     pub(super) fn oddity_of_open(&mut self, percent: u32) {
-        // The kernel takes no echo of an answer to it for an acknowledgment that may wait for text.
+        // If the listener waits for data, the kernel does not accept an ACK that echoes an answer to such a segment.
         if !self.random.chance(percent) || self.habit == Habit::Deferral {
             return;
         }
@@ -70,10 +71,10 @@ impl Maker {
     }
 }
 
-/// Of all scenarios.
+/// The share of all scenarios.
 const PERCENT: u32 = 2;
 
-/// Options of which something is wrong, or that the tested side did not ask for.
+/// Options that are wrong in some way, or that the tested side did not ask for.
 const OPTIONS: &[&[u8]] = &[
     // The size of segments: tiny, huge, too short, too long.
     &[2, 4, 0, 0],
@@ -89,7 +90,7 @@ const OPTIONS: &[&[u8]] = &[
     &[3, 3, 255],
     &[3, 2],
     &[3, 4, 7, 7],
-    // SACK: permitted where it is not asked for, and blocks.
+    // SACK: permitted where it may not be, and blocks.
     &[4, 2],
     &[4, 3, 0],
     &[5, 2],
@@ -102,7 +103,7 @@ const OPTIONS: &[&[u8]] = &[
     // The end of the list, with more behind it.
     &[0],
     &[0, 3, 3, 7],
-    // Lengths that cannot be.
+    // Impossible lengths.
     &[30, 0],
     &[30, 1],
     &[30, 40],
@@ -117,7 +118,7 @@ const OPTIONS: &[&[u8]] = &[
     &[34, 2],
     &[34, 3, 1],
     &[172, 5, 0, 0, 0],
-    // Signatures, of which nobody has the key.
+    // Signatures for which nobody has a key.
     &[19, 18, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     &[19, 4, 0, 0],
     &[29, 16, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],

@@ -1,6 +1,8 @@
-//! What takes seconds: timers that back off until the connection is given up, probes of a shut window and of a silent peer, and closed sockets that wait.
+//! Events that take seconds: timers that back off until the connection is given up, probes of a zero window and of a
+//! silent peer, and closed sockets that wait.
 //!
-//! Each scenario has one subject, which the application or the peer takes up again and again; its pauses are long. Tests: those of `generate.rs`.
+//! Each scenario has one subject, to which the application or the peer returns repeatedly; its pauses are long. Tests:
+//! those of `generate.rs`.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +15,21 @@ use crate::segment::Flags;
 /// What a patient scenario waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Subject {
-    /// Text is sent again and again.
+    /// Data is retransmitted repeatedly.
     Silence,
-    /// The window is shut.
+    /// The window is closed.
     Window,
     /// Keepalive's probes.
     Keepalive,
-    /// The end of a closed socket, or of the peer's text.
+    /// The end of a closed socket, or of the peer's data.
     Close,
-    /// Text after a long pause.
+    /// Data after a long pause.
     Idle,
-    /// The same and others, with times and bounds that sockets inherit from the settings.
+    /// All of these and others, with times and limits that sockets inherit from the settings.
     Inherited,
 }
 
-/// The settings of a scenario whose subject is time: few kinds, as each has a namespace of its own.
+/// The settings of a scenario whose subject is time: only a few combinations, because each has a namespace of its own.
 pub(super) fn settings(subject: Subject, random: &mut Random) -> BTreeMap<String, String> {
     let settings: &[(&str, &str)] = if subject == Subject::Inherited {
         random.pick(INHERITED)
@@ -40,7 +42,7 @@ pub(super) fn settings(subject: Subject, random: &mut Random) -> BTreeMap<String
 }
 
 impl Habit {
-    /// Some scenarios are patient, whatever habit they would have.
+    /// Some scenarios are patient, instead of the habit that they would have.
     pub(super) fn or_patient(self, seed: u64) -> Self {
         let mut random = Random::new(seed.rotate_left(48));
         if !random.chance(PERCENT) {
@@ -55,7 +57,7 @@ impl Habit {
         ]))
     }
 
-    /// In some of them sockets inherit more.
+    /// In some of them, sockets inherit more settings.
     pub(super) fn or_inherited(self, seed: u64) -> Self {
         let is_it = Random::new(seed.rotate_left(16)).chance(INHERITED_PERCENT);
         if is_it { Self::Patience(Subject::Inherited) } else { self }
@@ -78,7 +80,7 @@ impl Maker {
         self.habit.is_patient() && self.at_ms > LENGTH_MAX_MS
     }
 
-    /// The peer takes its time for a handshake.
+    /// The peer is slow during a handshake.
     pub(super) fn late_handshake(&mut self) {
         if self.habit.is_patient() && self.habits.chance(20) {
             self.at_ms += self.habits.pick(&[500, 1_300, 2_500, 3_400, 5_000]);
@@ -99,7 +101,7 @@ impl Maker {
         }
     }
 
-    /// What goes by settings, unless the socket has others.
+    /// What depends on settings, unless the socket has values of its own.
     fn inherited(&mut self) -> bool {
         match self.habits.below(12) {
             0..3 => self.act(Action::Set(SockOpt::Keepalive, 1)),
@@ -133,7 +135,7 @@ impl Maker {
         true
     }
 
-    /// Text that nobody acknowledges, while routers report.
+    /// Data that nobody acknowledges, while routers report errors.
     fn silence(&mut self) -> bool {
         match self.habits.below(10) {
             0..4 => self.write_some(),
@@ -151,7 +153,7 @@ impl Maker {
         self.act(Action::Write(len));
     }
 
-    /// A window that is shut, asked for, and opened.
+    /// A window that is closed, probed, and opened.
     fn shut_window(&mut self) -> bool {
         match self.habits.below(10) {
             0..3 => {
@@ -167,7 +169,7 @@ impl Maker {
                 self.acknowledge();
             }
             7 => {
-                // The answer to a probe, which says the same again.
+                // The answer to a probe, which repeats the same window.
                 self.round_trip();
                 self.acknowledge();
             }
@@ -177,7 +179,7 @@ impl Maker {
         true
     }
 
-    /// Probes of a peer that is silent.
+    /// Probes to a silent peer.
     fn keepalive(&mut self) -> bool {
         let count = 1 + self.habits.below(3);
         match self.habits.below(12) {
@@ -199,7 +201,7 @@ impl Maker {
         true
     }
 
-    /// An end that is waited for.
+    /// A wait for the end of a connection.
     fn lingering_close(&mut self) -> bool {
         match self.habits.below(10) {
             0 => {
@@ -226,7 +228,7 @@ impl Maker {
         true
     }
 
-    /// Text after a pause, in either direction, and acknowledgments of all.
+    /// Data after a pause, in either direction, and acknowledgments of everything.
     fn idle(&mut self) -> bool {
         match self.habits.below(6) {
             0 | 1 => self.write_some(),
@@ -251,9 +253,9 @@ const INHERITED: &[&[(&str, &str)]] = &[
     &[("rto_max", "1500ms"), ("rto_min", "500ms")],
     &[("notsent_lowat", "3000"), ("retries", "1"), ("slow_start_after_idle", "off"), ("synack_retries", "1")],
 ];
-/// So many scenarios of a hundred have them.
+/// Percentage of scenarios with them.
 const INHERITED_PERCENT: u32 = 2;
-/// So many scenarios of a hundred are patient.
+/// Percentage of patient scenarios.
 const PERCENT: u32 = 4;
-/// A patient scenario is over after so many milliseconds, or some seconds after.
+/// A patient scenario ends after this many milliseconds, or some seconds after that.
 const LENGTH_MAX_MS: u32 = 8_000;

@@ -1,4 +1,5 @@
-//! Another connection by the same name, soon behind the first: in TIME-WAIT, or where a side has not heard of the end.
+//! Another connection with the same addresses and ports, soon after the first: in TIME-WAIT, or when one side does not
+//! know that the first has ended.
 //!
 //! Tests: `tests/random.rs`.
 
@@ -9,11 +10,12 @@ use crate::scenario::{Action, How, SockOpt};
 use crate::segment::{Flags, Segment};
 use crate::trace::What;
 
-/// Events of the first connection, at most.
+/// Largest number of events of the first connection.
 const FIRST_EVENTS_MAX: u32 = 7;
 
 impl Maker {
-    /// Goes on with the connection for a while, ends it, and begins the next. The tested side has accepted the first. False if there is no other.
+    /// Continues the connection for a while, ends it, and begins the next. The tested side has accepted the first.
+    /// False if there is no other.
     pub(super) fn reuse(&mut self) -> bool {
         for _ in 0..self.random.below(FIRST_EVENTS_MAX) {
             self.pause();
@@ -32,7 +34,7 @@ impl Maker {
             // The peer knows nothing of the old connection.
             self.at_ms += 10;
             self.settle();
-            // A reset changes nothing in TIME-WAIT here (RFC 1337).
+            // A reset changes nothing in Sockeye's TIME-WAIT (RFC 1337).
             if self.random.chance(50) && !self.driven.is_in_time_wait() {
                 self.act(Action::Segment(Segment { flags: Flags::RST, seq: ack, ..Segment::default() }));
             } else {
@@ -71,7 +73,8 @@ impl Maker {
         }
         match self.random.below(8) {
             0 => {
-                // Behind a hole it would be challenged, but for the end of a block in the kernel.
+                // Behind a hole, it would be answered with a challenge ACK, except in the kernel at the end of a SACK
+                // block.
                 let next = self.peer.hole.map_or(self.peer.snd_nxt, |(from, _)| from);
                 self.send(Flags::RST, next, 0);
             }
@@ -120,7 +123,7 @@ impl Maker {
         syn
     }
 
-    /// The number that the latest segment acknowledges, if that is no SYN.
+    /// The number that the latest segment acknowledges, if that segment is no SYN.
     fn challenged(&self) -> Option<u32> {
         let latest = self.driven.trace().records.last()?;
         match &latest.what {
@@ -131,7 +134,7 @@ impl Maker {
 }
 
 impl Habit {
-    /// In some scenarios the connection is followed by another, whatever habit they would have.
+    /// In some scenarios another connection follows, instead of the habit that they would have.
     pub(super) fn or_reuse(self, seed: u64) -> Self {
         if Random::new(seed.rotate_left(24)).chance(4) { Self::Reuse } else { self }
     }

@@ -1,4 +1,4 @@
-//! When events are: away from times at which the kernel's timers decide otherwise than those of the stack may.
+//! The times of events: away from times at which the kernel's timers may give another result than the stack's.
 //!
 //! Tests: those of `generate.rs`, and the random scenarios.
 
@@ -13,8 +13,8 @@ use crate::trace::What;
 use crate::wheel::JIFFY;
 
 impl Maker {
-    /// Moves text or a FIN of the peer away from where a timer of the stack sends text about as long after it as tells an answer: the kernel takes the time in
-    /// ticks.
+    /// Moves the peer's data or FIN away from a certain time before a timer of the stack sends data: the time that
+    /// decides whether this data counts as an answer. The kernel measures that time in ticks.
     pub(super) fn not_before_an_answer(&mut self) {
         for _ in 0..TRIES {
             let answer = Duration::from_millis(self.at_ms.into()) + ANSWER_MAX;
@@ -26,14 +26,16 @@ impl Maker {
         }
     }
 
-    /// Lets the time pass up to the next event, and moves that away from where the kernel's timers may be on either side of it.
+    /// Lets time pass up to the next event, and moves the event away from times at which the kernel's timers may be on
+    /// either side of it.
     pub(super) fn settle(&mut self) {
         for _ in 0..TRIES {
             let at = Duration::from_millis(self.at_ms.into());
             self.driven.advance(at);
-            // One that has sent nothing shows in no trace.
+            // A timer that has sent nothing shows in no trace.
             let quiet = self.driven.ran_at().filter(|ran| *ran > self.last_event);
-            // A user timeout or that of FIN-WAIT-2 is over then, and one of the kernel's coarse timers runs for it.
+            // A user timeout or the FIN-WAIT-2 timeout expires then, and the kernel uses one of its coarse timers for
+            // it.
             let late = if self.habit == Habit::Options { granularity(RTO) } else { Duration::ZERO };
             let quiet = quiet
                 .map(|ran| ran + SLACK + late.max(self.patience(ran.saturating_sub(self.waits_since()))))
@@ -53,18 +55,19 @@ impl Maker {
         self.observe();
     }
 
-    /// How late a timer of so long may be, where a scenario is patient.
+    /// How late a timer of this length may be in a patient scenario.
     fn patience(&self, wait: Duration) -> Duration {
         let earlier = granularity(RTO) * LATE_COUNT_MAX;
         if self.habit.is_patient() { granularity(wait) + earlier + wait / 32 } else { Duration::ZERO }
     }
 
-    /// A timer that is over runs since then, or a shorter time.
+    /// A timer that has expired was started then, or later.
     fn waits_since(&self) -> Duration {
         self.sent_at.min(self.last_event)
     }
 
-    /// Whether about half of the retransmission timeout has passed since text left: a report may halve it, and the kernel counts in ticks.
+    /// Whether about half of the retransmission timeout has passed since data was sent: a report may halve the timeout,
+    /// and the kernel counts in ticks.
     pub(super) fn is_due_by_half(&self) -> bool {
         let at = Duration::from_millis(self.at_ms.into());
         self.driven.rto().is_some_and(|rto| {
@@ -73,8 +76,9 @@ impl Maker {
         })
     }
 
-    /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long: a window shrinks for each of
-    /// them, and for one in which nothing was acknowledged and it was not used; acknowledgments are quick behind one without text of the peer. The kernel counts in ticks.
+    /// When a pause is certainly longer than a whole number of retransmission timeouts, if it is about as long as one.
+    /// A window shrinks for each of them, and for each in which nothing was acknowledged and the window was not used.
+    /// After one without data from the peer, ACKs are immediate. The kernel counts in ticks.
     fn pause_is_over(&self) -> Option<Duration> {
         let at = Duration::from_millis(self.at_ms.into());
         let mut records = self.driven.trace().records.iter().rev();
@@ -103,7 +107,8 @@ impl Maker {
         self.scenario.events.iter().find(is_latest).map(Event::at)
     }
 
-    /// When the next challenge is certainly allowed, if that is about now: the stack's limit is longer by a number of its own.
+    /// When the next challenge ACK is certainly allowed, if that is about now: the stack's interval is longer by a
+    /// random amount.
     fn limit_is_over(&self) -> Option<Duration> {
         let at = Duration::from_millis(self.at_ms.into());
         let mut records = self.driven.trace().records.iter().rev();
@@ -117,21 +122,21 @@ impl Maker {
         answered.map(|answered| answered + CHALLENGE_INTERVAL_MAX)
     }
 
-    /// When what follows text of the peer is certainly no answer to it, if it is about as late as that.
+    /// When data sent after the peer's data is certainly no answer to it, if it is about that late.
     fn is_no_answer(&self) -> Option<Duration> {
         let late = self.text_came_at()? + ANSWER_MAX;
         let at = Duration::from_millis(self.at_ms.into());
         (late.abs_diff(at) <= JIFFY).then_some(late + JIFFY)
     }
 
-    /// When the latest text of the peer came.
+    /// When the peer's latest data arrived.
     fn text_came_at(&self) -> Option<Duration> {
         let is_text = |event: &&Event| matches!(&event.action, Action::Segment(text) if text.len > 0);
         self.scenario.events.iter().rev().find(is_text).map(Event::at)
     }
 
-    /// When the kernel has certainly sent what a timer of the stack has sent since the latest event; each of its timers adds to
-    /// how late the next one is.
+    /// When the kernel has certainly sent what a timer of the stack has sent since the latest event. Each of the
+    /// kernel's timers makes the next one later.
     fn kernel_is_done(&self) -> Option<Duration> {
         let is_event = |at: Duration| self.scenario.events.iter().rev().any(|event| event.at() == at);
         let records = self.driven.trace().records.iter();
@@ -156,7 +161,7 @@ impl Maker {
 
 /// An ordinary retransmission timeout.
 const RTO: Duration = Duration::from_millis(300);
-/// Timers whose lateness adds up.
+/// Number of timers whose lateness adds up.
 const LATE_COUNT_MAX: u32 = 3;
-/// How often an event is moved away from timers.
+/// How many times an event is moved away from timers.
 const TRIES: u32 = 16;

@@ -1,4 +1,4 @@
-//! Urgent data, of both sides: where marks are, how far they point, and reads up to them and over them.
+//! Urgent data from both sides: where marks are, how far they point, and reads up to them and beyond.
 //!
 //! Tests: those of `generate.rs`.
 
@@ -9,7 +9,7 @@ use crate::scenario::{Action, Question};
 use crate::segment::Flags;
 
 impl Habit {
-    /// In some scenarios data is urgent, whatever habit they would have.
+    /// In some scenarios data is urgent, instead of the habit that they would have.
     pub(super) fn or_urgency(self, seed: u64) -> Self {
         if Random::new(seed.rotate_left(40)).chance(PERCENT) { Self::Urgency } else { self }
     }
@@ -36,7 +36,7 @@ impl Maker {
         true
     }
 
-    /// Text of the peer with a pointer into it or beyond, in order or again, or the pointer alone.
+    /// Data from the peer with a pointer into it or beyond, in order or again, or the pointer alone.
     fn urgent_text(&mut self) -> bool {
         if self.peer.is_done || self.peer.hole.is_some() {
             return false;
@@ -61,5 +61,5 @@ impl Maker {
     }
 }
 
-/// How many scenarios are of this kind.
+/// The share of scenarios of this kind.
 const PERCENT: u32 = 2;

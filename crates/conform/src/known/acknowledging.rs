@@ -1,4 +1,4 @@
-//! Differences in which acknowledgments count, and in what follows where they do not.
+//! Differences in which acknowledgments count, and in what follows if they do not.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -11,27 +11,29 @@ use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
 
-/// After a tail loss probe there is none until a round trip was measured (RFC 8985 section 7.3). Without timestamps the acknowledgment of text that
-/// was sent again measures none, and the kernel sends another all the same.
+/// After a tail loss probe, Sockeye sends no other until a round trip was measured (RFC 8985 section 7.3). Without
+/// timestamps, the acknowledgment of a retransmission gives no sample, and the kernel sends another probe all the same.
 pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.states() {
         return probe_instead_of_a_timeout(pair, kernel, stack);
     }
     let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
     let top = pair.texts().map(|text| text.end()).max()?;
-    // Without the probe the timer of reordering goes on, which may find a loss first.
+    // Without the probe the reordering timer continues, and may find a loss first.
     let waits = pair.stack.is_none_or(|stack| match &stack.what {
         What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
         _ => true,
     });
-    // The last segment, or what is left of it, for the second time, or the next one. Or for the third time, where the stack's timeout was due with the probe: its next one is later.
+    // The last segment, or its rest, for the second time, or the next one. Or for the third time, if the stack's
+    // timeout was due together with the probe: its next probe is later.
     let start = pair.texts().find(|text| text.end() == top)?.seq;
-    // Blocks take room from it, or the window has none for all of it.
+    // SACK blocks take room from it, or the window has no room for all of it.
     let is_cut = || pair.acks().next_back().is_some_and(|told| pair.edge(told) == kernel.end());
     let is_last = kernel.end() == top || (kernel.seq == start && (!kernel.sack().is_empty() || is_cut()));
     let is_again = kernel.seq >= start && is_last && pair.times_sent_to(top) <= 2;
     let is_last = is_again || kernel.seq == top;
-    // Behind a shut window it cannot leave, and is the timeout of the first segment.
+    // The peer has closed its window over the data, so the probe cannot be sent and becomes the timeout of the first
+    // segment.
     let told = pair.acks().next_back();
     let is_shut = told.is_some_and(|told| told.win == 0 && told.ack == kernel.seq);
     let is_timeout = is_shut && pair.times_sent(kernel.seq) > 0;
@@ -40,7 +42,8 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     (waits && is_probe && is_repeated && has_no_echo(pair)).then_some(Then::Stop)
 }
 
-/// Whether the peer's latest acknowledgment of something new has no timestamp to measure by, or the two ends use none.
+/// Whether the peer's latest acknowledgment of new data has no timestamp to measure by, or the two ends use no
+/// timestamps.
 fn has_no_echo(pair: &Pair<'_>) -> bool {
     let latest = pair.acks().map(|told| told.ack).max();
     let has_none = |told: &Segment| matches!(told.timestamp(), None | Some((_, Echo::Nothing)));
@@ -48,8 +51,8 @@ fn has_no_echo(pair: &Pair<'_>) -> bool {
         || pair.acks().any(|told| Some(told.ack) == latest && has_none(told))
 }
 
-/// A duplicate acknowledgment tells that a tail loss probe was not needed if it has no blocks (RFC 8985 section 7.4.2); in the kernel, if it has none that are news. Here what
-/// acknowledges more then reduces the window.
+/// A duplicate ACK shows that a tail loss probe was needless if it has no SACK blocks (RFC 8985 section 7.4.2), or, in
+/// the kernel, if its blocks bring no news. In Sockeye, the next acknowledgment of more data then reduces the window.
 pub(super) fn duplicate_behind_a_probe(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -65,8 +68,9 @@ pub(super) fn duplicate_behind_a_probe(pair: &Pair<'_>) -> Option<Then> {
     (is_told && is_reduced && is_window).then_some(Then::Stop)
 }
 
-/// The only segment that is out has gone a second time, as the kernel's probe and the stack's timeout, which are due together. Or the peer has shut its window over the text, so that the
-/// kernel's probe could not leave, and was its timeout; without the probe the timer of reordering goes on, which found the first segment lost.
+/// The only segment in flight was retransmitted, as the kernel's probe and as the stack's timeout, which are due
+/// together. Or the peer has closed its window over the data, so that the kernel's probe could not be sent and became
+/// its timeout; without the probe, the stack's reordering timer continued, and found the first segment lost.
 fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) -> Option<Then> {
     let last = pair.texts().last()?;
     let is_repeated = pair.has_repeated_below(last.end()) && has_no_echo(pair);
@@ -80,10 +84,10 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     (pair.why.starts_with("ca_state:") && is_repeated && (is_probe || is_timeout)).then_some(Then::Stop)
 }
 
-/// The kernel acknowledges text that nobody has read at once if its window has grown meanwhile, as it learns how much memory packets take; here it has not, and the
-/// acknowledgment waits.
+/// The kernel acknowledges unread data at once if its window has grown in the meantime, because it has learnt how much
+/// memory packets take. Sockeye's window has not grown, and the ACK waits.
 ///
-/// Or the other way round: its window has become smaller.
+/// Or the reverse: the kernel's window has become smaller.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     fn sent(record: &Record) -> Option<&Segment> {
         match &record.what {
@@ -100,7 +104,8 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
-/// What TCP_QUICKACK sends bears the time of the call or segment before it in the kernel, which does not look at its clock for it.
+/// In the kernel, the ACK that setting TCP_QUICKACK sends has the time of the call or segment before it, because the
+/// kernel does not read its clock again.
 pub(super) fn time_of_a_quick_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, 1..)));
@@ -109,8 +114,9 @@ pub(super) fn time_of_a_quick_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_earlier).then_some(Then::GoOn)
 }
 
-/// A connection that the application has closed, and whose FIN is acknowledged, is a record without a socket in the kernel, by which an acknowledgment of what was not
-/// sent gets no answer; here it does (RFC 9293 section 3.10.7.4, fifth).
+/// If the application has closed a connection and its FIN is acknowledged, the kernel keeps only a record without a
+/// socket, which does not answer an ACK of data that was never sent. Sockeye answers it (RFC 9293 section 3.10.7.4,
+/// fifth).
 pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     let (cause, answer) = pair.only_the_stack_answers()?;
     let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
@@ -123,8 +129,9 @@ pub(super) fn acknowledgment_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     (is_over && cause.len == 0 && cause.ack > end && ack.seq == end).then_some(Then::SkipStack)
 }
 
-/// Without SACK only a segment without text is a duplicate acknowledgment (RFC 5681 section 2), so text, or a FIN, that comes out of order is answered with one even if text leaves just
-/// then; the kernel lets that text do.
+/// Without SACK, only a segment without data is a duplicate ACK (RFC 5681 section 2). So Sockeye answers data or a FIN
+/// that arrives out of order with such a segment, even if data is sent at the same moment. In the kernel, that data is
+/// the answer.
 pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (cause, answer) = pair.only_the_stack_answers()?;
     let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
@@ -136,7 +143,7 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
     (is_out_of_order && has_text && !pair.has_sack()).then_some(Then::SkipStack)
 }
 
-/// Text that one of the two acknowledges at once, and the other when its delay is over or an application reads.
+/// Data that one side acknowledges at once, and the other when its delay is over or the application reads.
 struct Hurry<'a> {
     /// Its place in the scenario.
     index: usize,
@@ -170,13 +177,14 @@ impl<'a> Hurry<'a> {
             (other, Some((true, ack))) if is_late(other, ack.ack) => (ack, false),
             _ => return None,
         };
-        // A FIN waits with the text before it.
+        // A FIN waits together with the data before it.
         (text.end() > text.seq && ack.ack == text.end()).then_some(Self { index, at, ack, is_kernels })
     }
 }
 
-/// Each time that its window grows, the kernel acknowledges a segment more at once (`tcp_grow_window`); here the window does not grow. By a first text behind a hole the kernel
-/// uses up by that what the first text in order is worth.
+/// Each time its window grows, the kernel acknowledges one more segment at once (`tcp_grow_window`). Sockeye's window
+/// does not grow. If the first data arrives behind a hole, the kernel uses up the immediate ACKs that the first
+/// in-order data would get.
 pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
     let is_text = |segment: &&Segment| segment.len > 0 && !segment.flags.has(Flags::SYN);
@@ -194,7 +202,8 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
         let scale = if sent.flags.has(Flags::SYN) { 0 } else { shift };
         let window = u32::from(sent.win) << scale;
         since += u8::from(sent.ack > next);
-        // A window that is said for the first time may be rounded up. One that is all that the field can say may still grow.
+        // A window that is announced for the first time may be rounded up. A window at the maximum of the field may
+        // still grow.
         if sent.win == u16::MAX || most.is_some_and(|most| window >= most + (1 << scale)) {
             (is_growing, since) = (true, 0);
         }
@@ -206,7 +215,8 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
     (hurry.is_kernels && is_growing && since <= QUICK_ACKS).then_some(Then::Stop)
 }
 
-/// A read that frees a quarter of the receive buffer tells so in an acknowledgment; the kernel does where the window is no more than half of its largest and doubles.
+/// A read that frees a quarter of the receive buffer sends an ACK with the new window. The kernel sends one only if at
+/// most half of the largest window is open and the new window is at least twice as large.
 pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
     let stack = pair.stack?;
     let What::Sent(Packet::Tcp(update)) = &stack.what else { return None };
@@ -224,7 +234,8 @@ pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
     (is_read && is_at_once && is_told && update.is_bare_ack()).then_some(then)
 }
 
-/// Once text came ECN-capable, the kernel takes text that is not for a repetition, and acknowledges it at once; here that is no sign of anything.
+/// After ECN-capable data has arrived, the kernel takes data that is not ECN-capable for a retransmission, and
+/// acknowledges it at once. Sockeye draws no conclusion from this.
 pub(super) fn text_without_ect(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
     let events = &pair.scenario.events;
@@ -236,8 +247,8 @@ pub(super) fn text_without_ect(pair: &Pair<'_>) -> Option<Then> {
     (hurry.is_kernels && was_capable && ecn(&events[hurry.index]) == Some(0)).then_some(Then::Stop)
 }
 
-/// Text that leaves some 40 ms after text of the peer is an answer to it or not, by which of the two clocks' ticks it leaves. What comes next is acknowledged at once only where
-/// there was no answer.
+/// Whether data sent about 40 ms after the peer's data counts as an answer depends on the ticks of each side's clock.
+/// Only if there was no answer, the next segment is acknowledged at once.
 pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
     let events = &pair.scenario.events[..hurry.index];
@@ -251,8 +262,8 @@ pub(super) fn answer_told_by_ticks(pair: &Pair<'_>) -> Option<Then> {
     pair.earlier.iter().any(is_near).then_some(Then::Stop)
 }
 
-/// Text that comes more than a retransmission timeout behind other text is acknowledged at once, and so is what follows (`tcp_event_data_recv`): where the two
-/// timeouts differ as far as they may, one has come that late and the other has not.
+/// If data arrives more than a retransmission timeout after other data, it and what follows are acknowledged at once
+/// (`tcp_event_data_recv`). If the two timeouts differ as far as they may, the data was late by one of them only.
 pub(super) fn arrivals_a_timeout_apart(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
     let mut before: Option<Duration> = None;
@@ -271,8 +282,8 @@ pub(super) fn arrivals_a_timeout_apart(pair: &Pair<'_>) -> Option<Then> {
     is_apart.then_some(Then::Stop)
 }
 
-/// A duplicate that begins where one of the segments behind a hole ends is joined with that segment in the kernel (`tcp_ooo_try_coalesce`), which does not look at what it has behind it: it reports
-/// no duplicate.
+/// If duplicate data begins where an out-of-order segment ends, the kernel joins it with that segment
+/// (`tcp_ooo_try_coalesce`) without looking at the segment after it, and reports no duplicate.
 pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
@@ -289,7 +300,8 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.why.starts_with("option")).then_some(then)
 }
 
-/// A duplicate is reported by the acknowledgment of the segment that brought it (RFC 2883 section 4). The kernel's short path leaves the report for the acknowledgment of the text that it takes.
+/// The ACK of the segment that brought a duplicate reports it (RFC 2883 section 4). If the kernel's fast path takes the
+/// next data, the ACK of that data reports the duplicate again.
 pub(super) fn duplicate_of_an_earlier_segment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (first, rest) = kernel.sack().split_first()?;
@@ -300,7 +312,7 @@ pub(super) fn duplicate_of_an_earlier_segment(pair: &Pair<'_>) -> Option<Then> {
     (pair.why == "options" && is_it).then_some(Then::GoOn)
 }
 
-/// TCP_QUICKACK sends an acknowledgment that waits where nobody has anything to read; in the kernel a FIN that was not read is something.
+/// TCP_QUICKACK sends a waiting ACK if there is nothing to read. For the kernel, an unread FIN is something to read.
 pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(ack)) = &pair.stack?.what else { return None };
     let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, on)) if *on > 0);
@@ -310,7 +322,8 @@ pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_quick && is_fin && waits).then_some(Then::Stop)
 }
 
-/// Text that fills a hole is acknowledged at once (RFC 5681 section 4.2). With a FIN the kernel first forgets what it holds behind the hole, and then sees none that is filled: it waits.
+/// Data that fills a hole is acknowledged at once (RFC 5681 section 4.2). With a FIN, the kernel first drops its
+/// out-of-order data, finds no hole that was filled, and delays the ACK.
 pub(super) fn fin_that_fills_a_hole(pair: &Pair<'_>) -> Option<Then> {
     let (cause, _) = pair.only_the_stack_answers()?;
     let index = pair.index()?;
@@ -320,7 +333,8 @@ pub(super) fn fin_that_fills_a_hole(pair: &Pair<'_>) -> Option<Then> {
     (cause.flags.has(Flags::FIN) && fills).then_some(Then::Stop)
 }
 
-/// The delay of an acknowledgment ends when a timer sends text: whichever comes first, by the ticks of the kernel or here, and text takes the acknowledgment along.
+/// A delayed ACK and a timer that sends data are due at about the same time. Which is first depends on the kernel's
+/// ticks or on Sockeye's clock; the data also carries the acknowledgment.
 pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let (kernel_at, stack_at) = (pair.kernel?.at, pair.stack?.at);
@@ -335,17 +349,18 @@ pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
         .then_some(Then::Stop)
 }
 
-/// So many acknowledgments may leave at once in a row (`TCP_MAX_QUICKACKS` and one).
+/// Largest number of immediate ACKs in a row (`TCP_MAX_QUICKACKS` and one).
 const QUICK_ACKS: u8 = 17;
-/// More than so much text is acknowledged at once, if the window allows it (`TCP_MIN_MSS` and less than any segment size of the peer's).
+/// More data than this is acknowledged at once, if the window allows it (`TCP_MIN_MSS`, and less than any segment size
+/// of the peer).
 const LEAST_SEGMENT: u32 = 500;
-/// The longest that an acknowledgment waits.
+/// The longest delay of an ACK.
 const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
 
-/// The kernel answers unacceptable segments without text once in 500 ms (`tcp_invalid_ratelimit`); here the interval is up to 31 ms longer, by a number that nobody
-/// else can predict.
+/// The kernel answers unacceptable segments without data once in 500 ms (`tcp_invalid_ratelimit`). Sockeye's interval
+/// is up to 31 ms longer, by an amount that nobody else can predict.
 ///
-/// In SYN-RECEIVED there are sixteen for each handshake here, and no interval.
+/// In SYN-RECEIVED, Sockeye sends up to sixteen for each handshake, without an interval.
 pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
@@ -355,7 +370,7 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
                 _ => None,
             })
         };
-        // No connection is there to be accepted.
+        // There is no connection to accept.
         let is_waiting = |state: &State| !state.ready.readable && state.info.is_none();
         let is_half_open = sent().any(|(_, sent)| sent.flags.has(Flags::SYN.with(Flags::ACK)))
             && pair.earlier.iter().all(|record| match &record.what {
@@ -378,10 +393,11 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     (is_limited && is_limitable).then_some(Then::SkipKernel)
 }
 
-/// The kernel answers probes of the window, as any unacceptable segment without text, once in 500 ms; here they have a limit of their own that no timer reaches, and a probe that only the kernel
-/// answers may come too soon behind another.
+/// The kernel answers window probes once in 500 ms, as any unacceptable segment without data. Sockeye has a separate
+/// limit for them, shorter than any probe timer. A probe that only the kernel answers may have arrived too soon after
+/// another.
 pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    // Timers follow from it.
+    // Timers depend on it.
     let is_text = || pair.segments().is_some_and(|(kernel, stack)| kernel.len > 0 && stack.len > 0);
     if pair.why.starts_with("rto:") || (pair.why.starts_with("time:") && is_text()) {
         return echoes_an_answer_to_a_probe(pair).then_some(Then::Stop);
@@ -393,7 +409,7 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
         let before = pair.peer().rev().skip_while(|(at, _)| *at >= index);
         let (last, _) = before.clone().find(|probe| is_probe(*probe))?;
         let last_at = pair.scenario.events[last].at();
-        // The answer to the one before, which the kernel did not give, was the last for a while.
+        // Sockeye's answer to the earlier probe, which the kernel did not send, was the last segment for a while.
         let is_told = |record: &Record| match &record.what {
             What::Sent(Packet::Tcp(told)) => {
                 told.is_bare_ack() && record.at >= last_at && record.at < last_at + SLACK
@@ -403,7 +419,7 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
         let is_limited = last_at + CHALLENGE_INTERVAL_MAX > answer.at && !pair.earlier.iter().any(is_told);
         return match () {
             () if is_probe((index, cause)) && last_at + PROBE_INTERVAL > answer.at => Some(Then::SkipKernel),
-            // Its timestamp is echoed.
+            // The peer echoes its timestamp.
             () => (cause.len == 0 && is_limited).then_some(Then::Stop),
         };
     }
@@ -418,15 +434,16 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     (is_probe && is_limited).then_some(Then::SkipStack)
 }
 
-/// Whether the peer echoes an answer that the kernel did not give, in the acknowledgment of what had gone again: it measures the time since then.
+/// Whether the peer echoes an answer that the kernel did not send, in the acknowledgment of a retransmission: it
+/// measures the time since that answer.
 fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
-    // Of those that are not too old.
+    // Only segments that are not too old.
     let told = || pair.peer().filter(|(at, told)| told.end() >= pair.rcv_nxt_before(*at));
     let Some(ack) = pair.acks().map(|told| told.ack).max() else { return false };
     let Some((last, cause)) = told().find(|(_, told)| told.ack == ack) else { return false };
     let has_echo = matches!(cause.timestamp(), Some((_, Echo::Last)));
     let (at, events) = (pair.scenario.events[last].at(), &pair.scenario.events);
-    // What the kernel sent last before it was before a probe.
+    // The kernel's last segment before it was sent before a probe.
     let sent_at = pair.earlier.iter().filter(|record| record.at < at).rev();
     let sent_at =
         sent_at.filter(|record| matches!(record.what, What::Sent(_))).map(|record| record.at).next();
@@ -438,10 +455,11 @@ fn echoes_an_answer_to_a_probe(pair: &Pair<'_>) -> bool {
     has_echo && pair.peer().filter(|(index, _)| *index < last).any(is_probe)
 }
 
-/// Least time between two answers to probes here, and 3 ms by which a run on the kernel may be late.
+/// Least time between two of Sockeye's answers to probes, plus 3 ms by which a run on the kernel may be late.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100 + 3);
 
-/// A larger window that an option allows is told at once, or with the first text; the kernel tells it little by little, as text comes.
+/// Sockeye announces a larger window that an option allows at once, or with the ACK of the first data. The kernel
+/// announces it step by step, as data arrives.
 pub(super) fn window_behind_an_option(pair: &Pair<'_>) -> Option<Then> {
     let stack = pair.stack?;
     let What::Sent(Packet::Tcp(told)) = &stack.what else { return None };
@@ -463,7 +481,7 @@ pub(super) fn window_behind_an_option(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     })?;
     if enlarges(event) {
-        // The peer's echo of the latest timestamp is of another one from here on.
+        // From here on, the peer echoes another timestamp.
         let has_ts = told.options.iter().any(|option| matches!(option, Opt::Ts(..)));
         return Some(if told.ack == acked && !has_ts { Then::SkipStack } else { Then::Stop });
     }

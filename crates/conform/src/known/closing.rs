@@ -1,4 +1,4 @@
-//! Differences behind a FIN, and in TIME-WAIT.
+//! Differences after a FIN, and in TIME-WAIT.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -11,18 +11,19 @@ use crate::scenario::{Action, How, Question, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, What};
 
-/// Text behind the peer's FIN resets the kernel's connection; here it is ignored (RFC 9293 section 3.10.7.4, seventh).
+/// Data beyond the peer's FIN resets the kernel's connection. Sockeye ignores it (RFC 9293 section 3.10.7.4, seventh).
 pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_behind = |(_, fin): (usize, &Segment)| fin.flags.has(Flags::FIN) && fin.end() < cause.end();
     let is_reset = kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST);
-    // What its acknowledgment lets leave may take the answer along.
+    // Data that its acknowledgment releases may carry the answer.
     let is_it = cause.len > 0 && is_reset && (stack.len == 0 || pair.peer().any(is_behind));
     is_it.then_some(Then::Stop)
 }
 
-/// The kernel counts a FIN that waits as a byte not sent or not acknowledged, and one that is sent again not as a byte; here it is the other way round.
+/// The kernel counts a waiting FIN as an unsent or unacknowledged byte, and does not count a retransmitted FIN as a
+/// byte. Sockeye does the opposite.
 pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
     if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
@@ -43,7 +44,8 @@ pub(super) fn fin_in_byte_counts(pair: &Pair<'_>) -> Option<Then> {
     (closing && (waits || again)).then_some(Then::GoOn)
 }
 
-/// A connection that is over has nothing that waits for an acknowledgment; the kernel's socket goes on counting what was not acknowledged by then.
+/// After a connection has ended, nothing in Sockeye waits for an acknowledgment. The kernel's socket still counts what
+/// was unacknowledged at the end.
 pub(super) fn unacknowledged_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(0))) = (&pair.kernel?.what, &pair.stack?.what)
     else {
@@ -53,7 +55,8 @@ pub(super) fn unacknowledged_behind_the_end(pair: &Pair<'_>) -> Option<Then> {
     (is_asked && *kernel > 0 && latest_state(pair) == Some("CLOSED")).then_some(Then::GoOn)
 }
 
-/// A connect that the application gives up by shutting the socket ends it for both directions; the kernel's could connect again, so it is writable, and not at the end of what there is to read.
+/// If the application shuts a socket down while it connects, Sockeye's connect ends for both directions. The kernel's
+/// socket could connect again, so it is writable, and not at the end of what can be read.
 pub(super) fn connect_that_was_given_up(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_closed =
@@ -64,15 +67,16 @@ pub(super) fn connect_that_was_given_up(pair: &Pair<'_>) -> Option<Then> {
         .then_some(Then::Stop)
 }
 
-/// The kernel's socket is CLOSED where a record without one waits out TIME-WAIT; here the socket says TIME-WAIT, as RFC 9293 calls the state.
+/// The kernel's socket is CLOSED while a record without a socket waits in TIME-WAIT. Sockeye's socket reports
+/// TIME-WAIT, the name of the state in RFC 9293.
 pub(super) fn time_wait_in_tcp_info(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_it = kernel.info.as_ref()?.state == "CLOSED" && stack.info.as_ref()?.state == "TIME-WAIT";
     (is_it && kernel.ready == stack.ready).then_some(Then::GoOn)
 }
 
-/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, or of what acknowledges something that was not sent, here that of the latest acceptable segment
-/// (RFC 7323 section 4.3).
+/// In TIME-WAIT the kernel echoes the timestamp of the FIN that led there, or of an ACK of data that was never sent.
+/// Sockeye echoes that of the latest acceptable segment (RFC 7323 section 4.3).
 pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
@@ -87,7 +91,8 @@ pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     (is_it && (is_fin || is_unsent)).then_some(Then::GoOn)
 }
 
-/// Text behind a FIN is not taken, but a mark on it is one of the path's (RFC 3168 section 6.1.3); the kernel does not look at it.
+/// Data beyond a FIN is ignored, but Sockeye echoes a congestion mark on it, since the mark is about the path (RFC 3168
+/// section 6.1.3). The kernel ignores the mark.
 pub(super) fn mark_on_text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_marked = |(index, text): (usize, &Segment)| {
@@ -99,10 +104,11 @@ pub(super) fn mark_on_text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("flags:") && is_echo && pair.peer().any(is_marked)).then_some(Then::Stop)
 }
 
-/// A FIN that has come before the text with its number is where the peer's text ends (RFC 9293 section 3.10.7.4, eighth); the kernel drops it for the text.
+/// If a FIN arrives before data with the same sequence number, Sockeye's stream ends at the FIN (RFC 9293 section
+/// 3.10.7.4, eighth). The kernel drops the FIN in favour of the data.
 pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.states() {
-        // The text has the number and no more.
+        // The data has only this one byte.
         let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(ack)) => Some(ack.ack),
             _ => None,
@@ -120,7 +126,7 @@ pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
-/// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), here it does not (RFC 1337).
+/// A reset ends TIME-WAIT in the kernel (`tcp_rfc1337` is off), but not in Sockeye (RFC 1337).
 pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     // A socket that the application has closed shows no state.
@@ -139,7 +145,8 @@ pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     (kernel.flags == Flags::RST && waits && resets.any(|(index, _)| is_over(index))).then_some(Then::Stop)
 }
 
-/// Text that fits the peer's window leaves, and the FIN follows when there is room; the kernel has both in one packet, which waits until all of it fits.
+/// Sockeye sends data that fits the peer's window, and the FIN when there is room for it. The kernel has both in one
+/// packet, which waits until all of it fits.
 pub(super) fn text_before_a_fin_that_waits(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
     let is_shut = pair.scenario.events[..pair.index()?.min(pair.scenario.events.len())]
@@ -154,7 +161,8 @@ pub(super) fn text_before_a_fin_that_waits(pair: &Pair<'_>) -> Option<Then> {
     (waits && is_shut && is_last && is_new).then_some(Then::Stop)
 }
 
-/// Behind the peer's FIN the kernel also takes a reset with the number before it; here only that at RCV.NXT (RFC 5961 section 3).
+/// After the peer's FIN, the kernel also accepts a reset with the number before RCV.NXT; Sockeye only one at RCV.NXT
+/// (RFC 5961 section 3).
 pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_its = |(index, reset): (usize, &Segment)| {
         let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == reset.seq + 1;
@@ -174,8 +182,9 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_over && goes_on(pair.stack?) && pair.peer().any(is_its)).then_some(Then::Stop)
 }
 
-/// The kernel's SACK blocks have the number of a FIN that came out of order or again, and what came behind it; here blocks are of text. Its acknowledgment of a FIN behind a hole
-/// that is filled has them still.
+/// The kernel's SACK blocks include the number of a FIN that arrived out of order or again, and what arrived beyond it.
+/// Sockeye's blocks cover data only. When the hole before a FIN is filled, the kernel's ACK of the FIN still has its
+/// blocks.
 pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_below = |(_, end): &(u32, u32)| *end <= kernel.ack;
@@ -197,20 +206,20 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     {
         return Some(Then::GoOn);
     }
-    // Nothing that is behind a FIN is taken here.
+    // Sockeye accepts nothing beyond a FIN.
     let is_ours = |start| stack.sack().iter().any(|ours| ours.0 == start);
     let is_news = |block: &&(u32, u32)| is_ours(block.0) || !fins.iter().any(|fin| block.0 >= *fin);
     let is_longer =
         |(a, b): (&(u32, u32), &(u32, u32))| a == b || (a.0 == b.0 && a.1 > b.1 && fins.contains(&b.1));
     let mut theirs: Vec<(u32, u32)> = kernel.sack().iter().filter(is_news).copied().collect();
     let ours = stack.sack();
-    // The block that a FIN has made longer is the latest.
+    // The block that a FIN has extended is the latest.
     let moves = theirs.first().is_some_and(|(start, end)| fins.iter().any(|fin| (start..end).contains(&fin)));
     let place = ours.iter().position(|block| moves && block.0 == theirs[0].0);
     if let Some(before) = place.and_then(|place| theirs.get_mut(..=place)) {
         before.rotate_left(1);
     }
-    // The kernel's blocks after the FIN leave no room for the last ones.
+    // The kernel's blocks beyond the FIN leave no room for the last ones.
     let most = if kernel.timestamp().is_some() { 3 } else { 4 };
     let is_full = theirs.len() < kernel.sack().len() && kernel.sack().len() == most;
     let has_all = theirs.len() == ours.len() || (theirs.len() < ours.len() && is_full);
@@ -221,14 +230,15 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
         && (pair.why.starts_with("length:") || (pair.why.starts_with("flags:") && is_pushed));
     match () {
         () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
-        // A block takes room from text.
+        // A block takes room from data.
         () if is_it && is_shorter => Some(Then::Stop),
         () => None,
     }
 }
 
-/// A reset with a timestamp from before the latest ends the connection of a closed socket in FIN-WAIT-2, as any other, since PAWS is not for resets (RFC 7323
-/// section 5.2), or is dropped if it is out of the window; the kernel's record without a socket answers it with an acknowledgment.
+/// In FIN-WAIT-2 of a closed socket, Sockeye handles a reset with an old timestamp as any other, since PAWS does not
+/// apply to resets (RFC 7323 section 5.2): it ends the connection, or is dropped if it is out of the window. The
+/// kernel's record without a socket answers it with an ACK.
 pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     let answer = pair.kernel?;
     let event = pair.scenario.events.get(pair.index()?)?;
@@ -244,8 +254,8 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     (is_old && value(cause).is_some() && is_answer && is_closed && waits).then_some(Then::Stop)
 }
 
-/// Where the peer's FIN crosses ours, or text that ours waits behind, the kernel acknowledges it before it looks for something to send; here what leaves takes the
-/// acknowledgment along.
+/// The peer's FIN crosses ours, or data behind which our FIN waits. The kernel acknowledges it before it looks for
+/// something to send. In Sockeye, what is sent next carries the acknowledgment.
 pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
@@ -255,16 +265,19 @@ pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_bare && takes_along && is_fin && pair.is_shut()).then_some(Then::SkipKernel)
 }
 
-/// The kernel keeps a record without a socket in FIN-WAIT-2 of a closed one: it reports no duplicates, echoes what the FIN's acknowledgment told, answers resets out of the
-/// window, has a limit of its own for answers and looks at no text of the segment that acknowledges the FIN, and a SYN, or any reset in the window, ends the connection, but for a SYN that comes again with a FIN, which is taken. Here duplicates are reported (RFC 2883), the latest timestamp is echoed, such resets
-/// are dropped, and a SYN is challenged, and a reset in the window (RFC 5961 sections 3 and 4).
+/// In FIN-WAIT-2 of a closed socket, the kernel keeps a record without a socket. This record reports no duplicates,
+/// echoes the timestamp of the segment that acknowledged the FIN and ignores the data of that segment, answers resets
+/// out of the window, and has its own limit for answers. A SYN, or any reset in the window, ends the connection; but if
+/// a SYN arrives again with a FIN, the FIN is accepted. Sockeye reports duplicates (RFC 2883), echoes the latest
+/// timestamp, drops such resets, and answers a SYN or a reset in the window with a challenge ACK (RFC 5961 sections 3
+/// and 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let end = pair.texts().map(Segment::end).max();
     let ends = |old: &Segment| old.flags.has(Flags::ACK) && Some(old.ack) == end;
     let is_over = pair.is_closed() && pair.peer().any(|(_, old)| ends(old));
     let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
-        // The record is made by the acknowledgment of the FIN, and text that comes with that is not looked at.
+        // The acknowledgment of the FIN creates the record, and the kernel ignores data in the same segment.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let is_first = pair.acks().filter(|old| ends(old)).count() == 1;
         let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
@@ -278,7 +291,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         if is_over && is_soon && cause.end() == cause.seq && is_ack(ack) {
             return Some(Then::SkipStack);
         }
-        // In CLOSING as well, as TIME-WAIT is such a record.
+        // In CLOSING as well, because TIME-WAIT is such a record.
         let is_closing = is_over || latest_state(pair) == Some("CLOSING");
         let is_text = is_duplicate || (cause.len > 0 && !is_over);
         return (is_closing && is_first && ends(cause) && is_text).then_some(Then::SkipStack);
@@ -291,7 +304,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         // A reset in the window has ended the record.
         What::State(..) if pair.kernel_resets() && ended_by_a_reset(pair) => return Some(Then::Stop),
         What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
-        // Or not challenged, so soon after another.
+        // Or Sockeye sends no challenge ACK, so soon after another.
         What::State(..) if cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST) => {
             return Some(Then::Stop);
         }
@@ -300,7 +313,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             let is_limited = pair.earlier.iter().any(|record| {
                 record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
             });
-            // Or by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
+            // Or limited by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
             let is_limited = is_limited || has_told_too_much(pair, since);
             let is_dropped = cause.flags.has(Flags::RST) && cause.seq != kernel.ack;
             return (is_dropped || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
@@ -325,7 +338,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     }
 }
 
-/// Whether the peer has acknowledged, since then, more than was ever sent.
+/// Whether the peer has acknowledged more than was ever sent since then.
 fn has_told_too_much(pair: &Pair<'_>, since: Duration) -> bool {
     let Some(end) = pair.texts().map(Segment::end).max() else { return false };
     pair.peer().rev().skip(1).any(|(index, told)| {
@@ -335,7 +348,7 @@ fn has_told_too_much(pair: &Pair<'_>, since: Duration) -> bool {
     })
 }
 
-/// Whether the peer has reset the connection with a number behind what the kernel has acknowledged.
+/// Whether the peer has reset the connection with a number beyond what the kernel has acknowledged.
 fn ended_by_a_reset(pair: &Pair<'_>) -> bool {
     let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::Sent(Packet::Tcp(ack)) if ack.flags.has(Flags::ACK) => Some(ack.ack),
@@ -344,7 +357,8 @@ fn ended_by_a_reset(pair: &Pair<'_>) -> bool {
     next.is_some_and(|next| pair.peer().any(|(_, reset)| reset.flags.has(Flags::RST) && reset.seq > next))
 }
 
-/// A SYN with a FIN is answered in TIME-WAIT, within the limit of challenges; the kernel takes it for a SYN, which ends the record, and then drops it for its FIN.
+/// In TIME-WAIT, Sockeye answers a SYN with a FIN, within the limit of challenge ACKs. The kernel takes the segment for
+/// a SYN, which ends the record, and then drops it because of its FIN.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let has_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
     let is_both =
@@ -354,15 +368,16 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, _)) = pair.only_the_stack_answers() {
         return (is_both(cause) && is_over).then_some(Then::Stop);
     }
-    // Nothing is there any more for what follows.
+    // The kernel has no record any more for what follows.
     let What::Sent(Packet::Tcp(reset)) = &pair.kernel?.what else { return None };
     let is_waiting = matches!(pair.stack?.what, What::State(..));
     let has_come = pair.peer().any(|(_, old)| is_both(old));
     (is_over && has_come && is_waiting && reset.flags == Flags::RST).then_some(Then::Stop)
 }
 
-/// Another connection between the same ends begins with a number by the clock, which counts each 4 microseconds (RFC 9293 section 3.4.1); the kernel's counts each
-/// 64 nanoseconds, and where the connection before it is in TIME-WAIT the number is a window behind that one's last.
+/// Another connection between the same ends begins with a number from a clock that counts every 4 microseconds (RFC
+/// 9293 section 3.4.1). The kernel's clock counts every 64 nanoseconds, and if the connection before it is in
+/// TIME-WAIT, the number is one window after that one's last.
 pub(super) fn first_number(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
@@ -380,7 +395,8 @@ pub(super) fn first_number(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_clock && pair.why.starts_with("sequence number:")).then_some(Then::Stop)
 }
 
-/// A FIN whose text is acknowledged has no PSH when it is sent again; the kernel's has, if it was once sent again together with that text.
+/// A FIN whose data is acknowledged has no PSH in Sockeye when it is retransmitted. The kernel's has PSH if it was once
+/// retransmitted together with that data.
 pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let fin = Flags::FIN.with(Flags::ACK);
@@ -392,7 +408,7 @@ pub(super) fn push_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_it && was_joined && pair.why.starts_with("flags:")).then_some(Then::GoOn)
 }
 
-/// The state that the kernel was last in.
+/// The kernel's latest state.
 fn latest_state(pair: &Pair<'_>) -> Option<&'static str> {
     pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::State(_, state) => state.info.as_ref().map(|info| info.state),
@@ -400,13 +416,14 @@ fn latest_state(pair: &Pair<'_>) -> Option<&'static str> {
     })
 }
 
-/// An abort in CLOSING or LAST-ACK resets, as the FIN may be lost; in the kernel, and in RFC 9293 section 3.10.5, it only does while the FIN is not sent.
+/// Sockeye's abort in CLOSING or LAST-ACK sends a reset, because the FIN may be lost. The kernel, and RFC 9293 section
+/// 3.10.5, send one only while the FIN is not sent.
 pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(reset)) = &pair.stack?.what else { return None };
     let is_reset = reset.flags == Flags::RST.with(Flags::ACK) && reset.len == 0;
     let state = latest_state(pair)?;
     let is_sent = pair.texts().any(|text| text.flags.has(Flags::FIN) && text.end() == reset.seq);
-    // Where another connection begins the socket of the first is closed, too.
+    // If another connection begins, the socket of the first is also closed.
     let is_close = [Action::Close, Action::Again].contains(pair.event?);
     let is_abort = is_close && pair.scenario.any(|action| *action == LINGER_ZERO);
     let is_it = is_reset && is_sent && is_abort && ["CLOSING", "LAST-ACK"].contains(&state);
@@ -415,5 +432,6 @@ pub(super) fn abort_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
 
 const LINGER_ZERO: Action = Action::Set(SockOpt::Linger, 0);
 
-/// So far behind the last number of a connection in TIME-WAIT the kernel's next one begins (`tcp_timewait_state_process`).
+/// Distance from the last number of a connection in TIME-WAIT to the first number of the kernel's next one
+/// (`tcp_timewait_state_process`).
 const ISS_DISTANCE: u32 = 65_535 + 2;

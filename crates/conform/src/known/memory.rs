@@ -1,4 +1,5 @@
-//! Differences that come from the memory of packets: the kernel reserves memory for a socket, and its header prediction takes text that says nothing of ours only if the packet fits.
+//! Differences that come from the memory of packets. The kernel reserves memory for a socket. Its header prediction
+//! takes data that brings no news about the kernel's own data only if the packet fits this memory.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -8,19 +9,20 @@ use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
 use crate::trace::{Record, State, What, latest_figure};
 
-/// While the window is shut, or text is held back and nothing is out, the kernel starts its probe timer anew by text of the peer whose packet does not fit the memory that the socket has
-/// reserved (header prediction takes one that does). Here text that says nothing of ours never does.
+/// The window is closed, or data is held back and nothing is in flight. Data from the peer whose packet does not fit
+/// the memory that the socket has reserved restarts the kernel's probe timer (header prediction takes a packet that
+/// fits). In Sockeye, data that brings no news about its own data never does.
 pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let segments = pair.acks();
     let una = segments.clone().map(|segment| segment.ack).max()?;
     let mss = latest_figure(pair.earlier, "snd_mss")?;
     let is_held =
         latest_figure(pair.earlier, "notsent_bytes") > Some(0) && pair.texts().all(|text| text.end() <= una);
-    // Of a window that is shut, or has room for no segment: then the probe fills it.
+    // Of a window that is closed, or has no room for a segment: then the probe fills it.
     let is_small = |segment: &Segment| u64::from(pair.edge(segment) - segment.ack) < mss;
     let is_probe = |record: &Record| match &record.what {
         What::Sent(Packet::Tcp(probe)) => {
-            // One that tells of urgent data goes before the ordinary one.
+            // A probe that announces urgent data is sent before the ordinary one.
             let tells = probe.flags.has(Flags::URG) && probe.seq == una;
             let is_bare = probe.is_bare_ack() && (probe.seq + 1 == una || tells);
             let fills = |segment: &Segment| is_small(segment) && pair.edge(segment) == probe.end();
@@ -34,7 +36,7 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
         text.len > 0 && waits && text.win == before.win && text.ack == before.ack
     };
     let mut before: Option<&Segment> = None;
-    // What was overtaken says nothing of the window.
+    // A segment that was overtaken says nothing about the window.
     let has_text = segments.clone().any(|segment| match before {
         Some(before) if segment.ack < before.ack => false,
         _ => before.replace(segment).is_some_and(|before| is_text(before, segment)),
@@ -45,7 +47,7 @@ pub(super) fn window_probe_beside_text(pair: &Pair<'_>) -> Option<Then> {
     (has_text && (is_later || counts_fewer_probes(pair))).then_some(Then::Stop)
 }
 
-/// Whether the kernel has asked less often, or has backed off less.
+/// Whether the kernel has sent fewer probes, or has backed off less.
 fn counts_fewer_probes(pair: &Pair<'_>) -> bool {
     let Some((kernel, stack)) = pair.states() else { return false };
     let figure = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
@@ -55,7 +57,8 @@ fn counts_fewer_probes(pair: &Pair<'_>) -> bool {
     })
 }
 
-/// Text of the same kind lets go what `MSG_MORE` holds back, as the kernel looks for something to send; here it waits.
+/// The same kind of data releases what `MSG_MORE` holds back, since the kernel looks for something to send. In Sockeye
+/// the held data waits.
 pub(super) fn held_text_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(held)) = &pair.kernel?.what else { return None };
     let index = pair.index()?;

@@ -1,4 +1,4 @@
-//! Differences in handshakes, and in what a connection begins with.
+//! Differences in handshakes, and in the state in which a connection begins.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -12,15 +12,16 @@ use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{State, What};
 
-/// The kernel's first window is a multiple of the segment size.
+/// The kernel's first window is a multiple of the segment size; Sockeye's is the receive buffer.
 pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_near = kernel.win.abs_diff(stack.win) < 1460;
     (pair.why.starts_with("window:") && kernel.flags.has(Flags::SYN) && is_near).then_some(Then::GoOn)
 }
 
-/// The kernel resets a half-open connection for a second SYN in its window, takes one that has an ACK and something behind it for the last segment of the handshake, and one that
-/// has a FIN for the first SYN again; here it is answered with an acknowledgment (RFC 9293 section 3.10.7.4).
+/// The kernel resets a half-open connection for a second SYN in its window. It takes a SYN with an ACK and with data or a
+/// FIN for the last segment of the handshake, and a SYN with a FIN for the first SYN again. Sockeye answers each with an
+/// ACK (RFC 9293 section 3.10.7.4).
 pub(super) fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     let event = pair.index().and_then(|index| pair.scenario.events.get(index)).map(|event| &event.action);
     let Some(Action::Segment(cause)) = event.or(pair.event) else { return None };
@@ -41,7 +42,8 @@ pub(super) fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     (is_it && cause.flags.has(Flags::SYN)).then_some(Then::Stop)
 }
 
-/// The kernel answers a SYN that comes again as the first, with ECN; here the latest counts, and one that asks for no ECN gets none (RFC 3168 section 6.1.1).
+/// The kernel answers a retransmitted SYN as it answered the first, with ECN. In Sockeye the latest SYN decides, and
+/// one that does not ask for ECN gets none (RFC 3168 section 6.1.1).
 pub(super) fn ecn_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let asks = |segment: &Segment| segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ECE);
@@ -50,8 +52,8 @@ pub(super) fn ecn_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("flags:") && is_dropped && asks(kernel) && !asks(stack)).then_some(Then::Stop)
 }
 
-/// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection's, and sends the SYN again at once; here the timer
-/// does (RFC 6298).
+/// The kernel takes a wrong acknowledgment of its SYN for one of an earlier connection, and retransmits the SYN at
+/// once. In Sockeye the timer retransmits it (RFC 6298).
 pub(super) fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
     let is_again = kernel.flags.has(Flags::SYN) && !kernel.flags.has(Flags::ACK);
@@ -67,7 +69,8 @@ pub(super) fn syn_after_a_wrong_acknowledgment(pair: &Pair<'_>) -> Option<Then> 
     (is_again && is_active && pair.scenario.events.iter().any(is_wrong)).then_some(Then::Stop)
 }
 
-/// To a SYN that comes again with another timestamp the kernel echoes the first one's, here the latest (RFC 7323 section 4.3).
+/// If a SYN is retransmitted with another timestamp, the kernel echoes the first timestamp, and Sockeye the latest (RFC
+/// 7323 section 4.3).
 pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
@@ -75,9 +78,10 @@ pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::GoOn)
 }
 
-/// The kernel takes the handshake's last segment only if it echoes the timestamp of a SYN-ACK, and not that of a challenge sent meanwhile.
+/// The kernel accepts the last segment of the handshake only if it echoes the timestamp of a SYN-ACK. Sockeye also
+/// accepts the timestamp of a challenge ACK that was sent in between.
 pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
-    // It has taken the segment, and acknowledges its text, or can be accepted.
+    // Sockeye has accepted the segment: it acknowledges its data, or the connection can be accepted.
     let is_taken = match &pair.stack?.what {
         What::State(_, stack) => stack.info.is_none() && stack.ready.readable,
         What::Sent(Packet::Tcp(ack)) => ack.ack > 1 && pair.why.starts_with("acknowledgment:"),
@@ -85,7 +89,7 @@ pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     };
     let (answers, waits) = match &pair.kernel?.what {
         What::State(_, kernel) => (false, kernel.info.is_none() && !kernel.ready.readable),
-        // Another challenge.
+        // The kernel sends another challenge ACK.
         What::Sent(Packet::Tcp(ack)) => {
             let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
                 What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) => Some(syn.ack),
@@ -101,8 +105,9 @@ pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     (is_taken && (answers || waits) && is_challenged).then_some(Then::Stop)
 }
 
-/// The first window after a SYN or SYN-ACK was lost is one segment, and the timeout three seconds until a round trip is measured (RFC 5681 section 3.1,
-/// RFC 6298 section 5.7); the kernel's window is one segment only if two were.
+/// After a SYN or SYN-ACK was lost, Sockeye's first window is one segment, and its timeout is three seconds until a
+/// round trip is measured (RFC 5681 section 3.1, RFC 6298 section 5.7). The kernel's window is one segment only if two
+/// were lost.
 pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
@@ -110,18 +115,19 @@ pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
         |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
     );
     let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
-    // The kernel takes the echo in the handshake for a measurement.
+    // The kernel takes the echo in the handshake as a round trip sample.
     let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
     let is_doubled = ours > RTO_AFTER_A_LOST_SYN && ours == theirs * 3;
     let is_timeout = pair.why.starts_with("rto:") && (ours == RTO_AFTER_A_LOST_SYN || is_doubled);
     let is_it = is_window || is_timeout;
-    // A report on what was sent again makes the kernel forget it, too.
+    // An ICMP report on a retransmission also makes the kernel forget the loss.
     let is_reported = is_timeout && pair.scenario.any(reports::is_report);
     let is_first = is_reported || pair.texts().all(|text| text.len == 0);
     (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
 }
 
-/// In SYN-RECEIVED the sequence number is looked at first (RFC 9293 section 3.10.7.4); the kernel looks at the acknowledgment first, and resets.
+/// In SYN-RECEIVED, Sockeye checks the sequence number first (RFC 9293 section 3.10.7.4). The kernel checks the
+/// acknowledgment first, and answers with a reset.
 pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
@@ -129,7 +135,8 @@ pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     (is_answer && stack.len == 0 && stack.seq == 1 && cause.ack != 1).then_some(Then::GoOn)
 }
 
-/// Where two SYNs cross, the SYN-ACK has the options that the peer's SYN has too; the kernel's has all that its own SYN had.
+/// When two SYNs cross, Sockeye's SYN-ACK has only the options that the peer's SYN has. The kernel's has all options of
+/// its own SYN.
 pub(super) fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
@@ -139,7 +146,7 @@ pub(super) fn options_of_a_crossed_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     (is_active && is_it && count(kernel) > count(stack)).then_some(Then::Stop)
 }
 
-/// Text and a FIN of a SYN-ACK are taken (RFC 9293 section 3.10.7.3, fifth); the kernel drops them.
+/// Sockeye accepts data and a FIN in a SYN-ACK (RFC 9293 section 3.10.7.3, fifth). The kernel drops them.
 pub(super) fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
@@ -151,13 +158,14 @@ pub(super) fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
 /// RFC 6298 section 5.7.
 const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
 
-/// A connection that a cookie has made keeps the flow label of its SYN-ACK; the kernel takes another one, as it remembers none.
+/// A connection that was made from a cookie keeps the flow label of its SYN-ACK. The kernel uses another one, since it
+/// stored none.
 pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
         What::Sent(Packet::Tcp(segment)) => Some(segment),
         _ => None,
     });
-    // The SYN-ACK, or the end of a connection before.
+    // The SYN-ACK, or the end of an earlier connection.
     let is_end =
         |segment: &Segment| [Flags::SYN, Flags::FIN, Flags::RST].iter().any(|flag| segment.flags.has(*flag));
     let is_first =
@@ -166,7 +174,8 @@ pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_first).then_some(Then::GoOn)
 }
 
-/// A cookie for another SYN of the same peer is any number; the kernel's has grown by as much as the peer's, and by three sizes at most.
+/// Sockeye's cookie for another SYN of the same peer has no relation to the first. The kernel's has grown by the same
+/// amount as the peer's number, plus at most the number of sizes.
 pub(super) fn number_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let both = Flags::SYN.with(Flags::ACK);
@@ -176,7 +185,8 @@ pub(super) fn number_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_later).then_some(Then::Stop)
 }
 
-/// A cookie is good with the two numbers of its handshake alone; the kernel's is with any two whose difference is as good as theirs.
+/// Sockeye's cookie is valid only with the two numbers of its handshake. The kernel's is valid with any two numbers of
+/// a matching difference.
 pub(super) fn numbers_that_fit_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_cookie =
@@ -190,7 +200,8 @@ pub(super) fn numbers_that_fit_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_cookie && is_other && fits && is_refused).then_some(Then::Stop)
 }
 
-/// A cookie has one of eight sizes, none larger than the peer's; the kernel's has one of four, and over IPv6 1,220 bytes for a peer of less.
+/// Sockeye's cookie stores one of eight sizes, none larger than the peer's. The kernel's stores one of four, and over
+/// IPv6 1,220 bytes even if the peer asks for less.
 pub(super) fn size_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let differs = match pair.segments() {
         Some((kernel, stack)) => pair.why.starts_with("length:") && kernel.seq == stack.seq,
@@ -205,11 +216,11 @@ pub(super) fn size_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let theirs = sizes.iter().rev().find(|size| Some(**size) <= mss).or(sizes.first());
     let ours =
         [88, 536, 1220, 1300, 1420, 1440, 1460, 8940].into_iter().rev().find(|size| Some(*size) <= mss);
-    // Nor than what the listener's option says.
+    // Sockeye's size is also not larger than the listener's option allows.
     let has_option = pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, _)));
     let is_another = theirs.copied() != ours || has_option;
     (pair.scenario.has_cookies() && differs && is_another).then_some(Then::Stop)
 }
 
-/// Sizes that the kernel's cookies can tell.
+/// Number of sizes that the kernel's cookies can store.
 const SIZES_OF_COOKIES: u32 = 4;

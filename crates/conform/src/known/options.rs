@@ -1,4 +1,4 @@
-//! Differences in what the peer's options mean that are malformed, or that Sockeye does not have.
+//! Differences in the handling of the peer's options that are malformed, or that Sockeye does not implement.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -6,14 +6,14 @@ use super::Then;
 use super::pair::Pair;
 use crate::codec::options_of;
 
-/// A segment with a signature (RFC 2385, RFC 5925) of which nobody has the key is one with an option that is not implemented, which is skipped (RFC 9293 section 3.1, MUST-6); the
-/// kernel drops it.
+/// A segment has a signature (RFC 2385, RFC 5925), and nobody has a key for it. Sockeye skips the signature as an
+/// option that is not implemented (RFC 9293 section 3.1, MUST-6). The kernel drops the segment.
 pub(super) fn signature_of_nobody(pair: &Pair<'_>) -> Option<Then> {
     drops(pair, Refused::Signature).then_some(Then::Stop)
 }
 
-/// An option of a length that cannot be ends the list, and nothing else is dropped (RFC 9293 section 3.1, MUST-7); the kernel, which looks for signatures first, drops the segment if as many bytes
-/// follow as one takes.
+/// An option with an impossible length ends Sockeye's list of options; the segment is processed (RFC 9293 section 3.1,
+/// MUST-7). The kernel looks for signatures first, and drops the segment if as many bytes follow as a signature takes.
 pub(super) fn malformed_option(pair: &Pair<'_>) -> Option<Then> {
     drops(pair, Refused::Malformed).then_some(Then::Stop)
 }
@@ -24,7 +24,7 @@ enum Refused {
     Malformed,
 }
 
-/// Whether the kernel has dropped a segment so far for this reason.
+/// Whether the kernel has dropped a segment for this reason so far.
 fn drops(pair: &Pair<'_>, why: Refused) -> bool {
     pair.peer().any(|(_, segment)| refusal(&options_of(segment)) == Some(why))
 }

@@ -1,4 +1,4 @@
-//! Two records that differ, with the questions that the predicates ask of what came before.
+//! Two records that differ, and the questions of the predicates about what came before.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -22,20 +22,21 @@ pub struct Pair<'a> {
     pub kernel: Option<&'a Record>,
     /// The stack's.
     pub stack: Option<&'a Record>,
-    /// In what they differ.
+    /// How they differ.
     pub why: &'a str,
-    /// What the kernel did before, on this connection; the state before that began, if it is not the first.
+    /// What the kernel did before on this connection, and the state before the connection began, if it is not the
+    /// first.
     pub earlier: &'a [Record],
     /// What it does from here on.
     pub later: &'a [Record],
     /// The place in the scenario where the connection began.
     pub begin: usize,
-    /// How far timers were apart before.
+    /// How far apart earlier timers of the two sides were.
     pub late: Duration,
 }
 
 impl<'a> Pair<'a> {
-    /// Whether the tested side's congestion control is NewReno; if not, it is CUBIC.
+    /// Whether the tested side's congestion control is NewReno. Otherwise it is CUBIC.
     pub(super) fn is_newreno(&self) -> bool {
         self.scenario.settings.get("congestion_control").is_some_and(|name| name == "newreno")
     }
@@ -45,7 +46,7 @@ impl<'a> Pair<'a> {
         self.scenario.any(|action| matches!(action, Action::Close | Action::Again))
     }
 
-    /// Whether the application has shut its side by now, or closed the socket.
+    /// Whether the application has shut down its side by now, or closed the socket.
     pub(super) fn is_shut(&self) -> bool {
         let count = self.index().map_or(0, |index| index + 1).min(self.scenario.events.len());
         self.scenario.events[..count].iter().any(|event| {
@@ -53,7 +54,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Both segments, if both are.
+    /// The two segments, if both records are segments.
     pub(super) fn segments(&self) -> Option<(&'a Segment, &'a Segment)> {
         match (&self.kernel?.what, &self.stack?.what) {
             (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => Some((kernel, stack)),
@@ -76,11 +77,11 @@ impl<'a> Pair<'a> {
         answer: &'a Record,
         other: Option<&Record>,
     ) -> Option<(&'a Segment, &'a Record)> {
-        // Where one waits the other is at the next event.
+        // If one side waits, the other is at the next event.
         let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
         let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
         let waits = other.is_none_or(|record| match &record.what {
-            // A timer has sent it, and not the segment.
+            // A timer caused it, not the segment.
             What::Sent(Packet::Tcp(text)) if text.len > 0 => record.at > answer.at + JIFFY,
             What::Sent(_) => record.at > answer.at + SLACK,
             _ => true,
@@ -101,7 +102,7 @@ impl<'a> Pair<'a> {
         Some(last.map_or(0, |last| last + 1))
     }
 
-    /// The peer's segments before this place of the scenario that were no resets.
+    /// The peer's segments before this place in the scenario, without resets.
     pub(super) fn taken_before(&self, index: usize) -> impl Iterator<Item = &'a Segment> {
         self.scenario.events[self.begin.min(index)..index].iter().filter_map(|event| match &event.action {
             Action::Segment(segment) if !segment.flags.has(Flags::RST) => Some(segment),
@@ -109,7 +110,8 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// RCV.NXT before the peer's segment at this place of the scenario: all before it has come, and was taken as far as the kernel says.
+    /// RCV.NXT before the peer's segment at this place in the scenario: all data before it has arrived, as far as the
+    /// kernel has acknowledged it.
     pub(super) fn rcv_nxt_before(&self, index: usize) -> u32 {
         let came = self.came_before(index);
         self.received_before(index).map_or(came, |count| came.min(count + 1))
@@ -132,7 +134,7 @@ impl<'a> Pair<'a> {
         let texts = segments().filter(|segment| !is_syn(segment) && segment.flags.has(Flags::ACK));
         let mut ranges: Vec<_> = texts.map(|segment| (segment.seq, segment.end())).collect();
         ranges.sort_unstable();
-        // Text of a SYN is taken by Fast Open alone.
+        // Only Fast Open accepts data of a SYN.
         let taken = self.earlier.iter().find_map(|record| match &record.what {
             What::Sent(Packet::Tcp(answer)) if answer.flags.has(Flags::SYN.with(Flags::ACK)) => {
                 Some(answer.ack)
@@ -143,7 +145,7 @@ impl<'a> Pair<'a> {
         ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
     }
 
-    /// Whether the peer has SACK. The first SYN that acknowledges what was sent, or nothing, says so.
+    /// Whether the peer offered SACK, in its first SYN that acknowledges our SYN or nothing.
     pub(super) fn has_sack(&self) -> bool {
         let is_good =
             |syn: &Segment| syn.flags.has(Flags::SYN) && (!syn.flags.has(Flags::ACK) || syn.ack == 1);
@@ -151,7 +153,7 @@ impl<'a> Pair<'a> {
         first.is_some_and(|(_, syn)| syn.options.contains(&Opt::SackOk))
     }
 
-    /// The shift of the peer's windows. `None` if none was agreed on.
+    /// The shift of the peer's windows. `None` if window scaling was not negotiated.
     pub(super) fn shift(&self) -> Option<u8> {
         let is_offered = self
             .earlier
@@ -161,7 +163,7 @@ impl<'a> Pair<'a> {
         told.filter(|_| is_offered)
     }
 
-    /// What the peer's segment says of where its window ends.
+    /// The edge of the peer's window according to this segment.
     pub(super) fn edge(&self, segment: &Segment) -> u32 {
         segment.ack + (u32::from(segment.win) << self.shift().unwrap_or(0))
     }
@@ -178,12 +180,13 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// The peer's acknowledgments so far, but for those that the kernel did not take, of what was not sent by then, and of segments that lie before what the kernel has acknowledged.
+    /// The peer's acknowledgments so far, except those that the kernel did not accept, those of data not yet sent at that
+    /// time, and segments that lie before what the kernel has acknowledged.
     pub(super) fn acks(&self) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
         self.acks_before(usize::MAX)
     }
 
-    /// Those before this place of the scenario.
+    /// Those before this place in the scenario.
     pub(super) fn acks_before(&self, end: usize) -> impl DoubleEndedIterator<Item = &'a Segment> + Clone {
         let (mut top, mut next, mut tops) = (1, 0, vec![(0, 1, 0)]);
         for record in self.earlier {
@@ -214,7 +217,7 @@ impl<'a> Pair<'a> {
         .map(|(_, told)| told)
     }
 
-    /// The kernel's segments with text or a FIN so far.
+    /// The kernel's segments with data or a FIN so far.
     pub(super) fn texts(&self) -> impl Iterator<Item = &'a Segment> {
         self.earlier.iter().filter_map(|record| match &record.what {
             What::Sent(Packet::Tcp(text)) if text.len > 0 || text.flags.has(Flags::FIN) => Some(text),
@@ -222,7 +225,8 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// True if the kernel's record is a segment with text or a FIN from this number on, and not later than the stack's.
+    /// True if the kernel's record is a segment with data or a FIN that begins with this number, and is not later than
+    /// the stack's.
     pub(super) fn kernel_sends(&self, seq: u32) -> bool {
         match self.kernel.map(|record| &record.what) {
             Some(What::Sent(Packet::Tcp(text))) => {
@@ -234,22 +238,23 @@ impl<'a> Pair<'a> {
         }
     }
 
-    /// True if the kernel answers by a reset, as where there is no connection.
+    /// True if the kernel answers with a reset, as if there is no connection.
     pub(super) fn kernel_resets(&self) -> bool {
         matches!(self.kernel.map(|record| &record.what), Some(What::Sent(Packet::Tcp(reset))) if reset.flags == Flags::RST)
     }
 
-    /// How often the kernel has sent a segment with text that ends at this number.
+    /// How often the kernel has sent a segment with data that ends at this number.
     pub(super) fn times_sent_to(&self, end: u32) -> usize {
         self.texts().filter(|text| text.end() == end).count()
     }
 
-    /// How often the kernel has sent the byte with this number, in whatever pieces.
+    /// How often the kernel has sent the byte with this number, in any pieces.
     pub(super) fn times_sent(&self, seq: u32) -> usize {
         self.texts().filter(|text| text.seq <= seq && seq < text.end()).count()
     }
 
-    /// True if the kernel has sent text again that ends below this number, in whatever pieces: options take room from some.
+    /// True if the kernel has retransmitted data that ends below this number, in any pieces: options take room from
+    /// some.
     pub(super) fn has_repeated_below(&self, end: u32) -> bool {
         let mut top = 0;
         self.texts().any(|text| {
@@ -259,7 +264,7 @@ impl<'a> Pair<'a> {
         })
     }
 
-    /// Both states, if both are.
+    /// The two states, if both records are states.
     pub(super) fn states(&self) -> Option<(&'a State, &'a State)> {
         match (&self.kernel?.what, &self.stack?.what) {
             (What::State(_, kernel), What::State(_, stack)) => Some((kernel, stack)),

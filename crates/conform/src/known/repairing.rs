@@ -1,4 +1,4 @@
-//! Differences in repairs of what was lost, in their undoing, and in the congestion window.
+//! Differences in loss recovery ("repairs"), in its undoing, and in the congestion window.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -11,8 +11,9 @@ use crate::scenario::Action;
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
 
-/// A timeout gives up what a repair had sent again that was undone; the kernel still counts it as sent again and out, and its window begins larger by
-/// that. The first segment has then gone more often than the count of timeouts says, which the undo has set back.
+/// In Sockeye, a timeout marks as lost what an undone repair had retransmitted. The kernel still counts it as
+/// retransmitted and in flight, and its window begins larger by that amount. The first segment has then been sent more
+/// often than the count of timeouts shows, because the undo has reset the count.
 pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -25,16 +26,18 @@ pub(super) fn window_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     is_it.then_some(Then::Stop)
 }
 
-/// What an acknowledgment with text, or a FIN, lets be repaired leaves the kernel before that is taken, with the old acknowledgment number, and an acknowledgment of the
-/// text behind it, or a reset; here the one segment does both, or the reset is all.
+/// The peer's segment has data or a FIN, and its acknowledgment lets something be retransmitted. The kernel sends the
+/// retransmission before it processes the data, with the old acknowledgment number, and then an ACK of the data or a
+/// reset. Sockeye sends one segment for both, or only the reset.
 pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
-        // Of text that had come before, where the peer has no SACK, or of a FIN, which blocks say nothing of here. Also behind new text that decides whether a timeout was needed.
+        // An ACK of data that had arrived before, if the peer has no SACK, or of a FIN, which is in no SACK block of
+        // Sockeye. Also after new data that decides whether a timeout was needed.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let Some(What::Sent(Packet::Tcp(again))) = pair.earlier.last().map(|before| &before.what) else {
             return None;
         };
-        // A block of the kernel's says that a FIN has come behind a hole.
+        // A SACK block of the kernel reports a FIN behind a hole.
         let is_told = cause.len == 0 && ack.sack().iter().any(|block| block.1 == cause.end());
         let is_old = cause.end() > cause.seq && (cause.end() <= ack.ack || is_told);
         let is_repair = pair.times_sent(again.seq) > 1 || latest_figure(pair.earlier, "ca_state") == Some(4);
@@ -45,24 +48,24 @@ pub(super) fn repair_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_again = pair.times_sent(kernel.seq) > 0;
-    // New text that decides whether a timeout was needed leaves by the same way.
+    // New data that decides whether a timeout was needed is sent in the same way.
     let is_timeout = latest_figure(pair.earlier, "ca_state") == Some(4);
-    // A block says nothing of a FIN here.
+    // Sockeye's SACK blocks do not include a FIN.
     let text_end = cause.seq + cause.len;
     let has_block =
         |segment: &Segment| segment.sack().iter().any(|block| block.0 <= cause.seq && text_end <= block.1);
-    // It is taken, or reported: as text behind a hole, or as a duplicate, also of what was reported.
+    // The data is accepted or reported: as data behind a hole, or as a duplicate, also of what was already reported.
     let is_reported = has_block(stack) && (!has_block(kernel) || stack.sack().len() > kernel.sack().len());
     let is_before = (kernel.ack < cause.end() && stack.ack >= cause.end()) || is_reported;
     let is_sent = kernel.seq == stack.seq && kernel.end() > kernel.seq && stack.end() > stack.seq;
-    // Nobody is there who will read it.
+    // No application is left to read it.
     let is_reset = stack.flags.has(Flags::RST) && stack.seq == cause.ack && kernel.end() > kernel.seq;
     let is_it = (is_sent && is_before) || (is_reset && pair.why.starts_with("flags:"));
     ((is_again || is_timeout) && is_it && cause.end() > cause.seq).then_some(Then::Stop)
 }
 
-/// A mark that the peer echoes leaves more of the window here than a loss does (RFC 8511), and at once; the kernel reduces it as for a loss, in the course of a round
-/// trip. From then on all that depends on the window may differ.
+/// An echoed ECN mark reduces Sockeye's window less than a loss does (RFC 8511), and at once. The kernel reduces it as
+/// for a loss, in the course of a round trip. From then on, everything that depends on the window may differ.
 pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
     let is_echo = |segment: &Segment| segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN);
     let is_echoed = pair.peer().any(|(_, segment)| is_echo(segment));
@@ -71,15 +74,16 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
             let figures = ["ca_state:", "snd_cwnd:", "snd_ssthresh:", "notsent_bytes:"];
             figures.iter().any(|figure| pair.why.starts_with(figure))
         }
-        // What the window lets leave, or that it was reduced.
+        // What the window allows to be sent, or the report that it was reduced.
         (What::Sent(Packet::Tcp(sent)), _) | (_, What::Sent(Packet::Tcp(sent))) => sent.end() > sent.seq,
         _ => false,
     };
     (is_echoed && is_of_the_window).then_some(Then::Stop)
 }
 
-/// Text that brings no news of ours leaves the kernel's short path if its packet does not fit the memory that the socket has reserved, and then lets something be sent again,
-/// before it is taken; here it never does.
+/// If the packet of data that brings no news about the kernel's own data does not fit the memory that the socket has
+/// reserved, the data leaves the kernel's fast path, and causes a retransmission before it is processed. In Sockeye it
+/// never does.
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
     let cause = pair.peer().last()?.1;
@@ -95,8 +99,10 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     (is_text && is_again && waits && is_repaired).then_some(Then::Stop)
 }
 
-/// Text of the same kind lets the kernel look at the use of the window, too, which is full while a timeout is repaired and text waits. So the acknowledgment that ends the repair
-/// lets it grow there, and not here; a loss behind it leaves a threshold by that. So does the one behind a probe that fills a small window, at whose sending nothing is looked at.
+/// Such data also makes the kernel check the use of the window, which is full while a timeout is repaired and data
+/// waits. So the ACK that ends the repair lets the kernel's window grow, and not Sockeye's; a later loss computes the
+/// threshold from it. The same holds for the ACK after a probe that fills a small window, because sending such a probe
+/// checks nothing.
 pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -123,8 +129,8 @@ pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_larger).then_some(Then::Stop)
 }
 
-/// What was sent again by a repair that was undone, and is then found lost, the kernel only notes as sent again, and goes on behind it; here it goes first, as what
-/// is lost again does (RFC 8985 section 6.2 step 5).
+/// A retransmission of an undone repair is found lost. The kernel only marks it as retransmitted, and continues after
+/// it. Sockeye sends it first, as everything that is lost again (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_again =
@@ -136,17 +142,18 @@ pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
         What::State(_, state) => state.info.as_ref()?.get("ca_state"),
         _ => None,
     });
-    // A timeout's repair, and then none of that kind although nothing before it was acknowledged.
+    // A timeout's repair, and then a state without one although nothing before it was acknowledged.
     let is_undone = states.clone().skip_while(|state| *state != 4).any(|state| state != 4);
-    // Of a closed socket nothing is known but that the peer has reported what was sent once.
+    // About a closed socket, we know only that the peer has reported what was sent once.
     let is_original = |block: &(u32, u32)| pair.times_sent(block.0) == 1 && pair.times_sent_to(block.1) == 1;
     let is_told = pair.is_closed() && pair.acks().any(|told| told.sack().iter().any(is_original));
     let is_undone = is_undone || (states.clone().next().is_none() && is_told);
     (is_again && is_undone).then_some(Then::Stop)
 }
 
-/// An echo from before a repetition says that the original has arrived, and nothing of the repetition's round trip (RFC 8985 section 6.2 step 2); the kernel takes the
-/// time since the repetition for the latest round trip, and by that a timeout gives up more.
+/// An echo from before a retransmission shows that the original has arrived, and nothing about the round trip of the
+/// retransmission (RFC 8985 section 6.2 step 2). The kernel takes the time since the retransmission as the latest round
+/// trip, so a timeout marks more as lost.
 pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     if finds_lost_by_a_repetition(pair) {
         return Some(Then::Stop);
@@ -163,8 +170,9 @@ pub(super) fn round_trip_of_a_repetition(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("snd_cwnd:") && is_it).then_some(Then::Stop)
 }
 
-/// Whether the kernel sends again at once what was sent once, as a repetition that the peer's latest segment covers is said to have left after it; here a timer does, as its echo is from
-/// before the repetition.
+/// Whether the kernel retransmits at once what was sent once, because the peer's latest segment covers a
+/// retransmission, which the kernel takes for sent after it. In Sockeye a timer retransmits it, because the echo is
+/// from before the retransmission.
 fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
     let Some(What::Sent(Packet::Tcp(again))) = pair.kernel.map(|record| &record.what) else { return false };
     let mut peer = pair.peer().rev().map(|(_, segment)| segment);
@@ -179,8 +187,8 @@ fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
     is_old && covers_a_repetition && is_lost && waits
 }
 
-/// CUBIC's slow start does not end at once where the round trip has become longer: the window grows by a quarter for some round trips first (RFC 9406 section 4.3). The kernel's
-/// ends, with the threshold at the window.
+/// When the round trip time has grown, Sockeye's CUBIC does not end slow start at once: the window first grows by a
+/// quarter for some round trips (RFC 9406 section 4.3). The kernel ends slow start, with the threshold at the window.
 pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_cubic = !pair.is_newreno();
     if is_cubic && is_slow_start_behind_an_undo(pair) {
@@ -190,7 +198,7 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_slow_start =
         cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
     let is_figure = ["snd_cwnd:", "snd_ssthresh:"].iter().any(|figure| pair.why.starts_with(figure));
-    // What the one window has room for, and the other has not.
+    // Data for which one window has room, and the other has none.
     let top = pair.texts().map(Segment::end).max()?;
     let is_new = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(text))) => text.len > 0 && text.seq >= top,
@@ -201,7 +209,8 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
 }
 
-/// The acknowledgment that takes a timeout back lets the window grow as slow start does that was going on before: the stack's is as large as then, or not as much larger.
+/// The ACK that undoes a timeout lets the window grow as in the slow start before it: the stack's window is as large as
+/// then, or has grown by less.
 fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
     let state = |record: &'_ Record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => {
@@ -224,16 +233,17 @@ fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
     is_slow_start && is_undone && is_growth
 }
 
-/// No smaller window ends slow start (`hystart_low_window`, RFC 9406 section 4.3), segments.
+/// Smallest window that can end slow start (`hystart_low_window`, RFC 9406 section 4.3), in segments.
 const HYSTART_WINDOW_MIN: u64 = 16;
 
-/// A recovery without SACK ends with the window at what is out and one segment more, if that is less than the threshold: no burst (RFC 6582 section 3.2, step 3). The kernel's is at the
-/// threshold.
+/// NewReno's recovery without SACK ends with a window of what is in flight and one more segment, if that is less than
+/// the threshold: no burst (RFC 6582 section 3.2, step 3). CUBIC's may also be below the threshold. The kernel's window
+/// is the threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
     let has_sack = pair.has_sack();
     let is_newreno = pair.is_newreno() && !has_sack;
-    // What the smaller window has grown by may show some acknowledgments later.
+    // The growth of the smaller window may show only some ACKs later.
     let repaired = |record: &Record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
         _ => false,
@@ -243,7 +253,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.segments()
         && pair.why.starts_with("time:")
     {
-        // What the window has no room for leaves as a tail loss probe, or without SACK not before a timeout.
+        // Data for which the window has no room is sent as a tail loss probe, or without SACK not before a timeout.
         let top = pair.texts().map(Segment::end).max()?;
         let is_timer = stack.seq == top || pair.times_sent(stack.seq) > 0;
         let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
@@ -253,10 +263,10 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info, .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
     {
-        // Everything was acknowledged, and what has left since then is the stack's window.
+        // Everything was acknowledged, and what was sent since then is the stack's window.
         let una = pair.peer().last()?.1.ack;
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
-        // That of a closed socket does not show.
+        // The window of a closed socket does not show.
         let is_full = match info {
             Some(stack) => stack.get("snd_cwnd") == Some(out.count() as u64) && is_over(stack),
             None => is_newreno,
@@ -267,7 +277,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     if pair.why.starts_with("snd_ssthresh:") {
-        // Of the window that the recovery has left.
+        // The threshold is computed from the window that the recovery has left.
         let is_timeout = [kernel, stack]
             .iter()
             .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1));
@@ -278,8 +288,8 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     }
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
-    // NewReno's is so much smaller that the same acknowledgment may let it grow beyond the threshold, and by less. Or by more, as a window that is
-    // that small counts as used.
+    // NewReno's window is so much smaller that the same ACK may let it grow beyond the threshold, by less than the
+    // kernel's. Or by more, because such a small window counts as used.
     let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
     let is_beyond = is_newreno
         && kernel.get("snd_cwnd") == kernel.get("snd_ssthresh")
@@ -288,8 +298,8 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     (is_it && was_repaired && ((is_smaller && is_below) || is_beyond)).then_some(Then::Stop)
 }
 
-/// CUBIC's curve does not go on by the time up to an acknowledgment of a window that was not used (RFC 9438 section 5.8); the kernel's does, unless nothing was in flight. It shows
-/// by the window, or by new text that it lets leave.
+/// In Sockeye, the time up to an ACK does not advance CUBIC's curve if the window was not used (RFC 9438 section 5.8).
+/// In the kernel it does, unless nothing was in flight. The window shows it, or new data that it allows.
 pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
     if pair.is_newreno() {
         return None;
@@ -337,8 +347,9 @@ pub(super) fn time_of_an_unused_window(pair: &Pair<'_>) -> Option<Then> {
     (is_it && was_unused).then_some(Then::Stop)
 }
 
-/// What fast recovery had found lost, and an undo says was not, the kernel judges no more: it waits for the timeout. Here it may be found lost again (RFC 8985 section
-/// 6.2 step 5 looks at all that is out).
+/// Fast recovery had found segments lost, and an undo declares that they were not. The kernel no longer looks at them,
+/// and waits for the timeout. In Sockeye they may be found lost again (RFC 8985 section 6.2 step 5 looks at everything
+/// in flight).
 pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let (mut top, mut repair, mut undone, mut acked, mut timeouts) = (1, None, None, 0, 0);
     let is_state = |record: &&Record| matches!(record.what, What::State(..));
@@ -346,7 +357,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         match &record.what {
             What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
             What::State(_, State { info: Some(info), .. }) => {
-                // The repair of a timeout that is undone, and the next that begins, may be those of one acknowledgment.
+                // The repair of an undone timeout and the next repair may end and begin with the same ACK.
                 let is_next = acked == info.get("bytes_acked")? && timeouts > info.get("retransmits")?;
                 (acked, timeouts) = (info.get("bytes_acked")?, info.get("retransmits")?);
                 let is_over = info.get("ca_state")? <= 1;
@@ -360,7 +371,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             _ => {}
         }
     }
-    // It is still out.
+    // It is still in flight.
     let undone = undone.filter(|end| acked + 1 < u64::from(*end));
     let end = undone.or(repair)?;
     let is_out = acked + 1 < u64::from(end);
@@ -368,18 +379,19 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_open = |state: &State| ca_state(state).is_some_and(|state| state <= 1);
     let is_judged = match (pair.kernel.map(|record| &record.what), &pair.stack?.what) {
         (Some(What::State(_, kernel)), What::State(_, stack)) => {
-            // What is not found lost, or was sent again before the undo, counts as out in the window of the next recovery.
+            // What is not found lost, or was retransmitted before the undo, counts as in flight in the window of the
+            // next recovery.
             let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
             let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) > cwnd(stack);
             let is_next = is_window && undone.is_some() && ca_state(kernel) == Some(3);
             ca_state(stack) == Some(3) && (is_open(kernel) || is_next)
         }
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
-            // Options take room from the segment that it was.
+            // Options take room from the original segment.
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             is_again && (undone.is_some() || is_open(kernel))
         }
-        // Instead the kernel sends what is new, or what left behind the text that the repair had found lost.
+        // Instead the kernel sends new data, or what was sent after the data that the repair had found lost.
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
             let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
@@ -387,7 +399,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
                 return (is_out && is_again && undone.is_some()).then_some(Then::Stop);
             }
             let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
-            // Or the same, by its timeout.
+            // Or the same data, by its timeout.
             let is_timeout = new.seq == again.seq && pair.kernel?.at > pair.stack?.at;
             let is_next = is_behind || is_timeout || new.seq == top;
             is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)
@@ -397,7 +409,8 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     (is_out && is_judged).then_some(Then::Stop)
 }
 
-/// Whether the peer's latest segment undoes a repair by what it acknowledges: it echoes the first transmission, or, after a timeout, covers text that was sent once.
+/// Whether the acknowledgment in the peer's latest segment undoes a repair: it echoes the first transmission, or, after
+/// a timeout, covers data that was sent once.
 fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     let ca_state = latest_figure(pair.earlier, "ca_state");
     let Some(cause) = pair.acks().next_back() else { return false };
@@ -413,7 +426,8 @@ fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     is_repaired && cause.ack > una && (is_old || is_beyond)
 }
 
-/// Whether the kernel has sent this byte again at the time of the latest event, so that what comes then echoes what left before.
+/// Whether the kernel has retransmitted this byte at the time of the latest event, so that a segment that arrives then
+/// echoes what was sent before.
 fn was_repeated_since_the_latest_echo(pair: &Pair<'_>, seq: u32) -> bool {
     let Some(event) = pair.index().and_then(|index| pair.scenario.events.get(index)) else { return false };
     let holds = |record: &&Record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if (text.seq..text.end()).contains(&seq));
@@ -422,7 +436,8 @@ fn was_repeated_since_the_latest_echo(pair: &Pair<'_>, seq: u32) -> bool {
         && latest.is_some_and(|record| record.at >= Duration::from_millis(event.at_ms.into()))
 }
 
-/// Whether the peer's latest segment undoes a timeout behind a fast recovery, in which the first segment had gone again: it reports one that was sent once.
+/// Whether the peer's latest segment undoes a timeout after a fast recovery in which the first segment was
+/// retransmitted: it reports a segment that was sent once.
 fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
     let (una, report) = (pair.acks().map(|segment| segment.ack).max(), pair.acks().next_back());
@@ -431,18 +446,19 @@ fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
     is_repaired && is_original && una.is_some_and(|una| pair.times_sent(una) >= 3)
 }
 
-/// A repair is undone where the peer reports each repetition as a duplicate; the kernel also takes for one the report of what was sent once, which the path has made two
-/// of (RFC 3708 section 3: of a segment that was sent again), the same report again, and that of a tail loss probe's repetition which left when the repair had ended.
+/// A repair is undone if the peer reports each retransmission as a duplicate. The kernel also counts other reports: of
+/// a segment that was sent once, which the path has duplicated (RFC 3708 section 3 requires a retransmitted segment);
+/// the same report again; and of a tail loss probe sent after the repair had ended.
 pub(super) fn undo_by_another_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let Action::Segment(report) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let duplicate = *report.sack().first()?;
     let is_once = pair.times_sent_to(duplicate.1) == 1;
-    // Or it is reported again.
+    // Or the same report arrives again.
     let mut before = pair.taken_before(pair.index()?);
     let is_again = before.any(|old| old.sack().first() == Some(&duplicate) && old.ack == report.ack);
     let is_later = end_of_the_latest_repair(pair).is_some_and(|end| end <= duplicate.0);
     let is_it = duplicate.1 <= report.ack && (is_once || is_again || is_later);
-    // The window that it gives back may be used at once.
+    // The window that the undo restores may be used at once.
     if let What::Sent(Packet::Tcp(text)) = &pair.kernel?.what {
         let is_new = text.len > 0 && pair.times_sent(text.seq) == 0;
         let is_later = pair.why.starts_with("time:") && pair.kernel?.at < pair.stack?.at;
@@ -471,8 +487,8 @@ fn end_of_the_latest_repair(pair: &Pair<'_>) -> Option<u32> {
     end
 }
 
-/// A repair is undone where the peer reports each repetition as a duplicate. The kernel also counts what it wanted to send again and what the peer's window, which had become smaller, has no room for: for
-/// that there is no report.
+/// A repair is undone if the peer reports each retransmission as a duplicate. The kernel also counts what it meant to
+/// retransmit but could not, because the peer's window had become smaller. The peer never reports that.
 pub(super) fn undo_of_what_did_not_fit(pair: &Pair<'_>) -> Option<Then> {
     let events = &pair.scenario.events;
     let Action::Segment(report) = &events.get(pair.index()?)?.action else { return None };
@@ -494,15 +510,16 @@ pub(super) fn undo_of_what_did_not_fit(pair: &Pair<'_>) -> Option<Then> {
             What::State(_, State { info: Some(kernel), .. }),
             What::State(_, State { info: Some(stack), .. }),
         ) => ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) < stack.get(name)),
-        // The window that comes back is used at once.
+        // The restored window is used at once.
         (What::State(..), What::Sent(Packet::Tcp(new))) => new.len > 0 && pair.times_sent(new.seq) == 0,
         _ => false,
     };
     (is_reported && did_not_fit && is_undone).then_some(Then::Stop)
 }
 
-/// Each round in which the peer reports a needless repetition gives holes more time here (RFC 8985 section 6.2 step 4), in the kernel only where reordering was seen: it finds lost at once what a
-/// timer finds here.
+/// In Sockeye, each round trip in which the peer reports a needless retransmission gives holes more time (RFC 8985
+/// section 6.2 step 4). In the kernel this is so only if reordering was seen: it finds lost at once what a timer finds
+/// in Sockeye.
 pub(super) fn time_behind_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
     let is_repaired = again.len > 0 && pair.times_sent(again.seq) == 1;
@@ -519,8 +536,9 @@ pub(super) fn time_behind_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     (is_repaired && waits && has_duplicates && has_order && is_reported).then_some(Then::Stop)
 }
 
-/// What is left of a segment of which a part was acknowledged has been overtaken by nothing; the kernel takes its acknowledgment for reordering by all
-/// that is acknowledged with it, and from then on gives holes more time and lets the window grow by what blocks report.
+/// A part of a segment was acknowledged; nothing has overtaken its rest. The kernel takes the acknowledgment of the
+/// rest for reordering by everything that is acknowledged with it. From then on it gives holes more time, and lets the
+/// window grow by what SACK blocks report.
 pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
     let degree = match &pair.kernel?.what {
         What::State(_, State { info: Some(info), .. }) => info.get("reordering")?,
@@ -545,11 +563,11 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
         (What::State(..), What::State(..)) => {
             pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:")
         }
-        // What blocks report has let the window grow.
+        // What SACK blocks report has let the window grow.
         (What::Sent(Packet::Tcp(new)), What::State(..)) if new.len > 0 && pair.times_sent(new.seq) == 0 => {
             latest_figure(pair.earlier, "notsent_bytes") > Some(0)
         }
-        // The one gives it up at once, the other by a timer.
+        // One side marks it lost at once, the other by a timer.
         (_, What::Sent(Packet::Tcp(again))) | (What::Sent(Packet::Tcp(again)), _) => {
             again.len > 0 && pair.times_sent(again.seq) > 0
         }

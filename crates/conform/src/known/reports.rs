@@ -1,4 +1,4 @@
-//! Differences in what reports of the network do.
+//! Differences in the effects of the network's reports (ICMP).
 //!
 //! Tests: as those of `known.rs`.
 
@@ -12,7 +12,8 @@ use crate::trace::{Ready, Record, State, What, latest_figure};
 
 use super::{Pair, Then};
 
-/// A connect that a router's report has ended stays ready with an error in the kernel, whose error queue keeps the report; there is no such queue here.
+/// If a router's report has ended a connect, the kernel's socket stays ready with an error, because the error queue
+/// keeps the report. Sockeye has no such queue.
 pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let is_it =
@@ -20,9 +21,10 @@ pub(super) fn error_queue_of_a_connect(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.scenario.any(is_report)).then_some(Then::GoOn)
 }
 
-/// In the kernel, SO_ERROR tells a report on the number behind all that was sent, also where all of it is acknowledged. Here nothing is reported then.
+/// In the kernel, SO_ERROR returns a report on the sequence number after the last one sent, even if all data is
+/// acknowledged. Sockeye then returns no report.
 pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
-    // Or what ends the connection when it is given up.
+    // Or the error that ends the connection when it is given up.
     let is_timeout = |(_, stack): &(i32, i32)| *stack == libc::ETIMEDOUT;
     let (kernel, stack) = errors(pair).or_else(|| given_up(pair).filter(is_timeout))?;
     let sent = |index| sent_before(pair, index).filter(|sent| !sent.flags.has(Flags::RST));
@@ -31,7 +33,8 @@ pub(super) fn report_on_nothing(pair: &Pair<'_>) -> Option<Then> {
     (kernel != 0 && kernel != stack && is_on_end).then_some(Then::GoOn)
 }
 
-/// The codes 5, 7 and 8, which no router sends any more, have errors of their own in the kernel, and here that of an unreachable host.
+/// For the codes 5, 7 and 8, which routers no longer send, the kernel has errors of their own. Sockeye uses that of an
+/// unreachable host.
 pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
     let code = [(5, libc::EOPNOTSUPP), (7, libc::EHOSTDOWN), (8, libc::ENONET)]
@@ -41,7 +44,8 @@ pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
     (is_reported && stack == libc::EHOSTUNREACH).then_some(Then::GoOn)
 }
 
-/// Text of the peer that acknowledges nothing new ends the time of a report in the kernel if its short path does not take it, for which packet memory counts.
+/// In the kernel, data from the peer that acknowledges nothing new clears a report if the fast path does not take it,
+/// which depends on packet memory.
 pub(super) fn report_before_text(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
     let is_text = |action: &Action| matches!(action, Action::Segment(text) if text.len > 0);
@@ -49,8 +53,9 @@ pub(super) fn report_before_text(pair: &Pair<'_>) -> Option<Then> {
     (kernel == 0 && stack != 0 && actions.any(is_text)).then_some(Then::GoOn)
 }
 
-/// What a report on sizes has sent again bears the time of the call or segment before it in the kernel, which does not look at its clock for it. The echo of that
-/// measures a longer round trip, and the timeout that a later report has made shorter ends sooner.
+/// The kernel does not read its clock for what it retransmits because of a report on the MTU: it has the time of the
+/// call or segment before it. So its echo gives a longer round trip, and the timeout that a later report has shortened
+/// expires sooner.
 pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.segments()
         && pair.why.starts_with("option: ts")
@@ -79,17 +84,17 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     };
     let is_shorter = is_shorter || pair.earlier.iter().any(is_as_old);
     let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
-    // Or a longer timeout ends later, also before a probe of new text.
+    // Or a longer timeout ends later, also before a probe with new data.
     let is_old = |record: &Record| age(record).is_some_and(|age| age > SLACK);
     let is_timed = pair.why.starts_with("time:") && pair.earlier.iter().any(is_old);
     let is_later = (is_repetition(pair, pair.stack) || is_timed) && at(pair.stack) < at(pair.kernel);
-    // By that round trip a block shows that another part is lost again.
+    // By that round trip, a SACK block shows that another part is lost again.
     let is_reported = pair
         .peer()
         .last()
         .is_some_and(|(_, told)| told.sack().iter().any(|(start, _)| pair.times_sent(*start) > 1));
     let is_found = is_reported && is_repetition(pair, pair.kernel) && !is_repetition(pair, pair.stack);
-    // Or that it is lost, by the time of a segment that had left just before the report.
+    // Or that it is lost, by the time of a segment that was sent just before the report.
     let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
     let begins = |(kernel, stack)| ca_state(kernel) == Some(3) && ca_state(stack) == Some(4);
     let has_blocks = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
@@ -97,17 +102,17 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
 
-/// How old the timestamp is that text bears.
+/// The age of the timestamp that data has.
 fn age(record: &Record) -> Option<Duration> {
     let What::Sent(Packet::Tcp(text)) = &record.what else { return None };
     let (value, _) = text.timestamp().filter(|_| text.len > 0)?;
     Some(record.at.saturating_sub(Duration::from_millis(value.into())))
 }
 
-/// A time for which the kernel's timers are late by tens of milliseconds.
+/// Timers of up to this time are late by tens of milliseconds in the kernel.
 const MEDIUM: Duration = Duration::from_secs(1);
 
-/// Whether a record is text that the kernel has sent before.
+/// Whether a record is data that the kernel has sent before.
 fn is_repetition(pair: &Pair<'_>, record: Option<&Record>) -> bool {
     record.is_some_and(|record| match &record.what {
         What::Sent(Packet::Tcp(text)) => text.len > 0 && pair.times_sent(text.seq) > 0,
@@ -115,7 +120,7 @@ fn is_repetition(pair: &Pair<'_>, record: Option<&Record>) -> bool {
     })
 }
 
-/// Whether the kernel sends text at the event of this number.
+/// Whether the kernel sends data at the event with this number.
 fn sends_again(pair: &Pair<'_>, index: usize) -> bool {
     let begin = |record: &Record| matches!(&record.what, What::State(at, _) if *at + 1 == index);
     let rest = pair.earlier.iter().skip_while(|record| !begin(record)).skip(1);
@@ -123,7 +128,8 @@ fn sends_again(pair: &Pair<'_>, index: usize) -> bool {
         .any(|record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.len > 0))
 }
 
-/// A report of a larger size than is used is news to the kernel if it is below the device's: where something is lost it begins another repair. Here nothing is too long.
+/// A report of a larger size than is in use is news to the kernel if it is below the device's MTU: if something is
+/// lost, the kernel starts another repair. In Sockeye, nothing is too long.
 pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
     let used = latest_figure(pair.earlier, "snd_mss")? + headers(pair.scenario.is_ipv6) as u64;
     let is_repair = match pair.states() {
@@ -131,7 +137,7 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
             let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
             ca_state(kernel) == Some(4) && ca_state(stack) == Some(3)
         }
-        // Segments that were sent without room for the present blocks are too long for the kernel.
+        // The kernel considers segments too long if they were sent without room for the present SACK blocks.
         None => is_repetition(pair, pair.kernel) && so_far(pair).last().is_some_and(is_on_size),
     };
     let is_larger = |mtu: u32| (mtu as usize) < MTU && u64::from(mtu) >= used;
@@ -139,7 +145,7 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
     (is_repair && last.is_some_and(is_larger)).then_some(Then::Stop)
 }
 
-/// The segments that were sent before the event of this number.
+/// The segments that were sent before the event with this number.
 fn sent_before<'a>(pair: &Pair<'a>, index: usize) -> impl Iterator<Item = &'a Segment> + use<'a> {
     let is_before = move |record: &&Record| !matches!(record.what, What::State(at, _) if at == index);
     pair.earlier.iter().take_while(is_before).filter_map(|record| match &record.what {
@@ -160,7 +166,7 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
     }
 }
 
-/// A host that could not put an IPv4 packet together in time reports that; the kernel does not tell it.
+/// A host reports that it could not reassemble an IPv4 packet in time. The kernel does not pass this on.
 pub(super) fn report_on_a_reassembly(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
     let is_untold = kernel == 0 || kernel == libc::ETIMEDOUT;
@@ -168,7 +174,7 @@ pub(super) fn report_on_a_reassembly(pair: &Pair<'_>) -> Option<Then> {
     (is_untold && stack == libc::EHOSTUNREACH && is_reported && !pair.scenario.is_ipv6).then_some(Then::GoOn)
 }
 
-/// What a call says of a connection that is given up.
+/// The error that a call returns for a connection that is given up.
 fn given_up(pair: &Pair<'_>) -> Option<(i32, i32)> {
     match (&pair.kernel?.what, &pair.stack?.what) {
         (What::Returned(_, Err(kernel)), What::Returned(_, Err(stack))) => Some((*kernel, *stack)),
@@ -176,7 +182,8 @@ fn given_up(pair: &Pair<'_>) -> Option<(i32, i32)> {
     }
 }
 
-/// Segments are as small as the setting wants where a search for the path's MTU begins, over IPv6 too, though every path of that takes larger ones.
+/// When the kernel's search for the path's MTU begins, segments are as small as the setting says, even over IPv6, where
+/// every path carries larger ones.
 pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = match (&pair.kernel?.what, &pair.stack?.what) {
         (What::Sent(Packet::Tcp(kernel)), What::Sent(Packet::Tcp(stack))) => {
@@ -189,12 +196,12 @@ pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
         _ => return None,
     };
     let least = 1280 - headers(true) as u64 - 12;
-    // Blocks may stand beside it.
+    // The segment may have SACK blocks.
     let is_base = (least - 36..=least + 12).contains(&stack) && kernel < stack && kernel <= BASE;
     (is_base && is_searching(pair) && pair.scenario.is_ipv6).then_some(Then::Stop)
 }
 
-/// What is not longer than the base, and is not acknowledged, is a sign of a black hole to the kernel.
+/// If a segment no longer than the base size is not acknowledged, the kernel takes this as a sign of a black hole.
 pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -205,7 +212,7 @@ pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
     (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
 }
 
-/// Which size a search for the path's MTU tries, and when.
+/// The sizes that a search for the path's MTU tries, and when.
 pub(super) fn search_for_the_mtu(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
@@ -214,12 +221,13 @@ pub(super) fn search_for_the_mtu(pair: &Pair<'_>) -> Option<Then> {
     });
     let longer = u64::from(kernel.len.max(stack.len));
     let is_it = pair.why.starts_with("length:") && kernel.seq == stack.seq && is_searching(pair);
-    // A closed socket does not say that it has begun to search.
+    // A closed socket does not show that it has begun to search.
     let is_probe = pair.texts().any(|text| u64::from(text.len) == BASE) || info <= Some(BASE);
     (is_it && is_probe && longer > BASE).then_some(Then::Stop)
 }
 
-/// The report for which a connection was given up is told again by SO_ERROR, though a call has told it.
+/// The kernel's SO_ERROR returns the report for which a connection was given up again, although a call has already
+/// returned it.
 pub(super) fn report_told_twice(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
     let is_told = |record: &Record| matches!(&record.what, What::Returned(_, Err(error)) if *error == kernel);
@@ -231,10 +239,10 @@ fn is_searching(pair: &Pair<'_>) -> bool {
     pair.scenario.settings.get("mtu_probing").is_some_and(|value| value != "off")
 }
 
-/// Where a search for the path's MTU begins, bytes of text.
+/// The size with which a search for the path's MTU begins, in bytes of data.
 const BASE: u64 = 1024;
 
-/// The reports so far, with the numbers of their events, but for those on sizes.
+/// The reports so far, with the numbers of their events, except those on sizes.
 fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = (usize, &'a Report)> + use<'a> {
     so_far(pair).iter().enumerate().filter_map(|(index, event)| match &event.action {
         Action::Report(report) if !is_on_size(event) => Some((index, report)),
@@ -242,13 +250,13 @@ fn reports<'a>(pair: &Pair<'a>) -> impl Iterator<Item = (usize, &'a Report)> + u
     })
 }
 
-/// The scenario up to where they differ.
+/// The scenario up to the point where the two sides differ.
 fn so_far<'a>(pair: &Pair<'a>) -> &'a [Event] {
     let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
     &pair.scenario.events[..count]
 }
 
-/// The MTU that an event reports, if it does.
+/// The MTU that an event reports, if it reports one.
 fn on_size(event: &Event) -> Option<u32> {
     match event.action {
         Action::Report(Report { what: Reported::TooBig(mtu), .. }) => Some(mtu),

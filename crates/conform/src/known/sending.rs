@@ -8,16 +8,17 @@ use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What, latest_figure};
 
-/// An edge of the peer's window that is less than a unit of its field behind what was sent may only have been rounded down, and nothing is held back
-/// for that here (RFC 7323 section 2.4); the kernel keeps to it, but for acknowledgments and resets by the unit of its own field.
+/// If the edge of the peer's window is less than a unit of the window field before the end of sent data, it may only
+/// have been rounded down, and Sockeye holds nothing back for it (RFC 7323 section 2.4). The kernel respects the edge;
+/// for ACKs and resets it makes the same exception, with the unit of its own field.
 pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let shift = pair.shift()?;
     let una = pair.acks().map(|segment| segment.ack).max()?;
-    // A smaller window may not have counted.
+    // A smaller window may have been ignored.
     let mut edges = pair.acks().filter(|segment| segment.ack == una).map(|segment| pair.edge(segment));
     let is_beyond = |number: u32, edge: u32| number > edge && number - edge < 1 << shift;
     if let What::Sent(Packet::Tcp(again)) = &pair.stack?.what {
-        // A tail loss probe that all lies behind the edge, of text or a FIN.
+        // A tail loss probe of data or a FIN that lies completely beyond the edge.
         let is_again = again.end() > again.seq && pair.times_sent(again.seq) == 1;
         let is_probe = is_again && !pair.kernel_sends(again.seq);
         if is_probe && edges.clone().any(|edge| again.seq >= edge && is_beyond(again.end(), edge)) {
@@ -27,7 +28,7 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_reset = kernel.flags.has(Flags::RST.with(Flags::ACK));
     let is_bare = kernel.len == 0 && stack.len == 0 && (kernel.is_bare_ack() || is_reset);
-    // Before it the urgent pointer may point at something.
+    // A segment before the end may have an urgent pointer.
     let is_earlier = kernel.flags == stack.flags.with(Flags::URG);
     if (pair.why.starts_with("sequence number:") || is_earlier) && is_bare {
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
@@ -36,8 +37,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
 
-/// While the end of a record waits, segments of what is written behind it leave as they are full; the kernel's leave at the end of the write, which TCP_NOTSENT_LOWAT
-/// may end earlier.
+/// While the end of a record is queued, Sockeye sends data written after it as soon as segments are full. The kernel
+/// sends it at the end of the write, which TCP_NOTSENT_LOWAT may end earlier.
 pub(super) fn write_behind_a_record(pair: &Pair<'_>) -> Option<Then> {
     let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
@@ -53,8 +54,9 @@ pub(super) fn write_behind_a_record(pair: &Pair<'_>) -> Option<Then> {
     (is_write && kernel < stack && is_behind && is_bounded && waits).then_some(Then::Stop)
 }
 
-/// A peer that does not say how large its segments may be gets some of 536 bytes, or 1,220 over IPv6 (RFC 9293 section 3.7.1, MUST-15). The kernel sends it segments of its own size
-/// where the SYN went by Fast Open, and nothing is known of the peer from before.
+/// If the peer's SYN has no MSS option, Sockeye sends segments of 536 bytes, or 1,220 over IPv6 (RFC 9293 section
+/// 3.7.1, MUST-15). The kernel sends segments of its own size if the SYN was sent with Fast Open and nothing is known
+/// about the peer.
 pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
     let is_told = |segment: &Segment| segment.options.iter().any(|option| matches!(option, Opt::Mss(_)));
     let is_fast =
@@ -66,8 +68,8 @@ pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
     (is_size && pair.scenario.any(is_fast) && is_untold).then_some(Then::Stop)
 }
 
-/// A connection that the peer has begun by Fast Open goes on with the flow label of its latest SYN-ACK, each of which has another; the kernel's goes back to the
-/// first one's, but for a timeout of text.
+/// Each SYN-ACK has another flow label. A connection that the peer has begun with Fast Open keeps the label of the
+/// latest SYN-ACK in Sockeye. The kernel returns to that of the first, until data times out.
 pub(super) fn label_behind_fast_open(pair: &Pair<'_>) -> Option<Then> {
     let syn_ack = Flags::SYN.with(Flags::ACK);
     let syn_acks = pair.earlier.iter().filter(
@@ -76,13 +78,13 @@ pub(super) fn label_behind_fast_open(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("new flow label:") && syn_acks.count() > 1).then_some(Then::GoOn)
 }
 
-/// What is left of a packet that was cut for a small window, or for SACK blocks, leaves the kernel as soon as it fits; here it is text like any other, and waits
-/// for room that is worth a segment (RFC 9293 section 3.8.6.2.1).
+/// The kernel sends the rest of a packet that was cut for a small window or for SACK blocks as soon as it fits. In
+/// Sockeye it is data like any other, and waits for room worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     if let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
     {
-        // So many whole packets were written.
+        // The write took this many whole packets.
         let is_write = pair.scenario.events.get(*index).is_some_and(|event| event.action.written().is_some());
         let full = u32::try_from(latest_figure(pair.earlier, "snd_mss")?).ok()?.max(1);
         let is_cut = |blocks: u32| {
@@ -104,10 +106,11 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         return Some(Then::Stop);
     }
     let cut = pair.texts().filter(|text| text.end() == rest.seq && text.len < largest).last()?;
-    // Both together are a packet.
+    // Together they are one packet.
     let is_rest =
         u64::from(cut.len + rest.len) == mss && pair.peer().any(|(_, old)| pair.edge(old) == cut.end());
-    // SACK blocks leave so much of the packets behind. The kernel fills what is left of one up from the next packet only.
+    // This much of the packets is left over because of SACK blocks. The kernel fills up the rest of one only from the
+    // next packet.
     let left: u64 = pair
         .texts()
         .filter(|text| !text.sack().is_empty())
@@ -120,8 +123,9 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && rest.len > 0 && rest.len < largest && is_longer).then_some(Then::Stop)
 }
 
-/// The window is that of the segment with the highest number (SND.WL1, RFC 9293 section 3.10.7.4, fifth), also where that came ahead of its turn and without text; in the kernel text that header
-/// prediction takes puts the number back.
+/// Sockeye's window is that of the segment with the highest sequence number (SND.WL1, RFC 9293 section 3.10.7.4,
+/// fifth), even if that segment had no data and arrived out of order. In the kernel, data that header prediction takes
+/// sets the number back.
 pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
     let What::State(..) = &pair.kernel?.what else { return None };
     let index = pair.index()?;
@@ -133,13 +137,14 @@ pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("snd_wnd:") && is_ahead).then_some(Then::Stop)
 }
 
-/// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's begin where text was cut when it was written, or for a small window;
-/// here text is cut when it leaves, and a packet begins at each segment's worth of what waits.
+/// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's
+/// packets begin where data was cut when it was written, or cut for a small window. Sockeye cuts data when it is sent,
+/// and counts a packet for each full segment of queued data.
 pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let len = pair.scenario.events.get(pair.index()?)?.action.written()?;
-    // Text waits before it, and nothing is in flight.
+    // Data is queued before it, and nothing is in flight.
     let waits = kernel.get("notsent_bytes")? > u64::from(len);
     let top = pair.texts().map(Segment::end).max()?;
     let is_idle = kernel.get("bytes_acked")? + 1 >= u64::from(top);
@@ -153,21 +158,23 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     (is_it && least >= INITIAL_WINDOW).then_some(Then::Stop)
 }
 
-/// What has PSH when it is cut into packets anew, as more blocks stand beside it or segments have become smaller, has it where the byte stands that it was meant for; in the kernel at the end of the
-/// packet, of which it was cut off, and which it may have become a part of as a block reported it.
+/// Data with PSH is cut into packets again, because it has more SACK blocks beside it or segments have become smaller.
+/// In Sockeye, PSH stays with the byte for which it was set. In the kernel it is at the end of the packet from which
+/// the data was cut; a SACK block may have joined the data to that packet.
 pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
     let is_same = (kernel.seq, kernel.len) == (stack.seq, stack.len) && kernel.len > 0;
     let count = kernel.sack().len();
-    // It was longer by the difference when it was cut first, or went on behind this end when it was last sent.
+    // It was longer by the difference when it was first cut, or went on beyond this end when it was last sent.
     let is_cut_anew = pair.texts().any(|text| {
         let fewer = text.sack().len();
         let goes_on = text.seq == kernel.seq && text.end() > kernel.end();
         let is_longer = text.len == kernel.len + 8 * u32::try_from(count.saturating_sub(fewer)).unwrap_or(0);
         fewer < count && (goes_on || is_longer)
     });
-    // Or its packet had become larger: it was sent again with what follows, or reported, and thrown away.
+    // Or its packet had become larger: it was retransmitted with what follows, or reported together with it and then
+    // discarded by the peer.
     let was_pushed = pair
         .texts()
         .any(|text| text.flags.has(Flags::PSH) && text.end() > kernel.seq && text.end() <= kernel.end());
@@ -178,7 +185,8 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("flags:") && is_push && is_same && is_it).then_some(Then::Stop)
 }
 
-/// Of a repetition that is cut for a small window, what is left counts as two segments in the kernel if it is longer than a segment beside blocks is; here as one.
+/// The rest of a retransmission that was cut for a small window counts as two segments in the kernel if it is longer
+/// than a segment with SACK blocks. In Sockeye it counts as one.
 pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -197,7 +205,7 @@ pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("snd_cwnd:") && is_over && is_cut && is_one_more).then_some(Then::Stop)
 }
 
-/// Segments of a window that a pause has made as small as it does.
+/// The smallest window after a pause, in segments.
 const INITIAL_WINDOW: u64 = 10;
 
 /// Whether a packet ended at this number when it was written.
@@ -214,7 +222,8 @@ fn ends_a_packet(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
     })
 }
 
-/// Whether packets that were cut for SACK blocks are filled up, each from the next, and this is one behind which too little is left: it ends where a packet was cut.
+/// Whether packets that were cut for SACK blocks are filled up, each from the next, and this is the one after which too
+/// little is left: it ends where a packet was cut.
 fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
     let ends_a_packet = |text: &Segment| {
         let is_cut = !text.sack().is_empty() && text.len > 0 && u64::from(text.len) < mss;
@@ -248,25 +257,26 @@ fn ends_beside_blocks(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
     false
 }
 
-/// The kernel cuts text into packets when it is written, by half of the largest window so far, but not to less than the least packet, for which a smaller window has to grow; here it is cut
-/// when it leaves, and half of the largest window is enough.
+/// The kernel cuts data into packets when it is written, to half of the largest window so far, but not to less than the
+/// smallest packet, for which a smaller window has to grow. Sockeye cuts data when it is sent, and half of the largest
+/// window is enough.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     if let Some(Record { what: What::Sent(Packet::Tcp(text)), .. }) = pair.stack
         && text.len > 0
         && !pair.kernel_sends(text.seq)
     {
-        // No packet is cut to less than the least segment, so a smaller window is for probes.
+        // The kernel cuts no packet to less than the smallest segment, so a smaller window only gets probes.
         let windows = pair.earlier.iter().filter_map(|record| match &record.what {
             What::State(_, state) => state.info.as_ref()?.get("snd_wnd"),
             _ => None,
         });
         let most = windows.max()?;
         let is_tiny = (1..LEAST_PACKET).contains(&most);
-        // A packet of that size does not fit, and half of the window does.
+        // A packet of that size does not fit, but half of the window does.
         let edge = pair.acks().map(|told| pair.edge(told)).max()?;
         let is_half = text.end() == edge && (most / 2..most).contains(&text.len.into());
         let is_packet = most <= latest_figure(pair.earlier, "snd_mss")?;
-        // Or its probe leaves later.
+        // Or the kernel's probe is sent later.
         let waits = pair.why == "the kernel waits, the stack sends text" || pair.why.starts_with("time:");
         return ((is_tiny && waits) || (is_half && is_packet)).then_some(Then::Stop);
     }
@@ -290,11 +300,12 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     (is_cut && is_end && u64::from(stack.len) > size).then_some(Then::Stop)
 }
 
-/// A window of at most so much is used whole (`TCP_MSS_DEFAULT`).
+/// A window of at most this size is used completely (`TCP_MSS_DEFAULT`).
 const MSS_DEFAULT: u64 = 536;
 
-/// A tail loss probe sends new text first. Where what waits begins with a piece of a segment that fits the peer's window, the kernel fills the piece up, finds that it no longer fits, and
-/// sends nothing; here the last segment goes again.
+/// A tail loss probe sends new data first. If the queued data begins with a piece of a segment that fits the peer's
+/// window, the kernel fills up the piece, finds that it no longer fits, and sends nothing. Sockeye retransmits the last
+/// segment.
 pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(probe)) = &pair.stack?.what else { return None };
     let at = pair.stack?.at;
@@ -310,7 +321,8 @@ pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
     (is_later && is_probe && is_at_the_end && waits).then_some(Then::Stop)
 }
 
-/// Segments of a peer that wants smaller ones have 88 bytes with their options; the kernel's have as many as it wants, and 48 at least.
+/// If the peer asks for smaller segments, Sockeye's have 88 bytes including options. The kernel's are as small as the
+/// peer asks for, but at least 48 bytes.
 pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
     let is_tiny = |option: &Opt| match option {
         Opt::Mss(mss) => (1..LEAST_SEGMENT).contains(mss),
@@ -323,7 +335,7 @@ pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
     (has_asked && pair.why.starts_with("snd_mss:") && mss(kernel) < mss(stack)).then_some(Then::Stop)
 }
 
-/// The kernel's least bytes of a full segment.
+/// The kernel's smallest full segment, in bytes.
 const LEAST_PACKET: u64 = 48;
-/// The least bytes of a full segment here, with its options.
+/// Sockeye's smallest full segment, in bytes with options.
 const LEAST_SEGMENT: u16 = 88;

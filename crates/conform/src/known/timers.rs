@@ -1,4 +1,4 @@
-//! Differences that are the clocks': the kernel counts timeouts in ticks.
+//! Differences of the clocks: the kernel counts timeouts in ticks.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -12,7 +12,8 @@ use crate::segment::{Flags, Segment};
 use crate::trace::{Info, Record, State, What};
 use crate::wheel::JIFFY;
 
-/// The first segment that is out, when the kernel sent it last, and how long it waits since then: each time doubles that.
+/// The first segment in flight, when the kernel last sent it, and how long it waits since then: each timeout doubles
+/// that.
 fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
     let una = pair.acks().map(|segment| segment.ack).max()?;
     let (mut times, mut last, mut rto) = (0, None, None);
@@ -27,13 +28,14 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
         }
     }
     let (first, at) = last?;
-    // None of a FIN without text.
+    // No retransmission of a FIN without data.
     let repetitions = pair.texts().filter(|text| text.seq == una).count().saturating_sub(1);
     Some((first, at, rto? * (1 << times.min(repetitions).min(BACKOFF_MAX))))
 }
 
-/// The largest timeout bounds what TCP_INFO tells of the timeout here; the kernel tells one that is longer, until it is computed anew, and bounds only the timer. A larger bound then lets
-/// it double from what it was.
+/// TCP_INFO of Sockeye tells the timeout that the timer uses, which is at most the largest one. The kernel's tells a
+/// longer one until it computes the timeout again. After a larger TCP_RTO_MAX_MS, the kernel's timeout doubles from what
+/// it was.
 pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
@@ -63,8 +65,8 @@ fn time_of(text: &str) -> Option<Duration> {
     text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
 
-/// A listener that waits for text has heard the acknowledgment of its SYN-ACK before: how long the text took says nothing of the path here, and is the first
-/// round trip in the kernel.
+/// A listener that waits for data has already received the acknowledgment of its SYN-ACK. In Sockeye, the time until
+/// the data arrives says nothing about the path. In the kernel it is the first round trip sample.
 pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<Then> {
     let defers = |action: &Action| matches!(action, Action::Set(SockOpt::DeferAccept, 1..));
     let mut of_peer = pair.peer().filter(|(_, segment)| segment.flags.has(Flags::ACK));
@@ -75,7 +77,7 @@ pub(super) fn round_trip_of_text_that_was_waited_for(pair: &Pair<'_>) -> Option<
     (waits && (is_time || is_probe_of_new_text(pair))).then_some(Then::Stop)
 }
 
-/// Whether the stack sends new text although nothing has just happened: a tail loss probe.
+/// Whether the stack sends new data although nothing has just happened: a tail loss probe.
 fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
     let Some(Record { at, what: What::Sent(Packet::Tcp(text)) }) = pair.stack else { return false };
     let times = pair.scenario.events.iter().map(|event| Duration::from_millis(event.at_ms.into()));
@@ -87,7 +89,8 @@ fn is_probe_of_new_text(pair: &Pair<'_>) -> bool {
         && latest.is_some_and(|time| *at > time + SLACK * 2)
 }
 
-/// The timestamp of a cookie has options in place of its last 64 milliseconds, so the first round trip is up to as much too long: here and in the kernel by another part.
+/// The low bits of a cookie's timestamp (64 ms) store options, so the first round trip sample is too long by up to
+/// that; by different amounts in Sockeye and in the kernel.
 pub(super) fn round_trip_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     let is_measured =
         pair.scenario.has_cookies() && pair.acks().next().is_some_and(|ack| ack.timestamp().is_some());
@@ -95,7 +98,7 @@ pub(super) fn round_trip_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_measured && is_time).then_some(Then::Stop)
 }
 
-/// Whether a timer of the one sends something again while the other waits.
+/// Whether a timer of one side retransmits something while the other side waits.
 fn is_timer(pair: &Pair<'_>) -> bool {
     let again = |record: Option<&Record>| match record.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(again))) => again.end() > again.seq && pair.times_sent(again.seq) > 0,
@@ -105,11 +108,11 @@ fn is_timer(pair: &Pair<'_>) -> bool {
     (again(pair.kernel) && waits(pair.stack)) || (again(pair.stack) && waits(pair.kernel))
 }
 
-/// The retransmission timer of the one is due before an event, that of the other behind it, as their timeouts differ by no more than they may. With a user timeout
-/// the one may be over by then.
+/// One side's retransmission timer expires before an event, the other's after it, because their timeouts differ by an
+/// allowed amount. With a user timeout, one connection may have ended by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     let (first, sent_at, rto) = first_out(pair)?;
-    // The only repetition may be a tail loss probe, which doubles nothing.
+    // The only retransmission may be a tail loss probe, which doubles nothing.
     let is_probed = pair.times_sent(first.seq) == 2;
     let once = rto / 2;
     let is_timeout = |again: &Segment, at: Duration| {
@@ -118,19 +121,19 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     };
     match (&pair.kernel?.what, &pair.stack?.what) {
         (What::Sent(Packet::Tcp(again)), What::State(_, State { info: Some(stack), .. })) => {
-            // As much as they may (`compare.rs`).
+            // The largest allowed difference (`compare.rs`).
             let most = |rto: Duration| rto / 8 + SLACK + pair.late + pair.late / 8;
             let differs = |rto: Duration| stack.rto > rto && stack.rto - rto <= most(rto);
             let is_between = pair.stack?.at < sent_at + stack.rto + granularity(stack.rto);
             let is_it = differs(rto) || (is_probed && differs(once));
             (is_timeout(again, pair.kernel?.at) && is_it && is_between).then_some(Then::Stop)
         }
-        // The kernel's is not late yet.
+        // The kernel's timer is not late yet.
         (What::State(..), What::Sent(Packet::Tcp(again))) => {
             let is_between = pair.kernel?.at < sent_at + rto + granularity(rto);
             (is_timeout(again, pair.stack?.at) && is_between).then_some(Then::Stop)
         }
-        // A user timeout is looked at when the timer has expired.
+        // A user timeout is checked when the timer expires.
         (What::State(_, kernel), What::State(_, stack)) => {
             let is_between = pair.kernel?.at.abs_diff(sent_at + rto) < granularity(rto) + SLACK;
             let has_user_timeout = pair
@@ -142,7 +145,8 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
     }
 }
 
-/// A user timeout that is set while a shut window is asked for counts from the first probe in the kernel, and from the next one here.
+/// A user timeout that is set while a zero window is probed counts from the first probe in the kernel, and from the
+/// next one in Sockeye.
 pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
     let is_set = |index: usize| {
         let action = pair.scenario.events.get(index).map(|event| &event.action);
@@ -161,8 +165,9 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
     (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
 }
 
-/// Whatever comes from the peer tells that it is there (RFC 9293 section 3.8.4), so also an acknowledgment that a later one had overtaken, and text that acknowledges nothing new;
-/// to the kernel that says nothing. So its next question comes sooner.
+/// For Sockeye, anything that arrives from the peer shows that it is alive (RFC 9293 section 3.8.4), also an ACK that a
+/// later one had overtaken, and data that acknowledges nothing new. For the kernel these show nothing, so it sends its
+/// next keepalive probe sooner.
 pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let told = pair.peer().last()?.1;
     let is_old = told.len == 0 && pair.acks().any(|latest| latest.ack > told.ack);
@@ -179,8 +184,9 @@ pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<
     (is_it && (is_old || told.len > 0)).then_some(Then::Stop)
 }
 
-/// Behind a tail loss probe new text, or a FIN, leaves just when the first segment's timeout is over here, and less than a tick before it is in the kernel, which rounds it up: its next
-/// probe is the timeout, and the stack's comes after two round trips.
+/// After a tail loss probe, new data or a FIN is sent just when the timeout of the first segment has passed in Sockeye.
+/// In the kernel, which rounds the timeout up, this is less than a tick before it passes. So the kernel's next probe is
+/// that timeout, and the stack's comes after two round trips.
 pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let is_later = match pair.stack.map(|record| &record.what) {
@@ -196,7 +202,7 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
         _ => None,
     })?;
     let is_again = kernel.seq == first.seq && kernel.len > 0 && pair.times_sent_to(first.end()) == 1;
-    // Or of new text.
+    // Or a probe of new data.
     let is_more = kernel.seq == top && kernel.len > 0;
     let is_new = what.end() == top && pair.times_sent_to(top) == 1;
     let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
@@ -205,7 +211,8 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     (is_later && (is_again || is_more) && is_new && was_probed && is_then).then_some(Then::Stop)
 }
 
-/// Two arrivals of text are as far apart as an acknowledgment waits, to a tick: whether they are less decides how long the next one waits.
+/// Data arrives as long after other data as a delayed ACK waits, to the tick. Whether the interval is shorter than the
+/// delay decides how long the next ACK waits.
 pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let events = pair.scenario.events.get(..=pair.index()?)?;
@@ -220,8 +227,8 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
 }
 
-/// A write comes about a timeout behind what a timer sent, which was later in the kernel than here: whether it ends a pause, and makes the window smaller, is told
-/// by that.
+/// A write comes about one timeout after a retransmission by a timer, which was later in the kernel than in Sockeye.
+/// This decides whether the write ends a pause and reduces the window.
 pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -239,7 +246,8 @@ pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_near).then_some(Then::Stop)
 }
 
-/// A timeout gives up what has been out for a round trip: text that left about so long before it is among that, or is not, by the ticks.
+/// A timeout marks as lost what has been in flight for a round trip. For data that was sent about that long before the
+/// timeout, the ticks decide.
 pub(super) fn timeout_a_round_trip_behind(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -255,7 +263,7 @@ pub(super) fn timeout_a_round_trip_behind(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_near).then_some(Then::Stop)
 }
 
-/// How long the peer took for what it acknowledged last.
+/// How long the peer took to acknowledge what it acknowledged last.
 fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     let told = pair.acks().map(|told| told.ack).max()?;
     let (index, _) = pair.peer().find(|(_, first)| first.flags.has(Flags::ACK) && first.ack == told)?;
@@ -266,8 +274,8 @@ fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     Some(at - sent.at)
 }
 
-/// A timeout gives up what has been out for the latest round trip. Where all was acknowledged a second ago and more, the memory of loss detection was given back, and
-/// the mean stands for that.
+/// A timeout marks as lost what has been in flight for the latest round trip time. If everything was acknowledged more
+/// than a second ago, Sockeye has freed the memory of loss detection, and uses the smoothed round trip time instead.
 pub(super) fn round_trip_of_long_ago(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -284,14 +292,15 @@ pub(super) fn round_trip_of_long_ago(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_long && una > 1).then_some(Then::Stop)
 }
 
-/// The memory of loss detection is kept for so long where nothing is out (`TRIM_AFTER`).
+/// How long the memory of loss detection is kept at least while nothing is in flight (`TRIM_AFTER`).
 const MEMORY_KEPT: Duration = Duration::from_millis(900);
-/// A timeout is not doubled more often.
+/// Largest number of times that a timeout is doubled.
 const BACKOFF_MAX: usize = 15;
-/// How long an acknowledgment waits at first.
+/// The first delay of an ACK.
 const ACKNOWLEDGMENT_WAIT: Duration = Duration::from_millis(40);
 
-/// A user timeout that is shorter than the timeout of a SYN ends the connect; the kernel looks at it once a SYN was repeated.
+/// In Sockeye, a user timeout shorter than the timeout of the SYN ends the connect. The kernel checks it only after the
+/// SYN was retransmitted.
 pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, What::State(index, stack)) = (pair.kernel?, &pair.stack?.what) else { return None };
     let is_over = stack.info.as_ref().is_some_and(|info| info.state == "CLOSED");

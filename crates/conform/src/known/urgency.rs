@@ -1,4 +1,4 @@
-//! Urgent data: when its mark counts, and what a segment says of it.
+//! Urgent data: when its mark takes effect, and what a segment announces about it.
 //!
 //! Tests: as those of `known.rs`.
 
@@ -7,8 +7,9 @@ use crate::scenario::{Action, How, Question};
 use crate::segment::{Flags, Segment};
 use crate::trace::{Ready, What};
 
-/// An urgent pointer, and the text with its byte, count in the kernel when they come, here when it is their turn (RFC 9293 section 3.10.7.4, sixth). The kernel also
-/// takes a byte of the header before the text for it.
+/// In the kernel, an urgent pointer and the data with the urgent byte take effect when they arrive. In Sockeye they
+/// take effect when all data before them has arrived (RFC 9293 section 3.10.7.4, sixth). The kernel also takes a byte
+/// of the header before the data for the urgent byte.
 pub(super) fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
     let marks: Vec<u32> = marks(pair).collect();
     let has_mark = |text: &Segment| {
@@ -21,7 +22,8 @@ pub(super) fn urgent_out_of_order(pair: &Pair<'_>) -> Option<Then> {
     (is_urgent_in_the_kernel(pair) && pair.peer().any(is_ahead)).then_some(Then::Stop)
 }
 
-/// Urgent text behind a shutdown of both directions resets the connection. Its mark takes the place of the one before in the kernel.
+/// Urgent data after a shutdown of both directions resets the connection. In the kernel, its mark still replaces the
+/// earlier one.
 pub(super) fn mark_behind_a_shutdown(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, _) = pair.states()?;
     let is_closed = kernel.info.as_ref().is_some_and(|info| info.state == "CLOSED");
@@ -31,7 +33,7 @@ pub(super) fn mark_behind_a_shutdown(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.peer().any(is_urgent)).then_some(Then::Stop)
 }
 
-/// Whether urgent data waits in the kernel only, and nothing else differs.
+/// Whether urgent data waits only in the kernel, and nothing else differs.
 fn is_urgent_in_the_kernel(pair: &Pair<'_>) -> bool {
     pair.states().is_some_and(|(kernel, stack)| {
         kernel.ready == Ready { priority: true, ..stack.ready } && !stack.ready.priority
@@ -44,13 +46,14 @@ fn marks<'a>(pair: &Pair<'a>) -> impl Iterator<Item = u32> + use<'a> {
     urgent.into_iter().map(|(_, segment)| segment.seq + u32::from(segment.urg.saturating_sub(1)))
 }
 
-/// Whether the peer's FIN was sent before this segment, and stands before it.
+/// Whether the peer's FIN was sent before this segment, and has a lower sequence number.
 fn is_behind_a_fin(pair: &Pair<'_>, (index, segment): (usize, &Segment)) -> bool {
     let mut before = pair.peer().take_while(|(at, _)| *at < index);
     before.any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() <= segment.seq)
 }
 
-/// An urgent pointer behind the peer's FIN is ignored (RFC 9293 section 3.10.7.4, sixth); in the kernel it takes the place of the one before.
+/// Sockeye ignores an urgent pointer beyond the peer's FIN (RFC 9293 section 3.10.7.4, sixth). In the kernel it
+/// replaces the earlier one.
 pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_behind =
         |urgent: (usize, &Segment)| urgent.1.flags.has(Flags::URG) && is_behind_a_fin(pair, urgent);
@@ -58,7 +61,7 @@ pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
         (What::State(_, kernel), What::State(_, stack)) => {
             stack.ready == Ready { priority: true, ..kernel.ready } && !kernel.ready.priority
         }
-        // The one before is then read as any other byte, and is none any more.
+        // The kernel then reads the earlier urgent byte as any other byte; it is no longer marked.
         (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) => {
             *kernel == stack + 1 || (is_asked(pair) && *stack == kernel + 1)
         }
@@ -67,12 +70,13 @@ pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
 }
 
-/// Whether the event asks if the next byte is the mark.
+/// Whether the event asks if the next byte is the mark (SIOCATMARK).
 fn is_asked(pair: &Pair<'_>) -> bool {
     pair.event == Some(&Action::Ask(Question::Mark))
 }
 
-/// A mark that is announced where the peer's FIN stands never comes, and stays. The kernel passes it with the end of the stream, and takes a byte of a later segment's header for it.
+/// In Sockeye, a mark at the sequence number of the peer's FIN is never reached, and stays. In the kernel, the end of
+/// the stream passes it, and a byte of a later segment's header is taken for the urgent byte.
 pub(super) fn mark_on_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_on_a_fin = |(_, fin): (usize, &Segment)| {
         fin.flags.has(Flags::FIN) && marks(pair).any(|mark| mark == fin.seq + fin.len)
@@ -87,12 +91,12 @@ pub(super) fn mark_on_a_fin(pair: &Pair<'_>) -> Option<Then> {
     (is_it && pair.peer().any(is_on_a_fin)).then_some(Then::GoOn)
 }
 
-/// A reset points at nothing; the kernel's has the urgent pointer of any segment.
+/// Sockeye's reset has no urgent pointer. The kernel's has that of any segment.
 pub(super) fn pointer_of_a_reset(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_it = stack.flags.has(Flags::RST) && kernel.flags == stack.flags.with(Flags::URG);
     (is_it && pair.why.starts_with("flags:") && kernel.seq == stack.seq).then_some(Then::GoOn)
 }
 
-/// Bytes of the longest header of TCP.
+/// Bytes of the longest TCP header.
 const HEADER_MAX: u32 = 60;

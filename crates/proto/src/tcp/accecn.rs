@@ -1,18 +1,19 @@
 //! Accurate ECN (RFC 9768): the receiver counts marks, and the sender learns how many there were, not only that there was one.
 //!
-//! | step | by |
+//! | step | what happens |
 //! |---|---|
 //! | SYN | AE, CWR and ECE together ask for it (`is_asked_for`) |
-//! | SYN-ACK, and the client's first acknowledgment if it is bare | the three flags say which ECN field the other's SYN had (`reflected`) |
-//! | afterwards | the three flags are the counter of marked packets, less a multiple of eight, from 5 on (`AccEcn::flags`); the option has bytes by ECN field |
+//! | SYN-ACK, and the client's first acknowledgment if it is bare | the three flags tell the other end which ECN field its SYN had (`reflected`) |
+//! | afterwards | the three flags are the counter of marked packets modulo eight, which begins with 5 (`AccEcn::flags`); the option has the bytes for each ECN field |
 //!
-//! The state exists only where both ends agreed, behind the pointer of `rare.rs`; each segment of such a connection goes the full way of the
-//! input, since its flags mean something. Every segment but the SYNs is ECN-capable (as on Linux), unless what came back shows that a
-//! middlebox changes the field or clears the flags ([`Fail`]).
+//! The state exists only if both ends agreed, behind the pointer of `rare.rs`. Each segment of such a connection takes
+//! the full path of the input, since its flags have a meaning. All segments except SYNs are ECN-capable (as on Linux),
+//! unless the peer's answers show that a middlebox changes the field or clears the flags ([`Fail`]).
 //!
-//! Follows Linux where the RFC leaves a choice: the option is kind 174, goes on every segment that has room for it once the peer has sent
-//! one, and an acknowledgment of more packets than the flags can count is taken for as many marks as are possible, unless the option says
-//! otherwise. It does not depend on segments' way in or out, which `ecn.rs` and `output.rs` have. Tests: at the end, `tests/accecn.rs`.
+//! If the RFC leaves a choice, it follows Linux: the option has kind 174; after the peer has sent one, every segment
+//! with room for it has it; and an acknowledgment of more packets than the flags can count stands for as many marks as
+//! possible, unless the option shows otherwise. It does not depend on input and output, which are in `ecn.rs` and
+//! `output.rs`. Tests: at the end, `tests/accecn.rs`.
 
 mod handshake;
 mod option;
@@ -29,9 +30,9 @@ use super::segment::Flags;
 const FIRST: [u32; 3] = [1, 0, 1];
 /// First value of the counter of packets.
 const FIRST_ACE: u32 = 5;
-/// What the three flags can count to.
+/// The maximum of the three flags.
 const ACE_MAX: u32 = 7;
-/// Text after which an option that was never seen is not believed any more: a counter may have wrapped.
+/// Amount of text after which the first option is no longer trusted: a counter may have wrapped.
 const UNSEEN_MAX: u32 = (1 << 23) - 1;
 
 /// What does not work on the path (`tcpi_accecn_fail_mode`).
@@ -41,11 +42,11 @@ pub struct Fail(u8);
 impl Fail {
     /// SYNs, or SYN-ACKs, with the flags do not arrive: nothing is sent as ECN-capable.
     pub const ACE_SENT: Self = Self(1);
-    /// What the peer tells by its flags shows that the field or the flags are changed on the way: nothing is sent as ECN-capable.
+    /// The peer's flags show that the field or the flags are changed on the path: nothing is sent as ECN-capable.
     pub const ACE_RECEIVED: Self = Self(2);
     /// Our options do not arrive: they are not sent.
     pub const OPTION_SENT: Self = Self(4);
-    /// The peer's options are cleared on the way, or came too late: they are not read.
+    /// The peer's options are cleared on the path, or arrived too late: they are not read.
     pub const OPTION_RECEIVED: Self = Self(8);
 
     /// As the kernel's number.
@@ -97,13 +98,13 @@ impl From<[u32; 3]> for EcnBytes {
 /// A connection's accurate ECN seen from outside. Counts wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccEcnInfo {
-    /// Packets that came marked (`tcpi_received_ce`).
+    /// Packets that arrived marked (`tcpi_received_ce`).
     pub received_ce: u32,
-    /// Bytes that came (`tcpi_received_e1_bytes` and its like).
+    /// Bytes that arrived (`tcpi_received_e1_bytes` and similar).
     pub received: EcnBytes,
-    /// Packets that arrived marked at the peer, as far as it is known (`tcpi_delivered_ce`).
+    /// Packets that arrived marked at the peer, as far as known (`tcpi_delivered_ce`).
     pub delivered_ce: u32,
-    /// Bytes that arrived at the peer (`tcpi_delivered_e1_bytes` and its like).
+    /// Bytes that arrived at the peer (`tcpi_delivered_e1_bytes` and similar).
     pub delivered: EcnBytes,
     /// What does not work.
     pub fail: Fail,
@@ -111,12 +112,12 @@ pub struct AccEcnInfo {
     pub option_seen: OptionSeen,
 }
 
-/// What a server knows of the SYNs of a client that it has agreed to accurate ECN with.
+/// What a server knows about the SYNs of a client with which it has agreed on accurate ECN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SynEcn {
     /// The ECN field of the latest.
     pub came_with: IpEcn,
-    /// It came again, and did not ask any more.
+    /// The SYN arrived again, and no longer asked for it.
     pub is_withdrawn: bool,
 }
 
@@ -127,27 +128,27 @@ pub(super) struct AccEcn {
     received: [u32; 3],
     delivered_ce: u32,
     delivered: [u32; 3],
-    /// The ECN field that came last.
+    /// The ECN field that arrived last.
     last: IpEcn,
-    /// With which one all bytes have arrived lately.
+    /// The field with which all recent bytes have arrived.
     estimate: Option<usize>,
-    /// How many counters an option needs to tell what is new.
+    /// How many counters an option needs to report the news.
     needed: u8,
-    /// Marked packets that no segment has told yet, saturating.
+    /// Marked packets that no segment has reported yet, saturating.
     untold: u8,
     seen: OptionSeen,
     fail: Fail,
-    /// A bare acknowledgment would be our first segment behind the SYN, and tells how the peer's SYN-ACK came.
+    /// If our first segment after the SYN is a bare acknowledgment, it reports how the peer's SYN-ACK arrived.
     reflects: Option<IpEcn>,
-    /// The first segment behind the peer's SYN has not come.
+    /// The first segment after the peer's SYN has not arrived.
     is_new: bool,
-    /// The duplicate that was last reported beside an option.
+    /// The duplicate that was last reported together with an option.
     told_duplicate: Option<SeqNum>,
     /// Packets that an acknowledgment reports on average, in sixty-fourths; 0 before the first.
     packets_avg: u32,
 }
 
-/// An acknowledgment as it counts here.
+/// The values of an acknowledgment that count here.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acked<'a> {
     pub flags: Flags,
@@ -162,7 +163,7 @@ pub(super) struct Acked<'a> {
 }
 
 impl AccEcn {
-    /// Of a server whose client's SYN came with this field.
+    /// The state of a server whose client's SYN arrived with this field.
     pub fn server(syn: SynEcn) -> Self {
         let mut state = Self { last: syn.came_with, is_new: true, ..Self::new() };
         if syn.is_withdrawn {
@@ -171,7 +172,7 @@ impl AccEcn {
         state
     }
 
-    /// Of a client whose server's SYN-ACK came with these flags and this option.
+    /// The state of a client whose server's SYN-ACK arrived with these flags and this option.
     pub fn client(syn_ack: Flags, option: Option<&AccEcnOption>) -> Self {
         let came_with = IpEcn::of(syn_ack);
         let mut state = Self { reflects: Some(came_with), ..Self::new() };
@@ -216,7 +217,7 @@ impl AccEcn {
         }
     }
 
-    /// The field of the peer's SYN, while nothing else has come.
+    /// The field of the peer's SYN, while nothing else has arrived.
     pub fn syn_came_with(&self) -> IpEcn {
         self.last
     }
@@ -234,13 +235,13 @@ impl AccEcn {
         Flags::from_ace(ace).with(ect)
     }
 
-    /// The flags of our first segment, `is_bare` or not, in place of those of every segment, if they are others; and no segment is the first
-    /// any more.
+    /// The flags of our first segment, `is_bare` or not, if they differ from those of every segment. After that, no
+    /// segment is the first.
     pub fn reflect(&mut self, is_bare: bool) -> Option<Flags> {
         self.reflects.take().filter(|_| is_bare).map(reflected)
     }
 
-    /// The option of a segment that has so much room for it.
+    /// The option for a segment with this much room.
     pub fn option(&self, room: usize) -> Option<AccEcnOption> {
         let value = |index: usize| self.received[index].wrapping_add(FIRST[index]);
         AccEcnOption::new([value(0), value(1), value(2)], 3)
@@ -248,13 +249,13 @@ impl AccEcn {
             .filter(|option| self.sends_option() && option.count >= self.needed)
     }
 
-    /// Counters that the next option has to have room for.
+    /// Number of counters for which the next option needs room.
     pub fn needed(&self) -> u8 {
         if self.sends_option() { self.needed } else { 0 }
     }
 
-    /// A segment reports that text from `duplicate` on has come twice. If it was reported before, beside an option, that segment was lost,
-    /// perhaps for the option (RFC 9768 section 3.2.3.2.2).
+    /// A segment reports that text from `duplicate` on arrived twice. If it was reported before, together with an
+    /// option, that segment was lost, perhaps because of the option (RFC 9768 section 3.2.3.2.2).
     pub fn on_duplicate(&mut self, duplicate: SeqNum) {
         if self.told_duplicate == Some(duplicate) {
             self.fail.add(Fail::OPTION_SENT);
@@ -262,7 +263,7 @@ impl AccEcn {
         self.told_duplicate = self.sends_option().then_some(duplicate);
     }
 
-    /// A segment leaves, with the option or without.
+    /// A segment is sent, with the option or without.
     pub fn on_sent(&mut self, with_option: bool) {
         self.untold = 0;
         if with_option {
@@ -270,7 +271,7 @@ impl AccEcn {
         }
     }
 
-    /// Counts a segment that was taken, which a device may have joined of several. True if the peer is to know at once.
+    /// Counts an accepted segment, which a device may have joined from several. True if the peer must be told at once.
     pub fn count(&mut self, flags: Flags, text_len: u32, packets: u32) -> bool {
         let came_with = IpEcn::of(flags);
         if came_with == IpEcn::Ce {
@@ -285,7 +286,8 @@ impl AccEcn {
         text_len > 0 && (is_change || self.untold >= UNTOLD_MAX)
     }
 
-    /// Takes in the first segment behind the peer's SYN (RFC 9768 section 3.2.2.1 and table 4). True if this is it.
+    /// Processes the first segment after the peer's SYN (RFC 9768 section 3.2.2.1 and table 4). True if this is that
+    /// segment.
     pub fn take_first(&mut self, flags: Flags, is_bare: bool, option: Option<&AccEcnOption>) -> bool {
         if !core::mem::take(&mut self.is_new) {
             return false;
@@ -300,7 +302,8 @@ impl AccEcn {
         true
     }
 
-    /// Takes in an acknowledgment that is new, and returns how many packets more have arrived marked (RFC 9768 appendix A.1 and A.2).
+    /// Processes a new acknowledgment, and returns how many more packets have arrived marked (RFC 9768 appendix A.1 and
+    /// A.2).
     pub fn take_ack(&mut self, acked: &Acked<'_>) -> u32 {
         let marked_before = self.delivered[1];
         let is_told = self.take_option(acked);
@@ -323,7 +326,7 @@ impl AccEcn {
         };
     }
 
-    /// Takes in the option. True if its counters, or what is known of those before, say how many bytes have arrived marked.
+    /// Processes the option. True if its counters, or those before, show how many bytes have arrived marked.
     fn take_option(&mut self, acked: &Acked<'_>) -> bool {
         if self.fail.has(Fail::OPTION_RECEIVED) {
             return false;
@@ -332,7 +335,7 @@ impl AccEcn {
             if self.seen == OptionSeen::No && acked.sent >= UNSEEN_MAX {
                 self.fail.add(Fail::OPTION_RECEIVED);
             }
-            // It was left out: what arrives is as it was.
+            // The option was left out: bytes arrive with the same field as before.
             let known = self.estimate.filter(|_| self.seen != OptionSeen::No);
             if let Some(index) = known {
                 self.delivered[index] = self.delivered[index].wrapping_add(acked.bytes);
@@ -357,7 +360,7 @@ impl AccEcn {
         is_clear
     }
 
-    /// The option has come.
+    /// The option has arrived.
     fn see(&mut self, option: &AccEcnOption) {
         self.seen = match () {
             () if option.count == 0 => OptionSeen::Empty,
@@ -370,14 +373,15 @@ impl AccEcn {
     }
 }
 
-/// The marked packets that an acknowledgment likely reports, whose flags say `delta` more, or any eight more. `marked_bytes` is how many bytes
-/// more have arrived marked, if that is known; `is_joined` that the path joins acknowledgments, so that a long one says little.
+/// The probable number of marked packets that an acknowledgment reports. Its flags show `delta` more, or that plus any
+/// multiple of eight. `marked_bytes`: how many more bytes have arrived marked, if known. `is_joined`: the path joins
+/// acknowledgments, so a long one says little.
 fn likely(delta: u32, acked: &Acked<'_>, marked_bytes: Option<u32>, is_joined: bool) -> u32 {
     let packets = acked.packets;
     if packets <= ACE_MAX {
         return delta;
     }
-    // The most that end in the same three bits.
+    // The largest number with the same three low bits.
     let most = packets - (packets.wrapping_sub(delta) & ACE_MAX);
     match marked_bytes {
         None if is_joined => delta,
@@ -395,18 +399,18 @@ fn likely(delta: u32, acked: &Acked<'_>, marked_bytes: Option<u32>, is_joined: b
     }
 }
 
-/// The low 24 bits as a signed number: a counter that went back came in an old segment.
+/// The low 24 bits as a signed number: a counter that goes back arrived in an old segment.
 fn signed_24(delta: u32) -> i32 {
     (delta << 8).cast_signed() >> 8
 }
 
 /// SYNs and SYN-ACKs are not ECN-capable.
 const SENT_WITH: IpEcn = IpEcn::NotEct;
-/// Packets of an acknowledgment on average from which on the path is taken for one that joins them.
+/// From this average number of packets per acknowledgment on, the path is assumed to join acknowledgments.
 const JOINED_PACKETS: u32 = 4;
 /// Weight and unit of that average, as powers of two.
 const PACKETS_SHIFT: u32 = 6;
-/// Marked packets with text of which the peer is told at once (RFC 9768 section 3.2.2.5.1: 2 to 6).
+/// Number of marked packets with text after which the peer is told at once (RFC 9768 section 3.2.2.5.1: 2 to 6).
 const UNTOLD_MAX: u8 = 2;
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The values at the two ends of a pcb's life: a connection made by the syncache comes in as [`Accepted`],
-//! one that has reached TIME-WAIT leaves as [`TimeWaitParams`].
+//! The values at the two ends of a pcb's life: a connection made by the syncache begins with [`Accepted`]; one that has
+//! reached TIME-WAIT ends with [`TimeWaitParams`].
 //!
-//! Plain values. They do not depend on the syncache's entries, the TIME-WAIT table or the pcb's fields beyond
-//! those that the other side needs to go on. Windows are in bytes, already scaled. Tests stand with the types
-//! that make and consume them.
+//! Plain values. They do not depend on the syncache's entries, the TIME-WAIT table or the pcb's fields beyond those
+//! that the other side needs to go on. Windows are in bytes, already scaled. Tests are with the types that make and use
+//! them.
 
 use core::time::Duration;
 
@@ -24,9 +24,9 @@ pub struct TimestampState {
     pub ts_offset: u32,
 }
 
-/// A handshake that the syncache has seen through to its third segment.
+/// A handshake that the syncache has handled up to its third segment.
 ///
-/// That segment itself (its window, payload or FIN) is fed to the new pcb afterwards.
+/// The new pcb then gets that segment itself (its window, payload or FIN).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Accepted {
     /// ISS: the sequence number of our SYN-ACK.
@@ -48,25 +48,25 @@ pub struct Accepted {
     pub sack_permitted: bool,
     /// True if both sides agreed to ECN (RFC 3168).
     pub ecn: bool,
-    /// Both sides agreed to accurate ECN (RFC 9768), to which the peer's SYN came so; `ecn` is false then.
+    /// Set if both sides agreed to accurate ECN (RFC 9768): how the peer's SYN arrived. `ecn` is then false.
     pub accurate_ecn: Option<SynEcn>,
-    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if that is not known ([`SynAcks`]), or the listener has waited for text
-    /// behind the acknowledgment.
+    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if it is unknown ([`SynAcks`]), or if the
+    /// listener has waited for text after the acknowledgment.
     pub rtt: Option<Duration>,
     /// How many SYN-ACKs were sent.
     pub syn_acks: SynAcks,
-    /// How often the SYN-ACK's sender has asked for another path, for the flow label.
+    /// How often the SYN-ACK's sender has requested another path, for the flow label.
     pub rehashes: u8,
 }
 
-/// What is known of how many SYN-ACKs were sent.
+/// What is known about the number of SYN-ACKs sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SynAcks {
     /// One.
     One,
-    /// Several, so the first may have been lost, and a round trip says nothing (Karn's rule, RFC 6298 section 3).
+    /// Several, so the first may have been lost, and there is no round trip sample (Karn's rule, RFC 6298 section 3).
     Several,
-    /// Nothing, as it was a cookie.
+    /// Unknown, because it was a cookie.
     Unknown,
 }
 
@@ -79,14 +79,14 @@ pub struct WindowScale {
     pub rcv: u8,
 }
 
-/// All that TIME-WAIT needs to know of a connection.
+/// Everything that TIME-WAIT needs to know about a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeWaitParams {
     /// SND.NXT, past our FIN.
     pub snd_nxt: SeqNum,
     /// RCV.NXT, past the peer's FIN.
     pub rcv_nxt: SeqNum,
-    /// The window field for the acknowledgments still to be sent, as it stands in the header.
+    /// The window field, as in the header, for later acknowledgments.
     pub window_field: u16,
     /// Timestamps if the connection used them.
     pub timestamps: Option<TimestampState>,

@@ -1,9 +1,9 @@
-//! The answer to a segment that no pcb waits for: the CLOSED state (RFC 9293 section 3.10.7.1), and the first
-//! steps of LISTEN (section 3.10.7.2), after which only SYNs are left for the syncache.
+//! The answer to a segment without a pcb: the CLOSED state (RFC 9293 section 3.10.7.1), and the first steps of LISTEN
+//! (section 3.10.7.2), which leave only SYNs for the syncache.
 //!
-//! Pure functions of the header. They do not depend on addresses, listeners or rate limits; a stack that
-//! limits its resets does so around them. Invariant: a reset is never answered, or two hosts could answer
-//! each other for ever. Tests stand at the end.
+//! Pure functions of the header. They do not depend on addresses, listeners or rate limits; a stack that limits its
+//! resets does that outside. Invariant: a reset is never answered; otherwise two hosts could answer each other for
+//! ever. Tests stand at the end.
 
 use crate::seq::SeqNum;
 use crate::tcp::segment::{Flags, Header};
@@ -41,8 +41,8 @@ pub enum ListenAction {
 
 /// The steps of RFC 9293 section 3.10.7.2, in its order: RST, then ACK, then SYN, then the rest.
 ///
-/// A SYN that also has FIN is dropped: no TCP sends it on a new connection, only scanners do, and the
-/// RFC leaves the rest of such a segment to be processed later or sent again.
+/// A SYN that also has FIN is dropped: only scanners send it on a new connection, and the RFC allows the rest of such a
+/// segment to be processed later or retransmitted.
 pub fn listen(hdr: &Header) -> ListenAction {
     if hdr.flags.has(Flags::RST) {
         ListenAction::Ignore
@@ -86,7 +86,7 @@ mod tests {
     fn a_segment_without_ack_is_reset_with_its_end_acknowledged() {
         let flags = Flags::RST.with(Flags::ACK);
         let rst = |ack| Header { ack: SeqNum::new(ack), flags, ..Header::default() };
-        // The segment begins one below zero, so that the end also crosses the wrap.
+        // The segment begins one below zero, so that its end is after the wrap.
         assert_eq!(reset_for(&segment(Flags::SYN), 0), Some(rst(0)));
         assert_eq!(reset_for(&segment(Flags::SYN.with(Flags::FIN)), 5), Some(rst(6)));
         assert_eq!(reset_for(&segment(Flags::NONE), 5), Some(rst(4)));
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn only_a_plain_syn_reaches_the_syncache() {
         assert_eq!(listen(&segment(Flags::SYN)), ListenAction::Syn);
-        // ECN's offer (RFC 3168) and early data do not make it less of a SYN.
+        // With ECN's offer (RFC 3168) and early data, it is still a SYN.
         let ecn = Flags::SYN.with(Flags::ECE).with(Flags::CWR).with(Flags::PSH);
         assert_eq!(listen(&segment(ecn)), ListenAction::Syn);
         for flags in [Flags::NONE, Flags::FIN, Flags::PSH, Flags::SYN.with(Flags::FIN)] {

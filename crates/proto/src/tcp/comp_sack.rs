@@ -1,13 +1,13 @@
-//! Fewer acknowledgments while a hole is open: Linux's compression of them (`tcp_comp_sack_*`).
+//! Fewer acknowledgments while a hole is open: Linux's SACK compression (`tcp_comp_sack_*`).
 //!
-//! Each segment behind a hole is answered by a duplicate acknowledgment, so that a sender that counts to three finds the loss. With SACK the
-//! blocks tell a sender more than the count does, so beyond the third for one RCV.NXT an acknowledgment waits a little, and the ones
-//! that follow with it: a twentieth of the round trip, at most [`DELAY_MAX_US`], and at most [`COMPRESSED_MAX`] of them. It does not
-//! wait where it could lose news: an acknowledgment names the blocks that changed last, so one is sent before a third
-//! block changes.
+//! Each segment behind a hole is answered with a duplicate acknowledgment, so that a sender that counts to three finds
+//! the loss. With SACK, the blocks tell a sender more than the count. So after the third for one RCV.NXT, an
+//! acknowledgment waits a little, together with those that follow: a twentieth of the round trip, at most
+//! [`DELAY_MAX_US`], and at most [`COMPRESSED_MAX`] of them. It does not wait if news could be lost: an acknowledgment
+//! names the blocks that changed last, so one is sent before a third block changes.
 //!
-//! The state is in the out-of-order queue, which exists while there is a hole. An acknowledgment that waits uses the timer of delayed ones.
-//! Tests: `tests/comp_sack.rs`.
+//! The state is in the out-of-order queue, which exists while there is a hole. A waiting acknowledgment uses the timer
+//! of delayed acknowledgments. Tests: `tests/comp_sack.rs`.
 
 use crate::time::Instant;
 
@@ -19,11 +19,11 @@ use crate::seq::SeqNum;
 
 /// Longest wait, microseconds (`tcp_comp_sack_delay_ns`).
 const DELAY_MAX_US: u32 = 1_000;
-/// The part of a round trip.
+/// The wait is a round trip divided by this.
 const RTT_PARTS: u32 = 20;
-/// Most acknowledgments that are left out in a row (`tcp_comp_sack_nr`).
+/// Largest number of acknowledgments left out in a row (`tcp_comp_sack_nr`).
 const COMPRESSED_MAX: u8 = 44;
-/// A sender without SACK finds a loss by so many (RFC 5681 section 3.2).
+/// Number of duplicates by which a sender without SACK finds a loss (RFC 5681 section 3.2).
 const DUPLICATES_TO_COUNT: u8 = 3;
 
 /// The state of one hole.
@@ -31,22 +31,22 @@ const DUPLICATES_TO_COUNT: u8 = 3;
 pub(super) struct CompSack {
     /// Acknowledgments left out since the last.
     compressed: u8,
-    /// Sent for this RCV.NXT without waiting.
+    /// Acknowledgments sent for `nxt` without waiting.
     sent: u8,
-    /// This one.
+    /// The RCV.NXT of that count.
     nxt: SeqNum,
-    /// Blocks that the output which is going on has begun with: all its new text leaves room for them (`tcp_write_xmit` asks once for
-    /// the size of segments).
+    /// Number of blocks at the beginning of the present output: all its new text leaves room for them (`tcp_write_xmit`
+    /// computes the size of segments once).
     pub burst_blocks: u8,
 }
 
 impl CompSack {
-    /// An acknowledgment is sent. True if it stands for others.
+    /// An acknowledgment is sent. True if it also stands for others that were left out.
     pub fn restart(&mut self) -> bool {
         core::mem::take(&mut self.compressed) > 0
     }
 
-    /// One is due for RCV.NXT. True if it may be left out for now.
+    /// An acknowledgment is due for RCV.NXT. True if it may be left out for now.
     fn leaves_out(&mut self, nxt: SeqNum) -> bool {
         if self.compressed >= COMPRESSED_MAX {
             return false;
@@ -64,9 +64,10 @@ impl CompSack {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// A segment has come behind a hole.
+    /// A segment has arrived behind a hole.
     ///
-    /// Each is answered by an acknowledgment of its own, or the peer would not count three of them when they come in one batch.
+    /// Each is answered with its own acknowledgment. Otherwise the peer would not count three of them when they arrive
+    /// in one batch.
     pub(super) fn owe_duplicate(&mut self, now: Instant) {
         self.acks.scheduled = true;
         let is_quick = self.acks.is_quick() || self.has_full_segment();
@@ -76,7 +77,7 @@ impl<P: Payload> Pcb<P> {
             && self.sack_ok
             && !is_quick
         {
-            // What was left out so far goes before its blocks are forgotten.
+            // What was left out so far is sent before its blocks are forgotten.
             if reass.comp.compressed > 0 && reass.is_late_block() {
                 reass.comp.restart();
                 self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
@@ -89,8 +90,8 @@ impl<P: Payload> Pcb<P> {
         self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
     }
 
-    /// How long an acknowledgment may wait, microseconds: the shorter of both directions' round trips counts; if that of incoming data is
-    /// not known, not at all.
+    /// How long an acknowledgment may wait, microseconds. It depends on the shorter round trip time of the two
+    /// directions. If that of incoming data is unknown, it does not wait.
     fn compression_us(&self) -> u32 {
         let tune = self.meter.as_deref().and_then(|meter| meter.tune.as_ref());
         let incoming_us = tune.and_then(RcvTune::rtt).map_or(0, super::settings::micros);
@@ -101,7 +102,7 @@ impl<P: Payload> Pcb<P> {
         (rtt_us / RTT_PARTS).min(DELAY_MAX_US)
     }
 
-    /// New text leaves while blocks are to be reported.
+    /// New text is sent while blocks must be reported.
     #[cold]
     pub(super) fn begin_burst(&mut self) {
         if let Some(reass) = self.reass.as_deref_mut() {
@@ -110,7 +111,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Output is over.
+    /// Output has ended.
     #[inline]
     pub(super) fn end_burst(&mut self) {
         if let Some(reass) = self.reass.as_deref_mut() {

@@ -1,35 +1,36 @@
-//! When text is acknowledged: at once, when the reader has taken it, or after a while.
+//! When text is acknowledged: at once, when the reader has read it, or after a delay.
 //!
-//! RFC 9293 section 3.8.6.3 lets an acknowledgment wait. That saves a segment where the application answers, because the
-//! answer carries the acknowledgment. Where it does not answer, waiting delays the sender: Nagle's algorithm holds the next
-//! small message back until the one before it is acknowledged. The rules below are Linux's, name by name.
+//! RFC 9293 section 3.8.6.3 lets an acknowledgment wait. This saves a segment if the application answers, because the
+//! answer carries the acknowledgment. If it does not answer, waiting delays the sender: Nagle's algorithm holds the
+//! next small message back until the one before it is acknowledged. The rules below are Linux's, name by name.
 //!
 //! | state | Linux | meaning |
 //! |---|---|---|
 //! | `ato_us` | `icsk_ack.ato` | how long an acknowledgment waits; 0 before the first text |
-//! | `acks.interactive` | pingpong | the application answers. From text sent within `ato` of text received, or the peer's FIN, until nothing carried the acknowledgment in time, or text came again |
-//! | `acks.quick` | `icsk_ack.quick` | acknowledgments that may still go out at once |
+//! | `acks.interactive` | pingpong | the application answers. Set by text sent within `ato` of received text, or by the peer's FIN; cleared when nothing carried the acknowledgment in time, or text arrived again |
+//! | `acks.quick` | `icsk_ack.quick` | acknowledgments that may still be sent at once |
 //! | `pushed` | `ICSK_ACK_PUSHED`, `PUSHED2` | ends of messages since the last acknowledgment |
 //! | `rcv_mss_seen` | `icsk_ack.rcv_mss` | the size of the peer's full segments |
-//! | `acks.scheduled` | `ICSK_ACK_SCHED` | something came that the next acknowledgment answers |
+//! | `acks.scheduled` | `ICSK_ACK_SCHED` | something has arrived that the next acknowledgment answers |
 //!
 //! Text in order is acknowledged at once
-//! 1. beyond one full segment, in each mode, unless the window would shrink: its reader has not taken what came since the last
-//!    acknowledgment though it was told of it (SO_RCVLOWAT), and acknowledges when it does (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
-//! 2. unless interactive, while *quick acknowledgments* are left: up to `QUICK_ACKS_MAX`, as many as the window has room for pairs
-//!    of segments, granted by the first text, by text after a pause longer than the retransmission timeout (the sender begins
-//!    with a small congestion window), and by text that has come before (the acknowledgment was lost or late); two by a first mark of
-//!    congestion. None are left once the receive buffer is more than half full;
-//! 3. when the reader has emptied `so_rcv` ([`Pcb::on_read`]), if the end of a message has come ("pushed": a segment shorter
-//!    than a full one, or one with PSH) and the connection is not interactive; with two short segments in each mode; and at each read
-//!    if more than a full segment waits (`tcp_cleanup_rbuf`).
+//! 1. beyond one full segment, in each mode, unless the window would shrink: its reader has not read what arrived since
+//!    the last acknowledgment although it was told of it (SO_RCVLOWAT), and acknowledges when it reads
+//!    (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
+//! 2. unless interactive, while *quick acknowledgments* are left. Up to `QUICK_ACKS_MAX`, as many as pairs of segments
+//!    fit the window, are granted by the first text, by text after a pause longer than the retransmission timeout (the
+//!    sender begins with a small congestion window), and by text that had arrived before (the acknowledgment was lost or
+//!    late); two by a first congestion mark. None are left when the receive buffer is more than half full;
+//! 3. when the reader has emptied `so_rcv` ([`Pcb::on_read`]), if the end of a message has arrived ("pushed": a segment
+//!    shorter than a full one, or one with PSH) and the connection is not interactive; with two short segments in each
+//!    mode; and at each read if more than a full segment waits (`tcp_cleanup_rbuf`).
 //!
-//! Otherwise it waits for `ato`: at least `delack`, longer if the gaps between the peer's segments are, or acknowledgments were late, at
-//! most a round trip or `ATO_MAX_US`. Text behind a hole, or that fills one, is acknowledged at once, as far as
-//! `comp_sack.rs` does not hold it back.
+//! Otherwise the acknowledgment waits for `ato`: at least `delack`, longer if the gaps between the peer's segments are
+//! longer or acknowledgments were late, at most a round trip or `ATO_MAX_US`. Text behind a hole, or text that fills
+//! one, is acknowledged at once, unless `comp_sack.rs` holds the acknowledgment back.
 //!
-//! Does not depend on buffers: the caller asks [`Pcb::acks_at_read`] after output, keeps the answer where its reader finds
-//! it, and calls [`Pcb::on_read`]. Tests: `delack/tests.rs`, `tests/delack.rs`, `tests/quick_ack.rs`.
+//! It does not depend on buffers: the caller asks [`Pcb::acks_at_read`] after output, stores the answer for its reader,
+//! and calls [`Pcb::on_read`]. Tests: `delack/tests.rs`, `tests/delack.rs`, `tests/quick_ack.rs`.
 
 use crate::time::Instant;
 
@@ -39,41 +40,41 @@ use super::state::State;
 use super::timers::{NEVER, after_us};
 use super::wire;
 
-/// A part of a connection's state; see the module's head.
+/// A part of a connection's state; see the head of this file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Acks {
-    /// Acknowledgments that may still go out at once.
+    /// Acknowledgments that may still be sent at once.
     pub quick: u8,
     /// The application answers what it receives.
     pub interactive: bool,
-    /// Something has come that the next acknowledgment answers.
+    /// Something has arrived that the next acknowledgment answers.
     pub scheduled: bool,
     /// The application writes first.
     pub writes_first: bool,
 }
 
 impl Acks {
-    /// Whether the next one goes out at once.
+    /// Whether the next acknowledgment is sent at once.
     #[inline]
     pub fn is_quick(self) -> bool {
         self.quick > 0 && !self.interactive
     }
 }
 
-/// Whether a reader's taking bytes sends an acknowledgment.
+/// Whether a read sends an acknowledgment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum AckAtRead {
     /// No.
     #[default]
     No,
-    /// If it takes the last of them.
+    /// If it reads the last bytes.
     Emptied,
-    /// However many it takes.
+    /// No matter how many bytes it reads.
     Any,
 }
 
 impl AckAtRead {
-    /// Whether a read sends one that leaves `so_rcv` empty, or not.
+    /// Whether a read sends one that leaves `so_rcv` empty, or one that does not.
     #[inline]
     pub fn is_due(self, is_empty: bool) -> bool {
         match self {
@@ -84,35 +85,37 @@ impl AckAtRead {
     }
 }
 
-/// Most acknowledgments that are sent at once in a row (Linux's `TCP_MAX_QUICKACKS`).
+/// Largest number of immediate acknowledgments in a row (Linux's `TCP_MAX_QUICKACKS`).
 pub(super) const QUICK_ACKS_MAX: u8 = 16;
-/// The same where the window has no room for a pair of segments, and at a mark of congestion.
+/// The same if the window has no room for a pair of segments, and after a congestion mark.
 pub(super) const QUICK_ACKS_FEW: u8 = 2;
-/// Longest time that an acknowledgment waits, microseconds (`TCP_DELACK_MAX`).
+/// Longest delay of an acknowledgment, microseconds (`TCP_DELACK_MAX`).
 const ATO_MAX_US: u32 = 200_000;
-/// The same where neither the end of a message has come nor the application answers.
+/// The same if no end of a message has arrived and the application does not answer.
 const ATO_MAX_OF_BULK_US: u32 = 500_000;
-/// How long one of a FIN without any text before it waits, microseconds: some of a tick of Linux's clock.
+/// Delay of the acknowledgment of a FIN without any text before it, microseconds: a part of a tick of Linux's clock.
 const ATO_NONE_US: u32 = 2_000;
-/// An acknowledgment leaves this much before the sender's retransmission timeout would expire at the earliest, microseconds.
+/// How long before the earliest expiry of the sender's retransmission timeout an acknowledgment is sent, microseconds.
 const BEFORE_RTO_US: u32 = 1_000;
-/// `pushed` counts no further.
+/// Maximum of `pushed`.
 const PUSHED_MAX: u8 = 2;
-/// `rcv_mss_seen` before the peer has sent a segment: taken to be small, early acknowledgments come early (`TCP_MIN_RCVMSS`).
+/// `rcv_mss_seen` before the peer has sent a segment: a small guess makes the first acknowledgments early
+/// (`TCP_MIN_RCVMSS`).
 const RCV_MSS_GUESS: u16 = 536;
-/// It is never believed to be smaller before that (`TCP_MIN_MSS`).
+/// Smallest guess before that (`TCP_MIN_MSS`).
 const RCV_MSS_MIN: u16 = 88;
 
-/// What the decision needs of one segment in order, or of several that a device has joined.
+/// What the decision needs to know about one segment in order, or about several that a device has joined.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub len: u32,
-    /// Bytes of text of each of them; 0 if it is one.
+    /// Bytes of text of each joined segment; 0 if it is only one.
     gso_size: u16,
-    /// Bytes of options besides timestamps: a full segment is shorter by these.
+    /// Bytes of options besides timestamps: they shorten a full segment.
     options_len: u16,
     has_psh: bool,
-    /// It may be the rest of something (`TCP_REMNANT`), and says nothing about the size of full segments if it is small.
+    /// It may be the rest of something (`TCP_REMNANT`): if it is small, it says nothing about the size of full
+    /// segments.
     is_remnant: bool,
 }
 
@@ -138,7 +141,7 @@ impl Piece {
     }
 }
 
-/// Text in order, of one segment or of several that are taken in together.
+/// Text in order, of one segment or of several that are processed together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text {
     /// Bytes.
@@ -149,18 +152,18 @@ pub(super) struct Text {
     mss_seen: u16,
     /// The same up to the first of them.
     mss_seen_first: u16,
-    /// The length of the last segment, if it was short and told something (`last_seg_size`).
+    /// The length of the last segment, if it was short and significant (`last_seg_size`).
     last_len: u16,
     /// Bytes of timestamps in each segment.
     fixed_len: u16,
-    /// Ends of messages since the last acknowledgment, these included.
+    /// Ends of messages since the last acknowledgment, including these.
     pushed: u8,
     /// The largest segment that the peer can send.
     mss_max: u16,
 }
 
 impl Text {
-    /// Adds a segment's.
+    /// Adds the text of a segment.
     #[inline]
     pub fn add(&mut self, piece: Piece) {
         let is_first = self.len == 0;
@@ -175,8 +178,8 @@ impl Text {
     /// `tcp_measure_rcv_mss`.
     #[inline]
     fn measure(&mut self, piece: Piece) {
-        // A piece that the device has not told the parts of may be several segments, whose text is the MSS less the options (RFC
-        // 6691). Taking it for larger ones would let two full segments wait for the timer.
+        // If the device has not reported the parts of a piece, it may be several segments, whose text is the MSS less
+        // the options (RFC 6691). If it counted as a larger segment, two full segments would wait for the timer.
         let len = if piece.gso_size == 0 { piece.len } else { piece.len.min(u32::from(piece.gso_size)) };
         let len = u16::try_from(len).unwrap_or(u16::MAX).min(self.mss_max);
         let last_len = core::mem::take(&mut self.last_len);
@@ -185,7 +188,7 @@ impl Text {
             self.pushed = self.pushed.max(u8::from(piece.has_psh));
             return;
         }
-        // Two segments of one length in a row are full ones, unless they are too small to tell.
+        // Two segments of the same length in a row are full ones, unless they are too small to decide.
         let whole = len + piece.options_len;
         let enough = if piece.is_remnant { RCV_MSS_GUESS } else { RCV_MSS_MIN };
         if whole + self.fixed_len >= enough {
@@ -200,7 +203,7 @@ impl Text {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// No text yet, behind RCV.NXT.
+    /// No text yet, after RCV.NXT.
     #[inline]
     pub(super) fn no_text(&self) -> Text {
         let fixed_len = if self.ts_on { TIMESTAMPS_LEN } else { 0 };
@@ -224,14 +227,15 @@ impl<P: Payload> Pcb<P> {
         text
     }
 
-    /// The handshake is done: what can be said of the peer's segments before one has come (`tcp_initialize_rcv_mss`).
+    /// The handshake has ended: guesses the size of the peer's segments before one has arrived
+    /// (`tcp_initialize_rcv_mss`).
     pub(super) fn guess_rcv_mss(&mut self) {
         let half = u16::try_from(self.rcv_wnd() / 2).unwrap_or(u16::MAX);
         let guess = self.rcv_mss.min(self.mss).min(half).min(RCV_MSS_GUESS);
         self.rcv_mss_seen = guess.max(RCV_MSS_MIN);
     }
 
-    /// More bytes are in order, RCV.NXT is past them. Decides on their acknowledgment.
+    /// More bytes are in order, and RCV.NXT is after them. Decides about their acknowledgment.
     #[inline]
     pub(super) fn owe_ack(&mut self, text: Text, now: Instant) {
         (self.rcv_mss_seen, self.pushed, self.rcv_last_len) = (text.mss_seen, text.pushed, text.last_len);
@@ -239,7 +243,7 @@ impl<P: Payload> Pcb<P> {
         let gap_us = now_us.wrapping_sub(self.text_at_us);
         self.text_at_us = now_us;
         self.acks.scheduled = true;
-        // Most text follows the text before it at once, and needs only these comparisons.
+        // Most text follows earlier text at once, and needs only these comparisons.
         if self.ato_us != self.ato_min_us() || gap_us > self.ato_us / 2 {
             self.adapt_ato(gap_us, text);
         }
@@ -264,14 +268,14 @@ impl<P: Payload> Pcb<P> {
         } else if gap_us > rto_us {
             self.grant_quick_acks(text.mss_seen_first, QUICK_ACKS_MAX);
         }
-        // Between joined segments there is no gap. After a few halvings nothing changes any more.
+        // There is no gap between joined segments. After a few halvings, nothing changes any more.
         for _ in 1..text.count.min(32) {
             self.ato_us = self.ato_us / 2 + least / 2;
         }
     }
 
-    /// The least delay (`TCP_ATO_MIN`), microseconds: never 0, which stands for no text yet. Even, so that halving it twice over
-    /// leaves it.
+    /// The least delay (`TCP_ATO_MIN`), microseconds: never 0, which means no text yet; even, so that half of it twice
+    /// is the same value.
     #[inline]
     fn ato_min_us(&self) -> u32 {
         self.tuning.delack_us.max(2) & !1
@@ -292,33 +296,34 @@ impl<P: Payload> Pcb<P> {
         }
         let soon_us = if self.ato_us == 0 { wait_us } else { wait_us / 4 };
         if self.delack_at <= after_us(now, u64::from(soon_us)) {
-            // It would leave soon in any case.
+            // It would be sent soon in any case.
             self.ack_now = true;
         } else {
             self.delack_at = self.delack_at.min(at);
         }
     }
 
-    /// A further segment has come that is none of the usual ones: what is about to leave leaves now (`tcp_ack_snd_check`).
+    /// Another segment has arrived that is not on the usual path: an acknowledgment that is nearly due is sent now
+    /// (`tcp_ack_snd_check`).
     pub(super) fn recheck_waiting_ack(&mut self, now: Instant) {
         let is_text = self.reass.is_none() && self.acks.scheduled && !self.tuning.lossless;
         if self.delack_at == NEVER || !is_text || self.ack_now {
             return;
         }
         if self.acks.is_quick() {
-            // The program has set TCP_QUICKACK since: it has no answer to send.
+            // The program has set TCP_QUICKACK since then: it has no answer to send.
             self.ack_now = true;
         } else {
             self.delay_ack(now);
         }
     }
 
-    /// How long, microseconds.
+    /// How long the acknowledgment waits, microseconds.
     #[inline]
     fn delack_us(&self) -> u32 {
         let least = self.tuning.delack_us;
         if self.ato_us == 0 {
-            // No text yet: what waits is the acknowledgment of a FIN, and only for the application to close at once.
+            // No text yet: the acknowledgment of a FIN waits, only in case the application closes at once.
             return ATO_NONE_US.min(least);
         }
         if self.ato_us <= self.ato_min_us() {
@@ -334,14 +339,14 @@ impl<P: Payload> Pcb<P> {
             .min(self.tuning.rto_min_us.saturating_sub(BEFORE_RTO_US).max(least))
     }
 
-    /// Whether more than a full segment came since the last acknowledgment.
+    /// Whether more than a full segment arrived since the last acknowledgment.
     #[inline]
     pub(super) fn has_full_segment(&self) -> bool {
         self.rcv_nxt.since(self.last_ack_sent) > u32::from(self.rcv_mss_seen)
     }
 
-    /// Before output, `rcv_space` being free in `so_rcv`: whether an acknowledgment that waits is worth sending now, since the
-    /// window is as large as it was at the last one.
+    /// Before output, with `rcv_space` free in `so_rcv`: whether a waiting acknowledgment should be sent now, because
+    /// the window is as large as at the last one.
     #[inline]
     pub(super) fn settle_waiting_ack(&mut self, rcv_space: u32) {
         if self.delack_at != NEVER && self.has_full_segment() {
@@ -361,7 +366,7 @@ impl<P: Payload> Pcb<P> {
         self.acks.quick = self.acks.quick.max(pairs.min(most));
     }
 
-    /// The sender needs to hear soon (`tcp_enter_quickack_mode`).
+    /// The sender needs acknowledgments soon (`tcp_enter_quickack_mode`).
     pub(super) fn enter_quick_acks(&mut self, most: u8) {
         self.grant_quick_acks(self.rcv_mss_seen, most);
         self.acks.interactive = false;
@@ -374,14 +379,14 @@ impl<P: Payload> Pcb<P> {
         self.acks.quick = 0;
     }
 
-    /// Text is sent. Soon after text was received, it is taken for an answer.
+    /// Text is sent. Soon after text was received, it counts as an answer.
     #[inline]
     pub(super) fn note_answer(&mut self, now: Instant) {
         self.acks.interactive |= low_micros(now).wrapping_sub(self.text_at_us) < self.ato_us;
     }
 
-    /// The peer's FIN: the application is likely to close as well, and its FIN carries the acknowledgment. Within one process the
-    /// peer's memory waits for it, so it does not.
+    /// The peer's FIN has arrived: the application will probably close as well, and its FIN carries the acknowledgment.
+    /// Within one process, the acknowledgment does not wait, because it frees the peer's memory.
     pub(super) fn on_fin_to_answer(&mut self, now: Instant) {
         self.acks.interactive = true;
         if self.tuning.lossless {
@@ -391,15 +396,17 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The handshake is done, and text waits for that, or the acknowledgment of the SYN-ACK for text: the application asks and waits for answers (Linux counts
-    /// the SYN-ACK as received text then, `sk_write_pending` and `tcp_finish_connect`).
+    /// The handshake has ended, and text waited for this, or the acknowledgment of the SYN-ACK waited for text: the
+    /// application asks and waits for answers (Linux then counts the SYN-ACK as received text, `sk_write_pending` and
+    /// `tcp_finish_connect`).
     pub(super) fn note_waiting_writer(&mut self, now: Instant) {
         self.text_at_us = low_micros(now);
         self.enter_quick_acks(QUICK_ACKS_MAX);
     }
 
-    /// Acknowledges the SYN-ACK: at once, or, if it `may_wait`, with the application's first text, within [`ATO_MAX_US`]
-    /// (`tcp_rcv_synsent_state_process`). Within one process it does not wait, as that would save no packet.
+    /// Acknowledges the SYN-ACK: at once, or, if it `may_wait`, with the application's first text, within
+    /// [`ATO_MAX_US`] (`tcp_rcv_synsent_state_process`). Within one process it does not wait, because that would save
+    /// no packet.
     pub(super) fn acknowledge_handshake(&mut self, may_wait: bool, now: Instant) {
         if !may_wait || self.tuning.lossless {
             self.ack_now = true;
@@ -411,7 +418,7 @@ impl<P: Payload> Pcb<P> {
         self.delack_at = after_us(now, u64::from(ATO_MAX_US));
     }
 
-    /// The delay is over and no answer has carried the acknowledgment.
+    /// The delay has passed, and no answer has carried the acknowledgment.
     pub(super) fn on_delack(&mut self) {
         self.delack_at = NEVER;
         self.ack_now = true;
@@ -442,8 +449,8 @@ impl<P: Payload> Pcb<P> {
         self.last_ack_sent = self.rcv_nxt;
     }
 
-    /// Whether an acknowledgment goes out as soon as a reader has taken bytes from `so_rcv`. Meaningful after `poll_transmit` has
-    /// returned `None`, and until then unchanged if it is not `No`.
+    /// Whether an acknowledgment is sent as soon as a reader has read bytes from `so_rcv`. Meaningful after
+    /// `poll_transmit` has returned `None`, and until then unchanged if it is not `No`.
     #[inline]
     pub fn acks_at_read(&self) -> AckAtRead {
         if self.delack_at == NEVER {
@@ -456,13 +463,14 @@ impl<P: Payload> Pcb<P> {
         if self.pushed >= enough { AckAtRead::Emptied } else { AckAtRead::No }
     }
 
-    /// `TCP_QUICKACK`: whether an answer is not waited for, as long as nothing says otherwise.
+    /// `TCP_QUICKACK`: whether acknowledgments do not wait for an answer, until traffic decides otherwise.
     pub fn quickack(&self) -> bool {
         !self.acks.interactive
     }
 
-    /// `TCP_QUICKACK`, until traffic decides otherwise. `poll_transmit` has to follow: switching it on sends an acknowledgment that
-    /// waits, if `so_rcv` `is_empty` or more than a full segment waits for it; else the reader's taking the rest sends it.
+    /// Sets `TCP_QUICKACK`, until traffic decides otherwise. The caller must call `poll_transmit` afterwards: switching
+    /// it on sends a waiting acknowledgment if `so_rcv` `is_empty` or more than a full segment waits for it; else the
+    /// read of the rest sends it.
     pub fn set_quickack(&mut self, quickack: bool, is_empty: bool) {
         self.acks.interactive = !quickack;
         let is_open = matches!(self.state, State::Established | State::CloseWait);
@@ -472,15 +480,15 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A reader has taken bytes from `so_rcv`, which now `is_empty` or not. `poll_transmit` has to follow if
-    /// [`Pcb::acks_at_read`] says that this is due.
+    /// A reader has read bytes from `so_rcv`, which now `is_empty` or not. The caller must call `poll_transmit` if
+    /// [`Pcb::acks_at_read`] says that an acknowledgment is due.
     pub fn on_read(&mut self, is_empty: bool) {
         self.ack_now |= self.acks_at_read().is_due(is_empty);
     }
 }
 
-/// The low bits of the clock: differences are right up to 71 minutes, and an error beyond that only spoils a guess at how
-/// the application goes on.
+/// The low bits of the clock: differences are right up to 71 minutes. A longer difference only makes a guess about the
+/// application wrong.
 pub(super) fn low_micros(now: Instant) -> u32 {
     u32::try_from(now.as_micros() & u64::from(u32::MAX)).unwrap_or(0)
 }

@@ -1,8 +1,9 @@
-//! When output has something to do: what spares calls of [`Pcb::transmit_into`].
+//! When output has something to do: this saves calls of [`Pcb::transmit_into`].
 //!
-//! Both questions repeat decisions of `output.rs` and change nothing. Invariants: [`Pcb::snd_due_at`] says no more than the truth for bytes that the application
-//! will append, or a stream would stall; where [`Pcb::has_sent_all`] is true, a call would neither send nor start a timer.
-//! Tests: `tests/output.rs`; `tests/world.rs` holds each segment of each test against the second.
+//! Both functions repeat decisions of `output.rs` and change nothing. Invariants: [`Pcb::snd_due_at`] is never too
+//! large for bytes that the application will append, or a stream would stall; if [`Pcb::has_sent_all`] is true, a call
+//! would neither send nor start a timer. Tests: `tests/output.rs`; `tests/world.rs` checks the second for each segment
+//! of each test.
 
 use super::loss::Loss;
 use super::pcb::Pcb;
@@ -17,7 +18,7 @@ impl<P: Payload> Pcb<P> {
         snd_len.saturating_sub(self.snd_nxt.since(self.snd_una))
     }
 
-    /// Those of them that no end of a record parts from what is written next.
+    /// Those of them that no end of a record separates from the next write.
     #[inline]
     pub fn unsent_in_record(&self, snd_len: u32) -> u32 {
         let unsent = self.unsent(snd_len);
@@ -25,8 +26,8 @@ impl<P: Payload> Pcb<P> {
         unsent.min(snd_len.saturating_sub(ended))
     }
 
-    /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change nothing, as
-    /// after most segments of a path that loses nothing. False says nothing.
+    /// After [`transmit_into`](Self::transmit_into) has made a segment: true if it would make no other one and change
+    /// nothing, as after most segments of a path that loses nothing. False means nothing.
     #[inline]
     pub fn has_sent_all(&self, snd_len: u32) -> bool {
         let is_plain = self.state == State::Established
@@ -34,25 +35,27 @@ impl<P: Payload> Pcb<P> {
             && self.reass.is_none()
             && self.recovery.is_at_rest();
         let is_sent = self.snd_nxt == self.snd_max && self.snd_nxt.since(self.snd_una) == snd_len;
-        // The segment has acknowledged everything, and shown the window as it is.
+        // The segment has acknowledged everything, and announced the present window.
         let owes =
             self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.probe_now || self.fin_queued;
         is_plain && is_sent && snd_len > 0 && !owes && !self.syn_unacked
     }
 
-    /// From which length of `so_snd` on `poll_transmit` is worth a call by a writer, the pcb unchanged.
+    /// The length of `so_snd` from which on a writer should call `poll_transmit`, if the pcb does not change.
     ///
-    /// Below it, `poll_transmit` would send no data and start no timer. From it on, it would do one of
-    /// both, with harmless exceptions: more bytes than fit into a window that is itself too small to
-    /// be worth a segment, the first byte that has to wait where records are kept, and what is written while text waits and nothing is in flight. Meaningful after `poll_transmit` has returned `None`. `u32::MAX`: whatever is
-    /// appended, something else has to happen first.
+    /// Below this length, `poll_transmit` would send no data and start no timer. From it on, it would do one of the
+    /// two, with harmless exceptions: more bytes than fit into a window that is too small for a segment, the first byte
+    /// that must wait if records are kept, and text written while other text waits and nothing is in flight. Meaningful
+    /// after `poll_transmit` has returned `None`. `u32::MAX`: something else must happen first, no matter what is
+    /// appended.
     pub fn snd_due_at(&self) -> u32 {
         if !self.state.can_send() {
             return u32::MAX;
         }
         let offset = self.snd_nxt.since(self.snd_una);
         let next_byte = offset + 1;
-        // That there is something to send says how the window is used: the first byte that waits is told.
+        // The fact that there is something to send shows how the window is used, so output learns of the first byte
+        // that waits.
         let is_untold = self.loss.as_deref().is_some_and(Loss::is_untold);
         let is_told = || !self.keeps_records() || (self.has_unsent() && !is_untold);
         if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
@@ -81,7 +84,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The same where the windows have no room: a further write may end a pause, if nothing is in flight.
+    /// The same if the windows have no room: another write may end a pause if nothing is in flight.
     #[cold]
     fn held_due_at(&self) -> u32 {
         if self.snd_una == self.snd_max { self.snd_len.saturating_add(1) } else { u32::MAX }

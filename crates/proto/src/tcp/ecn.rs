@@ -1,20 +1,20 @@
-//! Explicit congestion notification (RFC 3168, with RFC 8311's permission to answer milder, RFC 8511): a router marks
-//! packets that it would have dropped, the receiver echoes the mark, the sender slows down and says so.
+//! Explicit congestion notification (RFC 3168, with the weaker reaction that RFC 8311 allows, RFC 8511): a router marks
+//! packets that it would have dropped, the receiver echoes the mark, and the sender slows down and announces it.
 //!
-//! | as | state | moved by |
+//! | role | state | transition |
 //! |---|---|---|
-//! | receiver | echoing: every segment carries ECE | a marked segment with text begins it, CWR on one ends it |
-//! | sender | quiet | an ECE that is news reduces the window: to answered |
-//! | sender | answered: CWR is owed, or was sent and not acknowledged | the acknowledgment of the text that carried CWR: to quiet |
+//! | receiver | echoing: every segment carries ECE | a marked segment with text begins it, a segment with CWR and text ends it |
+//! | sender | quiet | a new ECE reduces the window: to answered |
+//! | sender | answered: CWR is due, or was sent and is not acknowledged | the acknowledgment of the text that carried CWR: to quiet |
 //!
-//! A loss answers too, so that there is one reduction a round trip, whatever reports it. The marks of the IP header
-//! travel as bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a codepoint. Only new text is
-//! ECN-capable: no SYN, repetition, pure acknowledgment or window probe.
+//! A loss also leads to answered, so there is one reduction per round trip, regardless of what reports the congestion.
+//! The marks of the IP header are bits of [`Flags`]; the code that writes packets turns [`Flags::ECT`] into a
+//! codepoint. Only new text is ECN-capable, not SYNs, repetitions, pure acknowledgments or window probes.
 //!
 //! With accurate ECN (RFC 9768) `accecn.rs` counts instead of echoing, CWR is not sent, and an acknowledgment that reports a mark is
 //! answered in the same way, once a round trip.
 //!
-//! Invariant: while ECN is off nothing here is touched by a segment but two loads. Tests: `tests/ecn.rs`, `tests/accecn.rs`.
+//! Invariant: while ECN is off, a segment costs only two loads here. Tests: `tests/ecn.rs`, `tests/accecn.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -38,11 +38,11 @@ pub enum EcnMode {
     Accept,
     /// Offered by connects too.
     On,
-    /// Accurate ECN (RFC 9768), agreed to and offered; that of RFC 3168 where the peer has no other.
+    /// Accurate ECN (RFC 9768), agreed to and offered; ECN of RFC 3168 if the peer has no other.
     Accurate,
-    /// Accurate ECN is agreed to, that of RFC 3168 is offered.
+    /// Accurate ECN is agreed to; ECN of RFC 3168 is offered.
     AcceptAccurateOn,
-    /// Accurate ECN is agreed to, and none offered.
+    /// Accurate ECN is agreed to; none is offered.
     AcceptAccurate,
 }
 
@@ -83,9 +83,9 @@ pub(super) enum Mode {
 /// A connection's part in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ecn {
-    /// Answered: text that ends before this, or here, was sent before the window was reduced.
+    /// In answered: text that ends at or before this number was sent before the window was reduced.
     recover: SeqNum,
-    /// The end of the text that was sent as ECN-capable: text below is sent again.
+    /// The end of the text that was sent as ECN-capable: text below it is a repetition.
     text_end: SeqNum,
     /// The flags of every segment, as [`Flags::echo`] has them: ECE while a mark is echoed; with accurate ECN the counter, and ECT.
     echo: u8,
@@ -96,7 +96,7 @@ pub(super) struct Ecn {
     answered: Answered,
 }
 
-/// What an answer is to.
+/// What an answer is a reaction to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answered {
     Nothing,
@@ -110,30 +110,31 @@ impl Ecn {
         Self { recover: iss, text_end: iss + 1, echo: 0, mode, cwr_owed: false, answered: Answered::Nothing }
     }
 
-    /// Of a connect.
+    /// The state of a connect.
     pub fn offering(wanted: EcnMode, lossless: bool, iss: SeqNum) -> Self {
         Self::new(if lossless { Mode::Off } else { wanted.offered() }, iss)
     }
 
-    /// It is agreed to.
+    /// Both ends agreed to ECN.
     pub fn is_on(&self) -> bool {
         self.mode != Mode::Off
     }
 
-    /// Accurate ECN is agreed to.
+    /// Both ends agreed to accurate ECN.
     #[inline]
     pub fn is_accurate(&self) -> bool {
         self.mode == Mode::Accurate
     }
 
-    /// It is not agreed to after all.
+    /// ECN is not used after all.
     pub fn give_up(&mut self) {
         (self.mode, self.echo) = (Mode::Off, 0);
     }
 
-    /// The control bits of a SYN that offers it, `count` having left before. One that is repeated is without, for the first may have
-    /// been dropped for them (RFC 3168 section 6.1.1.1), and then it stays off. Accurate ECN is offered twice, and the server's to decide, which
-    /// says by its flags whether it has seen one of them (RFC 9768 section 3.1.4.1).
+    /// The control bits of a SYN that offers ECN, after `count` earlier SYNs. A repeated SYN does not offer it, because
+    /// the first may have been dropped because of the bits (RFC 3168 section 6.1.1.1); then ECN stays off. Accurate ECN
+    /// is offered twice, and the server decides: its flags show whether it has seen one of the offers (RFC 9768 section
+    /// 3.1.4.1).
     pub fn offer(&mut self, count: u8) -> Flags {
         match self.mode {
             Mode::Classic if count == 0 => Flags::ECE.with(Flags::CWR),
@@ -152,7 +153,8 @@ impl Ecn {
         Flags::from_echo(self.echo)
     }
 
-    /// The peer's SYN has come. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open neither end does.
+    /// The peer's SYN has arrived. Only a SYN-ACK with ECE and without CWR agrees; in a simultaneous open neither end
+    /// does.
     pub fn on_syn(&mut self, flags: Flags) {
         let is_agreed = flags.has(Flags::ACK) && flags.has(Flags::ECE) && !flags.has(Flags::CWR);
         self.mode = match self.mode {
@@ -166,15 +168,15 @@ impl Ecn {
         };
     }
 
-    /// The window was reduced, for whatever reason, `snd_max` being the end of the sent data.
+    /// The window was reduced, for any reason; `snd_max` is the end of the sent data.
     pub fn on_reduced(&mut self, snd_max: SeqNum) {
         if self.is_on() {
             (self.recover, self.cwr_owed, self.answered) = (snd_max, !self.is_accurate(), Answered::Loss);
         }
     }
 
-    /// The reduction was a mistake and is undone: the next loss reduces the window again. The peer need not hear of it if the threshold `grows` by that
-    /// (`tcp_undo_cwnd_reduction`).
+    /// The reduction was a mistake and is undone: the next loss reduces the window again. The peer need not be told if
+    /// the undo makes the threshold larger (`grows`, `tcp_undo_cwnd_reduction`).
     pub fn withdraw(&mut self, grows: bool) {
         self.answered = Answered::Nothing;
         self.cwr_owed &= !grows;
@@ -187,13 +189,13 @@ impl Ecn {
         }
     }
 
-    /// True if the data at `una` was sent before the window was reduced for a mark: its loss says nothing new (Linux's state CWR). A repair knows for itself
-    /// until when it lasts.
+    /// True if the data at `una` was sent before the window was reduced for a mark: its loss brings no news (Linux's
+    /// state CWR). A repair knows its own end.
     pub fn covers(&self, una: SeqNum) -> bool {
         self.answered == Answered::Mark && una.before(self.recover)
     }
 
-    /// The marks of text that is sent from `seq` to `end`: none if it is sent again.
+    /// The flags of text that is sent from `seq` to `end`: none for a repetition.
     pub fn on_text(&mut self, seq: SeqNum, end: SeqNum) -> Flags {
         if seq.before(self.text_end) || self.is_accurate() {
             return Flags::NONE;
@@ -218,12 +220,12 @@ impl<P: Payload> Pcb<P> {
         self.ecn.is_on() && !matches!(self.state, State::SynSent | State::SynReceived)
     }
 
-    /// Its accurate ECN, if both ends agreed to that.
+    /// The connection's accurate ECN, if both ends agreed to it.
     pub fn accurate_ecn(&self) -> Option<AccEcnInfo> {
         self.rare.accecn().map(AccEcn::info)
     }
 
-    /// The peer's SYN-ACK has come.
+    /// The peer's SYN-ACK has arrived.
     pub(super) fn agree_to_ecn(&mut self, syn_ack: &Header) {
         self.ecn.on_syn(syn_ack.flags);
         if self.ecn.is_accurate() {
@@ -240,7 +242,7 @@ impl<P: Payload> Pcb<P> {
         self.rare.set_accecn(Some(state));
     }
 
-    /// Room for the option in every segment, if it has it, bytes.
+    /// Room for the option in every segment, if the connection uses it, bytes.
     pub(super) fn accecn_len(&self) -> u16 {
         let sends = self.ecn.is_accurate() && self.rare.accecn().is_some_and(AccEcn::sends_option);
         if sends { ACCECN_LEN } else { 0 }
@@ -259,8 +261,8 @@ impl<P: Payload> Pcb<P> {
         };
     }
 
-    /// The counters of accurate ECN, and the flags of the first segment behind the handshake. Blocks of SACK have the room first; one of
-    /// them goes for counters that have news.
+    /// Adds the counters of accurate ECN, and the flags of the first segment after the handshake. SACK blocks have
+    /// priority for the room, but one of them gives way to counters with news.
     #[cold]
     pub(super) fn attach_accecn(&mut self, header: &mut Header, text_len: u32) {
         let is_bare = text_len == 0 && header.options.sack.is_empty() && !header.flags.has(Flags::FIN);
@@ -287,7 +289,7 @@ impl<P: Payload> Pcb<P> {
         header.options.accecn = option;
     }
 
-    /// A segment of a connection with accurate ECN was taken, whole.
+    /// A whole segment of a connection with accurate ECN was accepted.
     #[cold]
     pub(super) fn count_marks(&mut self, header: &Header, text_len: u32) {
         let Some(state) = self.rare.accecn_mut() else { return };
@@ -299,7 +301,8 @@ impl<P: Payload> Pcb<P> {
         self.ecn.echo = state.flags().echo();
     }
 
-    /// An acceptable acknowledgment of a connection with accurate ECN has come, with text or `is_bare`. Nothing of it was taken in yet.
+    /// An acceptable acknowledgment of a connection with accurate ECN has arrived, with text or `is_bare`. Nothing of
+    /// it was processed yet.
     #[cold]
     pub(super) fn take_accurate_ack(&mut self, header: &Header, is_bare: bool, now: Instant) {
         let (ack, options) = (header.ack, &header.options);
@@ -315,7 +318,7 @@ impl<P: Payload> Pcb<P> {
         let is_first = state.take_first(header.flags, is_bare, options.accecn.as_ref());
         let mut marked = 0;
         if is_news && !is_first {
-            // What blocks have reported before is not reported again.
+            // What blocks have reported before does not count again.
             let bytes = if acked == 0 { mss } else { acked.saturating_sub(stats.sacked_bytes).max(1) };
             let packets = bytes.div_ceil(mss.max(1));
             let (flags, option) = (header.flags, options.accecn.as_ref());
@@ -331,13 +334,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A segment of the peer's has come, with text inside the window from `text` on, or without: its marks.
+    /// Processes the marks of a received segment, with text inside the window from `text` on, or without text.
     pub(super) fn note_marks(&mut self, flags: Flags, text: Option<SeqNum>) {
         if self.ecn.mode != Mode::Classic {
             return;
         }
         if flags.has(Flags::CWR) {
-            // RFC 3168 has it on text alone; there are senders that do not wait for that, and would hear of the mark for ever.
+            // RFC 3168 has CWR only on text. Some senders do not wait for text, and would otherwise get the echo for
+            // ever.
             self.ecn.echo = 0;
             // The sender's window may be down to a segment.
             self.ack_now |= text.is_some() && self.state.receives();
@@ -345,7 +349,8 @@ impl<P: Payload> Pcb<P> {
         if flags.has(Flags::CE)
             && let Some(at) = text
         {
-            // The first is worth acknowledgments at once, for the same reason. The first text gets more of them anyway, unless it is out of order.
+            // The first mark gets immediate acknowledgments for the same reason. The first text gets more of them
+            // anyway, unless it is out of order.
             if self.ecn.echo == 0 && (self.ato_us > 0 || at != self.rcv_nxt) {
                 self.enter_quick_acks(QUICK_ACKS_FEW);
             }
@@ -353,14 +358,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// An acceptable acknowledgment has come; if it echoes a mark that was not answered yet, the window is reduced.
+    /// An acceptable acknowledgment has arrived; if it echoes a mark that was not answered yet, the window is reduced.
     pub(super) fn take_echo(&mut self, flags: Flags, ack: SeqNum, now: Instant) {
         if self.ecn.mode == Mode::Classic && flags.has(Flags::ECE) && ack.at_or_after(self.snd_una) {
             self.answer_mark(ack, now);
         }
     }
 
-    /// `ack` reports a mark: the window is reduced, if that was not done in this round trip.
+    /// `ack` reports a mark: the window is reduced, unless it already was in this round trip.
     fn answer_mark(&mut self, ack: SeqNum, now: Instant) {
         if self.snd_una == self.snd_max {
             return;
@@ -405,7 +410,7 @@ mod tests {
 
     const ISS: SeqNum = SeqNum::new(u32::MAX - 10);
 
-    /// Text up to 1,000 bytes behind the ISS was sent, and is answered.
+    /// Text up to 1,000 bytes after the ISS was sent, and is answered.
     fn reduced(mode: Mode) -> Ecn {
         let mut ecn = Ecn::new(mode, ISS);
         ecn.on_reduced(ISS + 1_000);
@@ -437,7 +442,7 @@ mod tests {
             assert!(!ecn.covers(ISS + 999));
             assert_eq!(ecn.on_text(ISS + 2_000, ISS + 3_000).has(Flags::CWR), tells, "{is_said} {grows}");
         }
-        // Accurate ECN does not say it.
+        // Accurate ECN does not announce it.
         let mut never_said = Ecn { answered: Answered::Mark, ..reduced(Mode::Accurate) };
         never_said.withdraw(true);
         assert!(!never_said.covers(ISS + 999));

@@ -1,8 +1,9 @@
-//! Boundaries in the stream that no segment crosses: the ends of records that were written with `MSG_EOR`.
+//! Boundaries in the stream that no segment crosses: the ends of records written with `MSG_EOR`.
 //!
-//! As on Linux they are the sender's alone: they say where segments end, first or again, so that their times (or a receiver that looks at packets)
-//! tell records apart. Bound: [`ENDS_MAX`] of them that are not acknowledged; of more, the oldest are forgotten. It does not depend on buffers.
-//! Tests: below, `tests/output.rs`.
+//! As on Linux, only the sender knows them. They determine where segments end, in first transmissions and
+//! retransmissions, so that timestamps (or a receiver that sees packets) can distinguish records. Bound: [`ENDS_MAX`]
+//! unacknowledged ends; if there are more, the oldest are forgotten. It does not depend on buffers. Tests: below,
+//! `tests/output.rs`.
 
 use std::collections::VecDeque;
 
@@ -31,8 +32,8 @@ impl RecordEnds {
         self.0.push_back(at);
     }
 
-    /// How many of `len` bytes from `start` on may be in one segment, and whether there are more behind them: then a short one does
-    /// not wait for company.
+    /// How many of `len` bytes from `start` on may be in one segment, and whether more follow: then a short one does
+    /// not wait for more data.
     pub fn limit(&self, start: SeqNum, len: u32) -> (u32, bool) {
         let next = self.0.partition_point(|end| end.at_or_before(start));
         match self.0.get(next).map(|end| end.since(start)) {
@@ -47,12 +48,13 @@ impl RecordEnds {
         at.before(end) && self.0.get(next) == Some(&at)
     }
 
-    /// How far past `una` the last record ends.
+    /// How far after `una` the last record ends.
     pub fn last(&self, una: SeqNum) -> u32 {
         self.0.back().map_or(0, |end| end.max(una).since(una))
     }
 
-    /// Packets of `full` bytes that writes begin which go on from `from` up to `to`; the text before begins at `una`. Each record begins one.
+    /// Number of packets of `full` bytes that begin in writes from `from` up to `to`; the text before them begins at
+    /// `una`. Each record begins one.
     pub fn packets_begun(&self, una: SeqNum, (mut from, to): (SeqNum, SeqNum), full: u32) -> u32 {
         let next = self.0.partition_point(|end| end.at_or_before(from));
         let before = next.checked_sub(1).and_then(|last| self.0.get(last));
@@ -77,7 +79,7 @@ impl<P: Payload> Pcb<P> {
         records.end_at(at, una);
         self.rare.set_records(Some(records));
         if self.rare.pushed().is_some_and(|pushed| pushed.after(at)) {
-            // The packet that a push goes up to ends here.
+            // The last packet of a push ends here.
             self.rare.set_pushed(Some(at));
         }
     }
@@ -88,14 +90,14 @@ impl<P: Payload> Pcb<P> {
         self.rare.records().map_or(len, |records| records.limit(self.snd_una + offset, len).0)
     }
 
-    /// Whether a record ends with what waits, which leaves as soon as more is written then.
+    /// Whether queued text ends with the end of a record; then it is sent as soon as more is written.
     pub(super) fn ends_with_record(&self) -> bool {
         let end = self.snd_una + self.snd_len;
         self.rare.records().is_some_and(|records| records.0.back() == Some(&end))
     }
 }
 
-/// Ends that are kept.
+/// Largest number of ends kept.
 const ENDS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Values that the pcb hands back: outcomes of a segment or a timer, and segments to send.
+//! Values that the pcb returns: results of a segment or a timer, and segments to send.
 //!
-//! Plain values; they do not depend on the pcb. The caller acts on them after it has let go of the lock.
-//! Tests: with the pcb.
+//! Plain values; they do not depend on the pcb. The caller acts on them after it has released the lock. Tests: with the
+//! pcb.
 
 use super::segment::{Flags, Head, Header, Payload};
 
@@ -20,31 +20,30 @@ impl Events {
     pub const RESET: Self = Self(1 << 2);
     /// The peer answered our SYN with a reset (`ECONNREFUSED`). The pcb is closed.
     pub const REFUSED: Self = Self(1 << 3);
-    /// The peer did not answer any more (`ETIMEDOUT`). The pcb is closed.
+    /// The peer no longer answered (`ETIMEDOUT`). The pcb is closed.
     pub const TIMED_OUT: Self = Self(1 << 4);
-    /// The connection is in TIME-WAIT. Once `poll_transmit` has been run dry, the caller may replace the
-    /// pcb by its [`TimeWaitParams`](super::accepted::TimeWaitParams).
+    /// The connection is in TIME-WAIT. When `poll_transmit` has returned `None`, the caller may replace the pcb by its
+    /// [`TimeWaitParams`](super::accepted::TimeWaitParams).
     pub const ENTER_TIME_WAIT: Self = Self(1 << 5);
     /// The pcb is closed and may be freed.
     pub const CLOSED: Self = Self(1 << 6);
-    /// Data came after the application had closed both directions and was answered with a reset. The
-    /// pcb is closed.
+    /// Data arrived after the application had closed both directions, and was answered with a reset. The pcb is closed.
     pub const DATA_AFTER_CLOSE: Self = Self(1 << 7);
-    /// The peer has marked urgent data that is not read yet; the segment's header says where
+    /// The peer has marked urgent data that is not read yet; the segment's header has its position
     /// ([`Header::urgent_mark`](super::segment::Header::urgent_mark)).
     pub const URGENT: Self = Self(1 << 10);
-    /// The SYN of a server's connection by Fast Open is acknowledged: the client is where it says it is.
+    /// The SYN of a server's Fast Open connection is acknowledged: the client's address is genuine.
     pub const SYN_ACKED: Self = Self(1 << 9);
 
     /// The network has reported that the peer cannot be reached, and the handshake is given up; see
     /// [`Pcb::unreachable`](super::pcb::Pcb::unreachable). The pcb is closed.
     pub const UNREACHABLE: Self = Self(1 << 8);
 
-    /// The retransmission timer has expired several times in a row: sent data gets no answer any more. The next hop may be
-    /// another station than it was.
+    /// The retransmission timer has expired several times in a row: sent data gets no answer. The next hop may have
+    /// moved to another station.
     pub const SILENT: Self = Self(1 << 11);
-    /// The retransmission timer has expired, over text or a SYN, or the SYN of a server's connection by Fast Open has come again: packets may take
-    /// another path from now on (`sk_rethink_txhash`).
+    /// The retransmission timer has expired, for text or a SYN, or the SYN of a server's Fast Open connection has
+    /// arrived again: packets may take another path from now on (`sk_rethink_txhash`).
     pub const REHASH: Self = Self(1 << 12);
 
     /// True if no event is set.
@@ -102,11 +101,11 @@ pub struct Input<P: Payload> {
     pub acked: u32,
     /// Events.
     pub events: Events,
-    /// A reset to send. Acknowledgments are not here, they come out of `poll_transmit`.
+    /// A reset to send. Acknowledgments are not here; `poll_transmit` makes them.
     pub reply: Option<Header>,
 }
 
-/// Result of the timers. `poll_transmit` has to follow.
+/// Result of the timers. The caller must call `poll_transmit` afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[must_use]
 pub struct TimerOutcome {
@@ -128,17 +127,17 @@ pub struct Transmit {
     pub len: u32,
     /// It announces a larger window and nothing else: a pure window update.
     pub is_window_update: bool,
-    /// It is larger than the MSS to find out whether the path takes it: it must leave as one packet.
+    /// It is larger than the MSS, to find out whether the path carries it: it must be sent as one packet.
     pub is_mtu_probe: bool,
 }
 
 impl Transmit {
-    /// Its header, spelled out.
+    /// Its complete header.
     pub fn header(&self) -> Header {
         self.head.clone().into()
     }
 
-    /// Sets PSH if `is_end` says that its last byte has a mark ([`Pushes`](super::push::Pushes)). A SYN has none.
+    /// Sets PSH if `is_end` returns that its last byte has a mark ([`Pushes`](super::push::Pushes)). A SYN has none.
     #[inline]
     pub fn push_if(&mut self, is_end: bool) {
         if is_end && self.len > 0 && !self.head.flags().has(Flags::SYN) {

@@ -1,15 +1,16 @@
 //! TCP Fast Open (RFC 7413): text on a SYN, and the cookie that makes it safe.
 //!
-//! A *client's* first SYN asks for a cookie or brings one back with text. If that SYN is lost, the next one is plain
-//! (section 4.1.3): something on the path may dislike it. Text that the SYN-ACK does not acknowledge is sent again at
-//! once, as if for the first time.
+//! A *client's* first SYN asks for a cookie, or carries one together with text. If that SYN is lost, the next one is
+//! plain (section 4.1.3), because something on the path may drop it. Text that the SYN-ACK does not acknowledge is sent
+//! again at once, as if for the first time.
 //!
 //! A *server's* pcb is made at the SYN, with the text in it, and may send before its SYN is acknowledged. It is in
-//! ESTABLISHED in every respect but one, `syn_unacked`: until an acknowledgment covers the SYN, the SYN-ACK is repeated
-//! instead of data, the SYN that comes again is answered by it, a FIN of `shutdown` waits, and an acknowledgment out of
-//! range is answered by a reset, all as in SYN-RECEIVED, which is the state that others see. The SYN itself is no part of SND.UNA to SND.MAX then.
+//! ESTABLISHED in every respect except `syn_unacked`: until an acknowledgment covers the SYN, the SYN-ACK is repeated
+//! instead of data, it also answers a repeated SYN, a FIN of `shutdown` waits, and an acknowledgment out of range is
+//! answered with a reset. All this is as in SYN-RECEIVED, which is the state that others see. Until then, the SYN
+//! itself is not part of SND.UNA to SND.MAX.
 //!
-//! Which clients get a cookie, and how cookies are made, is up to the caller. Tests: `tests/fast_open.rs`.
+//! The caller decides which clients get a cookie, and how cookies are made. Tests: `tests/fast_open.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -29,8 +30,8 @@ pub const COOKIE_LEN_MIN: usize = 4;
 /// The longest.
 pub const COOKIE_LEN_MAX: usize = 16;
 
-/// The value of the Fast Open option: a cookie, or nothing, which asks for one. It may stand in the option of the experiment
-/// that Fast Open once was (kind 254), which some servers still know alone.
+/// The value of the Fast Open option: a cookie, or nothing, which asks for one. It may be in the option of the former
+/// Fast Open experiment (kind 254), which is the only one that some servers know.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Cookie {
     len: u8,
@@ -42,8 +43,8 @@ impl Cookie {
     /// The option without a cookie.
     pub const REQUEST: Self = Self { len: 0, is_experimental: false, bytes: [0; COOKIE_LEN_MAX] };
 
-    /// A cookie of these bytes; the empty one is the request. `None` for a length that none may have: it is even, and
-    /// 4 to 16.
+    /// A cookie of these bytes; the empty one is the request. `None` for an invalid length: it must be even, and 4 to
+    /// 16.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let len = u8::try_from(bytes.len()).ok()?;
         let is_allowed = (COOKIE_LEN_MIN..=COOKIE_LEN_MAX).contains(&bytes.len()) && len.is_multiple_of(2);
@@ -61,12 +62,12 @@ impl Cookie {
         Self { is_experimental: true, ..self }
     }
 
-    /// Whether it stands in the experimental option.
+    /// Whether it is in the experimental option.
     pub const fn is_experimental(&self) -> bool {
         self.is_experimental
     }
 
-    /// Its bytes; none of a request.
+    /// Its bytes; none for a request.
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
@@ -86,10 +87,10 @@ impl core::fmt::Debug for Cookie {
 /// An active open's use of Fast Open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastOpenSyn {
-    /// The option on the first SYN: a cookie, or a request for one. `None`: text goes without, to a server that is
-    /// known to ask for none.
+    /// The option on the first SYN: a cookie, or a request for one. `None`: text is sent without one, to a server that
+    /// is known not to require it.
     pub cookie: Option<Cookie>,
-    /// The MSS that the peer is thought to have, bytes: text and options together are no longer.
+    /// The assumed MSS of the peer, bytes: text and options together are not longer.
     pub mss: u16,
 }
 
@@ -107,20 +108,21 @@ pub enum SynText {
     Part,
     /// The SYN-ACK acknowledged the SYN alone.
     Refused,
-    /// The SYN had to be repeated, which went without.
+    /// The SYN had to be repeated, without the text.
     Lost,
-    /// So it was, as the network has said that the first was too long for the path.
+    /// The same, because the network has reported that the first was too long for the path.
     TooLong,
 }
 
-/// Why a client's SYN took no text to the server's application (`tcpi_fastopen_client_fail`).
+/// Why a client's SYN delivered no text to the server's application (`tcpi_fastopen_client_fail`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FastOpenFail {
     /// There was no cookie for the server, and without one it gets no text (`TFO_COOKIE_UNAVAILABLE`).
     CookieUnavailable,
     /// The SYN-ACK did not acknowledge all of it (`TFO_DATA_NOT_ACKED`).
     TextNotAcked,
-    /// Nor did it after a SYN without text (`TFO_SYN_RETRANSMITTED`): something on the way may drop SYNs with text.
+    /// The SYN had to be repeated without text (`TFO_SYN_RETRANSMITTED`): something on the path may drop SYNs with
+    /// text.
     SynRepeated,
 }
 
@@ -129,11 +131,11 @@ pub enum FastOpenFail {
 pub(super) struct FastOpen {
     /// The option of a client's first SYN, or of a server's SYN-ACK until that is sent.
     option: Option<Cookie>,
-    /// The client's bound on text and options; 0 if there is to be no text.
+    /// The client's limit for text and options; 0 if there must be no text.
     mss: u16,
     /// Bytes of text on the client's SYN, once it is sent.
     sent_len: u32,
-    /// Bytes of text that the server has taken from the SYN.
+    /// Bytes of text that the server has accepted from the SYN.
     taken_len: u32,
     pub text: SynText,
     /// The client's SYN had to be repeated.
@@ -142,9 +144,9 @@ pub(super) struct FastOpen {
     is_answered: bool,
     /// The client's SYN waits for text.
     is_held: bool,
-    /// The server's SYN-ACK goes with the next poll.
+    /// The server's SYN-ACK is sent with the next poll.
     syn_ack_owed: bool,
-    /// When the client's SYN came again, and was answered.
+    /// When the client's SYN arrived again, and was answered.
     again_at: Option<Instant>,
 }
 
@@ -183,8 +185,8 @@ impl FastOpen {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Passive open by a SYN with `text_len` bytes of text that are taken in: the caller puts them into `so_rcv`. The
-    /// SYN-ACK comes out of [`Pcb::poll_transmit`], with `cookie` if the client is to have a new one.
+    /// Passive open by a SYN with `text_len` accepted bytes of text: the caller puts them into `so_rcv`.
+    /// [`Pcb::poll_transmit`] makes the SYN-ACK, with `cookie` if the client gets a new one.
     pub fn accept_fast_open(
         s: &Settings,
         a: &Accepted,
@@ -195,7 +197,7 @@ impl<P: Payload> Pcb<P> {
         let mut pcb = Self::accept_with(s, a, 0, now);
         let len = text_len.min(pcb.rcv_wnd());
         pcb.rcv_nxt += len;
-        // The window is counted from behind the text, as on Linux, as far as the buffer has room for both.
+        // The window counts from the end of the text, as on Linux, as far as the buffer has room for both.
         let room = pcb.rcv_hiwat.saturating_sub(len);
         pcb.rcv_adv = pcb.rcv_nxt + a.rcv_wnd.min(room).min(RCV_WND_MAX);
         (pcb.syn_unacked, pcb.takes_all_steps) = (true, true);
@@ -205,12 +207,13 @@ impl<P: Payload> Pcb<P> {
         pcb
     }
 
-    /// Fate of the text on the SYN of an active open; [`SynText::Taken`] too at the end that has taken text from a SYN.
+    /// Fate of the text on the SYN of an active open. At the end that has accepted text from a SYN, it is also
+    /// [`SynText::Taken`].
     pub fn syn_text(&self) -> SynText {
         self.rare.fast_open().map_or(SynText::None, |fast_open| fast_open.text)
     }
 
-    /// Why no text went to the server's application with our SYN, if some was to.
+    /// Why our SYN delivered no text to the server's application, if it should have.
     pub fn fast_open_fail(&self) -> Option<FastOpenFail> {
         self.rare.fast_open()?.fail()
     }
@@ -220,20 +223,20 @@ impl<P: Payload> Pcb<P> {
         self.rare.fast_open()?.option
     }
 
-    /// Whether our SYN, which was to do Fast Open, had to be repeated.
+    /// Whether our SYN with Fast Open had to be repeated.
     pub fn is_fast_open_repeated(&self) -> bool {
         self.rare.fast_open().is_some_and(|fast_open| fast_open.is_repeated)
     }
 
-    /// Bytes of text that the first SYN takes along at most; 0 if it takes none, or has left.
+    /// Largest number of bytes of text that the first SYN carries; 0 if it carries none, or was sent.
     pub fn syn_text_max(&self) -> u32 {
         let is_ahead = self.state == State::SynSent && self.snd_max == self.iss;
         let Some(fast_open) = self.rare.fast_open().filter(|_| is_ahead) else { return 0 };
-        // The largest options are counted, as on Linux: a middlebox may add some of its own.
+        // This counts the largest options, as on Linux: a middlebox may add some.
         u32::from(fast_open.mss.min(self.syn_mss())).saturating_sub(OPTIONS_LEN_MAX)
     }
 
-    /// Holds our SYN back until there is text for it, or lets it go.
+    /// Holds our SYN back until there is text for it, or releases it.
     pub fn hold_syn(&mut self, is_held: bool) {
         if let Some(fast_open) = self.rare.fast_open_mut() {
             fast_open.is_held = is_held;
@@ -245,7 +248,8 @@ impl<P: Payload> Pcb<P> {
         self.rare.fast_open().is_some_and(|fast_open| fast_open.is_held)
     }
 
-    /// The largest segment to the peer while it has not said anything: as much as the link, and what is known of the path, take.
+    /// The largest segment to the peer before its first segment: the limit of the link and of what is known about the
+    /// path.
     fn syn_mss(&self) -> u16 {
         match self.tuning.path_mtu {
             0 => self.rcv_mss,
@@ -253,23 +257,23 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// RCV.NXT of a connection on which nothing has come since its SYN.
+    /// RCV.NXT of a connection on which nothing has arrived since its SYN.
     pub(super) fn behind_syn(&self) -> SeqNum {
         self.irs + 1 + self.rare.fast_open().map_or(0, |fast_open| fast_open.taken_len)
     }
 
-    /// The state as others see it: SYN-RECEIVED until the SYN of a server's connection by Fast Open is acknowledged.
+    /// The state as others see it: SYN-RECEIVED until the SYN of a server's Fast Open connection is acknowledged.
     pub fn state_name(&self) -> &'static str {
         let is_early = self.syn_unacked && self.state == State::Established;
         if is_early { State::SynReceived } else { self.state }.name()
     }
 
-    /// True for a server's connection by Fast Open whose SYN the client has not acknowledged.
+    /// True for a server's Fast Open connection whose SYN the client has not acknowledged.
     pub fn is_syn_unacked(&self) -> bool {
         self.syn_unacked
     }
 
-    /// Completes the first SYN: adds the option, and returns how many bytes of text go with it.
+    /// Completes the first SYN: adds the option, and returns how many bytes of text it carries.
     pub(super) fn fast_open_syn(&mut self, header: &mut Header) -> u32 {
         let len = self.snd_len.min(self.syn_text_max());
         let Some(fast_open) = self.rare.fast_open_mut() else { return 0 };
@@ -280,7 +284,7 @@ impl<P: Payload> Pcb<P> {
         len
     }
 
-    /// The SYN is repeated, and goes without option and text.
+    /// The SYN is repeated without option and text.
     pub(super) fn fast_open_lost(&mut self) {
         if let Some(fast_open) = self.rare.fast_open_mut() {
             fast_open.syn_ack_owed = self.syn_unacked;
@@ -291,12 +295,13 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Bytes of text on our SYN that an acknowledgment of `text` of them leaves.
+    /// Bytes of text on our SYN that remain after an acknowledgment of `text` of them.
     pub(super) fn fast_open_unanswered(&self, text: u32) -> u32 {
         self.rare.fast_open().map_or(0, |fast_open| fast_open.sent_len).saturating_sub(text)
     }
 
-    /// Whether data up to `end` was on our SYN. It is as short as the SYN had room for, and no reason to hold back what follows (as on Linux).
+    /// Whether data up to `end` was on our SYN. It was limited by the room on the SYN, so it is no reason to hold back
+    /// what follows (as on Linux).
     pub(super) fn is_text_of_syn(&self, end: SeqNum) -> bool {
         let is_within = |fast_open: &FastOpen| end.at_or_before(self.iss + 1 + fast_open.sent_len);
         self.rare.fast_open().is_some_and(is_within)
@@ -313,7 +318,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Our SYN is acknowledged, and `text` bytes behind it.
+    /// Our SYN is acknowledged, and `text` bytes after it.
     pub(super) fn fast_open_answered(&mut self, text: u32) {
         if let Some(fast_open) = self.rare.fast_open_mut()
             && fast_open.text != SynText::None
@@ -328,7 +333,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The SYN-ACK of a server, if it is owed.
+    /// The SYN-ACK of a server, if it is due.
     #[cold]
     pub(super) fn transmit_early_syn_ack(&mut self, now: Instant) -> Option<Transmit> {
         let fast_open = self.rare.fast_open_mut()?;
@@ -342,7 +347,7 @@ impl<P: Payload> Pcb<P> {
         if self.rexmt_at == NEVER {
             self.arm_rexmt(now);
         }
-        // One that had to be repeated may have been dropped for its marks.
+        // If it had to be repeated, the first may have been dropped because of its ECN flags.
         if self.rexmt_count > 0 && !self.ecn.is_accurate() {
             self.ecn.give_up();
         }
@@ -353,7 +358,8 @@ impl<P: Payload> Pcb<P> {
         Some(Transmit { head, offset: 0, len: 0, is_window_update: false, is_mtu_probe: false })
     }
 
-    /// Whether the segment is the client's SYN once more: then its SYN-ACK is owed, but for one that comes soon behind another (`tcp_oow_rate_limited`).
+    /// Whether the segment is the client's SYN once more. Then the SYN-ACK is due, unless the SYN arrives soon after
+    /// another (`tcp_oow_rate_limited`).
     pub(super) fn answers_syn_again(&mut self, header: &Header, now: Instant, events: &mut Events) -> bool {
         let is_again = self.syn_unacked
             && header.seq == self.irs
@@ -364,7 +370,7 @@ impl<P: Payload> Pcb<P> {
             if is_allowed {
                 (fast_open.syn_ack_owed, fast_open.again_at) = (true, Some(now));
                 events.insert(Events::REHASH);
-                // The echo is that of the SYN that came last.
+                // The echo is that of the latest SYN.
                 self.spoil_timing();
             }
         }
@@ -386,10 +392,10 @@ impl<P: Payload> Pcb<P> {
         if ack == self.iss + 1 || !self.keeps_records() {
             self.measure_handshake(ack, header.options.timestamps, now);
         } else {
-            // What is acknowledged with it tells a later round trip.
+            // Text acknowledged with it gives a later round trip.
             self.timing = Timing::Idle;
         }
-        // Linux counts the SYN-ACK's timeouts apart, so text behind it starts without back-off.
+        // Linux counts the SYN-ACK's timeouts separately, so text after it starts without back-off.
         self.rtt.end_back_off();
         self.rtt.distrust_after_syn_loss(self.tuning.rto_max_us);
         self.rexmt_count = 0;

@@ -1,8 +1,9 @@
-//! Segments that follow one another, taken in as one (generic receive offload, in software).
+//! Consecutive segments, processed as one (generic receive offload, in software).
 //!
-//! The packets of a batch for one connection are mostly a row of segments that differ in nothing but their place in the
-//! stream. A [`Joined`] begins with one that header prediction knows ([`Pcb::join_from`]), takes those that continue it
-//! ([`Joined::add`]), and is then one step of the state machine ([`Pcb::on_joined`]) instead of many. Bytes stay the caller's.
+//! The packets of a batch for one connection are mostly a run of segments that differ only in their place in the
+//! stream. A [`Joined`] begins with a segment that header prediction accepts ([`Pcb::join_from`]), adds those that
+//! continue it ([`Joined::add`]), and is then one step of the state machine ([`Pcb::on_joined`]) instead of many. The
+//! caller keeps the bytes.
 //!
 //! # What is joined
 //! The rules are those of Linux's `tcp_gro_receive`, but a receiver still sees each segment:
@@ -10,19 +11,20 @@
 //! | field | rule |
 //! |---|---|
 //! | sequence number | continues the one before |
-//! | text | some; all together fit the window, and are at most [`LEN_MAX`] |
+//! | text | at least one byte; all together fit the window, and are at most [`LEN_MAX`] |
 //! | ACK, window | the same |
-//! | flags, the mark of a router (CE) among them | the same but for PSH: which segments have it is kept |
-//! | timestamps | TSecr the same, TSval as late as the first's or later |
-//! | other options | none that a segment of an open connection is read for |
+//! | flags, including a router's mark (CE) | the same except PSH: it is stored which segments have it |
+//! | timestamps | TSecr the same, TSval not earlier than the first's |
+//! | other options | none that input reads on a segment of an open connection |
 //!
-//! So SYN, FIN, RST, URG, ECE, CWR and CE never come here: prediction refuses them in the first, and the others equal it.
+//! So segments with SYN, FIN, RST, URG, ECE, CWR or CE are never joined: prediction refuses them in the first, and the
+//! others have the same flags.
 //!
 //! # Invariant
-//! After [`Pcb::on_joined`] and output, the pcb is in the state that [`Pcb::on_segment`] for each and output would have led
-//! to. Two things need care: acknowledgments count segments by the longest of them (RFC 5681 section 4.2), not by joined runs;
-//! and TS.Recent is the first's, which begins at Last.ACK.sent (RFC 7323 section 4.3). Tests: below, against the same segments
-//! one by one.
+//! After [`Pcb::on_joined`] and output, the pcb is in the state that [`Pcb::on_segment`] for each and output would have
+//! led to. Two things need care: acknowledgments count segments by the longest of them (RFC 5681 section 4.2), not
+//! joined runs; and TS.Recent is that of the first, which begins at Last.ACK.sent (RFC 7323 section 4.3). Tests: below,
+//! against the same segments one by one.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -32,10 +34,10 @@ use super::pcb::Pcb;
 use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::timestamp;
 
-/// Most bytes of text that are joined.
+/// Largest number of bytes of text that are joined.
 pub const LEN_MAX: u32 = 64 << 10;
 
-/// Some segments in a row. Valid until the pcb that it is of takes in anything else.
+/// Some consecutive segments. Valid until its pcb processes anything else.
 #[derive(Clone, Copy, Debug)]
 pub struct Joined {
     first: PlainHeader,
@@ -48,7 +50,7 @@ pub struct Joined {
 }
 
 impl Joined {
-    /// Adds a segment with `len` bytes of text, if it may be joined. `false`, and nothing has changed, if not.
+    /// Adds a segment with `len` bytes of text, if it may be joined. If not, returns `false` and changes nothing.
     #[inline]
     pub fn add(&mut self, header: &Header, len: u32) -> bool {
         let first = &self.first;
@@ -89,8 +91,8 @@ fn follows(first: Option<Timestamps>, next: Option<Timestamps>) -> bool {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Begins with a segment of `len` bytes of text. `None`, and nothing has changed, if it has none or is not the one that is
-    /// expected next; then it is [`Pcb::on_segment`]'s.
+    /// Begins with a segment of `len` bytes of text. If the segment has no text or is not the expected one, returns
+    /// `None` and changes nothing; then use [`Pcb::on_segment`].
     #[inline]
     pub fn join_from(&self, header: &Header, len: u32) -> Option<Joined> {
         if len == 0 || len > LEN_MAX || !self.is_predicted(header, len) {
@@ -101,8 +103,9 @@ impl<P: Payload> Pcb<P> {
         Some(Joined { first: header.plain(), last: header.seq, text, count: 1, room })
     }
 
-    /// Takes in the run that [`Pcb::join_from`] has begun: all of its text is in order, and to be delivered. Returns how many
-    /// bytes to drop from the front of `so_snd`. `poll_transmit` has to follow, once per batch.
+    /// Processes the run that [`Pcb::join_from`] has begun: all of its text is in order, and must be delivered. Returns
+    /// how many bytes to drop from the front of `so_snd`. The caller must call `poll_transmit` afterwards, once per
+    /// batch.
     #[inline]
     pub fn on_joined(&mut self, joined: &Joined, now: Instant) -> u32 {
         let now = self.clock(now);

@@ -1,7 +1,7 @@
-//! A connection seen from outside, as Linux's `TCP_INFO` shows it.
+//! The state of a connection for observers, as in Linux's `TCP_INFO`.
 //!
-//! A snapshot by value; taking it changes nothing. Counts that cost something while a connection runs are there only
-//! over an interface (`meter.rs`). It does not depend on sockets. Tests: `tests/info.rs`.
+//! A snapshot by value; taking it changes nothing. Counts that cost time while a connection runs exist only over an
+//! interface (`meter.rs`). It does not depend on sockets. Tests: `tests/info.rs`.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -17,12 +17,12 @@ use super::pcb::Pcb;
 use super::segment::Payload;
 use super::timers::NEVER;
 
-/// Where loss recovery stands (`tcpi_ca_state`). Linux's CWR is open here.
+/// Where loss recovery stands (`tcpi_ca_state`). Linux's CWR counts as open here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CaState {
     /// Nothing is missing.
     Open,
-    /// Something has arrived behind a hole, and nothing is believed lost yet.
+    /// Something has arrived behind a hole, but nothing is believed lost yet.
     Disorder,
     /// Fast recovery.
     Recovery,
@@ -45,59 +45,60 @@ pub struct TcpInfo {
     pub cwnd: u32,
     /// The slow start threshold (`tcpi_snd_ssthresh`, there in segments).
     pub ssthresh: u32,
-    /// Sent and not acknowledged, FIN and SYN counted as one each (`tcpi_unacked`, there in segments).
+    /// Sent and not acknowledged; FIN and SYN count as one each (`tcpi_unacked`, there in segments).
     pub in_flight: u32,
     /// The window that the peer offers (`tcpi_snd_wnd`).
     pub snd_wnd: u32,
-    /// The window that we offered last, as far as it is not used up (`tcpi_rcv_wnd`).
+    /// The unused part of the window that we last offered (`tcpi_rcv_wnd`).
     pub rcv_wnd: u32,
     /// Written and not sent yet (`tcpi_notsent_bytes`).
     pub not_sent: u32,
-    /// Segments sent again in fast recovery; shorter ones than the MSS count as one.
+    /// Segments retransmitted in fast recovery; one shorter than the MSS counts as one.
     pub rexmt_fast: u32,
-    /// Segments sent again as tail loss probes.
+    /// Segments retransmitted as tail loss probes.
     pub rexmt_probe: u32,
-    /// Segments sent again after the retransmission timer had expired.
+    /// Segments retransmitted after the retransmission timer had expired.
     pub rexmt_rto: u32,
-    /// Bytes sent again (`tcpi_bytes_retrans`).
+    /// Bytes retransmitted (`tcpi_bytes_retrans`).
     pub rexmt_bytes: u64,
     /// Recoveries and timeouts that turned out to be needless, and were undone.
     pub undo_count: u32,
-    /// The algorithm that the path got (`TCP_CONGESTION`).
+    /// The congestion control algorithm in use (`TCP_CONGESTION`).
     pub congestion_control: Algorithm,
     /// Both ends agreed to ECN (`TCPI_OPT_ECN`).
     pub ecn: bool,
     /// Accurate ECN; `None` if that was not agreed to.
     pub accurate_ecn: Option<AccEcnInfo>,
-    /// Marks of the network that the peer echoed and for which the window was reduced.
+    /// Congestion marks that the peer echoed and for which the window was reduced.
     pub mark_count: u32,
     /// Duplicates that the peer reported (`tcpi_dsack_dups`).
     pub dsack_count: u32,
-    /// Segments sent again in smaller ones, because the path does not take larger.
+    /// Segments retransmitted in smaller ones, because the path does not carry larger ones.
     pub rexmt_mtu: u32,
     /// Bytes that the peer holds behind holes (`tcpi_sacked`, there in segments).
     pub sacked: u32,
-    /// Bytes believed lost and not sent again yet (`tcpi_lost`, there in segments).
+    /// Bytes believed lost and not retransmitted yet (`tcpi_lost`, there in segments).
     pub lost: u32,
     /// Bytes that have reached the peer, as far as it was recorded: not on loopback (`tcpi_delivered`, there in
     /// segments).
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.
     pub reordering_seen: bool,
-    /// By how many segments at most; 3 if it was not seen to (`tcpi_reordering`). A peer without SACK that sends more duplicates than there are
-    /// segments behind a hole sets it to what is out, which may be less.
+    /// The largest number of segments by which it reordered; 3 if it was not seen to (`tcpi_reordering`). A peer
+    /// without SACK that sends more duplicates than there are segments behind a hole sets it to the number in flight,
+    /// which may be less.
     pub reordering: u32,
     /// How many acknowledgments showed it (`tcpi_reord_seen`).
     pub reordered_count: u32,
-    /// The least round trip of the last minutes (`tcpi_min_rtt`); `None` if unknown.
+    /// The minimum round trip time of the last minutes (`tcpi_min_rtt`); `None` if unknown.
     pub min_rtt: Option<Duration>,
     /// Timestamps are on (`TCPI_OPT_TIMESTAMPS`).
     pub timestamps: bool,
     /// Both ends use SACK (`TCPI_OPT_SACK`).
     pub sack: bool,
-    /// Text came or went with the SYN and was taken, all of it (`TCPI_OPT_SYN_DATA`).
+    /// Text was received or sent with the SYN, and all of it was accepted (`TCPI_OPT_SYN_DATA`).
     pub syn_text_taken: bool,
-    /// Why Fast Open took no text to the server's application (`tcpi_fastopen_client_fail`).
+    /// Why Fast Open delivered no text to the server's application (`tcpi_fastopen_client_fail`).
     pub fast_open_fail: Option<FastOpenFail>,
     /// Where loss recovery stands (`tcpi_ca_state`).
     pub ca_state: CaState,
@@ -120,21 +121,21 @@ pub struct TcpInfo {
     pub pmtu: u32,
     /// Mean deviation of the round trip (`tcpi_rttvar`).
     pub rttvar: Duration,
-    /// Since data was last sent (`tcpi_last_data_sent`).
+    /// Time since data was last sent (`tcpi_last_data_sent`).
     pub last_data_sent: Duration,
-    /// Since data last came; `None` where that is not counted (`tcpi_last_data_recv`).
+    /// Time since data last arrived; `None` if that is not counted (`tcpi_last_data_recv`).
     pub last_data_recv: Option<Duration>,
-    /// Since the peer was last heard (`tcpi_last_ack_recv`).
+    /// Time since the peer was last heard (`tcpi_last_ack_recv`).
     pub last_ack_recv: Duration,
-    /// The receive buffer up to which windows are offered (`tcpi_rcv_ssthresh`).
+    /// The size of the receive buffer, up to which windows are offered (`tcpi_rcv_ssthresh`).
     pub rcv_ssthresh: u32,
     /// Round trip of incoming data; `None` if unknown (`tcpi_rcv_rtt`).
     pub rcv_rtt: Option<Duration>,
-    /// Most that was read in a round trip; 0 if unknown (`tcpi_rcv_space`).
+    /// Largest number of bytes read in a round trip; 0 if unknown (`tcpi_rcv_space`).
     pub rcv_space: u32,
-    /// Sent again and not acknowledged (`tcpi_retrans`, there in segments).
+    /// Retransmitted and not acknowledged (`tcpi_retrans`, there in segments).
     pub retrans: u32,
-    /// Bytes a second at which segments leave; `None` if they are not paced (`tcpi_pacing_rate`).
+    /// The sending rate, bytes per second; `None` without pacing (`tcpi_pacing_rate`).
     pub pacing_rate: Option<NonZeroU64>,
     /// Traffic over the interface; `None` on loopback.
     pub carried: Option<Carried>,
@@ -145,7 +146,7 @@ pub struct TcpInfo {
 pub struct RunningTimer {
     /// Its purpose.
     pub kind: TimerKind,
-    /// Until it expires; zero if it is overdue.
+    /// Time until it expires; zero if it is overdue.
     pub left: Duration,
     /// How often it has expired, or a probe was sent, since the peer last answered.
     pub expiries: u8,
@@ -158,13 +159,13 @@ pub enum TimerKind {
     Rexmt,
     /// A probe of the window that the peer has closed.
     Persist,
-    /// A probe whether a silent peer is still there.
+    /// A probe to find out whether a silent peer is alive.
     Keepalive,
     /// The end of FIN-WAIT-2 or TIME-WAIT.
     TimeWait,
 }
 
-/// Traffic, and how long each limit held it back. Since the connection began.
+/// Traffic, and how long each limit held it back, since the connection began.
 #[derive(Clone, Copy, Debug)]
 pub struct Carried {
     /// `tcpi_segs_out`.
@@ -175,15 +176,15 @@ pub struct Carried {
     pub data_segs_out: u64,
     /// `tcpi_data_segs_in`.
     pub data_segs_in: u64,
-    /// Repetitions included (`tcpi_bytes_sent`).
+    /// Including repetitions (`tcpi_bytes_sent`).
     pub bytes_sent: u64,
     /// `tcpi_bytes_acked`.
     pub bytes_acked: u64,
-    /// In order (`tcpi_bytes_received`).
+    /// Bytes received in order (`tcpi_bytes_received`).
     pub bytes_received: u64,
     /// Bytes a second that were acknowledged in the last whole round trip (`tcpi_delivery_rate`).
     pub delivery_rate: u64,
-    /// With something to send or unacknowledged, up to now, as the two that follow (`tcpi_busy_time`).
+    /// Time with something to send or unacknowledged, up to now, as the two that follow (`tcpi_busy_time`).
     pub busy_time: Duration,
     /// Held back by the peer's window (`tcpi_rwnd_limited`).
     pub rwnd_limited: Duration,
@@ -211,7 +212,7 @@ impl Carried {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// A look from outside, with so many bytes in the send buffer.
+    /// The snapshot, with this many bytes in the send buffer.
     pub fn info(&self, buffered: u32, now: Instant) -> TcpInfo {
         let now = now.max(self.clock);
         let (expiries, in_flight) = (self.rexmt_count, self.snd_max.since(self.snd_una));
@@ -273,7 +274,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The window that counts now: in fast recovery that of proportional rate reduction.
+    /// The window in force: in fast recovery, that of proportional rate reduction.
     fn cwnd_now(&self) -> u32 {
         let recovery = self.loss.as_deref().filter(|_| self.recovery.phase() == Phase::Recovery);
         match recovery.filter(|_| self.keeps_records() && !self.cc.governs_recovery()) {
@@ -282,7 +283,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A window as it lets segments leave that are shorter than the MSS, since the peer's window is tiny: as many, and so less bytes.
+    /// The bytes of a window if segments are shorter than the MSS because the peer's window is tiny: the same number of
+    /// segments, so fewer bytes.
     fn in_sent_segments(&self, window: u32) -> u32 {
         let (mss, sent) = (u32::from(self.mss).max(1), u32::from(self.mss_in_window()));
         if sent == mss || !self.keeps_records() || window >= 1 << 30 { window } else { window / mss * sent }

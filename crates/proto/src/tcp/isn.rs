@@ -1,12 +1,11 @@
-//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 section 7.1): where a
-//! connection's two clocks start, so that no host off the path can guess them.
+//! Initial sequence numbers (RFC 6528) and timestamp offsets (RFC 7323 section 7.1): the starting points of a
+//! connection's two clocks, which no host off the path can guess.
 //!
-//! Both are a keyed hash of the 4-tuple. Being a function of the 4-tuple alone, the timestamp offset is the
-//! same for every incarnation of a connection, and the sequence number grows with the clock from one
-//! incarnation to the next; so TIME-WAIT can be left early (see [`time_wait`](super::time_wait)). This module
-//! does not depend on where secrets come from, or on the shape of an address. Invariant: the two values of
-//! one 4-tuple say nothing of each other, nor of another 4-tuple's, without the secret. Tests stand at the
-//! end.
+//! Both are a keyed hash of the 4-tuple. Since the timestamp offset depends only on the 4-tuple, it is the same for
+//! every incarnation of a connection, and the sequence number grows with the clock from one incarnation to the next; so
+//! TIME-WAIT can end early (see [`time_wait`](super::time_wait)). This module does not depend on where secrets come
+//! from, or on the shape of an address. Invariant: without the secret, the two values of a 4-tuple reveal nothing about
+//! each other or about those of another 4-tuple. Tests stand at the end.
 
 use core::hash::Hasher;
 
@@ -28,18 +27,18 @@ enum Domain {
     CookieData = 4,
 }
 
-/// Which of the two hashes in a SYN cookie: see [`cookie`](super::syncache::cookie).
+/// One of the two hashes in a SYN cookie: see [`cookie`](super::syncache::cookie).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CookiePart {
-    /// That which covers the whole number.
+    /// The hash that covers the whole number.
     Whole,
-    /// That which covers the low bits and depends on the time.
+    /// The hash that covers the low bits and depends on the time.
     Data,
 }
 
 /// The key behind a stack's sequence numbers, drawn from a good random source once per stack.
 ///
-/// An attacker that knows it can forge segments into any connection, so it does not print itself.
+/// An attacker who knows it can forge segments into any connection, so `Debug` does not print it.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
@@ -51,8 +50,8 @@ impl Secret {
 
     /// The ISN for a connection opened at `now`: M + F(4-tuple, secret) of RFC 6528 section 3.
     ///
-    /// `local` and `remote` are the bytes of address and port, in any form that tells endpoints apart
-    /// and is always the same for the same endpoint. Does not block; some tens of nanoseconds.
+    /// `local` and `remote` are the bytes of address and port, in any form that distinguishes endpoints and is always
+    /// the same for the same endpoint. Does not block; takes some tens of nanoseconds.
     pub fn isn(&self, now: Instant, local: &[u8], remote: &[u8]) -> SeqNum {
         let ticks = now.as_micros() / ISN_TICK_MICROS;
         SeqNum::new(low_half(ticks)) + self.hash(Domain::SequenceNumber, local, remote)
@@ -84,7 +83,7 @@ impl Secret {
 
     fn hasher(&self, domain: Domain, local: &[u8], remote: &[u8]) -> SipHasher24 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
-        // The length of the first endpoint keeps two pairs apart whose bytes run together alike.
+        // The length of the first endpoint distinguishes two pairs whose concatenated bytes are equal.
         hasher.write_u64(((local.len() as u64) << 8) | domain as u64);
         hasher.write(local);
         hasher.write(remote);
@@ -92,7 +91,7 @@ impl Secret {
     }
 }
 
-/// The lower 32 bits: the numbers made here live on a circle of that size.
+/// The lower 32 bits: these numbers wrap at that size.
 const fn low_half(value: u64) -> u32 {
     (value & 0xffff_ffff) as u32
 }
@@ -121,7 +120,7 @@ mod tests {
         assert_eq!(after(3), isn);
         assert_eq!(after(4), isn + 1);
         assert_eq!(after(4_000_000), isn + 1_000_000);
-        // 4.77 hours bring it round the circle, and not to a stop.
+        // It wraps after 4.77 hours, and does not stop.
         assert_eq!(after(4 << 32), isn);
     }
 
@@ -150,7 +149,7 @@ mod tests {
             let isn = SECRET.isn(Instant::ZERO, LOCAL, &[10, 0, 0, 2, a, b]);
             quarters[usize::try_from(isn.raw() >> 30).unwrap()] += 1;
         }
-        // A fair coin puts 1024 +- 28 into each; ten deviations do not happen by chance.
+        // A fair coin gives 1024 +- 28 in each; ten deviations do not happen by chance.
         assert!(quarters.iter().all(|count| (744..1304).contains(count)), "{quarters:?}");
     }
 

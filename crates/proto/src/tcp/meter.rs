@@ -1,10 +1,9 @@
 //! Traffic of a connection over a path, and the limits that held it back: the counters behind `TCP_INFO`.
 //!
-//! The box is made with the first segment that comes from, or goes to, an interface; on loopback it is not called, and
-//! nothing is counted. Counts of segments come from the caller, which sees them; bytes are the way that SND.UNA and RCV.NXT
-//! have gone since the last call, for which less than 2^31 bytes must lie between two calls: windows are smaller. Which
-//! times are counted, and when they begin and end, is Linux's `tcp_chrono`: see `Busy`. It does not depend on frames.
-//! Tests: `meter/tests.rs`, `tests/info.rs`.
+//! The first segment from or to an interface makes the box; on loopback nothing calls it, and nothing is counted. The
+//! caller counts segments. Bytes are the distances by which SND.UNA and RCV.NXT have moved since the last call. These
+//! must be below 2^31 between two calls, and windows are smaller. The times counted, and their beginnings and ends, are
+//! those of Linux's `tcp_chrono`: see `Busy`. It does not depend on frames. Tests: `meter/tests.rs`, `tests/info.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -21,7 +20,7 @@ use super::unreachable::Unreachable;
 /// The limit that keeps a sender from sending more, or faster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
-    /// The application: all that was written is sent.
+    /// The application: everything written is sent.
     Application,
     /// The window that the peer offers: its application reads no faster, or its buffer is too small for the path.
     ReceiveWindow,
@@ -36,28 +35,28 @@ pub enum Limit {
 /// Shares of the time of a sender with something to send; all of it is `tcpi_busy_time`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Busy {
-    /// Nothing that is counted apart.
+    /// Nothing that is counted separately.
     Sending,
     /// The next segment does not fit into the peer's window, and the congestion window has room for it
     /// (`tcpi_rwnd_limited`).
     ReceiveWindow,
-    /// All that was written is sent, the congestion window has room, and a writer was refused for want of space
+    /// Everything written is sent, the congestion window has room, and a writer was refused because of missing space
     /// (`tcpi_sndbuf_limited`).
     SendBuffer,
 }
 
-/// A call's worth of segments.
+/// The segments of one call.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Tally {
     /// Segments.
     pub segments: u32,
-    /// Of these, with text.
+    /// Those of them with text.
     pub with_text: u32,
     /// Bytes of text.
     pub text_bytes: u32,
 }
 
-/// How long, microseconds.
+/// Durations, microseconds.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Times {
     pub busy_us: u64,
@@ -65,7 +64,7 @@ pub(super) struct Times {
     pub sndbuf_limited_us: u64,
 }
 
-/// See the module's head.
+/// See the head of this file.
 #[derive(Debug)]
 pub(super) struct Meter {
     pub segs_in: u64,
@@ -77,17 +76,17 @@ pub(super) struct Meter {
     pub bytes_received: u64,
     pub last_text_in_at: Instant,
     times: Times,
-    /// A writer has found no space, and there has been none since (Linux: SOCK_NOSPACE).
+    /// A writer has found no space, and there has been none since then (Linux: SOCK_NOSPACE).
     is_refused: bool,
-    /// Bytes a second that were acknowledged, over the last whole round trip.
+    /// Bytes acknowledged per second, over the last whole round trip.
     pub delivery_rate: u64,
-    /// How much the reader takes.
+    /// How much the reader reads.
     pub tune: Option<RcvTune>,
     /// The network's last report since the peer was heard, and what SND.UNA was then.
     pub soft_error: Option<(Unreachable, SeqNum)>,
     una: SeqNum,
     nxt: SeqNum,
-    /// The limit that time is counted for since `busy_at`; `None` while there is nothing to send.
+    /// The limit for which time is counted since `busy_at`; `None` while there is nothing to send.
     busy: Option<Busy>,
     busy_at: Instant,
     rate_at: Instant,
@@ -102,7 +101,7 @@ impl Meter {
             data_segs_in: 0,
             data_segs_out: 0,
             bytes_sent: 0,
-            // The SYNs are no bytes.
+            // SYNs are not bytes.
             bytes_acked: u64::from(una.since(iss + 1)),
             bytes_received: u64::from(nxt.since(irs + 1)),
             last_text_in_at: now,
@@ -120,7 +119,7 @@ impl Meter {
         }
     }
 
-    /// The peer's SYN has come, after segments were counted: its first byte has this number.
+    /// The peer's SYN has arrived after segments were counted: its first byte has this number.
     pub fn begin_receiving(&mut self, nxt: SeqNum, now: Instant) {
         (self.nxt, self.last_text_in_at) = (nxt, now);
     }
@@ -139,7 +138,7 @@ impl Meter {
         times
     }
 
-    /// From here on time is counted for `busy`.
+    /// From now on, time is counted for `busy`.
     fn pass(&mut self, busy: Option<Busy>, now: Instant) {
         if self.busy != busy {
             (self.times, self.busy, self.busy_at) = (self.times(now), busy, now);
@@ -162,7 +161,7 @@ impl Meter {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Counts segments that came in, or went out, over an interface. [`Pcb::meter_time`] has to follow.
+    /// Counts segments received or sent over an interface. The caller must call [`Pcb::meter_time`] afterwards.
     pub fn meter(&mut self, incoming: Tally, outgoing: Tally, now: Instant) {
         let now = self.clock(now);
         let (una, nxt, srtt_us) = (self.snd_una, self.rcv_nxt, self.rtt.srtt_us());
@@ -180,8 +179,8 @@ impl<P: Payload> Pcb<P> {
         self.meter.is_some()
     }
 
-    /// Notes the sender's limit from here on, if anything is counted. Called after output. `has_space`: a writer would find some in
-    /// `so_snd`.
+    /// Notes the sender's limit from now on, if anything is counted. Called after output. `has_space`: a writer would
+    /// find space in `so_snd`.
     #[inline]
     pub fn meter_time(&mut self, has_space: bool, now: Instant) {
         if let Some(meter) = self.meter.as_deref_mut() {
@@ -209,7 +208,7 @@ impl<P: Payload> Pcb<P> {
     fn busy(&self) -> Option<Busy> {
         let flight = self.snd_max.since(self.snd_una);
         let unsent = self.unsent(self.snd_len);
-        // A SYN alone is nothing to send, as in Linux.
+        // A SYN alone does not count as something to send, as on Linux.
         let is_opening = matches!(self.state, State::SynSent | State::SynReceived) && self.snd_len == 0;
         if self.state == State::Closed || is_opening || (flight == 0 && unsent == 0) {
             return None;
@@ -259,7 +258,7 @@ impl<P: Payload> Pcb<P> {
             _ if is_paced => Limit::Path,
             true if !has_cwnd => Limit::CongestionWindow,
             false if !has_cwnd => Limit::Path,
-            // A last small segment waits for company (Nagle), or the next poll sends.
+            // A last small segment waits for more data (Nagle), or the next poll sends.
             true | false => Limit::Application,
         }
     }

@@ -1,4 +1,5 @@
-//! Whether a segment that is not full may leave: Nagle's algorithm and what overrides it, in one octet (`tcp_sock.nonagle`).
+//! Whether a segment that is not full may be sent: Nagle's algorithm and what overrides it, in one octet
+//! (`tcp_sock.nonagle`).
 //!
 //! Output decides with it. Tests: below, `tests/output.rs`, `tests/tcp/sender.rs` of the stack.
 
@@ -17,11 +18,12 @@ impl Nagle {
     const OFF: u8 = 1;
     /// `TCP_CORK`: short segments wait until they are full.
     const CORK: u8 = 1 << 1;
-    /// They wait for more text, which the writer has announced (`MSG_MORE`); see [`Held`].
+    /// Short segments wait for more text, which the writer has announced (`MSG_MORE`); see [`Held`].
     const HOLD: u8 = 1 << 2;
-    /// What has been written may go in spite of a cork: `TCP_NODELAY` was just set, or a cork removed while it was (`TCP_NAGLE_PUSH`). [`Pcb::note_push`] says how far.
+    /// What has been written may be sent in spite of a cork: `TCP_NODELAY` was just set, or a cork was removed while it
+    /// was set (`TCP_NAGLE_PUSH`). [`Pcb::note_push`] sets how far.
     const PUSH: u8 = 1 << 3;
-    /// The output that is going on is that of a write, before which nothing waited.
+    /// The present output is for a write before which nothing waited.
     const WRITE: u8 = 1 << 4;
 
     pub fn new(nodelay: bool) -> Self {
@@ -46,19 +48,19 @@ impl Nagle {
         self.has(Self::OFF)
     }
 
-    /// Whether `TCP_CORK` lets one go all the same.
+    /// Whether a short segment may be sent in spite of `TCP_CORK`.
     #[inline]
     pub fn is_pushed(self) -> bool {
         self.has(Self::PUSH)
     }
 
-    /// Whether a writer's `MSG_MORE` may still hold short segments back; [`Held`] says whether it does.
+    /// Whether a writer's `MSG_MORE` may still hold short segments back; [`Held`] decides whether it does.
     #[inline]
     pub fn is_held(self) -> bool {
         self.has(Self::HOLD)
     }
 
-    /// Whether the output that is going on is that of a write, before which nothing waited: its segments leave one by one.
+    /// Whether the present output is for a write before which nothing waited: its segments are sent one by one.
     #[inline]
     pub fn is_write(self) -> bool {
         self.has(Self::WRITE)
@@ -75,22 +77,23 @@ impl Nagle {
         self.has(Self::CORK)
     }
 
-    /// Whether that pushes what is corked.
+    /// Sets `TCP_NODELAY`. Returns whether that pushes corked text.
     pub fn set_nodelay(&mut self, nodelay: bool) -> bool {
         let pushes = nodelay && !self.is_off();
         self.set(Self::OFF, nodelay);
         pushes
     }
 
-    /// Whether that pushes what was corked.
+    /// Sets `TCP_CORK`. Returns whether that pushes corked text.
     pub fn set_cork(&mut self, cork: bool) -> bool {
         self.set(Self::CORK, cork);
         !cork && self.is_off()
     }
 }
 
-/// Where the stream stood when a writer said that more is to come (`MSG_MORE`). As on Linux, a short segment waits until more is written, something is acknowledged, or
-/// a segment or call comes for which output looks for something to send (`look_at_usage_after`). Reading, or setting another option, leaves it waiting.
+/// The position of the stream when a writer announced more (`MSG_MORE`). As on Linux, a short segment waits until more
+/// is written, something is acknowledged, or a segment arrives or a call is made for which output looks for something
+/// to send (`look_at_usage_after`). It still waits after a read or after setting another option.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     /// SND.UNA.
@@ -100,8 +103,8 @@ pub(super) struct Held {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// What waits of the `snd_len` bytes in `so_snd` may go whatever is corked, with what fills the packet up that it ends in: a write that begins another ends
-    /// the push, as on Linux (`tcp_skb_entail`).
+    /// The queued part of the `snd_len` bytes in `so_snd` may be sent in spite of a cork, with data that fills up its
+    /// last packet. A write that begins another packet ends the push, as on Linux (`tcp_skb_entail`).
     #[cold]
     pub(super) fn note_push(&mut self, snd_len: u32) {
         let full = self.whole_packet(self.send_mss());
@@ -112,7 +115,7 @@ impl<P: Payload> Pcb<P> {
         self.rare.set_pushed((unsent > 0).then(|| packet + tail.next_multiple_of(full)));
     }
 
-    /// A short segment has left, up to `end`: it was the last one that was pushed, unless it is the end of a record.
+    /// A short segment was sent, up to `end`: it was the last one that was pushed, unless it is the end of a record.
     #[cold]
     pub(super) fn end_push(&mut self, end: SeqNum) {
         if self.rare.records().is_some_and(|ends| ends.parts_at(end, self.snd_una + self.snd_len)) {
@@ -122,21 +125,22 @@ impl<P: Payload> Pcb<P> {
         self.rare.set_pushed(None);
     }
 
-    /// Whether a push is for all that was written.
+    /// Whether a push covers everything that was written.
     #[cold]
     fn is_push_current(&self) -> bool {
         let end = self.snd_una + self.snd_len;
         self.rare.pushed().is_some_and(|pushed| end.at_or_before(*pushed))
     }
 
-    /// The writer of the latest of the `snd_len` bytes in `so_snd` will write more (`MSG_MORE`): a short segment waits for that, for an acknowledgment, or for a timeout.
+    /// The writer of the last of the `snd_len` bytes in `so_snd` will write more (`MSG_MORE`): a short segment waits
+    /// for that, for an acknowledgment, or for a timeout.
     #[cold]
     pub fn hold_small(&mut self, snd_len: u32) {
         self.nagle.set(Nagle::HOLD, true);
         self.rare.set_held(Some(Held { una: self.snd_una, end: self.snd_una + snd_len }));
     }
 
-    /// Nothing is held back for more text any longer.
+    /// Short segments no longer wait for more text.
     #[cold]
     pub(super) fn end_hold(&mut self) {
         self.nagle.set(Nagle::HOLD, false);
@@ -150,15 +154,15 @@ impl<P: Payload> Pcb<P> {
         self.rare.held().is_some_and(|held| (held.una, held.end) == (self.snd_una, end))
     }
 
-    /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the
-    /// MSS, not for full ones, so that the tail of a large write does not meet the peer's delayed
-    /// acknowledgment. Behind the last byte before a FIN there is nothing to wait for; `ends`: the segment has that byte.
+    /// Nagle's algorithm in Minshall's form: a segment below the MSS waits only for an earlier one below the MSS, not
+    /// for full ones, so that the tail of a large write does not wait for the peer's delayed acknowledgment. After the
+    /// last byte before a FIN, there is nothing to wait for; `ends`: the segment has that byte.
     pub(super) fn small_may_go(&self, ends: bool) -> bool {
         let is_held = self.nagle.is_held() && self.is_hold_current();
         self.small_may_go_if(is_held, ends)
     }
 
-    /// Whether a short segment could leave if more were written now, which would end a hold.
+    /// Whether a short segment could be sent if more were written now, which would end a hold.
     pub(super) fn small_may_go_with_more(&self) -> bool {
         self.small_may_go_if(false, false)
     }

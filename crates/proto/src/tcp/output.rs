@@ -1,12 +1,11 @@
-//! TCP output: which segment goes next.
+//! TCP output: which segment is sent next.
 //!
-//! [`Pcb::poll_transmit`] is the one place where segments come from (resets excepted): the handshake, data
-//! new and repeated, probes, acknowledgments. It depends on the lengths of the buffers, not on their content.
+//! [`Pcb::poll_transmit`] makes all segments except resets: the handshake, new and repeated data, probes, acknowledgments. It
+//! depends on the lengths of the buffers, not on their content.
 //!
-//! Invariants: data leaves within SND.WND and the congestion window, a probe of one byte excepted; after
-//! `poll_transmit` has returned `None`, the retransmission slot runs if anything is unacknowledged or is
-//! held back by the window. `due.rs` says when there is nothing to call it for.
-//! Tests: `tests/output.rs`, `tests/properties.rs`.
+//! Invariants: data is sent within SND.WND and the congestion window, except a probe of one byte; after `poll_transmit` has
+//! returned `None`, the retransmission slot runs if anything is unacknowledged or the window holds something back. `due.rs` shows
+//! when a call is needless. Tests: `tests/output.rs`, `tests/properties.rs`.
 
 use core::hint::cold_path;
 use core::ops::ControlFlow;
@@ -29,11 +28,11 @@ use super::window::{self, window_update_due};
 use super::wire;
 
 impl<P: Payload> Pcb<P> {
-    /// The next segment to send now, or `None`; to be called until `None`.
+    /// Returns the next segment to send now, or `None`. Call it until it returns `None`.
     ///
-    /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (the rest waits);
-    /// `rcv_space` the number of bytes free in `so_rcv`, after everything delivered was appended. PSH is set as if
-    /// one write had brought all that is in `so_snd`.
+    /// `snd_len` is the number of bytes in `so_snd`, sent and unsent, at most 2^30 (the rest waits); `rcv_space` the number of
+    /// bytes free in `so_rcv`, after everything delivered was appended. PSH is set as if one write had brought everything in
+    /// `so_snd`.
     pub fn poll_transmit(&mut self, snd_len: u32, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let mut segment = None;
         self.transmit_into(&mut segment, snd_len, rcv_space, now);
@@ -43,7 +42,7 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// [`poll_transmit`](Self::poll_transmit) that makes the segment in its place, and leaves PSH to the caller
+    /// Like [`poll_transmit`](Self::poll_transmit), but makes the segment in place, and leaves PSH to the caller
     /// ([`Pushes`](super::push::Pushes), [`Transmit::push_if`]). (A copy by large loads right after small stores waits until the
     /// stores are through.)
     pub fn transmit_into(
@@ -54,7 +53,7 @@ impl<P: Payload> Pcb<P> {
         now: Instant,
     ) {
         let now = self.clock(now);
-        // Where text waits, writes are told one by one only once the persist timer runs (`held_due_at`).
+        // If text waits, each write is told separately only when the persist timer runs (`held_due_at`).
         if snd_len > self.snd_len && (self.snd_len == 0 || self.persist) {
             self.restart_after_idle(snd_len, now);
         }
@@ -113,7 +112,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let mut most = u32::MAX;
-        // Nothing is sent again before our SYN is acknowledged: the peer may not know the connection.
+        // Nothing is retransmitted before our SYN is acknowledged: the peer may not know the connection.
         if self.loss.is_some() && !self.syn_unacked {
             cold_path();
             most = match self.transmit_recorded(rcv_space, now) {
@@ -132,7 +131,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         let len = self.sendable(offset, unsent).min(most);
-        // A FIN alone is a segment, and waits for room in the congestion window as any other (`tcp_cwnd_test`).
+        // A FIN without text is a segment, and waits for room in the congestion window as any other (`tcp_cwnd_test`).
         let has_room = || !self.keeps_records() || self.usable(offset) > 0;
         let fin = fin_unsent && len == unsent && self.snd_wnd > offset + len && has_room();
         if len == 0 && !fin {
@@ -144,8 +143,8 @@ impl<P: Payload> Pcb<P> {
         *segment = Some(self.send_at_nxt(offset, len, fin, rcv_space, now));
     }
 
-    /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may go in one [`Transmit`]
-    /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
+    /// How many of `unsent` bytes, beginning `offset` past SND.UNA, may be sent in one [`Transmit`] (RFC 9293 sections 3.7.4 and
+    /// 3.8.6.2.1).
     #[inline(always)]
     pub(super) fn sendable(&self, offset: u32, unsent: u32) -> u32 {
         let mss = u32::from(self.send_mss());
@@ -165,7 +164,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Payload bytes of a full segment now: no more than half of the largest window that the peer has offered
-    /// (`tcp_bound_to_half_wnd`: with a window of few segments each is to be acknowledged before the last has left), less the
+    /// (`tcp_bound_to_half_wnd`: with a window of few segments, each should be acknowledged before the last is sent), less the SACK
     /// blocks that it carries beside the text while there is a hole (`tcp_current_mss`).
     #[inline]
     pub fn send_mss(&self) -> u16 {
@@ -193,7 +192,7 @@ impl<P: Payload> Pcb<P> {
             }
             Some(_) | None => 0,
         };
-        // Where they take all of it they do not go beside text.
+        // If blocks would take all of it, they are not sent beside text.
         u16::try_from(blocks)
             .ok()
             .and_then(|blocks| mss.checked_sub(blocks))
@@ -201,21 +200,21 @@ impl<P: Payload> Pcb<P> {
             .unwrap_or(mss)
     }
 
-    /// Whether another segment of new text would leave now.
+    /// Whether another segment of new text would be sent now.
     pub fn sends_more(&self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
         let unsent = self.snd_len.saturating_sub(offset);
         unsent > 0 && self.sendable(offset, unsent) > 0
     }
 
-    /// Bytes of whole segments of new text that both windows have room for now.
+    /// Bytes of whole segments of new text for which both windows have room now.
     pub fn room_for_segments(&self) -> u32 {
         let room = self.usable(self.snd_nxt.since(self.snd_una));
         room - room % u32::from(self.send_mss()).max(1)
     }
 
-    /// Most segments that leave as one packet for a device or for generic segmentation to cut: a millisecond's worth of the
-    /// rate at which a window would leave if it were paced, more on a short path, and `least` at least (`tcp_tso_autosize`).
+    /// Largest number of segments that are sent as one packet, which a device or generic segmentation cuts: one millisecond at the
+    /// rate of a paced window, more on a short path, and at least `least` (`tcp_tso_autosize`).
     pub fn burst_max(&self, least: u32) -> u32 {
         let rate = self.window_rate().map_or(u64::MAX, core::num::NonZeroU64::get);
         let known_us = [self.loss.as_deref().map_or(0, Loss::min_rtt_us), self.rtt.srtt_us()];
@@ -225,28 +224,28 @@ impl<P: Payload> Pcb<P> {
         let bytes = (rate >> BURST_RATE_SHIFT).saturating_add(u64::from(nearby)).min(u64::from(BURST_MAX));
         let mss = u32::from(self.send_mss()).max(1);
         let due = (u32::try_from(bytes).unwrap_or(BURST_MAX) / mss).max(least);
-        // Two of them are to be in a window (`tcp_cwnd_test`).
+        // A window should hold two of them (`tcp_cwnd_test`).
         due.min((self.cc.cwnd() / 2 / mss).max(1))
     }
 
     /// Bytes of the longest [`Transmit`] of whole segments: a writer that hands over multiples of it leaves no tail that would
-    /// go as a short segment of its own.
+    /// become a short segment.
     pub fn full_len(&self) -> u32 {
         let mss = u32::from(self.send_mss()).max(1);
         let most = self.tuning.tso_max.max(mss);
         most - most % mss
     }
 
-    /// Bytes that both windows leave beyond `offset` past SND.UNA.
+    /// Bytes that both windows allow beyond `offset` past SND.UNA.
     pub(super) fn usable(&self, offset: u32) -> u32 {
         let mss = u32::from(self.mss);
         let room = self.recovery.window(&self.cc, mss).saturating_sub(offset);
-        // Where records are kept, windows are of segments: a short one takes the room of a whole one.
+        // If records are kept, windows count segments: a short one takes the room of a full one.
         let room = if self.keeps_records() { room / mss * u32::from(self.send_mss()) } else { room };
         self.snd_wnd.saturating_sub(offset).min(room)
     }
 
-    /// Sends from SND.NXT on and moves it.
+    /// Sends from SND.NXT on and moves SND.NXT.
     #[inline(never)]
     pub(super) fn transmit_at_nxt(
         &mut self,
@@ -305,7 +304,7 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// Fast retransmit: the first unacknowledged segment, SND.NXT left where it is.
+    /// Fast retransmit: sends the first unacknowledged segment; SND.NXT stays.
     fn transmit_again(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let flight = self.snd_max.since(self.snd_una);
         let len = u32::from(self.send_mss()).min(self.within_record(0, self.snd_len)).min(flight);
@@ -314,7 +313,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         if self.snd_nxt == self.snd_una {
-            // All of it was to be sent again, into a closed window.
+            // All of it was to be retransmitted, into a closed window.
             self.count_rexmt(Why::Timeout, len, now);
             self.snd_nxt += len + u32::from(fin);
         } else {
@@ -323,11 +322,10 @@ impl<P: Payload> Pcb<P> {
         Some(self.data_segment(self.snd_una, 0, len, fin, rcv_space, now))
     }
 
-    /// The persist timer has expired (RFC 9293 section 3.8.6.1). Into a window that was too small for a good segment
-    /// goes as much as it takes. A closed one is asked for by a segment without text from before SND.UNA, as Linux
-    /// does: a window that only rounds to zero (RFC 7323 section 2.4) would take a byte with each probe, every one
-    /// of them progress that ends the back-off and the stall. A FIN waits as text does. Nothing is in flight, or the retransmission
-    /// timer would run.
+    /// The persist timer has expired (RFC 9293 section 3.8.6.1). A window that was too small for a good segment gets as much as it
+    /// takes. A closed one is probed with a segment without text from before SND.UNA, as on Linux: a window that only rounds to
+    /// zero (RFC 7323 section 2.4) would take a byte with each probe, and each byte would be progress that ends the back-off and
+    /// the stall. A FIN waits as text does. Nothing is in flight, or the retransmission timer would run.
     fn transmit_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         if self.snd_len == 0 && !self.fin_queued {
             self.persist = false;
@@ -340,10 +338,11 @@ impl<P: Payload> Pcb<P> {
             let mut segment = self.transmit_at_nxt(0, len, len == 0, rcv_space, now);
             segment.push_if(true);
             self.rtt.end_back_off();
-            // As on Linux (`tcp_write_wakeup`) it is no short segment that others wait for, and the retransmission timer looks after it.
+            // As on Linux (`tcp_write_wakeup`), other segments do not wait for it as for a short segment, and the retransmission
+            // timer guards it.
             self.snd_sml = small;
             if is_pushed {
-                // What is left of the packet that it was cut from may be filled up.
+                // The rest of the packet from which it was cut may be filled up.
                 self.note_push(self.snd_len);
             }
             if let Some(loss) = self.loss.as_deref_mut() {
@@ -388,11 +387,11 @@ impl<P: Payload> Pcb<P> {
             self.note_answer(now);
         }
         if self.sack_ok {
-            // Its blocks say what a duplicate acknowledgment would.
+            // Its SACK blocks report what a duplicate acknowledgment would.
             self.dup_acks_owed = self.dup_acks_owed.saturating_sub(1);
         }
         self.advance_rcv_adv(rcv_space);
-        // Made where it is used: of a header that both ways share the compiler makes a copy in memory.
+        // Made where it is used: if both branches shared the header, the compiler would copy it in memory.
         let head = if self.has_extras() {
             self.decorated(seq, flags, len, now)
         } else {
@@ -424,8 +423,8 @@ impl<P: Payload> Pcb<P> {
         header.into()
     }
 
-    /// Data or a FIN wait although nothing is in flight: the window must be too small. Sees to it that
-    /// this is found out again (RFC 9293 section 3.8.6.1); in all other cases an acknowledgment will come.
+    /// If data or a FIN waits although nothing is in flight, the window must be too small. Starts the timer that probes it (RFC
+    /// 9293 section 3.8.6.1); in all other cases an acknowledgment will arrive.
     fn wait_for_window(&mut self, now: Instant) {
         if self.rexmt_at == NEVER {
             self.persist = true;
@@ -443,7 +442,7 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let first = self.snd_max == self.iss;
-        // Of a SYN that is repeated for another reason than time it is as of one that was lost.
+        // A SYN that is repeated for another reason than a timeout counts as lost.
         let repeated = if first { 0 } else { self.rexmt_count.max(1) };
         let flags =
             if is_active { Flags::SYN.with(self.ecn.offer(repeated)) } else { Flags::SYN.with(Flags::ACK) };
@@ -475,19 +474,19 @@ impl<P: Payload> Pcb<P> {
         header
     }
 
-    /// Whether a segment without data is owed.
+    /// Whether a segment without data is due.
     #[inline]
     fn owes_bare(&mut self, rcv_space: u32) -> bool {
         self.settle_waiting_ack(rcv_space);
         self.ack_now || self.dup_acks_owed > 0 || self.keep_probe || self.window_update_due(rcv_space)
     }
 
-    /// A segment without data, if one is owed.
+    /// A segment without data, if one is due.
     #[inline(never)]
     fn transmit_ack(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let (mut is_window_update, mut seq) = (false, self.acceptable_seq());
         if self.dup_acks_owed > 0 {
-            // The edge stays, for a duplicate must not change the window (RFC 5681 section 2).
+            // The edge stays, because a duplicate must not change the window (RFC 5681 section 2).
             self.dup_acks_owed -= 1;
             self.acks.scheduled = true;
         } else if self.ack_now || self.window_update_due(rcv_space) {
@@ -508,19 +507,18 @@ impl<P: Payload> Pcb<P> {
         Some(Transmit { head, offset: 0, len: 0, is_window_update, is_mtu_probe: false })
     }
 
-    /// Where a segment without data begins: at SND.NXT, but where the peer's window ends before that, a segment behind
-    /// its end would not be acceptable to it. An end that is less than a unit of the window field short was only
-    /// rounded down (RFC 7323 section 2.4): the peer has accepted data beyond it, and to begin before that would not
-    /// be acceptable either.
+    /// The number of a segment without data: SND.NXT, or the end of the peer's window if that is before it, because the peer would
+    /// not accept a segment beyond its window. If the end is short by less than a unit of the window field, it was only rounded
+    /// down (RFC 7323 section 2.4): the peer has accepted data beyond it, and would not accept a number before that data either.
     pub(super) fn acceptable_seq(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
-        // Linux takes the unit of its own field for that of the peer's.
+        // Linux uses the unit of its own field instead of the peer's.
         let unit = if self.scaling { 1 << self.scale.snd.max(self.scale.rcv) } else { 1 };
         if self.snd_max.since(edge) < unit { self.snd_max } else { edge }
     }
 
-    /// Reports the data behind holes (RFC 2018). A segment with data takes the blocks only if they fit beside
-    /// it; if not, an acknowledgment follows it that does.
+    /// Reports the data behind holes (RFC 2018). A segment with data carries the blocks only if they fit beside it; if not, an
+    /// acknowledgment with them follows.
     fn attach_sack(&mut self, header: &mut Header, text_len: u32) {
         if !self.sack_ok {
             return;
@@ -528,16 +526,16 @@ impl<P: Payload> Pcb<P> {
         let text_len = text_len.min(u32::from(self.send_mss()));
         let Some(reass) = self.reass.as_deref_mut() else { return };
         let count = wire::sack_blocks_fit(reass.sack_count(), self.ts_on);
-        // Of several segments that a device cuts each carries the blocks.
+        // If a device cuts several segments, each carries the blocks.
         let room = u32::from(self.mss).saturating_sub(text_len);
         if text_len > 0 && u32::try_from(wire::sack_len(count)).unwrap_or(u32::MAX) > room {
             self.ack_now = true;
             return;
         }
         header.options.sack = reass.take_sack(count, self.dup_acks_owed);
-        // It stands for those that were left out.
+        // It stands for the acknowledgments that were left out.
         reass.comp.restart();
-        // One duplicate fits an acknowledgment (RFC 2883), so each needs its own.
+        // An acknowledgment has room for one duplicate (RFC 2883), so each needs its own.
         self.ack_now |= reass.has_duplicate() && self.dup_acks_owed == 0;
         if reass.is_empty() && reass.comp.burst_blocks == 0 {
             self.reass = None;
@@ -550,12 +548,12 @@ impl<P: Payload> Pcb<P> {
         window_update_due(space, self.rcv_nxt, self.rcv_adv, self.rcv_hiwat.min(most), self.window_unit())
             && self.state.receives()
             && !self.closed
-            // The handshake could announce 64 KiB at most. The rest follows with the first
-            // acknowledgment of data and is not worth a segment for each connection.
+            // The handshake could announce 64 KiB at most. The first acknowledgment of data announces the rest, which does not
+            // justify a segment for each connection.
             && self.rcv_nxt != self.behind_syn()
     }
 
-    /// Moves the right edge of the receive window, if by enough (RFC 9293 section 3.8.6.2.2).
+    /// Moves the right edge of the receive window, if it moves by enough (RFC 9293 section 3.8.6.2.2).
     ///
     /// The window is rounded down to the unit of the field, so the space left unannounced is less than one
     /// unit and no update is due right after one.
@@ -574,7 +572,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A header with the fields of every segment; its acknowledgment is no longer owed.
+    /// A header with the fields of every segment; its acknowledgment is then no longer due.
     #[inline(always)]
     fn plain_header(&mut self, seq: SeqNum, flags: Flags, now: Instant) -> PlainHeader {
         self.note_ack_sent();
@@ -587,13 +585,13 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// No bound makes segments shorter than this, bytes with their options.
+/// Smallest segment that any bound gives, bytes with options.
 const LEAST_MSS: u32 = 48;
-/// Bytes of the longest packet that is cut: 64 KiB without the room for headers that Linux keeps.
+/// Bytes of the longest packet for segmentation: 64 KiB without the room for headers that Linux keeps.
 pub(super) const BURST_MAX: u32 = 65_536 - 321;
 /// A burst is this part of a second of the rate, as a power of two (`sk_pacing_shift`), and this part of a microsecond's
 /// round trip halves the most that leaves on a short path (`tcp_tso_rtt_log`).
 const BURST_RATE_SHIFT: u32 = 10;
 const BURST_RTT_SHIFT: u32 = 9;
-/// Bytes of `so_snd` that are looked at: sequence numbers distinguish no more than 2^31.
+/// Bytes of `so_snd` that output considers: sequence numbers distinguish no more than 2^31.
 const SND_LEN_MAX: u32 = 1 << 30;

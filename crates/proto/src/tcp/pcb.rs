@@ -1,20 +1,19 @@
 //! The protocol control block: one TCP connection as a state machine without I/O.
 //!
-//! The caller feeds it segments ([`Pcb::on_segment`]) and the passing of time ([`Pcb::on_timer`] when
-//! [`Pcb::next_deadline`] has come), tells it of the application's calls ([`Pcb::shutdown_write`],
-//! [`Pcb::close`], [`Pcb::abort`]), and after each of these takes segments out of it until there are none
-//! ([`Pcb::poll_transmit`]); once per batch of segments is enough and better than once per segment. The
-//! socket buffers stand outside: `so_snd` begins at SND.UNA, and the pcb says how many bytes to drop from its
-//! front and which part of it to send; bytes for `so_rcv` come out of `on_segment`.
+//! The caller passes in segments ([`Pcb::on_segment`]), time ([`Pcb::on_timer`] at [`Pcb::next_deadline`]) and the
+//! application's calls ([`Pcb::shutdown_write`], [`Pcb::close`], [`Pcb::abort`]). After each of these, it takes
+//! segments to send from [`Pcb::poll_transmit`] until there are none; once per batch of segments is enough, and better
+//! than once per segment. The socket buffers are outside: `so_snd` begins at SND.UNA, and the pcb returns how many
+//! bytes to drop from its front and which part of it to send; `on_segment` returns the bytes for `so_rcv`.
 //!
-//! It does not depend on buffers, addresses, routes, sockets, locks or clocks. Only the thread inside the
-//! connection's socket lock touches it, so it holds no lock and can lose no wake-up; the two decisions that
-//! others take without entering are made by pure functions of published values: [`Pcb::snd_due_at`] for the
-//! writer, [`window_update_due`](super::window::window_update_due) for the reader.
+//! It does not depend on buffers, addresses, routes, sockets, locks or clocks. Only the thread with the connection's
+//! socket lock uses it, so it has no lock and loses no wake-up. Two decisions are taken without the lock, by pure
+//! functions of published values: [`Pcb::snd_due_at`] for the writer,
+//! [`window_update_due`](super::window::window_update_due) for the reader.
 //!
-//! Invariants: SND.UNA <= SND.NXT <= `snd_max`; RCV.NXT <= `rcv_adv`, and `rcv_adv` never moves left; in
-//! CLOSED no timer runs. The state is moved by the segment input (`input/`), the user verbs (`user.rs`)
-//! and the timers (`timers.rs`), nowhere else. Tests: `tests/`.
+//! Invariants: SND.UNA <= SND.NXT <= `snd_max`; RCV.NXT <= `rcv_adv`, and `rcv_adv` never moves left; in CLOSED no
+//! timer runs. Only segment input (`input/`), user calls (`user.rs`) and timers (`timers.rs`) change the state. Tests:
+//! `tests/`.
 
 use core::time::Duration;
 
@@ -50,7 +49,7 @@ use super::window;
 pub struct Pcb<P: Payload> {
     /// SND.UNA.
     pub(super) snd_una: SeqNum,
-    /// SND.NXT: the next to be sent; behind `snd_max` while data is sent again.
+    /// SND.NXT: the next number to send; below `snd_max` while data is retransmitted.
     pub(super) snd_nxt: SeqNum,
     /// The highest sequence number ever sent, plus one: RFC 9293's SND.NXT for the tests of
     /// acknowledgments.
@@ -59,7 +58,7 @@ pub struct Pcb<P: Payload> {
     pub(super) snd_wnd: u32,
     /// SND.WL1.
     pub(super) snd_wl1: SeqNum,
-    /// Bytes in `so_snd` at the last call, less those acknowledged since.
+    /// Bytes in `so_snd` at the last call, without those acknowledged since then.
     pub(super) snd_len: u32,
     /// End of the last segment below the MSS; SND.UNA if all of them are acknowledged (Nagle).
     pub(super) snd_sml: SeqNum,
@@ -79,22 +78,22 @@ pub struct Pcb<P: Payload> {
     /// The MSS that we announced.
     pub(super) rcv_mss: u16,
     pub(super) state: State,
-    /// Zero both where scaling is not agreed on.
+    /// Both zero if scaling was not negotiated.
     pub(super) scale: WindowScale,
-    /// Pure duplicate acknowledgments owed, one for each segment out of order.
+    /// Number of pure duplicate acknowledgments due, one for each segment out of order.
     pub(super) dup_acks_owed: u8,
-    /// An acknowledgment must go out with the next poll.
+    /// The next poll must send an acknowledgment.
     pub(super) ack_now: bool,
     /// Both sides send timestamps.
     pub(super) ts_on: bool,
     pub(super) nagle: Nagle,
     /// The application closed its direction: a FIN follows `so_snd`.
     pub(super) fin_queued: bool,
-    /// That FIN has been sent at least once, so `snd_max` is past it.
+    /// That FIN has been sent at least once, so `snd_max` is after it.
     pub(super) fin_sent: bool,
-    /// The application closed both directions: there is no reader any more.
+    /// The application closed both directions: there is no reader.
     pub(super) closed: bool,
-    /// Besides, it holds no handle: nobody waits for the end (Linux's orphans).
+    /// Also, it holds no handle: nobody waits for the end (Linux's orphans).
     pub(super) orphaned: bool,
     /// The retransmission timer's slot holds the persist timer.
     pub(super) persist: bool,
@@ -106,25 +105,25 @@ pub struct Pcb<P: Payload> {
     pub(super) sack_ok: bool,
     /// Window scaling was negotiated or is offered.
     pub(super) scaling: bool,
-    /// Made at a SYN by Fast Open, and our SYN is not acknowledged yet (see `fast_open.rs`).
+    /// Made at a SYN with Fast Open, and our SYN is not acknowledged yet (see `fast_open.rs`).
     pub(super) syn_unacked: bool,
-    /// No segment takes the short path: `syn_unacked`, or flags that count marks.
+    /// No segment takes the fast path: because of `syn_unacked`, or of flags that count marks.
     pub(super) takes_all_steps: bool,
     /// Our SYN was acknowledged, and sent once: the round trip of a segment of ours is known.
     pub(super) syn_is_timed: bool,
-    /// How far the measuring of a round trip is.
+    /// The state of measuring a round trip.
     pub(super) timing: Timing,
     /// Expiries of the retransmission or persist timer since the peer last showed life.
     pub(super) rexmt_count: u8,
-    /// Who waits for acknowledgments, and how urgently (`delack.rs`).
+    /// How soon acknowledgments are sent (`delack.rs`).
     pub(super) acks: Acks,
-    /// Ends of messages that came since the last acknowledgment, at most 2.
+    /// Ends of messages that arrived since the last acknowledgment, at most 2.
     pub(super) pushed: u8,
-    /// True once `challenged_at_ms` means something. Both fill gaps; an ordinary segment does not touch them.
+    /// True when `challenged_at_ms` is valid. Both fill gaps; an ordinary segment does not use them.
     pub(super) is_challenged: bool,
     /// The length of the last segment, if it was short and may have been a full one (`delack.rs`).
     pub(super) rcv_last_len: u16,
-    /// When text in order last came: the low 32 bits of the clock, microseconds.
+    /// When in-order text last arrived: the low 32 bits of the clock, microseconds.
     pub(super) text_at_us: u32,
     /// How long an acknowledgment waits, microseconds; 0 before the first text.
     pub(super) ato_us: u32,
@@ -133,17 +132,18 @@ pub struct Pcb<P: Payload> {
     /// Retransmission timer, or persist timer if `persist`.
     pub(super) rexmt_at: Instant,
     pub(super) delack_at: Instant,
-    /// The latest time that it got: for a connection time does not go back (see [`Pcb::clock`]).
+    /// The latest time that it was given: time does not go back for a connection (see [`Pcb::clock`]).
     pub(super) clock: Instant,
     /// When the peer was last heard.
     pub(super) last_rcv_at: Instant,
     /// When data was last sent.
     pub(super) last_snd_at: Instant,
-    /// The segment being timed ends here; where records are kept, which time all of them, what was out when the round trip began …
+    /// The end of the segment being timed. If records are kept, which time all segments: the end of what was in flight
+    /// when the round trip began …
     pub(super) rtt_seq: SeqNum,
     /// The largest SND.WND seen (MAX.SND.WND of RFC 5961).
     pub(super) max_snd_wnd: u32,
-    /// … and was sent then: the low bits of the clock, microseconds.
+    /// … and when it was sent: the low bits of the clock, microseconds.
     pub(super) rtt_sent_us: u32,
     pub(super) rtt: Rtt,
     pub(super) cc: Cc,
@@ -151,10 +151,10 @@ pub struct Pcb<P: Payload> {
     pub(super) loss: Option<Box<Loss>>,
     pub(super) reass: Option<Box<Reass<P>>>,
     pub(super) recovery: Recovery,
-    /// Marks of congestion, echoed and answered.
+    /// Congestion marks, echoed and answered.
     pub(super) ecn: Ecn,
 
-    // From here on: not touched by an ordinary segment.
+    // From here on: fields that an ordinary segment does not use.
     pub(super) ts_recent_at: Instant,
     /// FIN-WAIT-2 or TIME-WAIT timer, by the state.
     pub(super) two_msl_at: Instant,
@@ -176,14 +176,14 @@ pub struct Pcb<P: Payload> {
 pub(super) enum Timing {
     /// The next new segment may be timed.
     Idle,
-    /// The segment that ends at `rtt_seq` is on its way.
+    /// The segment that ends at `rtt_seq` is in flight.
     Running,
     /// It had to be repeated, so its acknowledgment is ambiguous (Karn's rule); only a timestamp can decide.
     Spoilt,
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Active open. The SYN comes out of [`Pcb::poll_transmit`].
+    /// Active open. [`Pcb::poll_transmit`] makes the SYN.
     ///
     /// `iss` is the initial sequence number (RFC 6528), `rcv_space` the free bytes in `so_rcv`.
     pub fn connect(s: &Settings, iss: SeqNum, rcv_space: u32, now: Instant) -> Self {
@@ -195,7 +195,7 @@ impl<P: Payload> Pcb<P> {
         pcb.sack_ok = s.sack;
         (pcb.acks.interactive, pcb.acks.writes_first) = (!s.quickack, s.writes_first);
         pcb.ecn = Ecn::offering(s.ecn, s.lossless, iss);
-        // The assumed MSS of the peer, until its SYN says more.
+        // The assumed MSS of the peer, until its SYN arrives.
         pcb.mss = s.peer_mss_default;
         pcb.rare.set_fast_open(s.fast_open.map(FastOpen::client));
         // Until the peer's SYN gives RCV.NXT a meaning, the edge is the distance from zero. A SYN's window
@@ -206,23 +206,23 @@ impl<P: Payload> Pcb<P> {
         pcb
     }
 
-    /// Passive open, from a handshake that the syncache has completed. The segment that completed it is
-    /// to be fed to [`Pcb::on_segment`] next.
+    /// Passive open, from a handshake that the syncache has completed. The caller must next pass the segment that
+    /// completed it to [`Pcb::on_segment`].
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
         let syn_losses = match a.syn_acks {
             SynAcks::One => 0,
-            // How often is not known then.
+            // The number is then unknown.
             SynAcks::Several => u8::MAX,
-            // A cookie that measures nothing costs a longer timeout, as on Linux.
+            // A cookie without a round trip sample leads to a longer timeout, as on Linux.
             SynAcks::Unknown => u8::from(a.rtt.is_none()),
         };
         let mut pcb = Self::accept_with(s, a, syn_losses, now);
-        // The window of the segment that is fed next is the first that counts, as on Linux, and not that of the SYN.
+        // The first window that counts is that of the next segment, not that of the SYN, as on Linux.
         pcb.max_snd_wnd = 0;
         pcb
     }
 
-    /// [`Pcb::accept`], with how often the SYN-ACK was lost.
+    /// [`Pcb::accept`], with the number of lost SYN-ACKs.
     pub(super) fn accept_with(s: &Settings, a: &Accepted, syn_losses: u8, now: Instant) -> Self {
         // The SYN-ACK may have been sent at a later time than the caller knows.
         let now = a.timestamps.map_or(now, |ts| now.max(ts.ts_recent_at));
@@ -260,7 +260,7 @@ impl<P: Payload> Pcb<P> {
         pcb
     }
 
-    /// No connection: takes nothing, sends nothing, and has no timer.
+    /// No connection: it accepts nothing, sends nothing, and has no timer.
     #[must_use]
     pub fn closed() -> Self {
         Self::new(&Settings::default(), SeqNum::default(), State::Closed, Instant::from_micros(0))
@@ -355,17 +355,17 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes in the MSS that the peer announced, after it is known whether timestamps are on.
+    /// Processes the MSS that the peer announced, after it is known whether timestamps are on.
     pub(super) fn set_peer_mss(&mut self, announced: u16) {
         let options = self.options_len();
-        // The MSS counts fixed headers only, the sender deducts the options (RFC 6691).
+        // The MSS accounts for fixed headers only; the sender subtracts the options (RFC 6691).
         self.mss = announced.min(self.rcv_mss).max(MSS_MIN) - options;
         self.guess_rcv_mss();
     }
 
-    /// The handshake is done: sets up congestion control for the negotiated MSS.
-    /// `syn_losses`: how often the SYN or SYN-ACK had to be repeated. Of one it is not known whether it was needed, since the
-    /// first timeout is short (RFC 6928 section 2, `tcp_init_transfer`).
+    /// The handshake has ended: sets up congestion control for the negotiated MSS. `syn_losses`: how often the SYN or
+    /// SYN-ACK had to be repeated. A single repetition may have been needless, since the first timeout is short (RFC
+    /// 6928 section 2, `tcp_init_transfer`).
     pub(super) fn start_sending(&mut self, syn_losses: u8) {
         self.start_mtu_search();
         let algorithm = self.supported(self.cc.algorithm());
@@ -375,19 +375,19 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The algorithm that the path gets for the wanted one.
+    /// The algorithm used on this path for the wanted one.
     pub(super) fn supported(&self, wanted: Algorithm) -> Algorithm {
         match wanted {
             Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr if self.tuning.lossless => {
                 Algorithm::NewReno
             }
-            // Without SACK a duplicate does not say what has arrived, and is no sample for BBR.
+            // Without SACK, a duplicate does not show what has arrived, and gives BBR no sample.
             Algorithm::Bbr if !self.sack_ok => Algorithm::Cubic,
             Algorithm::NewReno | Algorithm::Cubic | Algorithm::Bbr => wanted,
         }
     }
 
-    /// Ends everything: no timer, no memory, no segment any more.
+    /// Ends everything: there is no timer, no memory and no segment any more.
     pub(super) fn enter_closed(&mut self) {
         self.state = State::Closed;
         self.stop_timers();
@@ -411,7 +411,7 @@ impl<P: Payload> Pcb<P> {
 
 /// Queries.
 impl<P: Payload> Pcb<P> {
-    /// Where the connection stands.
+    /// The state of the connection.
     pub fn state(&self) -> State {
         self.state
     }
@@ -421,7 +421,7 @@ impl<P: Payload> Pcb<P> {
         self.snd_una
     }
 
-    /// SND.NXT; behind [`Pcb::snd_max`] while data is sent again.
+    /// SND.NXT; below [`Pcb::snd_max`] while data is retransmitted.
     pub fn snd_nxt(&self) -> SeqNum {
         self.snd_nxt
     }
@@ -451,7 +451,7 @@ impl<P: Payload> Pcb<P> {
         self.rcv_adv
     }
 
-    /// What the program has set, or no bounds.
+    /// The bounds that the program has set, or none.
     #[inline]
     pub(super) fn rcv_limits(&self) -> RcvLimits {
         self.rare.rcv_limits().copied().unwrap_or(RcvLimits::NONE)
@@ -462,7 +462,7 @@ impl<P: Payload> Pcb<P> {
         (u32::from(u16::MAX) << self.scale.rcv).min(self.rcv_limits().clamp)
     }
 
-    /// `so_rcv`'s hiwat as the pcb counts with it, bytes; see [`Pcb::set_rcv_hiwat`].
+    /// `so_rcv`'s hiwat as the pcb uses it, bytes; see [`Pcb::set_rcv_hiwat`].
     pub fn rcv_hiwat(&self) -> u32 {
         self.rcv_hiwat
     }
@@ -488,7 +488,7 @@ impl<P: Payload> Pcb<P> {
         Duration::from_micros(self.rtt.rto_us(self.tuning.rto_max_us))
     }
 
-    /// The congestion control in use: the configured one, as far as the path needs it and the peer's options allow it.
+    /// The congestion control in use: the configured one, if the path needs it and the peer's options allow it.
     pub fn congestion_control(&self) -> Algorithm {
         self.cc.algorithm()
     }
@@ -518,18 +518,17 @@ impl<P: Payload> Pcb<P> {
         self.ts_on
     }
 
-    /// The later of `now` and every time that this connection has been told before, which it remembers.
+    /// The later of `now` and the latest time that this connection was given before; stores it.
     ///
-    /// Threads read the clock before they wait for each other, so one may come with an earlier time than the
-    /// one before. The peer must not see it: a TSval that goes back makes it drop the segment (PAWS, RFC 7323
-    /// section 5). Every way in that takes a time comes through here; a driver that goes on with the returned
-    /// time also keeps cause before effect among connections.
+    /// Threads read the clock before they wait for each other, so a later call may have an earlier time. The peer must
+    /// not see this: it drops a segment whose TSval goes back (PAWS, RFC 7323 section 5). Every entry with a time calls
+    /// this function. A driver that continues with the returned time also keeps cause before effect among connections.
     pub fn clock(&mut self, now: Instant) -> Instant {
         self.clock = self.clock.max(now);
         self.clock
     }
 
-    /// The values that TIME-WAIT needs of this connection. Meaningful in TIME-WAIT only.
+    /// The values that TIME-WAIT needs from this connection. Meaningful in TIME-WAIT only.
     pub fn time_wait_record(&self, now: Instant) -> TimeWaitParams {
         let two_msl = self.tuning.time_wait();
         TimeWaitParams {
@@ -553,8 +552,8 @@ impl<P: Payload> Pcb<P> {
 
 /// Room that the timestamps option takes in a header, padding included.
 pub(super) const TIMESTAMPS_LEN: u16 = 12;
-/// We send segments of at least this many bytes, options included, whatever a peer announces: a smaller MSS
-/// only serves to make us send many packets for few bytes.
+/// We send segments of at least this many bytes, including options, regardless of what a peer announces: a smaller MSS
+/// would only cause many packets for few bytes.
 const MSS_MIN: u16 = 88;
-/// No receive window is larger, bytes (RFC 7323 section 2.3).
+/// The largest receive window, bytes (RFC 7323 section 2.3).
 pub(super) const RCV_WND_MAX: u32 = 1 << 30;

@@ -1,25 +1,24 @@
 //! Ephemeral ports (RFC 6056, algorithm 4: double-hash port selection).
 //!
-//! Two keyed hashes of (local address, remote address, remote port) choose where in the range a destination
-//! starts and which counter of a small table moves it on. Ports towards one destination therefore come in
-//! order and are reused late, while ports towards different destinations reveal nothing of each other to an
-//! observer. A small random gap before each connection keeps an observer that shares a counter with a victim
-//! from reading the victim's connections off it.
+//! Two keyed hashes of (local address, remote address, remote port) choose the start of a destination in the range, and
+//! the counter of a small table that advances it. So ports for one destination are used in order and reused late, and
+//! ports for different destinations reveal nothing about each other to an observer. Because of a small random gap
+//! before each connection, an observer that shares a counter with a victim cannot count the victim's connections.
 //!
-//! This module does not depend on which ports are taken: the caller tests each candidate. Invariants: an
-//! iteration offers each port of the range exactly once and then ends; a counter is always less than the
-//! number of ports. One instance belongs to one shard, under the caller's lock. Tests stand at the end.
+//! This module does not know which ports are in use: the caller tests each candidate. Invariants: an iteration offers
+//! each port of the range exactly once and then ends; a counter is always less than the number of ports. One instance
+//! belongs to one shard, under the caller's lock. Tests stand at the end.
 
 use core::hash::Hasher;
 
 use siphasher::sip::SipHasher13;
 
-/// Counters in the table; each steers its share of all destinations. RFC 6056 suggests 10 and more;
-/// with thousands, two destinations seldom share one. 8 KiB.
+/// Number of counters in the table; each serves its share of all destinations. RFC 6056 suggests 10 or more; with
+/// thousands, two destinations seldom share one. 8 KiB.
 const TABLE_LEN: usize = 4096;
 /// The random gap before a connection is below this many ports.
 const GAP_MAX: u64 = 8;
-/// Bits of randomness that one gap takes.
+/// Random bits used for one gap.
 const GAP_BITS: u32 = GAP_MAX.ilog2();
 
 /// The ports to choose from, both ends included.
@@ -30,14 +29,14 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// Ports from `min` to `max`; `None` if that is none at all or holds port 0.
+    /// Ports from `min` to `max`; `None` if the range is empty or contains port 0.
     pub const fn new(min: u16, max: u16) -> Option<Self> {
         if min == 0 || min > max { None } else { Some(Self { min, max }) }
     }
 
     /// How many ports there are: at least 1.
     pub const fn count(self) -> u16 {
-        // Port 0 is not in the range, so that 65,535 is the most.
+        // Port 0 is not in the range, so the maximum is 65,535.
         self.max - self.min + 1
     }
 
@@ -48,7 +47,7 @@ impl PortRange {
 }
 
 impl Default for PortRange {
-    /// 32768 to 60999, as Linux has it in `ip_local_port_range`.
+    /// 32768 to 60999, as in Linux's `ip_local_port_range`.
     fn default() -> Self {
         Self { min: 32_768, max: 60_999 }
     }
@@ -59,13 +58,14 @@ impl Default for PortRange {
 pub struct PortChoice {
     range: PortRange,
     secret: [u8; 16],
-    /// How far each group of destinations has moved on, in ports. Made by the first choice: a stack that only listens makes none.
+    /// How far each group of destinations has advanced, in ports. The first choice allocates it: a stack that only
+    /// listens has none.
     moved: Vec<u16>,
     gap: Gap,
 }
 
 impl PortChoice {
-    /// A chooser over `range`; `secret` is random and not that of sequence numbers.
+    /// A chooser over `range`; `secret` must be random and not that of sequence numbers.
     pub fn new(range: PortRange, secret: [u8; 16]) -> Self {
         Self { range, secret, moved: Vec::new(), gap: Gap::default() }
     }
@@ -77,13 +77,13 @@ impl PortChoice {
 
     /// The candidates for a connection, best first; the caller takes the first one that is free.
     ///
-    /// `local` and `remote` are the bytes of the addresses. Offers each port of the range once, then ends:
-    /// every 4-tuple towards this destination is in use then (`EADDRNOTAVAIL`). A port that was offered is
-    /// not offered first next time. Does not block; some tens of nanoseconds.
+    /// `local` and `remote` are the bytes of the addresses. Offers each port of the range once, then ends: then every
+    /// 4-tuple to this destination is in use (`EADDRNOTAVAIL`). A port that was offered is not the first one next time.
+    /// Does not block; takes some tens of nanoseconds.
     pub fn candidates(&mut self, local: &[u8], remote: &[u8], remote_port: u16) -> Candidates<'_> {
         let hash = self.hash(local, remote, remote_port);
         let count = self.range.count();
-        // Disjoint bits of one hash serve as the two hashes F and G of RFC 6056.
+        // Disjoint bits of one hash are the two hashes F and G of RFC 6056.
         let start = scale(hash >> 32, count);
         let index = usize::try_from(hash % TABLE_LEN as u64).unwrap_or(0);
         // Zeros only the first time.
@@ -104,7 +104,7 @@ impl PortChoice {
 
 impl core::fmt::Debug for PortChoice {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // Secret and counters would foretell ports.
+        // Secret and counters would allow ports to be predicted.
         f.debug_struct("PortChoice").field("range", &self.range).finish_non_exhaustive()
     }
 }
@@ -134,8 +134,7 @@ impl Iterator for Candidates<'_> {
     }
 }
 
-/// Random gaps, cut from a hash of a counter: unpredictable without the secret, and a hash only every
-/// so many gaps.
+/// Random gaps, cut from a hash of a counter: unpredictable without the secret, with one hash for many gaps.
 #[derive(Clone, Copy, Default)]
 struct Gap {
     bits: u64,
@@ -147,8 +146,8 @@ impl Gap {
     fn next(&mut self, secret: &[u8; 16]) -> u16 {
         if self.left < GAP_BITS {
             self.counter = self.counter.wrapping_add(1);
-            // Twelve bytes have another length than any hash over a destination has, which is 8 bytes
-            // and two addresses: the two uses of the secret cannot meet.
+            // Twelve bytes differ in length from every hash over a destination, which has 8 bytes and two addresses:
+            // the two uses of the secret cannot collide.
             let mut hasher = SipHasher13::new_with_key(secret);
             hasher.write_u64(self.counter);
             hasher.write_u32(u32::MAX);
@@ -169,7 +168,7 @@ fn scale(bits: u64, count: u16) -> u16 {
     u16::try_from(product >> 32).unwrap_or(0)
 }
 
-/// `position` moved on by `by` around a circle of `count` ports.
+/// `position` advanced by `by`, modulo `count` ports.
 fn advance(position: u16, by: u16, count: u16) -> u16 {
     // Less than `count`, so it fits.
     u16::try_from((u32::from(position) + u32::from(by)) % u32::from(count)).unwrap_or(0)
@@ -296,7 +295,7 @@ mod tests {
         let from_a_hash = usize::try_from(u64::BITS / GAP_BITS).unwrap();
         let gaps: Vec<u16> = (0..300 * from_a_hash).map(|_| gap.next(&secret)).collect();
         assert_eq!(gap.counter, 300);
-        // All of them are used, and about as often behind an equal one as behind any other.
+        // All of them are used, and about as often after an equal one as after any other.
         let distinct: HashSet<u16> = gaps.iter().copied().collect();
         assert_eq!(distinct.len() as u64, GAP_MAX.min(gaps.len() as u64));
         let repeated = gaps.windows(2).filter(|pair| pair[0] == pair[1]).count();

@@ -1,19 +1,21 @@
-//! Where PSH stands in the data of `so_snd`, by Linux's rules (`tcp_mark_push`, `forced_push`).
+//! Where the data of `so_snd` gets PSH, by Linux's rules (`tcp_mark_push`, `forced_push`).
 //!
-//! RFC 9293 section 3.9.1.2 lets a sender set PSH as it likes if it cannot hold data back for ever. Linux sets it where a write
-//! ends, and where more than half of the largest window that the peer ever offered was written since the last one: else a
-//! receiver that waits for PSH could hold back all that fits into its window. Positions and not segments are marked, so that a
-//! segment that is sent again has the PSH that it had. Written data that is not sent yet lies in runs of whole segments (Linux:
-//! one socket buffer), or of one where Linux would not join segments (`gso_max_segs` is 1); a write goes on in the last run,
-//! and takes back the mark that stands at its end. Besides, the last
-//! of several segments that leave together for the first time has PSH: there one packet of the device's or of generic
-//! segmentation, which a receiver that joins segments is not to wait behind (`tcp_tso_autosize` says how many;
-//! [`Pcb::burst_max`]). Where such a packet began and ended is kept, as what goes again of it leaves as one too, and has PSH at its
-//! end if there are several segments of it (`tcp_retransmit_skb`).
+//! RFC 9293 section 3.9.1.2 lets a sender set PSH as it likes if it does not hold data back for ever. Linux sets PSH at
+//! the end of a write, and when more than half of the largest window that the peer ever offered was written since the
+//! last PSH: otherwise, a receiver that waits for PSH could hold back everything that fits into its window. The marks
+//! are on positions, not on segments, so a retransmitted segment has the same PSH. Written data that is not sent yet is
+//! in runs of whole segments (Linux: one socket buffer), or of one segment if Linux would not join segments
+//! (`gso_max_segs` is 1). A write continues the last run, and removes the mark at its end. Also, the last of several
+//! segments that are sent together for the first time has PSH. They are one packet for the device or for generic
+//! segmentation, and a receiver that joins segments should not wait after it (`tcp_tso_autosize` decides how many;
+//! [`Pcb::burst_max`]). The beginning and end of such a packet are kept, because its data is also retransmitted as one,
+//! with PSH at its end if it has several segments (`tcp_retransmit_skb`).
 //!
-//! Written by whoever appends to `so_snd`, under the same lock, and by output; the pcb does not know of it. Positions are bytes
-//! since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks and as many packets that are not acknowledged; of more marks the
-//! first and the last count, so that far behind them segments have no PSH; of more packets the oldest are forgotten, which costs repeated segments theirs. Tests: `push/tests.rs`; `tests/tcp/sender.rs` of the stack.
+//! Callers that append to `so_snd` update it under the same lock, and so does output; the pcb does not know it.
+//! Positions are bytes since the beginning of the stream, modulo 2^32. Bound: `MARKS_MAX` marks and as many
+//! unacknowledged packets. If there are more marks, the first ones and the last count, so segments far after them have
+//! no PSH. If there are more packets, the oldest are forgotten, and their retransmitted segments have no PSH. Tests:
+//! `push/tests.rs`; `tests/tcp/sender.rs` of the stack.
 
 use std::collections::VecDeque;
 
@@ -27,11 +29,11 @@ use super::segment::Payload;
 /// What comes after appended bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
-    /// The rest of the same write.
+    /// The rest of the same write follows.
     GoesOn,
-    /// The write ends with them.
+    /// The write ends with these bytes.
     Ends,
-    /// The write ends, and the writer has said that more will come (`MSG_MORE`): that is no place for PSH.
+    /// The write ends, and the writer has announced more (`MSG_MORE`): no PSH here.
     More,
 }
 
@@ -40,40 +42,40 @@ pub enum Then {
 pub struct Pushes {
     /// The first byte of the buffer.
     front: SeqNum,
-    /// The latest mark: there is none if it is not behind `front`.
+    /// The latest mark; there is none if it is not after `front`.
     last: SeqNum,
-    /// What was written when it was set (`pushed_seq`): a mark that is taken back does not change this.
+    /// The end of written data when it was set (`pushed_seq`). Removing a mark does not change this.
     pushed: SeqNum,
-    /// Where the last run begins.
+    /// The beginning of the last run.
     run: SeqNum,
     /// Everything before this was sent, as of the last output.
     sent: SeqNum,
-    /// Bytes of a full run, and the segment and window that it is computed from.
+    /// Bytes of a full run, and the segment and window from which it is computed.
     run_max: u32,
     mss: u32,
     wnd_max: u32,
-    /// Segments that have left together so far.
+    /// Segments sent together so far.
     burst: u32,
-    /// Bytes of whole segments that the windows had room for after the last output.
+    /// Bytes of whole segments for which the windows had room after the last output.
     room: u32,
-    /// Segments that leave together at least, where the windows allow it (`tcp_min_tso_segs`).
+    /// Least number of segments that are sent together, if the windows allow it (`tcp_min_tso_segs`).
     burst_min: u8,
     /// The interface takes segments without their checksums, so that Linux would hand it several as one (GSO).
     is_joined: bool,
-    /// The write that appended last goes on.
+    /// The write that appended last continues.
     is_begun: bool,
-    /// What else there is behind `front`.
+    /// Everything else after `front`.
     kept: Option<Box<Kept>>,
 }
 
-/// Behind the front of the buffer, in order.
+/// Marks and packets after the front of the buffer, in order.
 #[derive(Debug, Default)]
 struct Kept {
     /// Marks before the last.
     marks: VecDeque<SeqNum>,
-    /// Where packets of several segments that have left began, and where they ended.
+    /// Beginnings and ends of sent packets with several segments.
     packets: VecDeque<(SeqNum, SeqNum)>,
-    /// The end of what was sent again last, and how many segments of its packet left together there.
+    /// The end of the latest retransmission, and how many segments of its packet were sent together there.
     again: (SeqNum, u32),
 }
 
@@ -85,8 +87,8 @@ impl Kept {
         self.packets.push_back((start, end));
     }
 
-    /// `start` to `end`, in segments of `mss` bytes, leaves again; `is_last` if nothing behind it does now. Whether several segments of a packet
-    /// end there.
+    /// `start` to `end` is retransmitted in segments of `mss` bytes; `is_last` if nothing after it is now. Returns
+    /// whether several segments of a packet end there.
     fn leaves_again(&mut self, start: SeqNum, end: SeqNum, mss: u32, is_last: bool) -> bool {
         let next = self.packets.partition_point(|(_, packet_end)| packet_end.before(end));
         let Some(packet) = self.packets.get(next).filter(|packet| packet.0.before(end)) else {
@@ -99,7 +101,7 @@ impl Kept {
         (end == packet.1 || is_last) && self.again.1 > 1
     }
 
-    /// Everything before `front` is acknowledged. Whether nothing is left, and room for much.
+    /// Everything before `front` is acknowledged. Returns whether nothing is left, but capacity for much.
     fn forget_before(&mut self, front: SeqNum) -> bool {
         while self.marks.front().is_some_and(|mark| mark.at_or_before(front)) {
             self.marks.pop_front();
@@ -120,7 +122,8 @@ impl Default for Pushes {
 }
 
 impl Pushes {
-    /// Those of an empty buffer. `is_joined`: as of an interface for which Linux would join segments (GSO), `burst_min` at least.
+    /// The marks of an empty buffer. `is_joined`: Linux would join segments for the interface (GSO), at least
+    /// `burst_min`.
     pub const fn new(is_joined: bool, burst_min: u8) -> Self {
         let begin = SeqNum::new(0);
         Self {
@@ -163,15 +166,16 @@ impl Pushes {
         }
     }
 
-    /// What is noted next ends a buffer of `len` bytes and is urgent: nothing of such a write leaves or is pushed before its end
+    /// The next write ends a buffer of `len` bytes and is urgent: nothing of it is sent or pushed before its end
     /// (`tcp_sendmsg_locked`).
     #[cold]
     pub fn urgent(&mut self, len: u32) {
         (self.pushed, self.room) = (self.front + len, 0);
     }
 
-    /// Bytes that a writer may append to a buffer of `len` where there is less space than it wants, namely `space`: it fills the run that it is in,
-    /// and begins another while there is any space, as on Linux, where only the beginning of a buffer looks for memory (`tcp_sendmsg_locked`).
+    /// Bytes that a writer may append to a buffer of `len` if there is less space than it wants, only `space`: it fills
+    /// its present run, and begins another as long as there is any space. On Linux, only the beginning of a socket
+    /// buffer checks for memory (`tcp_sendmsg_locked`).
     pub fn room(&self, len: u32, space: u32) -> u32 {
         let start = self.front + len;
         let filled = if self.sent.at_or_after(start) { 0 } else { start.since(self.run.max(self.sent)) };
@@ -182,13 +186,13 @@ impl Pushes {
         }
     }
 
-    /// The last run ends here: what is written from now on is not joined with it (`MSG_EOR`).
+    /// The last run ends here: later writes are not joined with it (`MSG_EOR`).
     pub fn end_run(&mut self, len: u32) {
         self.run = self.front + len;
     }
 
-    /// What was written so far is to leave although its write goes on: it waits for space, or has given up. The buffer has `len`
-    /// bytes.
+    /// What was written so far must be sent although its write continues: the write waits for space, or has given up.
+    /// The buffer has `len` bytes.
     pub fn interrupted(&mut self, len: u32) {
         let end = self.front + len;
         self.is_begun = false;
@@ -198,7 +202,7 @@ impl Pushes {
         }
     }
 
-    /// `bytes` at the front of the buffer are gone.
+    /// `bytes` at the front of the buffer were removed.
     #[inline]
     pub fn acked(&mut self, bytes: u32) {
         self.front += bytes;
@@ -223,15 +227,16 @@ impl Pushes {
         }
     }
 
-    /// A full run has `full` bytes from now on. The first of two that wait is filled up from the other, also where it does not leave (`tcp_grow_skb`). The buffer
-    /// has `len` bytes.
+    /// A full run has `full` bytes from now on. The first of two queued runs is filled up from the other, even if it is
+    /// not sent (`tcp_grow_skb`). The buffer has `len` bytes.
     fn fill_first_run(&mut self, full: u32, len: u32) {
         if self.run == self.sent + self.run_max && full > self.run_max {
             self.run = (self.sent + full).min(self.front + len);
         }
     }
 
-    /// A segment of `len` bytes leaves that ends `end` bytes from the front, or several of `mss` bytes as one. Whether it has PSH.
+    /// A segment of `len` bytes is sent that ends `end` bytes from the front, or several of `mss` bytes as one. Returns
+    /// whether it has PSH.
     #[inline]
     pub fn leaves<P: Payload>(&mut self, len: u32, end: u32, mss: u32, pcb: &Pcb<P>) -> bool {
         let at = self.front + end;
@@ -247,7 +252,7 @@ impl Pushes {
         // A burst of one is an ordinary segment.
         let is_packet = self.burst > 1 && (ends || (is_marked && self.is_joined));
         if is_packet {
-            // All but the last are whole.
+            // All but the last are full.
             self.kept.get_or_insert_default().add_packet(at - len - before * mss, at);
         }
         if is_marked || ends {
@@ -262,8 +267,8 @@ impl Pushes {
         kept.leaves_again(start, end, mss, !pcb.repeats_at(end.since(self.front)))
     }
 
-    /// A SYN takes along the text that ends `offset` bytes from the front. It is one packet, which has a mark behind it and none inside, and counts as pushed
-    /// (`tcp_send_syn_data`, `tcp_connect`).
+    /// A SYN carries the text that ends `offset` bytes from the front. It is one packet, which has a mark at its end
+    /// and none inside, and counts as pushed (`tcp_send_syn_data`, `tcp_connect`).
     pub fn leaves_with_syn(&mut self, offset: u32) {
         let end = self.front + offset;
         if let Some(kept) = self.kept.as_deref_mut() {
@@ -276,7 +281,7 @@ impl Pushes {
         self.pushed = self.pushed.max(self.front + offset);
     }
 
-    /// The byte that is `offset` bytes from the front has a mark behind it, besides the last.
+    /// Sets a mark `offset` bytes from the front, in addition to the last.
     fn mark_within(&mut self, offset: u32) {
         let at = self.front + offset;
         if at != self.last {
@@ -284,8 +289,9 @@ impl Pushes {
         }
     }
 
-    /// A probe of a small window leaves of a buffer of `len` bytes and ends `offset` bytes from the front: PSH stands behind it, and what is left of the packet that it
-    /// is cut from has PSH as well; all of the packet counts as pushed (`tcp_write_wakeup` does both before it cuts).
+    /// A probe of a small window is sent from a buffer of `len` bytes and ends `offset` bytes from the front. It has
+    /// PSH, and so has the rest of the packet from which it is cut; the whole packet counts as pushed
+    /// (`tcp_write_wakeup` does both before it cuts).
     pub fn mark_probe(&mut self, offset: u32, len: u32) {
         let (start, packet_end) = (self.sent, self.sent + self.run_max);
         self.pushed = self.pushed.max(packet_end.min(self.front + len));
@@ -316,8 +322,8 @@ impl Pushes {
         }
     }
 
-    /// Whether a byte from `start` up to `end` has a mark behind it: then the segment has PSH, also where it was cut anew and goes on behind
-    /// the mark (`tcp_grow_skb`).
+    /// Whether a mark follows a byte from `start` up to `end`: then the segment has PSH, even if it was cut anew and
+    /// continues after the mark (`tcp_grow_skb`).
     #[inline]
     fn has_mark(&self, start: SeqNum, end: SeqNum) -> bool {
         let is_inside = |mark: SeqNum| mark.after(start) && mark.at_or_before(end);
@@ -335,12 +341,12 @@ impl Pushes {
     #[inline(never)]
     fn pass_runs(&mut self, start: SeqNum, end: SeqNum, is_end: bool) {
         if start.since(self.run) >= self.run_max {
-            // What is left of a full run that has left in part is filled up again.
+            // The rest of a full run that was sent in part is filled up again.
             self.run = if start.since(self.sent) < self.run_max { self.sent } else { start };
         }
         if self.sent == self.run && end.since(self.run) > self.run_max {
-            // The first full run leaves while the write goes on, as far as there is room (`tcp_push_one`), and what is left of it is
-            // filled up again.
+            // The first full run is sent while the write continues, as far as there is room (`tcp_push_one`), and its
+            // rest is filled up again.
             let room = core::mem::take(&mut self.room);
             if room < self.run_max {
                 self.run += room;
@@ -362,13 +368,13 @@ impl Pushes {
         }
     }
 
-    /// A write goes on in the run that the latest mark is in, and so takes it back.
+    /// A write continues the run that has the latest mark, and so removes the mark.
     fn unmark(&mut self) {
         let before = self.kept.as_deref_mut().and_then(|kept| kept.marks.pop_back());
         self.last = before.unwrap_or(self.front);
     }
 
-    /// A mark at `at`, in the last run. It takes the place of one that the run has already.
+    /// Sets a mark at `at`, in the last run. It replaces an earlier mark of that run.
     fn mark(&mut self, at: SeqNum) {
         if self.last != at && self.last.after(self.front) && self.last.at_or_before(self.run.max(self.sent)) {
             self.keep(self.last);
@@ -389,13 +395,13 @@ pub(super) fn half_of_window(wnd_max: u32) -> u32 {
     if wnd_max > u32::from(DEFAULT_MSS) { wnd_max / 2 } else { wnd_max }
 }
 
-/// Bytes of the longest run: those of a packet of 64 KiB without the room for headers that Linux keeps.
+/// Bytes of the longest run: a packet of 64 KiB without the room for headers that Linux keeps.
 const RUN_MAX: u32 = BURST_MAX;
 /// `tcp_min_tso_segs` of Linux.
 const BURST_MIN: u8 = 2;
-/// Marks that are kept besides the last, and packets.
+/// Largest number of marks kept besides the last, and of packets.
 const MARKS_MAX: usize = 1024;
-/// Room for so many is kept when there are none.
+/// Capacity that is kept when there are none.
 const MARKS_KEPT: usize = 64;
 
 #[cfg(test)]

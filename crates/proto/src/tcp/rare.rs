@@ -1,10 +1,10 @@
-//! State that hardly any connection has: one pointer in the pcb for all of it.
+//! State that few connections have: one pointer in the pcb for all of it.
 //!
-//! An idle connection is to cost two kilobytes, both ends, and a pointer for each rare feature would be a hundredth of
-//! that. Nothing here is looked at by an ordinary segment but the pointer itself.
+//! An idle connection should cost two kilobytes for both ends, and a pointer for each rare feature would be a hundredth
+//! of that. An ordinary segment reads only the pointer.
 //!
-//! Does not depend on the meaning of the states. Invariant: the box goes when the last state in it does. Tests:
-//! those of the features, and below.
+//! It does not depend on the meaning of the states. Invariant: the box is freed with the last state in it. Tests: those
+//! of the features, and below.
 
 use core::num::NonZeroU64;
 
@@ -35,7 +35,7 @@ struct States {
     pushed: Option<SeqNum>,
 }
 
-/// Bounds of the receiving side that a program has set.
+/// Bounds of the receiver that a program has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RcvLimits {
     /// TCP_WINDOW_CLAMP, bytes, or `u32::MAX`.
@@ -45,7 +45,7 @@ pub(super) struct RcvLimits {
 }
 
 impl RcvLimits {
-    /// As without any.
+    /// No bounds.
     pub const NONE: Self = Self { clamp: u32::MAX, lowat: 1 };
 }
 
@@ -93,7 +93,7 @@ impl Rare {
         self.0.as_deref().and_then(|states| states.base_mss).unwrap_or(BASE_MSS)
     }
 
-    /// The ends of records, to be changed and set again.
+    /// Takes the ends of records, for a change; the caller stores them again.
     pub fn take_records(&mut self) -> Option<RecordEnds> {
         self.records_mut().map(core::mem::take)
     }
@@ -108,7 +108,7 @@ impl Rare {
         rare
     }
 
-    /// True if a segment may have anything to report.
+    /// True if there may be anything to report on a segment.
     #[inline]
     pub fn is_in_headers(&self) -> bool {
         self.0.as_deref().is_some_and(|states| {

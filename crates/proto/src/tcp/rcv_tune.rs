@@ -1,13 +1,13 @@
-//! How large a receive buffer should be: dynamic right-sizing, as Linux does it (`tcp_rcv_space_adjust`).
+//! The size of a receive buffer: dynamic right-sizing, as on Linux (`tcp_rcv_space_adjust`).
 //!
-//! The bytes that the application reads in a round trip measure the path and the application together. The window has
-//! to be twice that, for a sender in slow start sends twice as much in the next round trip; and more while it still
-//! grows. The round trip is that of the *incoming* data: by the peer's echoes of our timestamps, or without timestamps
-//! by the time that a window's worth takes, which is one at least.
+//! The bytes that the application reads in a round trip measure the path and the application together. The window must
+//! be twice that, because a sender in slow start sends twice as much in the next round trip, and more while it still
+//! grows. The round trip is that of the *incoming* data: from the peer's echoes of our timestamps, or without
+//! timestamps from the time that a full window takes, which is at least one round trip.
 //!
 //! The reader does not report the bytes read: they are RCV.NXT less the buffered bytes. It does not depend on buffers,
-//! caps or memory: it only recommends. Used only where there is a path; the box is made with the first data. Tests at
-//! the end.
+//! limits or memory: it only recommends a size. It is used only over a path; the first data makes the box. Tests at the
+//! end.
 
 use core::time::Duration;
 
@@ -20,17 +20,17 @@ use super::segment::Payload;
 use super::timers::since_us;
 use super::timestamp;
 
-/// The measuring of one connection.
+/// The measurement of one connection.
 #[derive(Debug)]
 pub(super) struct RcvTune {
     /// Smoothed round trip of incoming data, microseconds; 0 before the first measurement.
     rtt_us: u32,
-    /// Most bytes that were read in a round trip so far.
+    /// Largest number of bytes read in a round trip so far.
     space: u32,
-    /// Where the reader was when this round trip began.
+    /// The reader's position when this round trip began.
     read: SeqNum,
     since: Instant,
-    /// A window's worth was in order up to here when the other measurement ends, which began then.
+    /// The other measurement ends when data is in order up to here, a full window after its beginning.
     window_end: SeqNum,
     window_at: Instant,
 }
@@ -45,12 +45,12 @@ impl RcvTune {
         (self.rtt_us != 0).then(|| Duration::from_micros(u64::from(self.rtt_us)))
     }
 
-    /// Most bytes that were read in a round trip.
+    /// Largest number of bytes read in a round trip.
     pub fn space(&self) -> u32 {
         self.space
     }
 
-    /// A round trip was measured. A shorter one counts at once, a longer one may be the sender's pause.
+    /// A round trip was measured. A shorter one counts at once; a longer one may be a pause of the sender.
     fn on_rtt(&mut self, sample_us: u32) {
         if self.rtt_us == 0 || sample_us < self.rtt_us {
             self.rtt_us = sample_us.max(1);
@@ -59,7 +59,7 @@ impl RcvTune {
         }
     }
 
-    /// The reader has come to `read`. The buffer that it could do with, if that has grown.
+    /// The reader has reached `read`. Returns the recommended buffer, if it has grown.
     fn on_read(&mut self, read: SeqNum, mss: u32, now: Instant) -> Option<u32> {
         if self.rtt_us == 0 || since_us(now, self.since) < u64::from(self.rtt_us) {
             return None;
@@ -77,9 +77,8 @@ impl RcvTune {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// Bytes that `so_rcv` would do well to hold at most, if that is more than the last recommendation. To be asked
-    /// after text has come in over a path; `buffered` bytes wait for the reader, `echo` is the TSecr of the latest
-    /// segment with text.
+    /// Recommended maximum of `so_rcv`, bytes, if that is more than the last recommendation. Call it after text has
+    /// arrived over a path; `buffered` bytes wait for the reader, `echo` is the TSecr of the latest segment with text.
     pub fn wanted_rcv_hiwat(&mut self, buffered: u32, echo: Option<u32>, now: Instant) -> Option<u32> {
         let now = self.clock(now);
         let (nxt, mss, wnd) = (self.rcv_nxt, u32::from(self.rcv_mss), self.rcv_wnd());
@@ -102,8 +101,8 @@ impl<P: Payload> Pcb<P> {
         tune.on_read(read, mss, now)
     }
 
-    /// The round trip from one of our segments to the peer's answer. A tick of the clock that echoes is a
-    /// millisecond; below it the round trip of our data is the better measure, if there is one.
+    /// The round trip from one of our segments to the peer's answer. The echoed clock has a tick of a millisecond;
+    /// below that, the round trip of our data is the better measure, if there is one.
     fn incoming_rtt_us(&self, ecr: u32, now: Instant) -> Option<u32> {
         let elapsed = timestamp::elapsed(ecr, timestamp::value(now, self.ts_offset))?;
         let us = u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX);
@@ -113,18 +112,18 @@ impl<P: Payload> Pcb<P> {
         })
     }
 
-    /// Bytes that `so_snd` would do well to hold at least: the bytes that may be in flight, and as many again, so that the
-    /// writer can go on while it is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's window bounds the bytes in
-    /// flight, as large as it has been; a congestion window that nothing shrinks goes far beyond it. Over a path whose least
-    /// round trip is shorter than half a millisecond data beyond 4 MiB only waits for a reader, in caches that it drives
-    /// others out of.
+    /// Recommended minimum of `so_snd`, bytes: the bytes that may be in flight, and the same again, so that the writer
+    /// can continue while data is acknowledged (Linux's `tcp_sndbuf_expand`). The peer's largest window limits the
+    /// bytes in flight; a congestion window that nothing reduces is far larger. Over a path whose minimum round trip
+    /// time is below half a millisecond, data beyond 4 MiB only waits for a reader, and displaces other data from
+    /// caches.
     pub fn wanted_snd_hiwat(&self) -> u32 {
         use super::cc::CongestionControl;
         snd_hiwat(self.cc.cwnd().min(self.max_snd_wnd), self.loss.as_deref().map_or(0, Loss::min_rtt_us))
     }
 }
 
-/// The buffer for so much in flight over a path of this least round trip; 0 if that is not known.
+/// The buffer for this much in flight over a path with this minimum round trip time; 0 if that is unknown.
 fn snd_hiwat(flight_max: u32, min_rtt_us: u32) -> u32 {
     let wanted = flight_max.saturating_mul(2);
     if (1..SHORT_RTT_US).contains(&min_rtt_us) { wanted.min(SHORT_HIWAT_MAX) } else { wanted }
@@ -132,11 +131,11 @@ fn snd_hiwat(flight_max: u32, min_rtt_us: u32) -> u32 {
 
 /// A round trip as within one host, microseconds.
 const SHORT_RTT_US: u32 = 500;
-/// Bytes of the largest `so_snd` that such a path is given: 67 Gbit/s at the longest of its round trips.
+/// Largest `so_snd` for such a path, bytes: 67 Gbit/s at the longest of its round trips.
 const SHORT_HIWAT_MAX: u32 = 4 << 20;
-/// Segments that a window has to have beyond twice the bytes read.
+/// Segments that a window must have beyond twice the bytes read.
 const HEADROOM_SEGMENTS: u32 = 16;
-/// Assumed first window of a sender: so much is no growth.
+/// Assumed first window of a sender, in segments: this much is no growth.
 const FIRST_SPACE_SEGMENTS: u32 = 10;
 
 #[cfg(test)]
@@ -248,7 +247,7 @@ mod tests {
         }
     }
 
-    /// What waits in the buffer is not read.
+    /// What waits in the buffer does not count as read.
     #[test]
     fn the_reader_stands_before_what_is_buffered() {
         let mut t = Script::established(&Settings { timestamps: true, ..plain() });

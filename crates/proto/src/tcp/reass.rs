@@ -1,17 +1,16 @@
 //! The out-of-order queue: data behind a hole.
 //!
-//! Runs of bytes in a tree, sorted, never overlapping: neighbours are joined when they meet, unless the second is
-//! long ([`JOIN_MAX`]), for joining moves its data. Where segments overlap, a byte that is already held stays,
-//! except that a run swallowed whole gives way. It does not depend on windows: the caller has cut everything to
-//! the receive window, which bounds the bytes, and thereby the segments of [`SMALL`] bytes and more, and the runs
-//! that they make: a slow start that overshoots leaves thousands. Tiny segments cost more memory than their bytes,
-//! so they are bounded by number ([`PIECES_MAX`]). One that would go beyond is dropped, not acknowledged, and the
-//! peer repeats it; to keep room for the data needed first, a last run of tiny segments gives way to an earlier
-//! one, and a segment that continues the stream is always taken. A segment costs a walk down the tree, whatever a
-//! peer sends.
+//! It has runs of bytes in a tree, sorted and without overlaps. Neighbours are joined when they meet, unless the second
+//! is long ([`JOIN_MAX`]), because joining moves its data. If segments overlap, the byte held first stays, except that
+//! a run is replaced if a new one contains it completely. It does not depend on windows: the caller has cut everything
+//! to the receive window. This bounds the bytes, and so also the segments of [`SMALL`] bytes and more and their runs: a
+//! slow start that overshoots leaves thousands. Tiny segments cost more memory than their bytes, so their number is
+//! bounded ([`PIECES_MAX`]). One beyond the bound is dropped and not acknowledged, and the peer repeats it. To keep
+//! room for the data needed first, the last run of tiny segments is dropped for an earlier one, and a segment that
+//! continues the stream is always accepted. A segment costs one walk down the tree, regardless of what a peer sends.
 //!
-//! It also remembers the runs to report: those that have grown since the last report and in it (RFC 2018 section
-//! 4), and duplicates (RFC 2883). Tests: `reass/tests.rs` and, through the pcb, `tests/transfer.rs` and
+//! It also stores the runs to report: those that have grown since the last report, those in the last report (RFC 2018
+//! section 4), and duplicates (RFC 2883). Tests: `reass/tests.rs` and, through the pcb, `tests/transfer.rs` and
 //! `tests/sack.rs`.
 
 #[cfg(test)]
@@ -28,20 +27,19 @@ use super::segment::{Payload, SACK_BLOCKS_MAX};
 /// The queue. Allocated when the first hole appears, freed when the last is filled.
 #[derive(Debug)]
 pub(super) struct Reass<P> {
-    /// By their place in the stream, which unlike a sequence number does not wrap.
+    /// Runs by their place in the stream, which does not wrap as a sequence number does.
     runs: BTreeMap<u64, Run<P>>,
     /// A sequence number and its place. Follows the data taken.
     origin: (SeqNum, u64),
-    /// Small segments that went into all runs together.
+    /// Number of small segments in all runs.
     piece_count: u32,
-    /// Where runs have grown and no report says so yet, in order of arrival.
+    /// Places where runs have grown and that no report has yet, in order of arrival.
     fresh: VecDeque<u64>,
-    /// A place in each of the runs that were reported last, the latest first. A run may be gone since.
+    /// A place in each of the runs reported last, the latest first. A run may have been removed since then.
     recent: VecDeque<u64>,
-    /// Bytes that came although they were there, one range for each segment that had some, and is not reported yet. At most
-    /// [`DUPLICATES_MAX`].
+    /// Duplicate bytes: one range for each segment that had some and is not reported yet. At most [`DUPLICATES_MAX`].
     duplicates: VecDeque<SackBlock>,
-    /// SACK was negotiated: duplicates are worth noting.
+    /// SACK was negotiated: duplicates are stored.
     reports: bool,
     /// Acknowledgments that are left out.
     pub comp: CompSack,
@@ -53,7 +51,7 @@ pub(super) struct Reass<P> {
 #[derive(Debug)]
 struct Run<P> {
     payload: P,
-    /// Small segments that went into this run.
+    /// Number of small segments in this run.
     piece_count: u32,
 }
 
@@ -79,7 +77,7 @@ impl<P: Payload> Reass<P> {
         }
     }
 
-    /// True if nothing waits here any more.
+    /// True if nothing waits here.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.fin.is_none() && self.duplicates.is_empty()
     }
@@ -89,8 +87,8 @@ impl<P: Payload> Reass<P> {
         !self.runs.is_empty()
     }
 
-    /// Throws away the data behind holes, which was not acknowledged (RFC 2018 section 8). Returns it, in whatever
-    /// order, for the caller to give its memory back. Where the stream ends stays known.
+    /// Discards the data behind holes, which was not acknowledged (RFC 2018 section 8). Returns it in any order, so
+    /// that the caller can free its memory. The end of the stream stays known.
     pub fn prune(&mut self) -> P {
         let mut dropped = P::default();
         for run in core::mem::take(&mut self.runs).into_values() {
@@ -119,7 +117,7 @@ impl<P: Payload> Reass<P> {
         reached
     }
 
-    /// A segment's bytes from `start` to `end` came although they were there. What touches the last range is reported with it.
+    /// A segment's bytes from `start` to `end` are duplicates. If they touch the last range, they are reported with it.
     pub fn note_duplicate(&mut self, start: SeqNum, end: SeqNum) {
         if !self.reports || self.extend_duplicate(start, end) {
             return;
@@ -130,8 +128,8 @@ impl<P: Payload> Reass<P> {
         self.duplicates.push_back(SackBlock { start, end });
     }
 
-    /// The same for further bytes of the segment whose first were noted last: one range a segment is reported (RFC 2883 section
-    /// 4), so what does not touch that is not. True if it does.
+    /// The same for more bytes of the segment whose first duplicates were noted last. Only one range per segment is
+    /// reported (RFC 2883 section 4), so bytes that do not touch it are not. True if they do.
     fn extend_duplicate(&mut self, start: SeqNum, end: SeqNum) -> bool {
         let Some(last) = self.duplicates.back_mut() else { return false };
         let touches = start.at_or_before(last.end) && last.start.at_or_before(end);
@@ -141,7 +139,7 @@ impl<P: Payload> Reass<P> {
         touches
     }
 
-    /// Duplicates that are not reported yet will not be.
+    /// Drops duplicates that are not reported yet.
     pub fn forget_duplicates(&mut self) {
         self.duplicates.clear();
     }
@@ -151,8 +149,8 @@ impl<P: Payload> Reass<P> {
         !self.duplicates.is_empty()
     }
 
-    /// Notes which bytes from place `at` to `end`, behind it, are there already: the first range of them that has no hole. `continues`: the
-    /// segment's bytes before `at` were noted.
+    /// Notes which bytes from place `at` up to `end` are already held: their first range without a hole. `continues`:
+    /// the segment's bytes before `at` were noted.
     fn note_overlap(&mut self, at: u64, end: u64, continues: bool) {
         let before = self.runs.range(..=at).next_back();
         let runs = before.into_iter().chain(self.runs.range(at + 1..end));
@@ -180,9 +178,9 @@ impl<P: Payload> Reass<P> {
         (self.runs.len() + usize::from(self.has_duplicate())).min(SACK_BLOCKS_MAX)
     }
 
-    /// At most `count` blocks to report, with `more` further reports to come right after this one: a duplicate first
-    /// and once, then the runs that have grown since the last report, as many as have to go if these reports are to
-    /// name all; then those reported last, for a report may be lost.
+    /// At most `count` blocks to report, with `more` reports right after this one. First a duplicate, once; then the
+    /// runs that have grown since the last report, as many as needed so that these reports name all; then those
+    /// reported last, because a report may be lost.
     pub fn take_sack(&mut self, count: usize, more: u8) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         if count > 0 {
@@ -193,7 +191,7 @@ impl<P: Payload> Reass<P> {
         let mut known = 0;
         let room = count - blocks.len();
         while known < room.min(share) {
-            // The last report begins with the segment that has caused it.
+            // The last report begins with the segment that caused it.
             let is_last = more == 0 && known == 0;
             let place = if is_last { self.fresh.pop_back() } else { self.fresh.pop_front() };
             let Some(place) = place else { break };
@@ -208,7 +206,7 @@ impl<P: Payload> Reass<P> {
         }
         let mut recent = core::mem::take(&mut self.recent);
         for &start in starts.iter().take(reported).flatten().rev() {
-            // A run that has grown to the left stands there by an earlier beginning.
+            // A run that has grown to the left is listed there with an earlier beginning.
             recent.retain(|&other| self.run_at(other).is_some_and(|run| run != start));
             recent.push_front(start);
         }
@@ -240,7 +238,7 @@ impl<P: Payload> Reass<P> {
         false
     }
 
-    /// Notes the run that holds `place` at index `at` of `starts`, unless it is among them or gone.
+    /// Notes the run that contains `place` at index `at` of `starts`, unless it is already there or was removed.
     fn add_run(&self, place: u64, starts: &mut [Option<u64>], at: usize) -> bool {
         let start = self.run_at(place);
         let is_new = start.is_some() && !starts.contains(&start);
@@ -251,15 +249,15 @@ impl<P: Payload> Reass<P> {
         false
     }
 
-    /// Where the run begins that holds `place`.
+    /// The beginning of the run that contains `place`.
     fn run_at(&self, place: u64) -> Option<u64> {
         let (start, run) = self.runs.range(..=place).next_back()?;
         (place < start + run.len()).then_some(*start)
     }
 
-    /// The run that holds `place` has grown.
+    /// The run that contains `place` has grown.
     fn note_fresh(&mut self, place: u64) {
-        // A block that goes on where the last one ended is the same news.
+        // A block that continues at the end of the last one is the same news.
         if let Some(&last) = self.fresh.back()
             && self.run_at(last) == self.run_at(place)
         {
@@ -271,8 +269,8 @@ impl<P: Payload> Reass<P> {
         self.fresh.push_back(place);
     }
 
-    /// Puts `payload`, which begins at `start`, into its place. Data that continues the stream has to be
-    /// taken out right after. `continues`: bytes in front of it were noted as a duplicate.
+    /// Inserts `payload`, which begins at `start`. Data that continues the stream must be taken out right after.
+    /// `continues`: bytes before it were noted as a duplicate.
     pub fn insert(&mut self, start: SeqNum, mut payload: P, continues: bool) {
         if let Some(fin) = self.fin {
             payload.truncate(fin.since(start) as usize);
@@ -311,8 +309,8 @@ impl<P: Payload> Reass<P> {
         self.note_fresh(at);
     }
 
-    /// Takes the bytes that begin at `at`, which is RCV.NXT, all up to the next hole or the end of a run. Data
-    /// before `at` is discarded.
+    /// Takes all bytes from `at`, which is RCV.NXT, up to the next hole or the end of a run. Data before `at` is
+    /// discarded.
     pub fn take(&mut self, at: SeqNum) -> Option<P> {
         let place = self.place(at);
         self.origin = (at, place);
@@ -331,7 +329,7 @@ impl<P: Payload> Reass<P> {
         None
     }
 
-    /// Drops the runs that lie whole between `at` and `end`: the new one contains them.
+    /// Drops the runs that lie completely between `at` and `end`: the new one contains them.
     fn drop_swallowed(&mut self, at: u64, end: u64) {
         while let Some((&start, run)) = self.runs.range(at..end).next()
             && start + run.len() <= end
@@ -346,13 +344,13 @@ impl<P: Payload> Reass<P> {
         Some(run)
     }
 
-    /// Keeps the bound of small segments. False if the new run of `pieces` of them at `at` has to be dropped.
+    /// Enforces the bound of small segments. False if the new run of `pieces` of them at `at` must be dropped.
     fn make_room(&mut self, at: u64, pieces: u32) -> bool {
         if self.piece_count + pieces <= PIECES_MAX {
             return true;
         }
         let Some((&last, run)) = self.runs.last_key_value() else { return true };
-        // A run of full segments is not worth giving away for a small one.
+        // A run of full segments is not dropped for a small one.
         if last < at || run.payload.len() >= run.piece_count as usize * SMALL {
             return false;
         }
@@ -393,22 +391,22 @@ impl<P: Payload> Reass<P> {
     }
 }
 
-/// A distance inside the receive window, as memory counts.
+/// A distance inside the receive window, as a `usize`.
 fn bytes(distance: u64) -> usize {
     usize::try_from(distance).unwrap_or(usize::MAX)
 }
 
-/// The place of RCV.NXT when the queue is made. Nothing can lie further before it than sequence numbers
-/// distinguish.
+/// The place of RCV.NXT when the queue is made. Nothing can lie farther before it than sequence numbers distinguish.
 const PLACE_OF_ORIGIN: u64 = 1 << 32;
-/// Growths remembered until they are reported: some reports' worth, more than one batch of segments makes.
+/// Largest number of growths stored until they are reported: enough for some reports, and more than one batch of
+/// segments makes.
 const FRESH_MAX: usize = 64;
-/// Duplicates remembered until they are reported, one in each acknowledgment. Beyond it the latest replaces the one before it.
+/// Largest number of duplicates stored until they are reported, one in each acknowledgment. Beyond that, the latest
+/// replaces the one before it.
 const DUPLICATES_MAX: usize = 16;
-/// Bytes of a run that are moved to join it with the one before.
+/// Largest run that is moved to join it with the one before, bytes.
 const JOIN_MAX: u64 = 64 << 10;
-/// Small segments kept, at most: with 2 KiB of memory behind each, 2 MiB a connection.
+/// Largest number of small segments kept: with 2 KiB of memory for each, 2 MiB per connection.
 const PIECES_MAX: u32 = 1024;
-/// Bytes from which on a segment is not small: its memory is at most four times its data, and the window bounds
-/// that.
+/// A segment with this many bytes is not small: its memory is at most four times its data, and the window bounds that.
 const SMALL: usize = 512;

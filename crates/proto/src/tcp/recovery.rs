@@ -1,14 +1,14 @@
 //! Loss detected by duplicate acknowledgments: limited transmit (RFC 3042), fast retransmit and fast
 //! recovery (RFC 5681 section 3.2, NewReno's answer to partial acknowledgments, RFC 6582).
 //!
-//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; congestion
-//! control decides about the window itself, and output sends. Where a path may lose segments, losses are found in
-//! `loss/` instead, and only the phase and the window are kept here: the rest is for paths inside one process. It does not depend on buffers, timers or
-//! the peer's window. Tests stand at the end and, with segments really lost, in `tests/loss.rs`.
+//! It decides *that* a segment was lost and how much the congestion window is inflated meanwhile; congestion control
+//! decides about the window itself, and output sends. On a path that may lose segments, `loss/` finds losses instead,
+//! and only the phase and the window are kept here: the rest is for paths inside one process. It does not depend on
+//! buffers, timers or the peer's window. Tests are at the end and, with real losses, in `tests/loss.rs`.
 //!
-//! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard` (all
-//! acknowledged that was out when the loss was found) -> `Open` (more than that). A retransmission timeout
-//! leads from anywhere to `Guard`: duplicates of repeated data say nothing new.
+//! Phases: `Open` -> `Recovery` (third duplicate) -> `Partial` (first partial acknowledgment) -> `Guard` (everything
+//! outstanding when the loss was found is acknowledged) -> `Open` (more than that is). A retransmission timeout leads
+//! from any phase to `Guard`: duplicates of repeated data bring no news.
 
 use crate::seq::SeqNum;
 
@@ -21,11 +21,11 @@ use super::cc::{self, Ack, Cause, Cc, Congestion, CongestionControl};
 pub(super) struct Recovery {
     /// RFC 6582's `recover`, as the sequence number after it; meaningless in `Open`.
     recover: SeqNum,
-    /// Bytes added to the congestion window (or taken off it) for segments that have left the network.
+    /// Bytes added to the congestion window (or subtracted) for segments that have left the network.
     inflation: i32,
     dup_ack_count: u8,
     phase: Phase,
-    /// The segment at SND.UNA is to be sent again.
+    /// The segment at SND.UNA must be retransmitted.
     rexmt_now: bool,
 }
 
@@ -34,9 +34,9 @@ enum Phase {
     Open,
     Recovery,
     Partial,
-    /// A timeout, until more than what was out then is acknowledged.
+    /// After a timeout, until more than what was outstanding then is acknowledged.
     Guard,
-    /// The same behind a recovery that is over.
+    /// The same after a recovery.
     Ended,
 }
 
@@ -51,7 +51,7 @@ impl Recovery {
         }
     }
 
-    /// The congestion window to send by, bytes.
+    /// The congestion window for sending, bytes.
     pub fn window(&self, cc: &Cc, mss: u32) -> u32 {
         cc.cwnd().saturating_add_signed(self.inflation).max(mss)
     }
@@ -66,25 +66,26 @@ impl Recovery {
         }
     }
 
-    /// The same for diagnosis: a recovery without SACK goes on until more than what was out at its beginning is acknowledged, and duplicates
-    /// are signs of a hole (`tcpi_ca_state`).
+    /// The same for diagnosis: a recovery without SACK lasts until more than what was outstanding at its beginning is
+    /// acknowledged, and duplicates are signs of a hole (`tcpi_ca_state`).
     pub fn ca_state(&self) -> (cc::Phase, bool) {
         let phase = if self.phase == Phase::Ended { cc::Phase::Recovery } else { self.phase() };
         (phase, self.dup_ack_count > 0)
     }
 
-    /// Nothing is lost as far as is known, and no duplicate acknowledgment has come since SND.UNA moved.
+    /// Nothing is known to be lost, and no duplicate acknowledgment has arrived since SND.UNA moved.
     #[inline]
     pub fn is_at_rest(&self) -> bool {
         self.phase == Phase::Open && self.dup_ack_count == 0 && self.inflation == 0
     }
 
-    /// Bytes that duplicate acknowledgments have told of, which the next acknowledgment that moves SND.UNA tells again.
+    /// Bytes that duplicate acknowledgments have reported, and that the next acknowledgment that moves SND.UNA reports
+    /// again.
     pub fn told_by_duplicates(&self, mss: u32) -> u32 {
         u32::from(self.dup_ack_count).saturating_mul(mss)
     }
 
-    /// RFC 6582's `recover`; meaningless where the phase is open.
+    /// RFC 6582's `recover`; meaningless while the phase is open.
     pub fn recover(&self) -> SeqNum {
         self.recover
     }
@@ -95,28 +96,29 @@ impl Recovery {
         self.recover = snd_max;
     }
 
-    /// Recovery or the repairs after a timeout are over.
+    /// Recovery or the repairs after a timeout have ended.
     pub fn finish(&mut self) {
         (self.phase, self.inflation, self.rexmt_now, self.dup_ack_count) = (Phase::Open, 0, false, 0);
     }
 
-    /// Sets the bytes that the window is to be beyond `cwnd`, or short of it.
+    /// Sets by how many bytes the window exceeds `cwnd`, or is below it.
     pub fn inflate(&mut self, bytes: i32) {
         self.inflation = bytes;
     }
 
-    /// The first unacknowledged segment is to be sent again, whatever the windows say.
+    /// The first unacknowledged segment must be retransmitted, regardless of the windows.
     pub fn repeat_first(&mut self) {
         self.rexmt_now = true;
     }
 
-    /// True, once, if the first unacknowledged segment is to be sent again.
+    /// True, once, if the first unacknowledged segment must be retransmitted.
     pub fn take_rexmt(&mut self) -> bool {
         core::mem::take(&mut self.rexmt_now)
     }
 
-    /// Everything up to `ack` was acknowledged, `news` says how much that was. Returns whether the retransmission timer is to be restarted: in recovery only the first partial acknowledgment does
-    /// it (RFC 6582 section 4, the "impatient" variant).
+    /// Everything up to `ack` was acknowledged; `news` has how much that was. Returns whether the retransmission timer
+    /// restarts: in recovery, only the first partial acknowledgment restarts it (RFC 6582 section 4, the "impatient"
+    /// variant).
     pub fn on_new_ack(&mut self, cc: &mut Cc, ack: SeqNum, news: &Ack) -> bool {
         let Ack { acked, flight, mss, .. } = *news;
         self.dup_ack_count = 0;
@@ -152,11 +154,12 @@ impl Recovery {
         }
     }
 
-    /// A duplicate acknowledgment of `una`, with `flight` bytes out up to `snd_max`. Returns true if it
-    /// starts fast recovery.
+    /// A duplicate acknowledgment of `una`, with `flight` bytes outstanding up to `snd_max`. Returns true if it starts
+    /// fast recovery.
     pub fn on_dup_ack(&mut self, cc: &mut Cc, una: SeqNum, snd_max: SeqNum, mss: u32, now: Instant) -> bool {
         let flight = snd_max.since(una);
-        // One of the segments is missing, so no more duplicates mean anything than there are others (`tcp_limit_reno_sacked`).
+        // One of the segments is missing, so at most as many duplicates count as there are others
+        // (`tcp_limit_reno_sacked`).
         let most = u8::try_from(flight.div_ceil(mss.max(1)).saturating_sub(1)).unwrap_or(u8::MAX);
         if self.dup_ack_count >= most {
             return false;
@@ -164,7 +167,7 @@ impl Recovery {
         self.dup_ack_count += 1;
         match self.phase {
             Phase::Recovery | Phase::Partial => {
-                // No more can have left the network than was in it, whatever a peer invents.
+                // No more can have left the network than was in it, regardless of what a peer invents.
                 let most = i32::try_from(flight).unwrap_or(i32::MAX);
                 self.inflation = self.inflation.saturating_add_unsigned(mss).min(most);
                 false
@@ -173,7 +176,7 @@ impl Recovery {
                 self.inflation = 0i32.saturating_add_unsigned(mss * u32::from(self.dup_ack_count));
                 false
             }
-            // The duplicates may be of what is sent again after a timeout, or was in the recovery.
+            // The duplicates may be of retransmissions after a timeout or in the recovery.
             Phase::Guard | Phase::Ended => false,
             Phase::Open => {
                 if self.dup_ack_count != DUP_ACKS {
@@ -189,7 +192,7 @@ impl Recovery {
         }
     }
 
-    /// The retransmission timer has expired: everything up to `snd_max` may be sent again.
+    /// The retransmission timer has expired: everything up to `snd_max` may be retransmitted.
     pub fn on_timeout(&mut self, snd_max: SeqNum) {
         self.phase = Phase::Guard;
         self.recover = snd_max;
@@ -199,7 +202,7 @@ impl Recovery {
     }
 }
 
-/// Duplicates that are taken for a loss (RFC 5681's threshold).
+/// Number of duplicates that indicate a loss (RFC 5681's threshold).
 const DUP_ACKS: u8 = 3;
 
 #[cfg(test)]
@@ -236,7 +239,7 @@ mod tests {
         SeqNum::new(u32::MAX - 3000)
     }
 
-    /// Ten segments out, three duplicates come.
+    /// Ten segments are in flight, and three duplicates arrive.
     fn lost() -> (Recovery, Cc) {
         let mut cc = Cc::new(Algorithm::NewReno, MSS, false);
         let mut recovery = Recovery::new();
@@ -310,7 +313,7 @@ mod tests {
         for _ in 0..100_000 {
             let _ = recovery.on_dup_ack(&mut cc, una(), una() + 10 * MSS, MSS, NOW);
         }
-        // Nine others were out.
+        // Nine others were in flight.
         assert_eq!(recovery.window(&cc, MSS), 14 * MSS);
     }
 

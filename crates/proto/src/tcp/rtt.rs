@@ -1,12 +1,13 @@
 //! Round-trip time and retransmission timeout (RFC 6298), in microseconds, as Linux estimates them (`tcp_rtt_estimator`).
 //!
-//! Every acknowledgment may bring a sample. The variance term is the largest mean deviation of a round trip, and falls slowly: RFC 6298's
-//! factors are made for one sample a round trip, and more of them would make a timeout forget what it has seen (its section 3).
-//! A sample far below the mean says less of the deviation than one above it. Expiries of the retransmission timer double the
-//! timeout, and window probes that between probes; both until a sample comes.
+//! Every acknowledgment may give a sample. The variance term is the largest mean deviation within a round trip, and
+//! falls slowly: RFC 6298's factors are made for one sample per round trip, and with more samples the timeout would
+//! forget the past (its section 3). A sample far below the mean shows less about the deviation than one above it.
+//! Expiries of the retransmission timer double the timeout, and window probes double the time between probes; both
+//! until the next sample.
 //!
-//! It does not depend on segments, timers or clocks, but only on samples. Invariant: the timeout is at least SRTT and the floor
-//! together, and no more than the ceiling, as given with each sample. Tests stand at the end.
+//! It depends only on samples, not on segments, timers or clocks. Invariant: the timeout is at least SRTT plus the
+//! floor, and at most the ceiling, as given with each sample. Tests stand at the end.
 
 use core::time::Duration;
 
@@ -15,11 +16,11 @@ use super::settings::micros;
 /// SRTT, RTTVAR and RTO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rtt {
-    /// SRTT in eighths of a microsecond; 0 while nothing has been measured.
+    /// SRTT in eighths of a microsecond; 0 before the first measurement.
     srtt_8: u32,
     /// The mean deviation in quarters of a microsecond.
     mdev_4: u32,
-    /// The largest since the round trip began, and the floor at least.
+    /// The largest since the round trip began, at least the floor.
     mdev_max_4: u32,
     /// RTTVAR in quarters of a microsecond: the timeout's distance from SRTT.
     rttvar_4: u32,
@@ -55,8 +56,8 @@ impl Rtt {
         self.backoff
     }
 
-    /// Takes in a measured round trip and ends the back-off. `ends_round`: all is acknowledged that was out at the last sample for
-    /// which this was true.
+    /// Processes a measured round trip and ends the back-off. `ends_round`: everything is acknowledged that was in
+    /// flight at the last sample for which this was true.
     pub fn sample(&mut self, rtt_us: u64, ends_round: bool, rto_min_us: u32, rto_max_us: u32) {
         let r = u32::try_from(rtt_us).unwrap_or(u32::MAX).clamp(1, SAMPLE_MAX_US);
         if self.srtt_8 == 0 {
@@ -68,7 +69,7 @@ impl Rtt {
             let srtt = self.srtt_8 / 8;
             let deviation = srtt.abs_diff(r);
             let more = deviation.saturating_sub(self.mdev_4 / 4);
-            // Faster than the mean, it says less.
+            // Below the mean, the sample shows less.
             let more = if r < srtt { more / 8 } else { more };
             let less = (self.mdev_4 / 4).saturating_sub(deviation);
             self.mdev_4 = self.mdev_4 + more - less;
@@ -80,24 +81,25 @@ impl Rtt {
                 self.mdev_max_4 = rto_min_us;
             }
         }
-        // The floor holds for the variance term and not for the sum: a delayed acknowledgment takes its time on a long
-        // path too, where a steady round trip leaves next to no variance.
+        // The floor applies to the variance term, not to the sum: acknowledgments are also delayed on a long path,
+        // where a steady round trip leaves almost no variance.
         self.rttvar_4 = self.rttvar_4.max(rto_min_us).min(rto_max_us);
         (self.doublings, self.backoff) = (0, 0);
     }
 
-    /// The time to arm the retransmission timer with, microseconds.
+    /// The time for which the retransmission timer is armed, microseconds.
     pub fn rto_us(&self, rto_max_us: u32) -> u64 {
         let rto_us = u64::from(self.srtt_8 / 8) + u64::from(self.rttvar_4);
         (rto_us << self.doublings).min(u64::from(rto_max_us))
     }
 
-    /// The same of the persist timer, which has not expired yet while the peer's window has been shut (`tcp_probe0_base`).
+    /// The same for the persist timer, if it has not expired yet since the peer's window was closed
+    /// (`tcp_probe0_base`).
     pub fn first_probe_us(&self, rto_min_us: u32, rto_max_us: u32) -> u64 {
         self.rto_us(rto_max_us).max(u64::from(rto_min_us))
     }
 
-    /// The same between two probes (`tcp_probe0_when`).
+    /// The time between two probes (`tcp_probe0_when`).
     pub fn next_probe_us(&self, rto_min_us: u32, rto_max_us: u32) -> u64 {
         (self.first_probe_us(rto_min_us, rto_max_us) << self.backoff).min(u64::from(rto_max_us))
     }
@@ -113,14 +115,15 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
-    /// The last expiry of the retransmission timer does not count. False if none has counted.
+    /// The last expiry of the retransmission timer no longer counts. False if none has counted.
     pub fn revert_back_off(&mut self) -> bool {
         let Some(backoff) = self.backoff.checked_sub(1) else { return false };
         (self.doublings, self.backoff) = (backoff, backoff);
         true
     }
 
-    /// What has backed off says nothing about time: probes of a window that is open now, or a SYN-ACK that is acknowledged.
+    /// The back-off says nothing about the round trip: it was of probes of a window that is open now, or of a SYN-ACK
+    /// that is acknowledged.
     pub fn end_back_off(&mut self) {
         self.backoff = 0;
     }
@@ -134,9 +137,9 @@ impl Rtt {
     }
 }
 
-/// Doublings of the timeout, more than enough to reach any ceiling.
+/// Largest number of doublings of the timeout, more than enough to reach any ceiling.
 pub(super) const BACKOFF_MAX: u8 = 24;
-/// A longer sample is cut off: it stems from a peer's nonsense, and its eighths must fit.
+/// A longer sample is reduced to this: it comes from a misbehaving peer, and its eighths must fit.
 const SAMPLE_MAX_US: u32 = 1 << 28;
 /// RFC 6298 section 5.7.
 const RTO_AFTER_SYN_LOSS_US: u32 = 3_000_000;

@@ -1,14 +1,14 @@
 //! SACK blocks: which bytes beyond SEG.ACK the sender of a segment holds (RFC 2018), or has received
 //! twice (RFC 2883).
 //!
-//! Plain values, as they stand in the option. They are the peer's word and must not be believed before they
-//! were compared with the sent data (`loss/ack.rs`). Tests: `wire/tests.rs`, `tests/sack.rs`.
+//! Plain values, as in the option. They come from the peer, and must not be trusted before they are compared with the
+//! sent data (`loss/ack.rs`). Tests: `wire/tests.rs`, `tests/sack.rs`.
 
 use crate::seq::SeqNum;
 
 use super::segment::SACK_BLOCKS_MAX;
 
-/// A range of sequence numbers, from `start` up to `end`, which is not part of it.
+/// A range of sequence numbers, from `start` up to but not including `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlock {
     /// Left edge.

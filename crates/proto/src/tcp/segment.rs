@@ -22,7 +22,7 @@ pub trait Payload: Default {
     fn trim_front(&mut self, bytes: usize);
     /// Keeps the first `bytes` bytes, at most all.
     fn truncate(&mut self, bytes: usize);
-    /// Puts `tail` behind.
+    /// Appends `tail`.
     fn append(&mut self, tail: Self);
 }
 
@@ -43,8 +43,8 @@ impl Payload for Vec<u8> {
 }
 
 /// The control bits of a header (RFC 9293 section 3.1), and beside them the IP header's ECN bits (RFC 3168 section 5):
-/// [`Flags::CE`], [`Flags::ECT`] or [`Flags::ECT_1`] on the way in, [`Flags::ECT`] on the way out. One word, so that a segment without anything odd about it
-/// is known by one look.
+/// [`Flags::CE`], [`Flags::ECT`] or [`Flags::ECT_1`] on the way in, [`Flags::ECT`] on the way out. They share one word,
+/// so that one comparison recognises an ordinary segment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Flags(u16);
 
@@ -71,7 +71,7 @@ impl Flags {
     pub const AE: Self = Self(0x100);
     /// Not of the TCP header: routers may mark the packet instead of dropping it (ECN-capable transport, ECT(0)).
     pub const ECT: Self = Self(0x200);
-    /// Not of the TCP header: its options end in one of a length that cannot be, and were read up to there.
+    /// Not of the TCP header: the options end with one of an impossible length, and were read up to there.
     pub const BAD_OPTION: Self = Self(0x400);
     /// Not of the TCP header: a router has marked the packet (congestion experienced).
     pub const CE: Self = Self(0x800);
@@ -92,7 +92,7 @@ impl Flags {
     pub const fn high_bits(self) -> u8 {
         self.0.to_le_bytes()[1] & 1
     }
-    /// What the ECN field of a packet says that came, by the IP header's traffic class.
+    /// The ECN field of a received packet, from the IP header's traffic class.
     pub const fn of_ip(traffic_class: u8) -> Self {
         match traffic_class & 3 {
             0 => Self::NONE,
@@ -105,7 +105,7 @@ impl Flags {
     pub const fn ace(self) -> u8 {
         (self.0 >> ACE_SHIFT & 7) as u8
     }
-    /// Of such a number, of which the low three bits count.
+    /// The flags for such a number, of which the low three bits count.
     pub const fn from_ace(ace: u8) -> Self {
         Self((ace as u16 & 7) << ACE_SHIFT)
     }
@@ -165,7 +165,7 @@ impl core::fmt::Debug for Flags {
     }
 }
 
-/// Where ECE stands; CWR, AE and ECT follow.
+/// The position of ECE; CWR, AE and ECT follow.
 const ACE_SHIFT: u32 = 6;
 
 /// The timestamps option (RFC 7323 section 3).
@@ -178,13 +178,14 @@ pub struct Timestamps {
 }
 
 impl Timestamps {
-    /// The timestamp that is echoed. Zero is no echo, as on Linux: some hosts send it where they have none (RFC 7323 section 3.2), and one in 2^32 of ours is taken for it.
+    /// The echoed timestamp. Zero counts as no echo, as on Linux: some hosts send zero if they have none (RFC 7323
+    /// section 3.2). One in 2^32 of our timestamps is zero and is lost.
     pub const fn echo(self) -> Option<u32> {
         if self.ecr == 0 { None } else { Some(self.ecr) }
     }
 }
 
-/// Most SACK blocks that fit a header (RFC 2018 section 3).
+/// Largest number of SACK blocks in a header (RFC 2018 section 3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// The options that the state machine reads. An option that is absent is `None` or `false`.
@@ -217,19 +218,19 @@ pub struct Header {
     pub ack: SeqNum,
     /// Control bits.
     pub flags: Flags,
-    /// SEG.WND as it stands in the header, not yet scaled.
+    /// SEG.WND as in the header, not yet scaled.
     pub window: u16,
     /// SEG.UP, bytes past `seq`; meaningful only with [`Flags::URG`].
     pub urgent: u16,
-    /// Not of the TCP header: bytes of text of each of the segments that a device has joined to this one, but the last; 0 if it
-    /// has joined none. Only on the way in.
+    /// Not of the TCP header: bytes of text of each segment that a device has joined to this one, except the last; 0 if
+    /// it has joined none. Only on the way in.
     pub gso_size: u16,
     /// Parsed options.
     pub options: Options,
 }
 
-/// A header with no option but timestamps, as nearly all are: a segment handed from one connection to the other
-/// is copied several times on its way, and this is a quarter of a [`Header`].
+/// A header with no options except timestamps, as nearly all are. A segment passed between two connections is copied
+/// several times, and this is a quarter of a [`Header`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainHeader {
     pub(super) seq: SeqNum,
@@ -239,10 +240,10 @@ pub struct PlainHeader {
     pub(super) timestamps: Option<Timestamps>,
 }
 
-/// A header on its way: in short, and whole only if something would be lost by that.
+/// A header in transit: in the short form, or complete if the short form would lose something.
 ///
-/// A struct of words and no enum: it stays in registers from where a segment is made to where it is queued. A copy
-/// through memory waits for the stores before it, because it loads wider than they stored.
+/// It is a struct of words, not an enum: it stays in registers from where a segment is made to where it is queued. A
+/// copy through memory waits for the stores before it, because it loads wider than they stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Head {
     plain: PlainHeader,
@@ -264,14 +265,14 @@ impl Head {
         *flags = flags.with(more);
     }
 
-    /// The short form, or the whole one where there is more to it.
+    /// The short form, or the complete one if there is more.
     #[inline]
     pub fn into_parts(mut self) -> Result<PlainHeader, Box<Header>> {
         self.take_parts()
     }
 
-    /// [`into_parts`](Self::into_parts) of a header that stays where it is, so that only the wanted parts are copied.
-    /// Once.
+    /// Like [`into_parts`](Self::into_parts) for a header that stays in place, so that only the wanted parts are
+    /// copied. Call it once.
     #[inline]
     pub fn take_parts(&mut self) -> Result<PlainHeader, Box<Header>> {
         self.full.take().map_or(Ok(self.plain), Err)
@@ -309,7 +310,7 @@ impl From<PlainHeader> for Header {
 }
 
 impl Header {
-    /// Its short form, which says all that a segment without rare options says.
+    /// Its short form, which has everything of a segment without rare options.
     #[inline]
     pub(super) fn plain(&self) -> PlainHeader {
         let Self { seq, ack, flags, window, options, .. } = *self;

@@ -1,4 +1,4 @@
-//! The settings that a connection gets at its creation, and the part of them that the pcb keeps.
+//! The settings of a new connection, and the part of them that the pcb keeps.
 //!
 //! [`Settings`] is the embedder's view, in plain durations. `Tuning` is the pcb's copy, in 32-bit
 //! microseconds and milliseconds, because a host may hold a million pcbs. It does not depend on where the
@@ -11,42 +11,42 @@ use super::cc::Algorithm;
 use super::ecn::EcnMode;
 use super::fast_open::FastOpenSyn;
 
-/// Everything a connection may be told. The defaults are those of Linux where it has one.
+/// All settings of a connection. The defaults are those of Linux if it has one.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the cap on our segments,
-    /// whatever the peer announces.
+    /// The MSS to announce, bytes: the interface's MTU less the fixed headers. Also the limit of our segments,
+    /// regardless of what the peer announces.
     pub mss: u16,
     /// The MSS to assume of a peer that announces none, bytes: 536 for IPv4, 1220 for IPv6 (RFC 9293 MUST-15).
     pub peer_mss_default: u16,
     /// `so_rcv`'s hiwat at creation, bytes.
     pub rcv_buf: u32,
-    /// The largest hiwat that `so_rcv` may ever get, bytes: decides the window scale.
+    /// The largest hiwat that `so_rcv` may ever get, bytes: determines the window scale.
     pub rcv_buf_max: u32,
     /// The largest window to offer, bytes (`TCP_WINDOW_CLAMP`).
     pub window_clamp: u32,
-    /// Bytes from which on a reader is told that there are some (`SO_RCVLOWAT`).
+    /// Number of bytes from which on a reader is told of them (`SO_RCVLOWAT`).
     pub rcv_lowat: u32,
     /// Offer timestamps (RFC 7323 section 3).
     pub timestamps: bool,
     /// Offer window scaling (RFC 7323 section 2).
     pub window_scaling: bool,
-    /// Offer SACK (RFC 2018). Where both ends do, losses are found by RACK-TLP (RFC 8985), else by duplicate acknowledgments.
+    /// Offer SACK (RFC 2018). If both ends do, RACK-TLP (RFC 8985) finds losses, else duplicate acknowledgments do.
     pub sack: bool,
-    /// The path does not lose, reorder or duplicate segments, as inside one process: no records of
-    /// transmissions are kept. A loss that happens all the same is found by duplicate acknowledgments and the
-    /// retransmission timer.
+    /// The path does not lose, reorder or duplicate segments, as inside one process: no records of transmissions are
+    /// kept. If a loss happens nevertheless, duplicate acknowledgments and the retransmission timer find it.
     pub lossless: bool,
     /// No Nagle algorithm (`TCP_NODELAY`).
     pub nodelay: bool,
-    /// `TCP_QUICKACK` of an active open. Off: the acknowledgment of the SYN-ACK waits for the application's text, up to 200 ms.
+    /// `TCP_QUICKACK` of an active open. If it is off, the acknowledgment of the SYN-ACK waits for the application's
+    /// text, up to 200 ms.
     pub quickack: bool,
     /// `TCP_DEFER_ACCEPT` of an active open, with the same effect: the application writes first.
     pub writes_first: bool,
     /// How long an acknowledgment waits for an answer that carries it, if it waits; at most 500 ms (RFC 9293 MUST-40).
     pub delack: Duration,
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
-    /// and at least this.
+    /// time plus at least this.
     pub rto_min: Duration,
     /// The retransmission timeout before the first round trip is measured (RFC 6298 section 2.1).
     pub rto_initial: Duration,
@@ -56,55 +56,56 @@ pub struct Settings {
     pub syn_retries: u8,
     /// How often anything else is repeated before the connection is given up.
     pub retries: u8,
-    /// How long to wait for the peer's FIN after `close` (`tcp_fin_timeout`, `TCP_LINGER2`), and at least three and a half
-    /// retransmission timeouts, as on Linux; zero: not at all, the connection is reset once our FIN is acknowledged.
+    /// How long to wait for the peer's FIN after `close` (`tcp_fin_timeout`, `TCP_LINGER2`), but at least three and a
+    /// half retransmission timeouts, as on Linux. Zero: no wait; the connection is reset when our FIN is acknowledged.
     pub fin_wait_2: Duration,
     /// The length of TIME-WAIT (2MSL).
     pub time_wait: Duration,
     /// Keepalive (RFC 9293 section 3.8.4).
     pub keepalive: KeepaliveSettings,
-    /// Largest payload of one `Transmit`, bytes. Above the MSS, several segments' worth is handed down
-    /// unsplit, for a link that cuts it (TSO) or that does not mind.
+    /// Largest payload of one `Transmit`, bytes. If it is above the MSS, several segments are passed on unsplit, to a
+    /// link that cuts them (TSO) or accepts them.
     pub tso_max: u32,
     /// This connection's timestamp offset, random per connection (RFC 7323 section 7.1).
     pub ts_offset: u32,
     /// Bytes of a packet besides a segment's options and text: the fixed headers of IP and TCP. 40 on IPv4, 60 on
     /// IPv6.
     pub headers_len: u16,
-    /// The least MTU that a path is believed to have, bytes: 552 on IPv4, as on Linux (`min_pmtu`), 1,280 on IPv6.
+    /// The smallest MTU that a path is assumed to have, bytes: 552 on IPv4, as on Linux (`min_pmtu`), 1,280 on IPv6.
     pub mtu_min: u16,
     /// The path MTU that earlier connections learned, bytes of an IP packet; 0 if unknown.
     pub path_mtu: u16,
-    /// Whether the path's MTU is found out by sending (`tcp_mtu_probing`).
+    /// Whether the path's MTU is found by probing (`tcp_mtu_probing`).
     pub mtu_probing: MtuProbing,
-    /// Where that begins, bytes of payload (`tcp_base_mss`).
+    /// The size with which probing begins, bytes of payload (`tcp_base_mss`).
     pub base_mss: u16,
     /// Fast Open of an active open (RFC 7413).
     pub fast_open: Option<FastOpenSyn>,
-    /// How long something may remain unacknowledged, or wait for a window, before the connection is given up
-    /// (`TCP_USER_TIMEOUT`); zero for [`retries`](Self::retries) instead.
+    /// How long something may stay unacknowledged, or wait for a window, before the connection is given up
+    /// (`TCP_USER_TIMEOUT`); zero: [`retries`](Self::retries) decides.
     pub user_timeout: Duration,
-    /// Tell the peer of the user timeout, and take its own where we have none (RFC 5482).
+    /// Announce the user timeout to the peer, and use the peer's if we have none (RFC 5482).
     pub user_timeout_option: bool,
-    /// Congestion control. Where nothing is lost (`lossless`), it is NewReno whatever this says: the window only
-    /// has to grow there, and nothing does that for less.
+    /// Congestion control. If nothing is lost (`lossless`), it is always NewReno: the window only has to grow there,
+    /// and NewReno does that at the lowest cost.
     pub congestion_control: Algorithm,
-    /// Explicit congestion notification (RFC 3168). Where nothing is lost (`lossless`) it is not offered: no router marks.
+    /// Explicit congestion notification (RFC 3168). If nothing is lost (`lossless`), it is not offered: no router
+    /// marks.
     pub ecn: EcnMode,
-    /// A window that was not used for longer than a retransmission timeout is halved for each of them, down to the initial
-    /// one (RFC 2861, `tcp_slow_start_after_idle`).
+    /// A window that was not used for longer than a retransmission timeout is halved for each timeout, down to the
+    /// initial one (RFC 2861, `tcp_slow_start_after_idle`).
     pub slow_start_after_idle: bool,
-    /// Whether data leaves in a burst or spread over the round trip. Needs transmission records, so not where nothing is
-    /// lost (`lossless`).
+    /// Whether data is sent in a burst or spread over the round trip. It needs transmission records, so it has no
+    /// effect if nothing is lost (`lossless`).
     pub pacing: PacingMode,
 }
 
-/// When the path's MTU is found out by sending larger segments (RFC 4821), besides what routers report.
+/// When the path's MTU is probed by sending larger segments (RFC 4821), in addition to routers' reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MtuProbing {
     /// Never.
     Off,
-    /// Once large packets seem to vanish without a word.
+    /// When large packets seem to vanish silently.
     #[default]
     BlackHole,
     /// From the start, with small segments.
@@ -118,15 +119,15 @@ impl MtuProbing {
     pub const NAMES: &'static [&'static str] = &["off", "blackhole", "always"];
 }
 
-/// Whose data is paced.
+/// Which connections are paced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PacingMode {
-    /// That of algorithms that want it.
+    /// Those whose algorithm wants it.
     #[default]
     Auto,
-    /// Of all connections.
+    /// All connections.
     On,
-    /// Of none.
+    /// None.
     Off,
 }
 
@@ -137,7 +138,7 @@ impl PacingMode {
     pub const NAMES: &'static [&'static str] = &["auto", "on", "off"];
 }
 
-/// When and how a silent peer is asked whether it still exists.
+/// When and how a silent peer is probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeepaliveSettings {
     /// Off by default (RFC 9293 MUST-25).
@@ -200,13 +201,13 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The algorithm that the path gets.
+    /// The algorithm used on this path.
     pub(super) fn algorithm(&self) -> Algorithm {
         if self.lossless { Algorithm::NewReno } else { self.congestion_control }
     }
 }
 
-/// `base_mss` of nearly all connections: of others it is among what is rare.
+/// `base_mss` of nearly all connections; another value is in the rare state.
 pub(super) const BASE_MSS: u16 = 1024;
 
 /// The settings that a pcb needs after its creation.

@@ -1,9 +1,9 @@
 //! The states of a connection (RFC 9293 section 3.3.2) and what each of them allows.
 //!
-//! LISTEN is missing on purpose: a listener is not a pcb, its half-open connections live in the syncache. It
-//! does not depend on the pcb. The table of transitions is pinned by `tests/transitions.rs`.
+//! LISTEN is missing on purpose: a listener is not a pcb, and its half-open connections are in the syncache. It does
+//! not depend on the pcb. `tests/transitions.rs` checks the table of transitions.
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
     /// Active open: our SYN waits for its answer.
@@ -16,7 +16,7 @@ pub enum State {
     CloseWait,
     /// The application has closed our direction, the FIN is not acknowledged yet.
     FinWait1,
-    /// Our FIN is acknowledged, the peer's has not come.
+    /// Our FIN is acknowledged, the peer's has not arrived.
     FinWait2,
     /// Both FINs have crossed, ours is not acknowledged yet.
     Closing,
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// True while text of the peer is taken in: its FIN has not come.
+    /// True while text from the peer is accepted: its FIN has not arrived.
     #[inline]
     pub const fn receives(self) -> bool {
         match self {

@@ -1,30 +1,30 @@
 //! Half-open connections (SYN-RECEIVED of a passive open) until their handshake is complete.
 //!
-//! A listener is the one part of a stack that a stranger can fill with a single packet per entry, so a
-//! handshake gets 96 bytes here instead of a pcb, and the number of entries is fixed at creation. It does not
-//! depend on addresses (the caller's key `K`), listeners (the caller's handle `L`), accept queues or pcbs.
-//! One instance belongs to one shard, under the caller's lock; nothing here blocks.
+//! A listener is the only part of a stack that a stranger can fill with a single packet per entry. So a handshake gets
+//! 96 bytes here instead of a pcb, and the number of entries is fixed at creation. It does not depend on addresses (the
+//! caller's key `K`), listeners (the caller's handle `L`), accept queues or pcbs. One instance belongs to one shard,
+//! under the caller's lock; nothing here blocks.
 //!
 //! States of an entry, and their transitions:
 //! * made by [`on_syn`](SynCache::on_syn), which answers with a SYN-ACK;
 //! * repeated by [`on_timer`](SynCache::on_timer) after 1, 2, 4, 8 and 16 s, and dropped 32 s later, unless the listener has
 //!   another [`Patience`];
-//! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place: if the accept queue is
-//!   full the caller does nothing, the client's ACK is as good as lost, and a later SYN-ACK makes it
-//!   come again (as Linux does); else the caller makes the pcb and calls [`remove`](SynCache::remove). A listener that
-//!   defers lets an acknowledgment without text pass, and waits for the text;
-//! * dropped by [`on_rst`](SynCache::on_rst), by [`on_unreachable`](SynCache::on_unreachable), by [`retain`](SynCache::retain) when its listener closes,
-//!   or as the oldest one when a new SYN finds the cache full. Under a flood of SYNs the cache thus
-//!   holds the newest, of which an honest client's completes in a round trip (BSD's answer); unless the caller
-//!   answers with a cookie then ([`cookie`]), and makes no entry.
+//! * found complete by [`on_ack`](SynCache::on_ack), which leaves it in place. If the accept queue is full, the caller
+//!   does nothing: the client's ACK counts as lost, and a later SYN-ACK causes another one (as on Linux). Else the
+//!   caller makes the pcb and calls [`remove`](SynCache::remove). A listener that defers ignores an acknowledgment
+//!   without text, and waits for the text;
+//! * dropped by [`on_rst`](SynCache::on_rst), by [`on_unreachable`](SynCache::on_unreachable), by
+//!   [`retain`](SynCache::retain) when its listener closes, or as the oldest one when a new SYN finds the cache full.
+//!   So during a flood of SYNs, the cache holds the newest entries, and an honest client's entry completes within a
+//!   round trip (BSD's solution); or the caller answers with a cookie ([`cookie`]), and makes no entry.
 //!
-//! Invariants: at most `capacity` entries; every entry is in exactly one timer queue, that of its number
-//! of retries; a queue is in the order of `sent_at`, and no entry of a queue is younger than one of a
-//! queue with fewer retries. No step costs more than a hash, a short chain and a few links.
+//! Invariants: at most `capacity` entries; every entry is in exactly one timer queue, that of its number of retries; a
+//! queue is in the order of `sent_at`, and no entry of a queue is younger than one of a queue with fewer retries. No
+//! step costs more than a hash, a short chain and a few links.
 //!
-//! Cookies leave no entry, but the cache remembers when the last one was sent
-//! ([`note_cookie`](SynCache::note_cookie)): only within their lifetime is a stray acknowledgment held against them
-//! ([`expects_cookies`](SynCache::expects_cookies)), so that numbers cannot be guessed while there is no need for them.
+//! Cookies leave no entry, but the cache remembers when the last one was sent ([`note_cookie`](SynCache::note_cookie)):
+//! only within the lifetime of a cookie is a stray acknowledgment checked
+//! ([`expects_cookies`](SynCache::expects_cookies)), so that nobody can guess numbers while no cookies are in use.
 //!
 //! Tests: `syncache/tests.rs`.
 
@@ -47,21 +47,21 @@ use super::timestamp;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-/// How often a SYN-ACK may be repeated before the handshake is given up, at most.
+/// Largest number of SYN-ACK repetitions before the handshake is given up.
 pub const SYNACK_RETRIES_MAX: u8 = 15;
 /// Time from the first SYN-ACK to the second; it doubles with each (RFC 6298 section 2.1 and 5.5).
 pub const SYNACK_TIMEOUT: Duration = Duration::from_secs(1);
-/// It grows no further than to this, as the retransmission timeout of a connection.
+/// Upper limit of that time, as for the retransmission timeout of a connection.
 pub const SYNACK_TIMEOUT_MAX: Duration = Duration::from_secs(120);
-/// Entries of a shard unless told otherwise: 96 KiB with an IPv6 key.
+/// Default number of entries of a shard: 96 KiB with an IPv6 key.
 pub const CAPACITY_DEFAULT: usize = 1024;
-/// Most entries that a cache may have.
+/// Largest number of entries of a cache.
 pub const CAPACITY_MAX: usize = 1 << 20;
-/// Most answers that one entry gives at once to segments other than a SYN; afterwards only the timer
-/// speaks. It bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
+/// Largest number of immediate answers of one entry to segments other than a SYN; afterwards only the timer sends. It
+/// bounds challenge ACKs (RFC 5961 section 7) and ends ACK loops.
 pub const ANSWERS_MAX: u8 = 16;
 
-/// The least time from one answer to a repeated SYN to the next, here and in a connection by Fast Open (`tcp_invalid_ratelimit`).
+/// The least time between two answers to a repeated SYN, here and in a Fast Open connection (`tcp_invalid_ratelimit`).
 pub(super) const AGAIN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A listener's offer to its peers.
@@ -87,18 +87,18 @@ pub struct ListenParams {
     pub accurate_ecn: bool,
 }
 
-/// For how long a listener waits for its peers.
+/// How long a listener waits for its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Patience {
     /// How often a SYN-ACK is repeated before the handshake is given up (`tcp_synack_retries`), at most [`SYNACK_RETRIES_MAX`].
     pub retries: u8,
-    /// Expiries of the SYN-ACK's timer during which a handshake is not complete until text comes (`TCP_DEFER_ACCEPT`), at most
-    /// [`SYNACK_RETRIES_MAX`]; 0: the acknowledgment completes it.
+    /// Expiries of the SYN-ACK's timer during which a handshake is not complete until text arrives
+    /// (`TCP_DEFER_ACCEPT`), at most [`SYNACK_RETRIES_MAX`]; 0: the acknowledgment completes it.
     pub defers: u8,
 }
 
 impl Default for Patience {
-    /// Linux's.
+    /// Linux's defaults.
     fn default() -> Self {
         Self { retries: 5, defers: 0 }
     }
@@ -110,23 +110,23 @@ impl Patience {
         (0..SYNACK_RETRIES_MAX).find(|count| Self::time_of(*count) >= time).unwrap_or(SYNACK_RETRIES_MAX)
     }
 
-    /// The time that so many expiries take.
+    /// The time that this many expiries take.
     pub fn time_of(defers: u8) -> Duration {
         (0..defers.min(SYNACK_RETRIES_MAX)).map(|retries| table::timeout(usize::from(retries))).sum()
     }
 
-    /// Whether a handshake whose timer expires for the time after `retries` ones is given up.
+    /// Whether a handshake is given up when its timer expires after `retries` earlier expiries.
     fn is_over(self, retries: u8, is_acked: bool) -> bool {
         retries >= SYNACK_RETRIES_MAX || (retries >= self.retries && !(is_acked && retries < self.defers))
     }
 
-    /// Whether the SYN-ACK is repeated then: a peer that has acknowledged it is asked again only at the end of the time.
+    /// Whether the SYN-ACK is then repeated: for a peer that has acknowledged it, only at the end of the time.
     fn repeats(self, retries: u8, is_acked: bool) -> bool {
         self.defers == 0 || !is_acked || retries + 1 >= self.defers
     }
 }
 
-/// The numbers a connection starts from, both from [`isn`](super::isn).
+/// The initial numbers of a connection, both from [`isn`](super::isn).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InitialNumbers {
     /// ISS.
@@ -152,16 +152,16 @@ pub enum AckOutcome<L> {
     Challenge(Header),
     /// Drop the segment. The entry stays.
     Ignore,
-    /// There is no such handshake: the segment is one to a bare listener.
+    /// There is no such handshake: handle the segment as one to a bare listener.
     NoEntry,
 }
 
 /// Effect of a reset on the handshake (RFC 5961 section 3.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RstOutcome<L> {
-    /// It is exactly right: the handshake is over and its entry gone.
+    /// Its number is exact: the handshake has ended, and its entry is removed.
     Removed(L),
-    /// It is in the window but not exact: send this challenge ACK.
+    /// Its number is in the window but not exact: send this challenge ACK.
     Challenge(Header),
     /// It is outside the window, or the entry has been challenged enough: drop it.
     Ignore,
@@ -178,7 +178,7 @@ pub struct Statistics {
     pub completed: u64,
     /// Oldest entries dropped for a new one in a full cache.
     pub dropped_overflow: u64,
-    /// Entries dropped because their listener went away.
+    /// Entries dropped because their listener was closed.
     pub dropped_listener: u64,
     /// Entries given up after the listener's [`Patience`].
     pub timed_out: u64,
@@ -200,25 +200,24 @@ pub struct SynCache<K, L> {
 }
 
 impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
-    /// An empty cache for `capacity` entries (brought between 1 and [`CAPACITY_MAX`]), all of whose
-    /// memory is taken now. `hash_key` is random: the peer chooses the keys.
+    /// An empty cache for `capacity` entries (limited to 1 to [`CAPACITY_MAX`]); all its memory is allocated now.
+    /// `hash_key` must be random, because the peer chooses the keys.
     ///
-    /// A `K` that hashes itself with few writes is the fastest.
+    /// A `K` whose `Hash` makes few writes is the fastest.
     pub fn new(capacity: usize, hash_key: [u8; 16]) -> Self {
         let table = Table::new(capacity.clamp(1, CAPACITY_MAX), hash_key);
         Self { table, statistics: Statistics::default(), cookie_at: None }
     }
 
-    /// Takes a SYN (no ACK, no RST: [`closed::listen`](super::closed::listen) has said so) and returns
-    /// the answer.
+    /// Processes a SYN (without ACK and RST, as [`closed::listen`](super::closed::listen) has found) and returns the
+    /// answer.
     ///
-    /// For a new key that is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK
-    /// again, and its timer starts anew; one that follows such an answer within half a second gets none
-    /// (`tcp_oow_rate_limited`). A SYN with another sequence number gets a challenge ACK (RFC 5961
-    /// section 4.2), `None` once there were [`ANSWERS_MAX`], and changes nothing: if the entry stems from an old duplicate or a client that has
-    /// restarted, the client answers with a reset that is exact (RFC 9293 section 3.10.7.3), which
-    /// clears the way for its next SYN; replacing the entry at once would let a host off the path
-    /// break the handshakes of others.
+    /// For a new key, the answer is a SYN-ACK, and an entry is made. The same SYN again gets the same SYN-ACK again,
+    /// and its timer restarts; another one within half a second of such an answer gets none (`tcp_oow_rate_limited`). A
+    /// SYN with another sequence number gets a challenge ACK (RFC 5961 section 4.2), or `None` after [`ANSWERS_MAX`],
+    /// and changes nothing. If the entry comes from an old duplicate or a client that has restarted, the client answers
+    /// the challenge with an exact reset (RFC 9293 section 3.10.7.3), which makes room for its next SYN. If the entry
+    /// were replaced at once, a host off the path could break the handshakes of others.
     pub fn on_syn(
         &mut self,
         key: K,
@@ -246,7 +245,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
             return Some(answer);
         }
         if self.table.is_full() {
-            // The longest queue of retries that is not empty has the oldest entry at its head.
+            // The non-empty queue with the most retries has the oldest entry at its head.
             self.table.evict_oldest();
             self.statistics.dropped_overflow += 1;
         }
@@ -256,7 +255,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         Some(half_open.syn_ack(now))
     }
 
-    /// How often the handshake of this key, if there is one, has asked for another path ([`Accepted::rehashes`]).
+    /// How often the handshake of this key, if there is one, has requested another path ([`Accepted::rehashes`]).
     pub fn rehashes(&self, key: &K) -> u8 {
         let found = self.table.find(key).1;
         if found == NIL { 0 } else { self.table.slot(found).half_open.rehashes() }
@@ -267,7 +266,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         self.table.find(key).1 == NIL
     }
 
-    /// True if the next new entry would cost an old one its place.
+    /// True if the next new entry would replace an old one.
     pub fn is_full(&self) -> bool {
         self.table.is_full()
     }
@@ -277,13 +276,13 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         self.cookie_at = Some(now);
     }
 
-    /// Whether a cookie may come back: one was sent that can still be good.
+    /// Whether a cookie may come back: one was sent that may still be valid.
     pub fn expects_cookies(&self, now: Instant) -> bool {
         self.cookie_at.is_some_and(|at| now.since(at) <= cookie::PERIOD * cookie::PERIODS_MAX)
     }
 
-    /// Takes a segment that is no RST, nor a SYN that a listener takes, of `payload_len` bytes: the third of the handshake,
-    /// if all is well. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
+    /// Processes a segment that is neither RST nor a SYN that a listener accepts, of `payload_len` bytes: normally the
+    /// third of the handshake. Follows the steps of RFC 9293 section 3.10.7.4 for SYN-RECEIVED.
     pub fn on_ack(
         &mut self,
         key: &K,
@@ -314,7 +313,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         }
     }
 
-    /// Takes a reset. Only one with exactly the next sequence number ends the handshake.
+    /// Processes a reset. Only one with exactly the next sequence number ends the handshake.
     pub fn on_rst(&mut self, key: &K, hdr: &Header, now: Instant) -> RstOutcome<L> {
         let (bucket, found) = self.table.find(key);
         if found == NIL {
@@ -332,9 +331,9 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         challenge(half_open, now).map_or(RstOutcome::Ignore, RstOutcome::Challenge)
     }
 
-    /// The network reports that a SYN-ACK with sequence number `seq` did not arrive. If that is ours the handshake is over: its
-    /// client will come again (as on Linux; nobody waits for it here). Another number was guessed (RFC 5927), and changes nothing.
-    /// Returns the listener's handle if the entry is gone.
+    /// The network reports that a SYN-ACK with sequence number `seq` did not arrive. If that number is ours, the
+    /// handshake ends: its client will try again (as on Linux; nobody waits for it here). Another number is a guess
+    /// (RFC 5927), and changes nothing. Returns the listener's handle if the entry was removed.
     pub fn on_unreachable(&mut self, key: &K, seq: SeqNum) -> Option<L> {
         let (bucket, found) = self.table.find(key);
         if found == NIL || self.table.slot_mut(found).half_open.iss != seq {
@@ -344,13 +343,13 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         Some(self.table.remove(bucket, found))
     }
 
-    /// Whether a handshake of this name is under way.
+    /// Whether a handshake with this key is under way.
     pub fn contains(&self, key: &K) -> bool {
         self.table.find(key).1 != NIL
     }
 
-    /// Takes out the entry whose connection has been made; returns the listener's handle, or `None` if
-    /// there is no such entry.
+    /// Removes the entry whose connection has been made; returns the listener's handle, or `None` if there is no such
+    /// entry.
     pub fn remove(&mut self, key: &K) -> Option<L> {
         let (bucket, found) = self.table.find(key);
         if found == NIL {
@@ -360,22 +359,21 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         Some(self.table.remove(bucket, found))
     }
 
-    /// Drops every entry that `keep` is false for: those of a listener that closes. Goes through the
-    /// whole cache.
+    /// Drops every entry for which `keep` is false: those of a listener that closes. Visits the whole cache.
     pub fn retain(&mut self, keep: impl FnMut(&K, &L) -> bool) {
         self.statistics.dropped_listener += self.table.retain(keep);
     }
 
-    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with its listener and [`rehashes`](Self::rehashes), and gives up those that have
-    /// been repeated often enough. After a jump of the clock each entry is still repeated only once.
-    /// Work is bounded by the number of entries due.
+    /// Repeats the SYN-ACKs that are due at `now`, each through `send` with its listener and
+    /// [`rehashes`](Self::rehashes), and removes those that have been repeated often enough. After a jump of the clock
+    /// each entry is still repeated only once. Work is bounded by the number of entries due.
     pub fn on_timer(
         &mut self,
         now: Instant,
         patience: impl Fn(&L) -> Patience,
         mut send: impl FnMut(&K, &L, Header, u8),
     ) {
-        // An entry moved to the next queue starts anew at `now`, so it is not met again there.
+        // An entry moved to the next queue restarts at `now`, so this loop does not find it again there.
         for retries in 0..=SYNACK_RETRIES_MAX {
             while let Some(index) = self.table.due(retries, now) {
                 let slot = self.table.slot_mut(index);
@@ -400,7 +398,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
         }
     }
 
-    /// When [`on_timer`](Self::on_timer) is next to be called; `None` if the cache is empty. Sixteen loads.
+    /// When [`on_timer`](Self::on_timer) must next be called; `None` if the cache is empty. Costs sixteen loads.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.table.next_deadline()
     }
@@ -436,7 +434,8 @@ pub fn accepted_at_syn(
     Accepted { rtt: None, ..HalfOpen::new(syn, params, numbers).accepted(now, now) }
 }
 
-/// An entry whose SYN-ACK is being repeated. If that panics the entry is removed, or it would panic at every call.
+/// An entry whose SYN-ACK is being repeated. If that panics, the entry is removed; otherwise it would panic at every
+/// call.
 struct Repeating<'t, K: Hash + Eq + Clone, L: Clone> {
     table: &'t mut Table<K, L>,
     index: u32,
@@ -461,7 +460,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
     if hdr.flags.has(Flags::RST) {
         return AckCheck::Drop;
     }
-    // One without timestamps is taken, as on an open connection (`input/arrives.rs`).
+    // A segment without timestamps is accepted, as on an open connection (`input/arrives.rs`).
     if let Some(ts) = hdr.options.timestamps
         && half_open.agreed.timestamps()
         && timestamp::is_stale(ts.val, half_open.ts_recent)
@@ -481,7 +480,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
     if hdr.ack == half_open.snd_nxt() { AckCheck::Complete } else { AckCheck::WrongAck }
 }
 
-/// An ACK of where the handshake stands, unless the entry has given enough of them.
+/// An ACK with the handshake's present numbers, unless the entry has sent enough of them.
 fn challenge(half_open: &mut HalfOpen, now: Instant) -> Option<Header> {
     if half_open.answers >= ANSWERS_MAX {
         return None;

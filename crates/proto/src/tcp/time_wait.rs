@@ -1,16 +1,16 @@
-//! The rest of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
+//! The record of a connection in TIME-WAIT (RFC 9293 sections 3.6.1 and 3.10.7.4).
 //!
-//! Hosts that close first keep thousands of these, so a [`TimeWait`] is a few words instead of a pcb. It does
-//! not depend on addresses, the table it stands in, or timers: the caller asks for
-//! [`deadline`](TimeWait::deadline) after each segment and drops the record when that has passed.
+//! Hosts that close first keep thousands of them, so a [`TimeWait`] is a few words instead of a pcb. It does not depend
+//! on addresses, its table, or timers: the caller asks for [`deadline`](TimeWait::deadline) after each segment and
+//! drops the record when that has passed.
 //!
-//! States: the record is in TIME-WAIT as long as it exists. It is left in three ways only: the deadline
-//! passes; a SYN that cannot be an old duplicate reopens it (RFC 6191); our side opens the connection
-//! again with timestamps that tell the two apart. A reset never ends it (RFC 1337, its fix F1), and only
-//! a repeated FIN restarts the 2MSL timer, so that nothing else prolongs it.
+//! States: the record is in TIME-WAIT as long as it exists. It ends in three ways only: the deadline passes; a SYN that
+//! cannot be an old duplicate reopens it (RFC 6191); our side opens the connection again with timestamps that
+//! distinguish the two. A reset never ends it (RFC 1337, fix F1), and only a repeated FIN restarts the 2MSL timer, so
+//! nothing else prolongs it.
 //!
-//! Invariants: the numbers never change but TS.Recent, which only grows; segments that may be one half
-//! of an ACK loop are answered at most once in half a second and a bit. Tests: `time_wait/tests.rs`.
+//! Invariants: the numbers never change except TS.Recent, which only grows; segments that may be part of an ACK loop
+//! are answered at most once in a little more than half a second. Tests: `time_wait/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -24,8 +24,8 @@ use crate::tcp::segment::{Flags, Header, Options, Timestamps};
 use crate::tcp::timestamp;
 use crate::time::Instant;
 
-/// How far past SND.NXT the next incarnation's ISS lies at least, bytes: farther than any unscaled
-/// window reaches, so that the peer cannot take the new SYN for data of the old connection.
+/// Least distance of the next incarnation's ISS from SND.NXT, bytes: farther than any unscaled window reaches, so that
+/// the peer cannot take the new SYN for data of the old connection.
 const ISS_DISTANCE: u32 = 65_535 + 2;
 
 /// A connection in TIME-WAIT, without its addresses.
@@ -39,12 +39,13 @@ pub struct TimeWait {
     ts_offset: u32,
     /// No TSval later than this has been sent.
     ts_sent: u32,
-    /// The millisecond clock at the last answer to a segment without length, which are limited as challenges are.
+    /// The millisecond clock at the last answer to a segment without length. These answers are limited as challenges
+    /// are.
     limited_at_ms: u32,
-    /// RCV.WND as it stands in the header.
+    /// RCV.WND as in the header.
     window_field: u16,
     timestamps: bool,
-    /// True once `limited_at_ms` means something.
+    /// True when `limited_at_ms` is valid.
     limited: bool,
 }
 
@@ -70,12 +71,12 @@ pub enum TimeWaitAction {
 pub struct Reuse {
     /// The new ISS must be at or after this.
     pub iss_floor: SeqNum,
-    /// The timestamp offset to go on with, lest TSval go backwards.
+    /// The timestamp offset to continue with, so that TSval does not go back.
     pub ts_offset: u32,
 }
 
 impl TimeWait {
-    /// The record of a connection that enters TIME-WAIT at `now`, before which it sent its last TSval.
+    /// The record of a connection that enters TIME-WAIT at `now`; it sent its last TSval before that.
     pub fn new(params: &TimeWaitParams, now: Instant) -> Self {
         let timestamps = params.timestamps.is_some();
         let TimestampState { ts_recent, ts_offset, .. } =
@@ -95,12 +96,12 @@ impl TimeWait {
         }
     }
 
-    /// When the record is to be dropped; a repeated FIN moves it on, nothing moves it back.
+    /// When the record must be dropped; a repeated FIN makes this later, nothing makes it earlier.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Takes a segment that has arrived for this connection. Never blocks, constant time.
+    /// Processes a segment that has arrived for this connection. Never blocks; constant time.
     pub fn on_segment(&mut self, hdr: &Header, payload_len: usize, now: Instant) -> TimeWaitAction {
         if now >= self.deadline {
             return TimeWaitAction::Closed;
@@ -121,9 +122,8 @@ impl TimeWait {
         self.on_valid_age(hdr, payload_len, now)
     }
 
-    /// A SYN: a new incarnation if it cannot be an old duplicate, else a challenge ACK (RFC 9293
-    /// section 3.10.7.4, fourth step), by which the sender of a genuine one learns of the old
-    /// connection and tries again later.
+    /// A SYN: a new incarnation if it cannot be an old duplicate, else a challenge ACK (RFC 9293 section 3.10.7.4,
+    /// fourth step), which tells the sender of a genuine SYN about the old connection, so that it tries again later.
     fn on_syn(&mut self, hdr: &Header, now: Instant) -> TimeWaitAction {
         if !hdr.flags.any(Flags::ACK.with(Flags::FIN)) && self.is_newer_syn(hdr) {
             return TimeWaitAction::Reopen { iss_floor: self.iss_floor() };
@@ -131,10 +131,11 @@ impl TimeWait {
         self.ack_limited(0, now)
     }
 
-    /// RFC 6191 section 2. Where only the new incarnation has timestamps the RFC would always accept;
-    /// whether ours would agree to them is not known here, so the sequence number decides.
+    /// RFC 6191 section 2. If only the new incarnation has timestamps, the RFC would always accept; whether our side
+    /// would agree to them is unknown here, so the sequence number decides.
     fn is_newer_syn(&self, hdr: &Header) -> bool {
-        // Of one at RCV.NXT the RFC would say the same, but no initial number is that close to the last one (as on Linux).
+        // The RFC would also accept a SYN at RCV.NXT, but no initial number is that close to the last one (as on
+        // Linux).
         let seq_is_newer = hdr.seq.after(self.rcv_nxt);
         match (self.timestamps, hdr.options.timestamps) {
             (true, Some(ts)) => {
@@ -144,8 +145,8 @@ impl TimeWait {
         }
     }
 
-    /// A segment that PAWS let through. All that can still come from the peer is its FIN again, and the acknowledgment of ours; anything
-    /// else shows that it does not know where the connection stands, and it is told, as on Linux.
+    /// A segment that passed PAWS. The peer can only repeat its FIN and the acknowledgment of ours; anything else shows
+    /// that it does not know the state of the connection, so it gets an acknowledgment, as on Linux.
     fn on_valid_age(&mut self, hdr: &Header, payload_len: usize, now: Instant) -> TimeWaitAction {
         let len = hdr.seq_len(payload_len);
         let ack_is_sent = hdr.flags.has(Flags::ACK) && hdr.ack.at_or_before(self.snd_nxt);
@@ -169,7 +170,7 @@ impl TimeWait {
     pub fn ack(&mut self, now: Instant) -> Header {
         let timestamps = self.timestamps.then(|| {
             let val = timestamp::value(now, self.ts_offset);
-            // A thread may come with an earlier time than the one before; TSval must not show it (PAWS).
+            // A later call may have an earlier time; TSval must not show it (PAWS).
             if timestamp::older(self.ts_sent, val) {
                 self.ts_sent = val;
             }
@@ -201,7 +202,8 @@ impl TimeWait {
         TimeWaitAction::Ack(self.ack(now))
     }
 
-    /// Milliseconds from the last limited answer to the next one, which only an end that knows both ends' sequence numbers could predict.
+    /// Milliseconds from the last limited answer to the next one. Only an end that knows both sequence numbers could
+    /// predict it.
     fn ack_interval_ms(&self) -> u32 {
         interval_ms(self.snd_nxt.raw() ^ self.rcv_nxt.raw().rotate_left(16), self.limited_at_ms)
     }
@@ -219,14 +221,13 @@ impl TimeWait {
         self.snd_nxt + ISS_DISTANCE
     }
 
-    /// Whether a connection to the same remote endpoint may be opened from the same local port at `now`, and
-    /// the bounds that it then has to observe.
+    /// Whether a connection to the same remote endpoint may be opened from the same local port at `now`, and the bounds
+    /// that it must then observe.
     ///
-    /// Only if timestamps were in use and our clock has ticked since the last TSval we sent: the peer,
-    /// should it still hold the old connection, takes the new SYN for newer (RFC 6191), and PAWS keeps
-    /// old duplicates out of the new connection, which must use timestamps as well. Linux asks for a
-    /// whole second under `tcp_tw_reuse`, because its record keeps the time in seconds; one tick of the
-    /// 1 ms clock is all that RFC 6191 needs.
+    /// It may only if timestamps were in use and our clock has ticked since our last TSval. If the peer still has the
+    /// old connection, it then recognises the new SYN as newer (RFC 6191), and PAWS keeps old duplicates out of the new
+    /// connection, which must also use timestamps. Linux requires a whole second with `tcp_tw_reuse`, because its
+    /// record stores the time in seconds; RFC 6191 needs only one tick of the 1 ms clock.
     pub fn can_reuse_for_connect(&self, now: Instant) -> Option<Reuse> {
         let ticked = timestamp::older(self.ts_sent, timestamp::value(now, self.ts_offset));
         (self.timestamps && ticked).then(|| Reuse { iss_floor: self.iss_floor(), ts_offset: self.ts_offset })

@@ -1,11 +1,11 @@
 //! The timers: retransmission, persist, delayed acknowledgment, keepalive, FIN-WAIT-2 and 2MSL.
 //!
-//! A timer is a deadline in the pcb, [`NEVER`] while it does not run; arming and disarming one is a store.
-//! The caller keeps one timer per connection at [`Pcb::next_deadline`] and may be late or early: a deadline
-//! that has not come is left alone. It does not depend on the caller's wheel. Retransmission and persist
-//! share a slot, for data is either in flight or held back by the window. FIN-WAIT-2 and TIME-WAIT share one,
-//! for they are states. No wake-up is lost: wherever data is unacknowledged or held back by the window, that
-//! slot runs (`output.rs` arms it, asserted in `tests/properties.rs`). Tests: `timers/tests.rs`, `tests/timers.rs`.
+//! A timer is a deadline in the pcb, [`NEVER`] while it does not run; arming and disarming one is a store. The caller
+//! keeps one timer per connection at [`Pcb::next_deadline`] and may be late or early: a deadline that has not passed
+//! has no effect. It does not depend on the caller's wheel. Retransmission and persist share a slot, because data is
+//! either in flight or held back by the window. FIN-WAIT-2 and TIME-WAIT share one, because they are states. No wake-up
+//! is lost: whenever data is unacknowledged or held back by the window, that slot runs (`output.rs` arms it, asserted
+//! in `tests/properties.rs`). Tests: `timers/tests.rs`, `tests/timers.rs`.
 
 use core::time::Duration;
 
@@ -22,7 +22,7 @@ use super::state::State;
 /// The deadline of a timer that does not run.
 pub(super) const NEVER: Instant = Instant::from_micros(u64::MAX);
 
-/// Keepalive of a connection that wants it, or once did.
+/// Keepalive of a connection that uses it, or used it before.
 #[derive(Debug)]
 pub(super) struct Keepalive {
     settings: KeepaliveSettings,
@@ -47,13 +47,13 @@ impl Keepalive {
 
     /// Probes sent since the peer was last heard, at `heard_at`.
     pub fn probe_count(&self, heard_at: Instant) -> u8 {
-        // The count itself is set back when the next one may be due.
+        // The count itself is reset when the next probe may be due.
         if heard_at >= self.probed_at { 0 } else { self.probe_count }
     }
 }
 
 impl<P: Payload> Pcb<P> {
-    /// When [`Pcb::on_timer`] is next wanted; `None` if no timer runs.
+    /// When [`Pcb::on_timer`] must next be called; `None` if no timer runs.
     pub fn next_deadline(&self) -> Option<Instant> {
         let mut earliest = self.rexmt_at.min(self.delack_at).min(self.two_msl_at.min(self.keep_at));
         if let Some(loss) = self.loss.as_deref() {
@@ -62,7 +62,7 @@ impl<P: Payload> Pcb<P> {
         (earliest != NEVER).then_some(earliest)
     }
 
-    /// Runs every timer that is due. `poll_transmit` has to follow.
+    /// Runs every timer that is due. The caller must call `poll_transmit` afterwards.
     pub fn on_timer(&mut self, now: Instant) -> TimerOutcome {
         let now = self.clock(now);
         if self.delack_at <= now {
@@ -76,8 +76,9 @@ impl<P: Payload> Pcb<P> {
         let mut events = Events::NONE;
         if !probes && self.rexmt_at <= now {
             let Verdict::Continue(signs) = self.on_rexmt(now) else {
-                // Nothing comes back from the peer, so it is told nothing either, as on Linux and in RFC 9293 section 3.10.8: its next segment is answered
-                // with a reset. Within one process a reader's window update may be no segment, and it would wait for ever.
+                // Nothing arrives from the peer, so nothing is sent to it either, as on Linux and in RFC 9293 section
+                // 3.10.8: its next segment is answered with a reset. Within one process, a reader's window update may
+                // not be a segment, and the reader would wait for ever.
                 let reset = self.abort();
                 return TimerOutcome { events: GIVEN_UP, reply: reset.filter(|_| self.tuning.lossless) };
             };
@@ -92,14 +93,15 @@ impl<P: Payload> Pcb<P> {
         TimerOutcome { events, reply: None }
     }
 
-    /// The retransmission or persist timer has expired. Whether its connection goes on, and then the events but for [`Events::SILENT`].
+    /// The retransmission or persist timer has expired. Returns whether its connection continues, and then the events
+    /// except [`Events::SILENT`].
     fn on_rexmt(&mut self, now: Instant) -> Verdict<Events> {
         let handshake = self.is_in_handshake();
         let is_shut = self.is_shut_over_text();
         let most = match () {
             () if handshake => self.tuning.syn_retries,
             () if is_shut => u8::MAX,
-            // Nobody waits for it any more, and it holds memory (`tcp_orphan_retries`).
+            // Nobody waits for the connection, and it holds memory (`tcp_orphan_retries`).
             () if self.orphaned => self.tuning.retries.min(ORPHAN_RETRIES),
             () => self.tuning.retries,
         };
@@ -112,7 +114,7 @@ impl<P: Payload> Pcb<P> {
         self.spoil_timing();
         if self.persist {
             self.rexmt_count = self.rexmt_count.saturating_add(1);
-            // No longer than until a connection would be given up (`tcp_send_probe0`).
+            // Not longer than until a connection would be given up (`tcp_send_probe0`).
             if self.rtt.backoff() < self.tuning.retries {
                 self.rtt.back_off_probe();
             }
@@ -132,7 +134,8 @@ impl<P: Payload> Pcb<P> {
             if !self.syn_unacked {
                 self.snd_nxt = self.iss;
             } else if self.rexmt_count == 2 {
-                // One repetition may have been needless, as the first timeout is short (`tcp_fastopen_synack_timer`).
+                // One repetition may have been needless, because the first timeout is short
+                // (`tcp_fastopen_synack_timer`).
                 self.time_out_text(true, now);
             }
         } else {
@@ -145,11 +148,12 @@ impl<P: Payload> Pcb<P> {
         Verdict::Continue(if is_shut { Events::NONE } else { Events::REHASH })
     }
 
-    /// What is out is to be sent again, with a window of one segment. `is_first`: as of [`is_new_congestion`](Self::is_new_congestion).
+    /// Everything in flight must be retransmitted, with a window of one segment. `is_first`: as in
+    /// [`is_new_congestion`](Self::is_new_congestion).
     fn time_out_text(&mut self, is_first: bool, now: Instant) {
         let reduces = self.is_new_congestion(is_first);
         self.go_back(is_first, reduces, now);
-        // Without records all is sent again.
+        // Without records, everything is retransmitted.
         let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
         let pipe = records.map_or(0, |loss| loss.window_pipe(self.mss.into()));
         let has_records = records.is_some();
@@ -165,16 +169,17 @@ impl<P: Payload> Pcb<P> {
         self.syn_unacked || matches!(self.state, State::SynSent | State::SynReceived)
     }
 
-    /// Whether the window was closed over data in flight. It is probed by that data, and the peer may keep it closed for as long as it lives (RFC 9293
-    /// section 3.8.6, MAY-7 and SHLD-17).
+    /// Whether the window was closed over data in flight. That data is the window probe, and the peer may keep the
+    /// window closed as long as it is alive (RFC 9293 section 3.8.6, MAY-7 and SHLD-17).
     pub(super) fn is_shut_over_text(&self) -> bool {
         !self.is_in_handshake() && !self.persist && self.snd_wnd == 0 && !self.orphaned
     }
 
-    /// Whether the peer keeps its window shut on a connection that the application has closed, until probes go as seldom as they
-    /// may. It answers them, so nothing else would ever end the connection, and a peer could make us keep unsent data for as long
-    /// as it likes (as Linux does for orphans; RFC 9293 section 3.8.6.1 lets the application decide, which is gone here). However
-    /// small the largest timeout is, the peer gets as many probes as a closed connection gets timeouts.
+    /// Whether the peer keeps its window closed on a connection that the application has closed, until probes reach
+    /// their longest interval. The peer answers them, so nothing else would end the connection, and the peer could make
+    /// us keep unsent data as long as it likes (as on Linux for orphans; RFC 9293 section 3.8.6.1 lets the application
+    /// decide, but it is gone). However small the largest timeout is, the peer gets as many probes as a closed
+    /// connection gets timeouts.
     fn is_held_shut(&self) -> bool {
         self.orphaned
             && self.persist
@@ -182,14 +187,16 @@ impl<P: Payload> Pcb<P> {
             && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
     }
 
-    /// Whether a peer whose window is closed over data in flight has not been heard for as long as two of the rarest probes.
+    /// Whether a peer whose window is closed over data in flight has not been heard for two of the longest probe
+    /// intervals.
     fn is_dead(&self, now: Instant) -> bool {
         since_us(now, self.last_rcv_at) > 2 * u64::from(self.tuning.rto_max_us)
     }
 
-    /// Whether an expiry of the retransmission timer is the first sign of congestion in this window: the threshold is reduced once
-    /// for it (`tcp_enter_loss`). After a recovery or a mark only once all is acknowledged that was out then; in a repair as
-    /// after a timeout if something was acknowledged since. `is_first`: nothing has expired since the last acknowledgment.
+    /// Whether an expiry of the retransmission timer is the first sign of congestion in this window: the threshold is
+    /// reduced once for it (`tcp_enter_loss`). After a recovery or a mark, only when everything is acknowledged that
+    /// was in flight then; in a repair as after a timeout, if something was acknowledged since. `is_first`: nothing has
+    /// expired since the last acknowledgment.
     fn is_new_congestion(&self, is_first: bool) -> bool {
         match self.recovery.phase() {
             Phase::Open => !self.ecn.covers(self.snd_una),
@@ -198,8 +205,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Everything that is not known to have arrived may be sent again: with records the ranges marked lost,
-    /// without from SND.UNA on. `reduces`: the threshold is about to be reduced. `is_first`: as of [`is_new_congestion`](Self::is_new_congestion).
+    /// Everything that is not known to have arrived may be retransmitted: with records the ranges marked lost, without
+    /// records from SND.UNA on. `reduces`: the threshold is about to be reduced. `is_first`: as in
+    /// [`is_new_congestion`](Self::is_new_congestion).
     fn go_back(&mut self, is_first: bool, reduces: bool, now: Instant) {
         let has_records = self.lose_overdue(is_first, reduces, now);
         self.recovery.on_timeout(self.snd_max);
@@ -212,7 +220,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer may have been silent for too long.
+    /// The keepalive timer has expired: the peer may have been silent for too long.
     fn on_keep(&mut self, now: Instant) -> Verdict {
         let Some(keep) = self.keepalive.as_mut() else {
             self.keep_at = NEVER;
@@ -223,7 +231,7 @@ impl<P: Payload> Pcb<P> {
             keep.probe_count = 0;
         }
         let silence_ends = self.last_rcv_at + keep.settings.idle;
-        // Data in flight asks the question itself, and the retransmission timer waits for the answer.
+        // Data in flight is a probe itself, and the retransmission timer waits for the answer.
         if in_flight || (keep.probe_count == 0 && silence_ends > now) {
             let idle = keep.settings.idle.max(KEEPALIVE_MIN);
             self.keep_at = if in_flight { now + idle } else { silence_ends };
@@ -242,7 +250,7 @@ impl<P: Payload> Pcb<P> {
         Verdict::Continue(())
     }
 
-    /// Starts the retransmission or persist timer anew.
+    /// Restarts the retransmission or persist timer.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
         self.rexmt_at = after_us(now, self.rexmt_wait_us());
         if self.rare.user_timeout().is_some() {
@@ -250,8 +258,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The application writes after a pause, `snd_len` bytes with what waits, or the window changes: RFC 5681 section 4.1, as Linux does it
-    /// (`tcp_slow_start_after_idle_check`).
+    /// The application writes after a pause, `snd_len` bytes with what waits, or the window changes: RFC 5681 section
+    /// 4.1, as on Linux (`tcp_slow_start_after_idle_check`).
     #[inline]
     pub(super) fn restart_after_idle(&mut self, snd_len: u32, now: Instant) {
         let idle_us = since_us(now, self.last_snd_at);
@@ -266,7 +274,7 @@ impl<P: Payload> Pcb<P> {
         if self.snd_una != self.snd_max || !self.tuning.slow_start_after_idle {
             return;
         }
-        // Window probes back off, and do not make the timeout that idleness is counted in longer (`icsk_rto`).
+        // Window probes back off, but do not prolong the timeout in which idle time is counted (`icsk_rto`).
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
         if idle_us > rto_us {
             let times = self.packets_begun(snd_len);
@@ -278,8 +286,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Packets that a write begins by which `so_snd` has `snd_len` bytes, while nothing is in flight: each ends the pause, but for those behind one that leaves
-    /// (`tcp_skb_entail`). Text that waits although it fits the window is the beginning of that one. One if nothing was written.
+    /// Number of packets that a write begins, after which `so_snd` has `snd_len` bytes, while nothing is in flight:
+    /// each ends the pause, except those after one that is sent (`tcp_skb_entail`). Text that waits although it fits
+    /// the window is the beginning of that one. One if nothing was written.
     fn packets_begun(&self, snd_len: u32) -> u32 {
         if snd_len <= self.snd_len {
             return 1;
@@ -287,14 +296,14 @@ impl<P: Payload> Pcb<P> {
         if self.snd_wnd >= u32::from(self.mss) && !self.is_urgent_up_to(snd_len) {
             return u32::from(self.snd_len == 0);
         }
-        // As they were cut, without regard to blocks beside the text.
+        // As they were cut, ignoring blocks beside the text.
         let full = self.whole_packet(self.mss_in_window());
         let none = RecordEnds::default();
         let range = (self.snd_una + self.snd_len, self.snd_una + snd_len);
         self.rare.records().unwrap_or(&none).packets_begun(self.snd_una, range, full)
     }
 
-    /// Bytes of a packet of as many segments of `mss` bytes as leave as one.
+    /// Bytes of a packet of as many segments of `mss` bytes as are sent together.
     pub(super) fn whole_packet(&self, mss: u16) -> u32 {
         let mss = u32::from(mss).max(1);
         (self.tuning.tso_max / mss).max(1) * mss
@@ -308,20 +317,21 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The idle time was set, be it the same: silence so far counts, also where keepalive was switched on later or a probe waits for its answer
-    /// (`tcp_sock_set_keepidle_locked`).
+    /// The idle time was set, perhaps to the same value: silence so far counts, also if keepalive was switched on later
+    /// or a probe waits for its answer (`tcp_sock_set_keepidle_locked`).
     pub(super) fn restart_keepalive(&mut self, now: Instant) {
         if let (true, Some(keep)) = (self.keep_at != NEVER, self.keepalive.as_deref()) {
             self.keep_at = (self.last_rcv_at + keep.settings.idle.max(KEEPALIVE_MIN)).max(now);
         }
     }
 
-    /// The application changes keepalive, but for the idle time of one that is on. Switched on, it asks no sooner than after that, as on Linux.
+    /// The application changes keepalive, except the idle time of active keepalive. If it is switched on, the first
+    /// probe is sent after the idle time, as on Linux.
     pub(super) fn change_keepalive(&mut self, settings: KeepaliveSettings, now: Instant) {
         let idle = settings.idle.max(KEEPALIVE_MIN);
         match self.keepalive.as_deref_mut() {
             Some(keep) if keep.is_on() && settings.enabled => keep.settings = settings,
-            // The probes that were sent count until the peer is heard, also if keepalive is off.
+            // Probes already sent count until the peer is heard, also while keepalive is off.
             keep => {
                 match keep {
                     Some(keep) => keep.settings = settings,
@@ -332,7 +342,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether the handshake is done, and the connection is not over.
+    /// Whether the handshake has ended, and the connection has not.
     pub(super) fn is_open(&self) -> bool {
         match self.state {
             State::Established
@@ -351,8 +361,8 @@ impl<P: Payload> Pcb<P> {
         self.persist = false;
     }
 
-    /// Something is sent again: its acknowledgment measures no round trip (Karn's rule). Holds until all
-    /// that is out now is acknowledged.
+    /// Something is retransmitted: its acknowledgment measures no round trip (Karn's rule). This lasts until everything
+    /// in flight now is acknowledged.
     pub(super) fn spoil_timing(&mut self) {
         if self.timing != Timing::Idle || !self.keeps_records() {
             self.timing = Timing::Spoilt;
@@ -371,19 +381,19 @@ pub(super) fn since_us(now: Instant, earlier: Instant) -> u64 {
     now.as_micros().saturating_sub(earlier.as_micros())
 }
 
-/// From so many timeouts in a row on the way is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
+/// From this many consecutive timeouts on, the path is in doubt (RFC 1122 section 4.2.3.5's R1, at least 3).
 const SILENT_TIMEOUTS: u8 = 3;
 
-/// As many timeouts end a closed connection: some 100 s.
+/// Number of timeouts that end a closed connection: about 100 s.
 const ORPHAN_RETRIES: u8 = 8;
 
 /// The peer does not answer, so the connection has ended.
 const GIVEN_UP: Events = Events::TIMED_OUT.with(Events::CLOSED);
 
-/// Whether the connection goes on.
+/// Whether the connection continues.
 type Verdict<T = ()> = core::ops::ControlFlow<(), T>;
 
-/// Keepalive runs no faster than this, whatever it is set to.
+/// Shortest keepalive interval, regardless of the setting.
 const KEEPALIVE_MIN: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

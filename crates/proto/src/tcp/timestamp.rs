@@ -1,14 +1,14 @@
 //! The clock behind TSval, and comparisons of timestamps (RFC 7323).
 //!
-//! One tick is a millisecond. Timestamps live on a circle as sequence numbers do. It does not depend on pcbs.
-//! Tests stand at the end.
+//! One tick is a millisecond. Timestamps wrap as sequence numbers do. It does not depend on pcbs. Tests stand at the
+//! end.
 
 use core::time::Duration;
 
 use crate::time::Instant;
 
-/// How long TS.Recent stays meaningful on an idle connection (RFC 7323 section 5.5): past 24.8 days a
-/// peer's millisecond clock has gone half way round the circle.
+/// How long TS.Recent stays meaningful on an idle connection (RFC 7323 section 5.5): after 24.8 days, a peer's
+/// millisecond clock has covered half of its range.
 pub const RECENT_MAX_AGE: Duration = Duration::from_secs(24 * 24 * 60 * 60);
 
 /// The unit of TSval, microseconds.
@@ -16,7 +16,7 @@ pub const TICK_US: u32 = 1_000;
 
 /// TSval at `now` for a connection whose offset is `ts_offset`.
 pub const fn value(now: Instant, ts_offset: u32) -> u32 {
-    // Only the low 32 bits of the millisecond count appear on the wire: the narrowing is meant.
+    // Only the low 32 bits of the millisecond count appear on the wire: the narrowing is intended.
     ((now.as_millis() & 0xffff_ffff) as u32).wrapping_add(ts_offset)
 }
 
@@ -25,8 +25,9 @@ pub const fn older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
-/// True if TS.Recent shows that a segment with this timestamp is an old duplicate (PAWS, RFC 7323 section 5.3 R1). Zero shows nothing, as on Linux: some hosts send it
-/// with their SYN, and their clock from then on, which may stand on the other half of the circle.
+/// True if TS.Recent shows that a segment with this timestamp is an old duplicate (PAWS, RFC 7323 section 5.3 R1). Zero
+/// shows nothing, as on Linux: some hosts send zero with their SYN, and then their clock, which may be in the other
+/// half of its range.
 pub const fn is_stale(val: u32, ts_recent: u32) -> bool {
     ts_recent != 0 && older(val, ts_recent)
 }

@@ -1,11 +1,12 @@
 //! The network's reports on a connection's packets: ICMP errors other than those of size (RFC 1122 section 4.2.3.9,
 //! RFC 5461, RFC 5927).
 //!
-//! While the handshake is under way, a report ends the attempt: there is nothing to lose, and a caller that would wait
-//! two minutes hears at once (as on Linux). So it ends a connection by Fast Open that nobody has accepted yet. Once connected, every report is *soft*, for it may be forged or pass over:
-//! it is remembered, and given as the reason if the connection is given up before the peer is heard again. If a router has no
-//! route for what was sent again, congestion is not the reason for the loss: the back-off of one timeout is taken back (RFC 6069). It
-//! does not depend on ICMP's numbers, or on errors of the application. Tests: `tests/path_mtu.rs`.
+//! During the handshake, a report ends the attempt: there is nothing to lose, and a caller that would wait two minutes
+//! learns of it at once (as on Linux). A report also ends a Fast Open connection that nobody has accepted yet. Once
+//! connected, every report is *soft*, because it may be forged or temporary: it is stored, and becomes the reason if
+//! the connection is given up before the peer is heard again. If a router has no route for a retransmission, congestion
+//! is not the reason for the loss: the back-off of one timeout is undone (RFC 6069). It does not depend on ICMP's
+//! numbers, or on errors of the application. Tests: `tests/path_mtu.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -20,22 +21,22 @@ use super::state::State;
 pub enum Unreachable {
     /// No route to the network (`ENETUNREACH`).
     Network,
-    /// No way to the host, the packet's time was over, or IPv4's router does not forward it (`EHOSTUNREACH`).
+    /// No path to the host, the packet's time was exceeded, or an IPv4 router does not forward it (`EHOSTUNREACH`).
     Host,
     /// The host does not know TCP (`ENOPROTOOPT`).
     Protocol,
-    /// No socket has the port (`ECONNREFUSED`); TCP says so by a reset, but a firewall may not.
+    /// No socket has the port (`ECONNREFUSED`). TCP reports that with a reset, but a firewall may send this.
     Port,
-    /// It is forbidden by an administrator, and IPv6 says so (`EACCES`).
+    /// An administrator forbids it, as IPv6 reports (`EACCES`).
     Prohibited,
     /// A header's field is not understood (`EPROTO`).
     Malformed,
 }
 
 impl<P: Payload> Pcb<P> {
-    /// A packet of ours that began with sequence number `seq` is reported not to have arrived. A report that quotes
-    /// nothing in flight is not believed. `is_accepted`: the application has the connection. The events are empty, or [`Events::UNREACHABLE`] and [`Events::CLOSED`]: a
-    /// handshake that is given up, for the reason that was reported.
+    /// The network reports that a packet of ours that began with sequence number `seq` did not arrive. A report that
+    /// quotes nothing in flight is ignored. `is_accepted`: the application has the connection. The events are empty, or
+    /// [`Events::UNREACHABLE`] and [`Events::CLOSED`]: then the handshake is given up for the reported reason.
     pub fn on_unreachable(
         &mut self,
         seq: SeqNum,
@@ -63,9 +64,10 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A router has no route for a segment that began with this number. If that is the first and was sent again, the back-off of one
-    /// timeout is taken back (RFC 6069 section 4.2), and the segment may be due at once: the events are those of
-    /// [`on_timer`](Self::on_timer). [`on_unreachable`](Self::on_unreachable) is told, too. `poll_transmit` has to follow.
+    /// A router has no route for a segment that began with this number. If that is the first segment and it was
+    /// retransmitted, the back-off of one timeout is undone (RFC 6069 section 4.2), and the segment may be due at once:
+    /// the events are those of [`on_timer`](Self::on_timer). The caller must also call
+    /// [`on_unreachable`](Self::on_unreachable), and `poll_transmit` afterwards.
     pub fn on_no_route(&mut self, seq: SeqNum, now: Instant) -> Events {
         let now = self.clock(now);
         let is_repeated = seq == self.snd_una && self.rexmt_count > 0 && !self.persist;
@@ -78,7 +80,7 @@ impl<P: Payload> Pcb<P> {
         Events::NONE
     }
 
-    /// Whether a segment that is not acknowledged begins with this number, or has it inside: a report of any other is not believed.
+    /// Whether an unacknowledged segment contains this number: a report about any other is ignored.
     pub fn has_in_flight(&self, seq: SeqNum) -> bool {
         let oldest = if self.syn_unacked { self.iss } else { self.snd_una };
         seq.at_or_after(oldest) && seq.before(self.snd_max)
@@ -102,15 +104,15 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The last report since the peer was heard; for the report that the connection has timed out
-    /// ([`Events::TIMED_OUT`]) or could not be made ([`Events::UNREACHABLE`]).
+    /// The last report since the peer was heard; it explains why the connection has timed out ([`Events::TIMED_OUT`])
+    /// or could not be made ([`Events::UNREACHABLE`]).
     pub fn unreachable(&self) -> Option<Unreachable> {
-        // The predicted path does not look.
+        // The predicted path does not clear the report.
         self.meter.as_deref()?.soft_error.filter(|(_, una)| *una == self.snd_una).map(|(why, _)| why)
     }
 
-    /// Takes that report, if the connection is open; it is then gone. SO_ERROR tells it where there is no pending error, as on Linux
-    /// (`sk_err_soft`).
+    /// Takes and clears that report, if the connection is open. SO_ERROR returns it if there is no pending error, as on
+    /// Linux (`sk_err_soft`).
     pub fn take_unreachable(&mut self) -> Option<Unreachable> {
         if !self.is_open() {
             return None;

@@ -1,12 +1,12 @@
 //! Urgent data: a mark in the stream, up to which the reader should hurry (RFC 9293 section 3.8.5, RFC 6093).
 //!
-//! The bytes stay in the stream on both sides. With the sender the pointer names the byte *behind* the urgent data
-//! ([`Urgent::up`], RFC 6093 section 4), with the receiver the mark is that data's last byte, as on Linux and as
-//! applications can tell it. A later mark replaces an earlier one.
+//! The bytes stay in the stream on both sides. In the sender, the pointer is the number *after* the urgent data
+//! ([`Urgent::up`], RFC 6093 section 4). In the receiver, the mark is the last byte of that data, as on Linux and as
+//! applications see it. A later mark replaces an earlier one.
 //!
 //! Does not depend on buffers. The receiving side keeps nothing here: a new mark is an event, and the owner of `so_rcv`
 //! keeps the mark. Invariant: while [`Urgent`] exists, no segment is longer than the MSS, since a device that cuts a
-//! longer one would leave the same pointer on every part. It is dropped when the first segment leaves after its end was
+//! longer one would put the same pointer on every part. It is dropped when the first segment is sent after its end was
 //! acknowledged. Tests: `tests/urgent.rs`.
 
 use crate::seq::SeqNum;
@@ -23,7 +23,7 @@ pub(super) struct Urgent {
     pub up: SeqNum,
     /// The `tso_max` to return to.
     pub tso_max: u32,
-    /// A probe of a shut window has just told of it, and the ordinary one is to follow.
+    /// A probe of a closed window has just announced it, and the ordinary probe follows.
     pub is_told: bool,
 }
 
@@ -36,8 +36,9 @@ impl Header {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// The application calls the first `len` bytes of `so_snd` urgent: each segment says so until they are
-    /// acknowledged, and Nagle's algorithm holds nothing back until then. `poll_transmit` has to follow.
+    /// The application declares the first `len` bytes of `so_snd` urgent: each segment announces this until they are
+    /// acknowledged, and Nagle's algorithm holds nothing back until then. The caller must call `poll_transmit`
+    /// afterwards.
     pub fn set_urgent(&mut self, len: u32) {
         if len == 0 || self.state == State::Closed {
             return;
@@ -59,13 +60,15 @@ impl<P: Payload> Pcb<P> {
         self.rare.urgent().is_some_and(|urgent| urgent.up.after(self.snd_una))
     }
 
-    /// Whether the latest write was urgent, by which `so_snd` has `snd_len` bytes: none of it left before its end.
+    /// Whether the latest write, after which `so_snd` has `snd_len` bytes, was urgent: none of it was sent before its
+    /// end.
     pub(super) fn is_urgent_up_to(&self, snd_len: u32) -> bool {
         self.rare.urgent().is_some_and(|urgent| urgent.up == self.snd_una + snd_len)
     }
 
-    /// Lets a segment that begins before the end of the urgent data point there. Where that is farther than the field
-    /// counts, it points as far as it can if nothing has been sent beyond, so that the peer knows as early as possible.
+    /// Lets a segment that begins before the end of the urgent data point to that end. If the end is too far for the
+    /// field, and nothing has been sent beyond that distance, it points as far as it can, so that the peer knows as
+    /// early as possible.
     pub(super) fn attach_urgent(&mut self, header: &mut Header) {
         if !self.is_urgent() {
             self.end_urgent();
@@ -83,8 +86,9 @@ impl<P: Payload> Pcb<P> {
         (header.flags, header.urgent) = (header.flags.with(Flags::URG), pointer);
     }
 
-    /// The number of a probe of a shut window: one before SND.UNA, so that the peer answers. It does not look into what it cannot accept, so one at
-    /// SND.UNA goes before it where urgent data waits and the pointer reaches so far (`tcp_write_wakeup`).
+    /// The number of a probe of a closed window: one before SND.UNA, so that the peer answers. The peer ignores the
+    /// urgent pointer of a segment that it cannot accept. So if urgent data waits and the pointer reaches its end, a
+    /// probe at SND.UNA is sent first (`tcp_write_wakeup`).
     pub(super) fn probe_seq(&mut self) -> SeqNum {
         let una = self.snd_una;
         let Some(urgent) = self.rare.urgent_mut().filter(|urgent| urgent.up.after(una)) else {
@@ -95,7 +99,7 @@ impl<P: Payload> Pcb<P> {
         if urgent.is_told { una } else { una - 1 }
     }
 
-    /// Nothing is urgent any more.
+    /// No data is urgent any more.
     pub(super) fn end_urgent(&mut self) {
         if let Some(urgent) = self.rare.urgent() {
             self.tuning.tso_max = urgent.tso_max;
@@ -103,7 +107,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Sixth: the URG bit (RFC 9293 section 3.10.7.4). A mark that was passed already is none.
+    /// Sixth: the URG bit (RFC 9293 section 3.10.7.4). A mark that was already passed is ignored.
     pub(super) fn sixth_check_urg(&self, header: &Header, input: &mut Input<P>) {
         if header.flags.has(Flags::URG)
             && self.state.receives()

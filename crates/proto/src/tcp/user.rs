@@ -1,7 +1,7 @@
 //! User calls on the connection (RFC 9293 section 3.10: CLOSE, ABORT, options).
 //!
-//! Verbs change the state and return at most one reset to send; everything else comes out of `poll_transmit`,
-//! which has to follow. This module does not depend on sockets. Tests: `tests/close.rs`,
+//! These calls change the state and return at most one reset to send; `poll_transmit`, which the caller must call
+//! afterwards, returns everything else. This module does not depend on sockets. Tests: `tests/close.rs`,
 //! `tests/transitions.rs`.
 
 use core::num::NonZeroU64;
@@ -20,8 +20,8 @@ use super::timers::{Keepalive, NEVER, after_us};
 use super::timestamp;
 
 impl<P: Payload> Pcb<P> {
-    /// The application closed its sending side: a FIN follows the last byte of `so_snd`, to which nothing
-    /// may be appended any more. Idempotent.
+    /// The application closed its sending side: a FIN follows the last byte of `so_snd`, to which nothing may be
+    /// appended from then on. Idempotent.
     pub fn shutdown_write(&mut self) {
         match self.state {
             // The FIN waits for the handshake.
@@ -61,9 +61,9 @@ impl<P: Payload> Pcb<P> {
 
     /// The application gave up its last handle.
     ///
-    /// `unread` is the number of bytes left in `so_rcv`: if there are any, the peer's data is lost and it
-    /// has to learn so by a reset, which is returned (RFC 9293 section 3.6.1, RFC 2525 section 2.17).
-    /// Otherwise like [`Pcb::shutdown`], and FIN-WAIT-2 does not last for ever. A connection that is not open yet is deleted.
+    /// `unread` is the number of bytes left in `so_rcv`. If there are any, the peer's data is lost, and the returned
+    /// reset tells it so (RFC 9293 section 3.6.1, RFC 2525 section 2.17). Otherwise like [`Pcb::shutdown`], but
+    /// FIN-WAIT-2 has a timeout. A connection that is not open yet is deleted.
     pub fn close(&mut self, unread: u32, now: Instant) -> Option<Header> {
         let now = self.clock(now);
         if self.state == State::SynSent {
@@ -91,7 +91,7 @@ impl<P: Payload> Pcb<P> {
         None
     }
 
-    /// ABORT (RFC 9293 section 3.10.5): forgets the connection. Returns the reset that the peer is due.
+    /// ABORT (RFC 9293 section 3.10.5): drops the connection. Returns the reset for the peer.
     pub fn abort(&mut self) -> Option<Header> {
         let reset = match self.state {
             State::SynReceived
@@ -99,8 +99,8 @@ impl<P: Payload> Pcb<P> {
             | State::FinWait1
             | State::FinWait2
             | State::CloseWait
-            // The RFC sends none in these two, since all that is missing is an acknowledgment. But the peer would
-            // wait for data that is unsent, or was sent and not taken: a minute in FIN-WAIT-2, or for ever.
+            // The RFC sends none in these two states, since only an acknowledgment is missing. But the peer would wait
+            // for data that is unsent or was not accepted: a minute in FIN-WAIT-2, or for ever.
             | State::Closing
             | State::LastAck => Some(self.reset_header()),
             State::SynSent | State::TimeWait | State::Closed => None,
@@ -109,7 +109,8 @@ impl<P: Payload> Pcb<P> {
         reset
     }
 
-    /// `TCP_NODELAY`. Switching it on lets a held segment of the `snd_len` bytes in `so_snd` go with the next poll, once also if `TCP_CORK` is on.
+    /// `TCP_NODELAY`. Switching it on releases a held segment of the `snd_len` bytes in `so_snd` with the next poll,
+    /// once even if `TCP_CORK` is on.
     pub fn set_nodelay(&mut self, nodelay: bool, snd_len: u32) {
         let pushes = self.nagle.set_nodelay(nodelay);
         if pushes {
@@ -134,7 +135,7 @@ impl<P: Payload> Pcb<P> {
         self.tuning.fin_wait_2_ms = millis(timeout);
     }
 
-    /// The timer of FIN-WAIT-2 without a reader starts (Linux's `tcp_fin_time`), and nobody asks whether the peer lives any more.
+    /// Starts the timer of FIN-WAIT-2 without a reader (Linux's `tcp_fin_time`), and ends keepalive.
     pub(super) fn start_fin_wait_2(&mut self, now: Instant) {
         self.keep_at = NEVER;
         let set_us = u64::from(self.tuning.fin_wait_2_ms) * 1000;
@@ -142,8 +143,8 @@ impl<P: Payload> Pcb<P> {
         self.two_msl_at = after_us(now, set_us.max(rto_us / 2 * 7));
     }
 
-    /// `TCP_CORK`: while it is on, only full segments leave, whatever `TCP_NODELAY` says; a short one that has nothing before it
-    /// after a retransmission timeout. Switching it off lets a held segment go with the next poll.
+    /// `TCP_CORK`: while it is on, only full segments are sent, regardless of `TCP_NODELAY`; a short one with nothing
+    /// before it is sent after a retransmission timeout. Switching it off releases a held segment with the next poll.
     pub fn set_cork(&mut self, cork: bool, snd_len: u32) {
         if self.nagle.set_cork(cork) {
             self.note_push(snd_len);
@@ -151,8 +152,8 @@ impl<P: Payload> Pcb<P> {
         self.look_at_usage_after(!cork);
     }
 
-    /// `TCP_NODELAY` is set though it was set before: a short segment that `TCP_CORK` or `MSG_MORE` holds may go with the next poll, and the use of the window is
-    /// looked at, as on Linux.
+    /// `TCP_NODELAY` is set again: a short segment that `TCP_CORK` or `MSG_MORE` holds back may be sent with the next
+    /// poll, and the use of the window is checked, as on Linux.
     pub fn push_corked(&mut self, snd_len: u32) {
         self.note_push(snd_len);
         self.look_at_usage_after(true);
@@ -163,8 +164,8 @@ impl<P: Payload> Pcb<P> {
         self.nagle.cork()
     }
 
-    /// `TCP_CONGESTION` of a connection in use. The new algorithm begins with the window and the threshold that there are; a
-    /// repair that goes on is finished by the rules of the old window, and can no longer be undone.
+    /// `TCP_CONGESTION` of a connection in use. The new algorithm begins with the present window and threshold; a
+    /// repair in progress ends by the rules of the old window, and can no longer be undone.
     pub fn set_congestion_control(&mut self, algorithm: Algorithm) {
         let algorithm = self.supported(algorithm);
         if algorithm == self.cc.algorithm() {
@@ -178,7 +179,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// `SO_MAX_PACING_RATE`, bytes a second; `None` for no bound.
+    /// `SO_MAX_PACING_RATE`, bytes per second; `None` for no bound.
     pub fn set_max_pacing_rate(&mut self, rate: Option<u64>) {
         let rate = rate.and_then(NonZeroU64::new);
         match (self.rare.max_pacing_mut(), rate) {
@@ -205,7 +206,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// `TCP_WINDOW_CLAMP`: the largest window to offer from now on, bytes. What was offered is not taken back.
+    /// `TCP_WINDOW_CLAMP`: the largest window to offer from now on, bytes. An offered window is not withdrawn.
     pub fn set_window_clamp(&mut self, bytes: u32) {
         self.set_rcv_limits(RcvLimits { clamp: bytes, ..self.rcv_limits() });
     }
@@ -225,16 +226,17 @@ impl<P: Payload> Pcb<P> {
         self.rare.set_rcv_limits((limits != RcvLimits::NONE).then_some(limits));
     }
 
-    /// `so_rcv`'s hiwat, bytes. Counted as at least twice the step in which the window field can be
-    /// expressed; `so_rcv` must not be smaller than [`Pcb::rcv_hiwat`] says, or its window stays shut.
+    /// `so_rcv`'s hiwat, bytes. It counts as at least twice the unit of the window field; `so_rcv` must not be smaller
+    /// than [`Pcb::rcv_hiwat`], or its window stays closed.
     pub fn set_rcv_hiwat(&mut self, hiwat: u32) {
         self.rcv_hiwat = hiwat.clamp(2 << self.scale.rcv, RCV_WND_MAX);
     }
 
     /// The reset for a connection that we give up ourselves.
     ///
-    /// It begins where an acknowledgment does: a reset behind the end of the peer's window (it did not take our probe) would not be acceptable
-    /// to it (RFC 5961 section 3.2), and it would wait for us for ever. The SYN is no part of the window.
+    /// It has the number of an acknowledgment: the peer would not accept a reset beyond the end of its window (if it
+    /// did not accept our probe; RFC 5961 section 3.2), and would wait for us for ever. The SYN is not part of the
+    /// window.
     pub fn reset_header(&self) -> Header {
         let is_synchronized = self.state != State::SynReceived;
         Header {
@@ -251,7 +253,7 @@ impl<P: Payload> Pcb<P> {
         Header { options: self.reset_options(), ..reset_at(segment.ack) }
     }
 
-    /// Timestamps, if they were agreed on (RFC 7323 section 3.2): a middlebox may drop segments without them.
+    /// Timestamps, if they were negotiated (RFC 7323 section 3.2): a middlebox may drop segments without them.
     fn reset_options(&self) -> Options {
         let val = timestamp::value(self.clock, self.ts_offset);
         let timestamps = self.ts_on.then_some(Timestamps { val, ecr: self.ts_recent });

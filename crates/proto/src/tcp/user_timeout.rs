@@ -1,16 +1,17 @@
 //! The user timeout: how long something may stay unacknowledged before the connection is given up.
 //!
 //! It is R2 of RFC 9293 section 3.8.3 as a time and per connection, with the semantics of Linux's `TCP_USER_TIMEOUT`:
-//! it counts from when the repair of the oldest unacknowledged byte first sent something again (which a tail loss probe does not count for; progress within the repair
-//! does not prolong it, as what is left was out as long), from the first window probe, or from the first SYN, and while it is set the number of retransmissions decides nothing. Probes that are answered do not prolong it,
-//! also those of text in flight over which the peer has shut its window. For a connection
-//! that is only kept alive, it takes the place of the number of probes.
+//! it counts from the first retransmission in the repair of the oldest unacknowledged byte, from the first window
+//! probe, or from the first SYN. A tail loss probe does not count as a retransmission. Progress within the repair does
+//! not prolong the timeout, because the rest was in flight equally long. While it is set, the number of retransmissions
+//! has no effect. Answered probes do not prolong it, including those with text in flight over which the peer has closed
+//! its window. For a connection that is only kept alive, it replaces the number of probes.
 //!
-//! With `Settings::user_timeout_option` both ends announce it (RFC 5482): a connection whose application has set a
-//! timeout announces it; one whose application has not takes the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
+//! `Settings::user_timeout_option` enables announcements (RFC 5482): if the application has set a timeout, the
+//! connection announces it; otherwise it uses the peer's, within [`LIMIT_MIN`] and [`LIMIT_MAX`].
 //!
-//! Does not depend on sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall is over when
-//! SND.UNA has moved, or text leaves into a window that was asked for. Tests: `tests/user_timeout.rs`.
+//! Does not depend on sockets. Invariant: `stall_una` and `stalled_at` belong together; a stall ends when SND.UNA has
+//! moved, or text is sent into a window that was probed. Tests: `tests/user_timeout.rs`.
 
 use core::num::NonZeroU16;
 use core::time::Duration;
@@ -27,12 +28,12 @@ use super::timers::{NEVER, after_us, since_us};
 use super::timestamp;
 use super::wire;
 
-/// A peer's wish for less is not granted (L_LIMIT of RFC 5482 section 3.1; RFC 9293 wants 100 s at least).
+/// Lower limit of a peer's timeout (L_LIMIT of RFC 5482 section 3.1; RFC 9293 requires at least 100 s).
 pub const LIMIT_MIN: Duration = Duration::from_secs(100);
-/// A peer's wish for more is not granted (U_LIMIT).
+/// Upper limit of a peer's timeout (U_LIMIT).
 pub const LIMIT_MAX: Duration = Duration::from_secs(3600);
 
-/// The value of the user timeout option, as it stands there: the granularity bit and 15 bits.
+/// The value of the user timeout option as in the option: the granularity bit and 15 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UserTimeout(NonZeroU16);
 
@@ -52,7 +53,7 @@ impl UserTimeout {
         self.0.get()
     }
 
-    /// The nearest that the option can say, rounded up to seconds, or above nine hours to minutes.
+    /// The nearest value that the option can express, rounded up to seconds, or above nine hours to minutes.
     pub fn new(timeout: Duration) -> Self {
         let seconds = timeout.as_millis().div_ceil(1000);
         let bits = match u16::try_from(seconds) {
@@ -72,7 +73,7 @@ impl UserTimeout {
     }
 }
 
-/// A pcb's state of it; there is none as long as neither application nor peer has asked for anything.
+/// The state in a pcb; there is none as long as neither application nor peer has asked for a timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UserTimeoutState {
     /// The timeout in force, milliseconds; 0 for none.
@@ -82,9 +83,9 @@ pub(super) struct UserTimeoutState {
     stall_una: SeqNum,
     /// RFC 5482's ENABLED.
     is_enabled: bool,
-    /// RFC 5482's CHANGEABLE: the application has set none, so the peer's counts.
+    /// RFC 5482's CHANGEABLE: the application has set none, so the peer's value counts.
     is_changeable: bool,
-    /// The peer is to be told with the next segment.
+    /// The next segment announces it to the peer.
     is_owed: bool,
 }
 
@@ -108,8 +109,8 @@ impl UserTimeoutState {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// `TCP_USER_TIMEOUT`: zero for none. A peer's wish no longer counts then. Data that is being sent again at that time has
-    /// waited since that began.
+    /// `TCP_USER_TIMEOUT`: zero for none. From then on, the peer's value no longer counts. For data that is being
+    /// retransmitted, the time counts from the first retransmission.
     pub fn set_user_timeout(&mut self, timeout: Duration) {
         let ms = millis(timeout);
         if let Some(state) = self.rare.user_timeout_mut() {
@@ -131,7 +132,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// When the repair that goes on began to send again, to a millisecond.
+    /// When the present repair began to retransmit, to a millisecond.
     fn repeated_at(&self) -> Option<Instant> {
         let since = self.loss.as_deref()?.repeated_ts()?;
         let ms = timestamp::value(self.clock, self.ts_offset).wrapping_sub(since);
@@ -144,23 +145,23 @@ impl<P: Payload> Pcb<P> {
         (ms != 0).then(|| Duration::from_millis(u64::from(ms)))
     }
 
-    /// The retransmission or persist timer has expired, `most` times being as often as it may. Notes where a stall
-    /// begins.
+    /// The retransmission or persist timer has expired; it may do so `most` times. Notes the beginning of a stall.
     pub(super) fn is_to_be_given_up(&mut self, most: u8, handshake: bool, now: Instant) -> bool {
-        // The timer ran since a SYN was sent. In a connection the time is that of the repair's first retransmission, which follows now if there was none
-        // (`retrans_stamp`), and for a shut window that of the first probe (`icsk_probes_tstamp`).
+        // For a SYN, the time counts from its transmission. In a connection, it counts from the repair's first
+        // retransmission, which follows now if there was none (`retrans_stamp`), and for a closed window from the first
+        // probe (`icsk_probes_tstamp`).
         let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
         let repeated = self.repeated_at().filter(|_| !self.persist);
         let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
         let (una, is_probing) = (self.snd_una, self.persist);
-        // Nor has the peer answered keepalive (`icsk_probes_out`).
+        // The peer has also not answered keepalive (`icsk_probes_out`).
         let count = self.rexmt_count.saturating_add(if is_probing { self.keepalive_probes() } else { 0 });
         let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
-        // What was not sent again waits since it left (`tcp_rtx_probe0_timed_out`).
+        // For data that was not retransmitted, the time counts from its transmission (`tcp_rtx_probe0_timed_out`).
         let first = self.loss.as_deref().and_then(|loss| loss.records.first());
         let left_at = first.map_or(Instant::from_micros(began), |first| first.sent_at);
         let is_spent = match repeated {
-            // Not the number: a router's reports may have made the waits shorter (RFC 6069 section 5.1).
+            // Not the number of timeouts: a router's reports may have made them shorter (RFC 6069 section 5.1).
             Some(at) if !handshake && !is_shut => count > 0 && since_us(now, at) >= self.patience_us(most),
             Some(_) | None => count >= most,
         };
@@ -176,25 +177,27 @@ impl<P: Payload> Pcb<P> {
         is_over || ((handshake || is_probing) && count >= most)
     }
 
-    /// How long so many timeouts take that begin with the shortest and double, up to the longest, microseconds (`tcp_model_timeout`).
+    /// How long this many timeouts take, from the shortest on and doubled up to the longest, microseconds
+    /// (`tcp_model_timeout`).
     fn patience_us(&self, timeouts: u8) -> u64 {
         let (first, longest) = (FIRST_WAIT_US, u64::from(self.tuning.rto_max_us));
         (0..=timeouts).map(|count| first.saturating_mul(1 << count.min(BACKOFF_MAX)).min(longest)).sum()
     }
 
-    /// Whether a repair goes on for so long that the path is in doubt (`tcp_retries1`).
+    /// Whether a repair has lasted so long that the path is in doubt (`tcp_retries1`).
     pub(super) fn is_repeated_for_long(&self, now: Instant) -> bool {
         let since = self.repeated_at();
         since.is_some_and(|since| since_us(now, since) >= self.patience_us(BLACK_HOLE_TIMEOUTS))
     }
 
-    /// Whether the user timeout may end it: what waits was sent again once at least, however long something before it was, unless the peer has shut its
-    /// window over it; or it is a SYN, or a window that is asked for.
+    /// Whether the user timeout may end the connection: the waiting data was retransmitted at least once, regardless of
+    /// how long earlier data was, unless the peer has closed its window over it; or it is a SYN, or a window is being
+    /// probed.
     fn is_asked(&self) -> bool {
         self.rexmt_count > 0 || self.persist || self.is_in_handshake() || self.is_shut_over_text()
     }
 
-    /// For how long the retransmission timer is armed, microseconds: that of a SYN does not run past the user timeout.
+    /// For how long the retransmission timer is armed, microseconds: for a SYN, not beyond the user timeout.
     pub(super) fn rexmt_wait_us(&self) -> u64 {
         let (least, most) = (self.tuning.rto_min_us, self.tuning.rto_max_us);
         let rto = if self.persist { self.rtt.next_probe_us(least, most) } else { self.rtt.rto_us(most) };
@@ -204,7 +207,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Something is sent again, and not to probe: if it is the oldest byte, a stall begins.
+    /// Something is retransmitted, not as a probe: if it is the oldest byte, a stall begins.
     #[cold]
     pub(super) fn note_stall(&mut self, start: SeqNum, now: Instant) {
         let since = self.repeated_at().unwrap_or(now);
@@ -216,14 +219,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The window that was asked for has opened: what leaves now waits anew.
+    /// The probed window has opened: for data sent now, the time restarts.
     pub(super) fn end_stall(&mut self) {
         if let Some(state) = self.rare.user_timeout_mut() {
             state.stalled_at = NEVER;
         }
     }
 
-    /// When the timer that would expire at `at` does so at the latest.
+    /// The latest time at which a timer due at `at` may expire.
     pub(super) fn no_later_than_user_timeout(&self, at: Instant) -> Instant {
         match self.rare.user_timeout().filter(|_| self.is_asked()) {
             Some(state) if state.ms != 0 && state.stalled_at != NEVER && state.stall_una == self.snd_una => {
@@ -238,7 +241,7 @@ impl<P: Payload> Pcb<P> {
         self.user_timeout().map(|timeout| probe_count > 0 && silence >= timeout)
     }
 
-    /// Tells the peer, if it is to be told, with a segment that is sent anyway and has room beside `text_len` bytes.
+    /// Announces the timeout, if that is due, on a segment that is sent anyway and has room beside `text_len` bytes.
     pub(super) fn attach_user_timeout(&mut self, header: &mut Header, text_len: u32) {
         let has_room = wire::header_len(header) + wire::USER_TIMEOUT_LEN <= wire::HEADER_LEN_EMITTED_MAX
             && text_len <= u32::from(self.mss).saturating_sub(4);
@@ -247,13 +250,13 @@ impl<P: Payload> Pcb<P> {
             && state.is_owed
             && has_room
         {
-            // A SYN may be lost: the next segment says it again.
+            // A SYN may be lost: the next segment announces it again.
             state.is_owed = header.flags.has(Flags::SYN);
             header.options.user_timeout = timeout.map(UserTimeout::new);
         }
     }
 
-    /// The peer's wish (RFC 5482 section 3.1).
+    /// Processes the peer's timeout (RFC 5482 section 3.1).
     pub(super) fn take_user_timeout(&mut self, header: &Header) {
         if let Some(theirs) = header.options.user_timeout
             && let Some(state) = self.rare.user_timeout_mut()
@@ -265,5 +268,5 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// The first of the waits that a number of timeouts stands for, whatever the path's round trip (`TCP_RTO_MIN`).
+/// The first of the timeouts for which a number of retries stands, regardless of the path's round trip (`TCP_RTO_MIN`).
 const FIRST_WAIT_US: u64 = 200_000;

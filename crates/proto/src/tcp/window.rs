@@ -1,9 +1,9 @@
-//! The receive window: how much to advertise, and when an update is worth a segment of its own.
+//! The receive window: how much to advertise, and when an update needs a segment of its own.
 //!
-//! The reader of `so_rcv` and the pcb decide "is an update due" with the same function,
-//! [`window_update_due`]; the reader under `so_rcv`'s mutex, so that either it sees the edge that the pcb has
-//! advertised or the pcb sees the space that it has freed. This module does not depend on the pcb. Tests
-//! stand at the end and in `tests/windows.rs`.
+//! The reader of `so_rcv` and the pcb use the same function, [`window_update_due`], to decide whether an update is due.
+//! The reader does so under `so_rcv`'s mutex, so either it sees the edge that the pcb has advertised, or the pcb sees
+//! the space that it has freed. This module does not depend on the pcb. Tests stand at the end and in
+//! `tests/windows.rs`.
 //!
 //! Invariants: the right edge never moves left; it moves right by at least
 //! `min(hiwat / 2, unit)` (RFC 9293 section 3.8.6.2.2), or not at all.
@@ -16,9 +16,9 @@ use crate::seq::SeqNum;
 /// of it counts, so pass the smaller of the two, for `hiwat` as well), `rcv_adv` is the right edge
 /// last advertised, `mss` is [`Pcb::window_unit`](super::pcb::Pcb::window_unit).
 ///
-/// The edge must be able to move by as much as receiver SWS avoidance asks for. On top of that, either the
-/// peer cannot send a full segment any more, or the gain is a quarter of the buffer: a fast reader shall not
-/// cause one update per read.
+/// The edge must be able to move by as much as receiver SWS avoidance requires. In addition, either the peer can no
+/// longer send a full segment, or the gain is a quarter of the buffer: a fast reader must not cause one update per
+/// read.
 pub fn window_update_due(space: u32, rcv_nxt: SeqNum, rcv_adv: SeqNum, hiwat: u32, mss: u32) -> bool {
     let remaining = rcv_adv.since(rcv_nxt);
     let growth = space.saturating_sub(remaining);
@@ -40,7 +40,7 @@ pub fn window_scale_for(rcv_buf_max: u32) -> u8 {
     scale
 }
 
-/// The window field for `wnd` bytes. Rounds down: the part that the field cannot express is kept back.
+/// The window field for `wnd` bytes. Rounds down: the part that the field cannot express is not announced.
 pub fn window_field(wnd: u32, scale: u8) -> u16 {
     u16::try_from(wnd >> scale).unwrap_or(u16::MAX)
 }

@@ -1,11 +1,10 @@
 //! The TCP header on the wire (RFC 9293 section 3.1) and its options, to and from [`Header`].
 //!
-//! Bytes are parsed once, here. This module does not depend on connections, IP headers or packet memory: a
-//! pseudo header arrives as a [`Sum`], a payload leaves as a range. Invariants: no input panics; a payload
-//! range lies inside the bytes given; options that are malformed end the list of options and are no error
-//! (RFC 9293 MUST-7 asks for robustness against them), options that are unknown are skipped by their length.
-//! A header that is written fits: blocks of SACK for which there is no room beside the timestamps are left
-//! out, the last first. Tests: `wire/tests.rs`.
+//! Bytes are parsed once, here. This module does not depend on connections, IP headers or packet memory: a pseudo
+//! header is passed in as a [`Sum`], a payload is returned as a range. Invariants: no input panics; a payload range
+//! lies inside the bytes given; malformed options end the list of options and are not an error (RFC 9293 MUST-7
+//! requires robustness against them); unknown options are skipped by their length. A written header always fits: SACK
+//! blocks without room beside the timestamps are left out, the last first. Tests: `wire/tests.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -48,14 +47,14 @@ const KIND_SACK: u8 = 5;
 const KIND_TIMESTAMPS: u8 = 8;
 const KIND_USER_TIMEOUT: u8 = 28;
 const KIND_FAST_OPEN: u8 = 34;
-/// Shared by experiments (RFC 6994), which the two bytes behind the length tell apart.
+/// Shared by experiments (RFC 6994), which the two bytes after the length distinguish.
 const KIND_EXPERIMENT: u8 = 254;
 /// The number of Fast Open as an experiment, before it had a kind of its own (RFC 7413 section 4.1.1).
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 /// Bytes of the user timeout option.
 pub(super) const USER_TIMEOUT_LEN: usize = 4;
 
-/// The two ports, which only the demultiplexer looks at.
+/// The two ports, which only the demultiplexer uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Ports {
     /// Source port.
@@ -72,10 +71,10 @@ impl Ports {
     }
 }
 
-/// Whether a received segment's checksum has to be looked at.
+/// Whether a received segment's checksum must be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChecksumIn {
-    /// Check it, the pseudo header having this sum (`ip::Addresses::pseudo_header`).
+    /// Check it; the pseudo header has this sum (`ip::Addresses::pseudo_header`).
     Verify(Sum),
     /// The device has checked it, or the segment never left this host.
     Trusted,
@@ -84,18 +83,18 @@ pub enum ChecksumIn {
 /// Which side fills in a sent segment's checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChecksumOut {
-    /// We do: the sum over the pseudo header with the payload behind it.
+    /// We do: the sum over the pseudo header and the payload.
     Full(Sum),
-    /// The device does, and wants to find the folded sum over the pseudo header in the field.
+    /// The device does, and needs the folded sum over the pseudo header in the field.
     Offload(Sum),
     /// None: the receiver trusts the path. The field is zero.
     Omit,
 }
 
-/// Why bytes are not a TCP segment. Always the sender's or the network's doing.
+/// Why bytes are not a TCP segment. Always caused by the sender or the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
-    /// Fewer bytes than the fixed header has; the bytes there.
+    /// Fewer bytes than the fixed header has; the number of bytes.
     Truncated(usize),
     /// A data offset below five words or past the end.
     DataOffset {
@@ -104,7 +103,7 @@ pub enum ParseError {
         /// Bytes there.
         have: usize,
     },
-    /// The segment does not sum up; the sum found, where 0xffff is right.
+    /// The checksum is wrong; the sum found, which should be 0xffff.
     Checksum(u16),
 }
 
@@ -124,7 +123,7 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// The buffer given to [`emit`] is too short for the header. Always the caller's doing.
+/// The buffer given to [`emit`] is too short for the header. Always caused by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BufferTooShort {
     /// Bytes needed.
@@ -141,15 +140,15 @@ impl fmt::Display for BufferTooShort {
 
 impl core::error::Error for BufferTooShort {}
 
-/// Reads a segment: its ports, its header, and where in `segment` its payload lies.
+/// Parses a segment: its ports, its header, and the range of its payload in `segment`.
 ///
-/// `segment` is exactly the IP payload. The three reserved bits are ignored; options that belong to a SYN only
-/// are ignored on other segments; options behind one of a length that cannot be are not read, which
-/// [`Flags::BAD_OPTION`] says (RFC 9293 MUST-7); an MSS of zero counts as absent; a window scale above
-/// [`WINDOW_SCALE_MAX`] is brought down to it (RFC 7323 section 2.3).
+/// `segment` is exactly the IP payload. The three reserved bits are ignored; options that belong to a SYN only are
+/// ignored on other segments; options after one of an impossible length are not read, which [`Flags::BAD_OPTION`]
+/// reports (RFC 9293 MUST-7); an MSS of zero counts as absent; a window scale above [`WINDOW_SCALE_MAX`] is reduced to
+/// it (RFC 7323 section 2.3).
 ///
 /// # Errors
-/// See [`ParseError`]; the segment is to be dropped.
+/// See [`ParseError`]; the segment must be dropped.
 pub fn parse(segment: &[u8], checksum: ChecksumIn) -> Result<(Ports, Header, Range<usize>), ParseError> {
     let have = segment.len();
     let Some(fixed) = segment.first_chunk::<HEADER_LEN_MIN>() else {
@@ -245,7 +244,8 @@ fn timestamps(data: [u8; 8]) -> Timestamps {
     Timestamps { val: u32::from_be_bytes([v0, v1, v2, v3]), ecr: u32::from_be_bytes([e0, e1, e2, e3]) }
 }
 
-/// The blocks of a SACK option. None if its length is not that of whole blocks, or it has none: the option is skipped.
+/// The blocks of a SACK option. None if its length is not a whole number of blocks, or if it has none: the option is
+/// skipped.
 fn sack_blocks(data: &[u8]) -> Option<SackBlocks> {
     let (blocks, rest) = data.as_chunks::<SACK_BLOCK_LEN>();
     if !rest.is_empty() || blocks.is_empty() {
@@ -279,7 +279,7 @@ pub fn header_len(header: &Header) -> usize {
     }
 }
 
-/// As many counters of accurate ECN as fit beside `len` bytes of all else.
+/// As many counters of accurate ECN as fit beside `len` bytes of everything else.
 #[cold]
 fn within_header(option: AccEcnOption, len: usize) -> Option<AccEcnOption> {
     option.within(HEADER_LEN_EMITTED_MAX.saturating_sub(len))
@@ -308,7 +308,7 @@ fn len_without_accecn(header: &Header) -> usize {
     len
 }
 
-/// Bytes of options that `header` has room for yet.
+/// Bytes of options for which `header` still has room.
 pub(super) fn options_room(header: &Header) -> usize {
     HEADER_LEN_EMITTED_MAX.saturating_sub(header_len(header))
 }
@@ -332,7 +332,7 @@ fn fast_open_of(header: &Header) -> Option<&Cookie> {
 /// Options that belong to a SYN only are written on a SYN only.
 ///
 /// # Errors
-/// [`BufferTooShort`]; nothing has been written then.
+/// [`BufferTooShort`]; then nothing was written.
 pub fn emit(
     ports: Ports,
     header: &Header,
@@ -420,7 +420,7 @@ fn put_accecn(writer: &mut Writer, option: &AccEcnOption) {
     (len..option.padded_len()).for_each(|_| writer.put([KIND_NOP]));
 }
 
-/// The padding stands behind, as on Linux: some middleboxes look for the option where a word begins.
+/// The padding comes after the option, as on Linux: some middleboxes look for the option at the beginning of a word.
 fn put_fast_open(writer: &mut Writer, cookie: &Cookie) {
     let bytes = cookie.as_slice();
     let len = fast_open_head_len(cookie) + bytes.len();
@@ -454,7 +454,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Appends `field`. The array holds the longest header there is, so this cannot run past it.
+    /// Appends `field`. The array holds the longest possible header, so this cannot exceed it.
     #[inline]
     fn put<const N: usize>(&mut self, field: [u8; N]) {
         self.bytes[self.len..self.len + N].copy_from_slice(&field);

@@ -4,27 +4,27 @@
 
 use std::time::Duration;
 
-/// Which time stamps a socket takes (SO_TIMESTAMPING, in software), as a set.
+/// Which timestamps a socket takes (SO_TIMESTAMPING, in software), as a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Timestamping(u8);
 
 impl Timestamping {
     /// None.
     pub const NONE: Self = Self(0);
-    /// `SOF_TIMESTAMPING_TX_SCHED`: when the last byte of a send came to be sent. The stack has no queue of packets, so it is the time of
-    /// [`SENT`](Self::SENT).
+    /// `SOF_TIMESTAMPING_TX_SCHED`: when the last byte of a send was passed on for sending. The stack has no packet
+    /// queue, so this is the time of [`SENT`](Self::SENT).
     pub const SCHEDULED: Self = Self(1);
     /// `SOF_TIMESTAMPING_TX_SOFTWARE`: when the segment with the last byte of a send was made, for the first time.
     pub const SENT: Self = Self(1 << 1);
     /// `SOF_TIMESTAMPING_TX_ACK`: when the peer had acknowledged all bytes of a send.
     pub const ACKED: Self = Self(1 << 2);
-    /// `SOF_TIMESTAMPING_RX_SOFTWARE`: when received bytes came.
+    /// `SOF_TIMESTAMPING_RX_SOFTWARE`: when received bytes arrived.
     pub const RECEIVED: Self = Self(1 << 3);
     /// `SOF_TIMESTAMPING_OPT_ID`: reports have a key, which is the number of the send's last byte. The first byte that was not
     /// acknowledged when this was set has number 0.
     pub const NUMBERED: Self = Self(1 << 4);
 
-    /// Those of both.
+    /// The flags of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -48,8 +48,8 @@ impl Timestamping {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Report {
-    /// The stack needs the bytes of the zero-copy sends `first` to `last` no more (`SO_EE_ORIGIN_ZEROCOPY`). Such sends are counted
-    /// from 0 on, modulo 2^32.
+    /// The stack no longer needs the bytes of the zero-copy sends `first` to `last` (`SO_EE_ORIGIN_ZEROCOPY`). Such
+    /// sends are counted from 0 on, modulo 2^32.
     ZeroCopy {
         /// The first of these sends.
         first: u32,

@@ -6,23 +6,23 @@ use std::str::FromStr;
 
 /// `TcpConfig::fastopen`: connects may send text with their SYN.
 pub const CLIENT: u32 = 1;
-/// `TcpConfig::fastopen`: listeners that ask for it take text from SYNs.
+/// `TcpConfig::fastopen`: listeners that ask for it accept text on SYNs.
 pub const SERVER: u32 = 2;
 /// `TcpConfig::fastopen`: a client sends text although it has no cookie.
 pub const CLIENT_WITHOUT_COOKIE: u32 = 4;
-/// `TcpConfig::fastopen`: a server takes text from a SYN without the option.
+/// `TcpConfig::fastopen`: a server accepts text on a SYN without the option.
 pub const SERVER_WITHOUT_COOKIE: u32 = 0x200;
-/// `TcpConfig::fastopen`: every listener takes text, with its backlog as the queue's length.
+/// `TcpConfig::fastopen`: every listener accepts text, with its backlog as the queue's length.
 pub const SERVER_ALL: u32 = 0x400;
 /// All bits that mean something.
 pub(crate) const ALL: u32 = CLIENT | SERVER | CLIENT_WITHOUT_COOKIE | SERVER_WITHOUT_COOKIE | SERVER_ALL;
 
-/// Keys of a server's cookies (`tcp_fastopen_key`, `TCP_FASTOPEN_KEY`), 16 bytes each. A cookie is Linux's function of a key and
-/// both addresses, so servers that share an address may share keys. They are secret: who knows one can make the cookie of
-/// any client.
+/// Keys of a server's cookies (`tcp_fastopen_key`, `TCP_FASTOPEN_KEY`), 16 bytes each. A cookie is Linux's function of
+/// a key and both addresses, so servers that share an address may share keys. They are secret: with a key, anyone can
+/// make the cookie of any client.
 ///
-/// As text they are as in `/proc/sys/net/ipv4/tcp_fastopen_key`: four words of eight hexadecimal digits, each the value of four bytes
-/// in little-endian order, with hyphens between; the backup key behind a comma.
+/// As text they are as in `/proc/sys/net/ipv4/tcp_fastopen_key`: four words of eight hexadecimal digits, each the value
+/// of four bytes in little-endian order, with hyphens between; the backup key follows after a comma.
 ///
 /// ```
 /// use sockeye::fastopen::Keys;
@@ -34,7 +34,7 @@ pub(crate) const ALL: u32 = CLIENT | SERVER | CLIENT_WITHOUT_COOKIE | SERVER_WIT
 pub struct Keys {
     /// The key of new cookies.
     pub primary: [u8; 16],
-    /// Another key whose cookies are good: the primary one of before, or of after, a change on several servers.
+    /// Another key whose cookies are valid: the old or the new primary key, during a change on several servers.
     pub backup: Option<[u8; 16]>,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// Text that is no [`Keys`].
+/// Text that is not a valid [`Keys`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadKeys;
 

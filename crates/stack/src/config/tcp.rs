@@ -13,12 +13,12 @@ use super::{SynCookies, fastopen, invalid, millis, within};
 /// Settings of TCP: [`Config::tcp`](crate::Config::tcp).
 #[derive(Clone, Copy, Debug)]
 pub struct TcpConfig {
-    /// Whether segments of a connection that continue one another in a batch of packets are taken in as one (generic receive
-    /// offload), where the device has not joined them already. Default on; see `docs/adr/0030`.
+    /// Whether input processes consecutive segments of a connection in a batch of packets as one (generic receive
+    /// offload), if the device has not already joined them. Default on; see `docs/adr/0030`.
     pub gro: bool,
-    /// Bytes of which fewer may be unsent in the send buffer for a write to be let in (`tcp_notsent_lowat`), for sockets that say
-    /// nothing else: [`TcpStream::set_notsent_lowat`](crate::TcpStream::set_notsent_lowat). At least 1. Default 4,294,967,295,
-    /// which is no bound, as on Linux.
+    /// A write waits until fewer bytes than this are unsent in the send buffer (`tcp_notsent_lowat`). This is for
+    /// sockets without a value of their own: [`TcpStream::set_notsent_lowat`](crate::TcpStream::set_notsent_lowat). At
+    /// least 1. Default 4,294,967,295, which is no bound, as on Linux.
     pub notsent_lowat: u32,
     /// RFC 7323 timestamps (`tcp_timestamps`). Default on.
     pub timestamps: bool,
@@ -26,51 +26,56 @@ pub struct TcpConfig {
     pub window_scaling: bool,
     /// Longest delay of an acknowledgment (RFC 9293 section 3.8.6.3), at most 500 ms. Default 40 ms.
     ///
-    /// Most are sent earlier, as on Linux: for more than one full segment, for the first sixteen segments, after a pause, and when a
-    /// read has emptied the receive buffer. Where the application answers within this time, its answer carries them.
+    /// Most acknowledgments are sent earlier, as on Linux: for more than one full segment, for the first sixteen
+    /// segments, after a pause, and when a read has emptied the receive buffer. If the application answers within this
+    /// time, its answer carries the acknowledgment.
     pub delack: Duration,
     /// Floor of the variance term of the retransmission timeout, as on Linux: the timeout is the smoothed round trip
-    /// and at least this. Default 200 ms.
+    /// time plus at least this. Default 200 ms.
     pub rto_min: Duration,
-    /// Ceiling of the retransmission timeout and of the time between two probes of a shut window (`tcp_rto_max_ms`), 1 s to 120 s: how soon at the latest a
-    /// connection notices that a path works again. The patience that [`retries`](Self::retries) stands for becomes shorter with it.
+    /// Ceiling of the retransmission timeout and of the time between two probes of a zero window (`tcp_rto_max_ms`), 1 s
+    /// to 120 s: the longest time until a connection notices that a path works again. It shortens the time that
+    /// [`retries`](Self::retries) stands for. SYN-ACKs are not affected.
     /// [`TcpStream::set_rto_max`](crate::TcpStream::set_rto_max) sets it for one connection. Default 120 s.
     pub rto_max: Duration,
     /// Congestion control (`tcp_congestion_control`) of connections through an interface; on loopback, which loses
     /// nothing, it is always NewReno. Default `cubic`.
     pub congestion_control: Algorithm,
-    /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: not at all, when a peer
-    /// offers it, or offered too; with `accurate` in the name also accurate ECN (RFC 9768). Default `accept`, as on Linux.
+    /// Explicit congestion notification (`tcp_ecn`, RFC 3168) of connections through an interface: never, if a peer
+    /// offers it, or also offered; values with `accurate` in the name also use accurate ECN (RFC 9768). Default
+    /// `accept`, as on Linux.
     pub ecn: EcnMode,
-    /// Whether a congestion window that was not used for longer than a retransmission timeout is halved for each of them, down to
-    /// the initial one (RFC 2861, `tcp_slow_start_after_idle`). Default on.
+    /// Whether a congestion window that was not used for longer than a retransmission timeout is halved for each
+    /// timeout, down to the initial one (RFC 2861, `tcp_slow_start_after_idle`). Default on.
     pub slow_start_after_idle: bool,
-    /// Segments that leave as one packet at least, for a device to cut, as far as the windows allow it (`tcp_min_tso_segs`), 1 to 255; the
-    /// last of them has PSH. Default 2.
+    /// Least number of segments sent as one packet, which a device cuts, as far as the windows allow it
+    /// (`tcp_min_tso_segs`), 1 to 255; the last of them has PSH. Default 2.
     pub min_tso_segs: u8,
-    /// Whether data through an interface leaves spread over the round trip instead of in bursts: that of algorithms that
-    /// want it, of all connections, or of none. Default `auto`.
+    /// Whether data through an interface is spread over the round trip instead of sent in bursts: for algorithms that
+    /// want it, for all connections, or for none. Default `auto`.
     pub pacing: PacingMode,
-    /// When the path's MTU is found out by sending (`tcp_mtu_probing`), besides routers' reports. Default `blackhole`:
-    /// once large packets seem to vanish without a word.
+    /// When the path's MTU is probed (`tcp_mtu_probing`), in addition to routers' reports. Default `blackhole`: when
+    /// large packets seem to vanish silently.
     pub mtu_probing: MtuProbing,
-    /// Bytes of payload with which that begins (`tcp_base_mss`), 48 to 65,495. Default 1,024; IPv6 begins with what every path takes, if that is more.
+    /// Bytes of payload with which probing begins (`tcp_base_mss`), 48 to 65,495. Default 1,024; IPv6 begins with the
+    /// size that every path carries, if that is more.
     pub base_mss: u16,
     /// SYN transmissions after the first (`tcp_syn_retries`), at most 127. Default 6.
     pub syn_retries: u8,
     /// SYN-ACK transmissions after the first (`tcp_synack_retries`), at most 15. Default 5.
     pub synack_retries: u8,
-    /// Whether a connection over IPv6 takes another flow label, and so perhaps another path, after each retransmission timeout
-    /// (`net.core.txrehash`). Off where something on the way spreads connections over servers by the label. Default on.
+    /// Whether a connection over IPv6 uses another flow label, and so perhaps another path, after each retransmission
+    /// timeout (`net.core.txrehash`). Turn it off if a load balancer chooses servers by the label. Default on.
     pub txrehash: bool,
-    /// Reset a client whose handshake is done and whose connection finds the accept queue full (`tcp_abort_on_overflow`), instead of
+    /// Reset a client that has finished its handshake if the accept queue is full (`tcp_abort_on_overflow`), instead of
     /// letting it try again. Default off.
     pub abort_on_overflow: bool,
-    /// How long a connection that is closed waits for the peer's FIN (`tcp_fin_timeout`), 1 ms to 10 min, for sockets that say nothing
-    /// else ([`TcpStream::set_fin_timeout`](crate::TcpStream::set_fin_timeout)). Default 60 s.
+    /// How long a closed connection waits for the peer's FIN (`tcp_fin_timeout`), 1 ms to 10 min, for sockets without a
+    /// value of their own ([`TcpStream::set_fin_timeout`](crate::TcpStream::set_fin_timeout)). Default 60 s.
     pub fin_timeout: Duration,
-    /// Timeouts before a connection is given up (`tcp_retries2`), as the time that they take from 200 ms on, doubled each time up to the longest, since
-    /// the first retransmission. Default 15: 924.6 s. Once the application has closed it, 8 at most: 102 s. Window probes that nobody answers are counted.
+    /// Number of timeouts before a connection is given up (`tcp_retries2`). It stands for the time since the first
+    /// retransmission that they take if the first is 200 ms and each is twice the last, up to the longest. Default 15:
+    /// 924.6 s. After the application has closed the connection, at most 8: 102 s. Unanswered window probes count, too.
     pub retries: u8,
     /// Silence before the first probe of a connection with SO_KEEPALIVE (`tcp_keepalive_time`), 1 ms to 32,767 s.
     /// Default 2 h.
@@ -79,24 +84,24 @@ pub struct TcpConfig {
     pub keepalive_intvl: Duration,
     /// Unanswered probes before a connection is given up (`tcp_keepalive_probes`), 1 to 127. Default 9.
     pub keepalive_probes: u8,
-    /// Tell peers of a user timeout that was set, and take theirs where none was (RFC 5482). Default off.
+    /// Announce a user timeout that was set to the peer, and use the peer's if none was set (RFC 5482). Default off.
     pub user_timeout_option: bool,
     /// TCP Fast Open (`tcp_fastopen`): a sum of the flags in [`fastopen`](crate::fastopen). Default 1, clients.
     pub fastopen: u32,
-    /// Keys of Fast Open's cookies (`tcp_fastopen_key`). Default none: a random one, which
-    /// [`Stack::rotate_fastopen_key`](crate::Stack::rotate_fastopen_key) replaces.
+    /// Keys of Fast Open's cookies (`tcp_fastopen_key`). Default none: then the key is random, and
+    /// [`Stack::rotate_fastopen_key`](crate::Stack::rotate_fastopen_key) replaces it.
     pub fastopen_key: Option<fastopen::Keys>,
-    /// For how long no text goes on SYNs to a server after the first SYN with text that it did not answer, or whose text it refused
-    /// without a new cookie (RFC 7413 section 4.1.3.1); twice as long for each further one. At most a day; zero: not at all, as is
-    /// Linux's default (`tcp_fastopen_blackhole_timeout_sec`, which counts for all servers). Default 60 s.
+    /// How long SYNs to a server carry no text after it did not answer a SYN with text, or refused the text without a
+    /// new cookie (RFC 7413 section 4.1.3.1); twice as long for each further case. At most a day. Zero: no such pause,
+    /// which is Linux's default (`tcp_fastopen_blackhole_timeout_sec`, which applies to all servers). Default 60 s.
     pub fastopen_blackhole_timeout: Duration,
-    /// 2MSL, how long a closed connection's name stays in TIME-WAIT. Default 60 s, as on Linux.
+    /// 2MSL: how long the addresses and ports of a closed connection stay in TIME-WAIT. Default 60 s, as on Linux.
     pub time_wait: Duration,
-    /// Most connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it a connection is closed without
+    /// Largest number of connections in TIME-WAIT (`tcp_max_tw_buckets`); beyond it, a connection closes without
     /// TIME-WAIT. Default 65,536.
     pub time_wait_max: usize,
-    /// Most half-open connections (`tcp_max_syn_backlog`); `syn_cookies` decides about the rest. Default
-    /// 16,384.
+    /// Largest number of half-open connections (`tcp_max_syn_backlog`); `syn_cookies` decides what happens beyond it.
+    /// Default 16,384.
     pub syn_backlog: usize,
     /// When a SYN is answered with a cookie instead (`tcp_syncookies`). Default `pressure`.
     pub syn_cookies: SynCookies,

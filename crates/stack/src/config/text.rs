@@ -25,7 +25,7 @@ use crate::config::{Config, SynCookies};
 #[cfg(feature = "experiments")]
 use crate::experiments::{Entry, Grain, Input, PoolSource, Rcvd, RxFree, UnixLocking, Wake};
 
-/// Text that [`Config::set`] does not take.
+/// Text that [`Config::set`] does not accept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SetError {
     /// No field has this name.
@@ -61,8 +61,8 @@ impl fmt::Display for SetError {
 impl std::error::Error for SetError {}
 
 impl Config {
-    /// Sets the field called `key` to `value`. Numbers may end in K, M or G (powers of 1024), times in ns, us,
-    /// ms or s, switches are `on` or `off`, a range of ports is `FIRST-LAST`.
+    /// Sets the field `key` to `value`. Numbers may end in K, M or G (powers of 1024), times in ns, us, ms or s;
+    /// switches are `on` or `off`; a range of ports is `FIRST-LAST`.
     ///
     /// # Errors
     /// [`SetError`] names the key, the value and the known ones. Bounds are checked by [`Config::validate`].
@@ -77,7 +77,7 @@ impl Config {
         })
     }
 
-    /// The names of all fields, as [`Config::set`] takes them.
+    /// The names of all fields, for [`Config::set`].
     pub fn keys() -> impl Iterator<Item = &'static str> {
         FIELDS.iter().map(|field| field.key)
     }

@@ -17,7 +17,7 @@ use crate::udp::naming::Handle;
 use crate::udp::pcb::Pcb;
 use crate::udp::recv;
 
-/// Sends ICMP echo requests and receives their answers and errors, of the family that it was bound with.
+/// Sends ICMP echo requests and receives their answers and errors, for the address family with which it was bound.
 ///
 /// ```
 /// use sockeye::IcmpSocket;
@@ -31,12 +31,11 @@ use crate::udp::recv;
 /// ```
 ///
 /// The model is Linux's ping socket (`SOCK_DGRAM` with `IPPROTO_ICMP`): the stack chooses the identifier, and answers
-/// with another one never come here. Errors about requests that were sent, "time exceeded" of a router on the way among
-/// them, are kept for [`recv_err`](Self::recv_err); each also ends the next call once. All calls may be made by several
-/// threads at once.
+/// with another one never arrive here. Errors about sent requests, such as a router's "time exceeded", are kept for
+/// [`recv_err`](Self::recv_err); each also makes one later call fail. Several threads may make any calls at once.
 ///
-/// A link-local address of IPv6, or a group of a link, is returned with its interface (RFC 4007) by the calls that take a
-/// [`SocketAddrV6`], whose port has no meaning here: `"[fe80::1%2]:0".parse()` is `fe80::1` on the interface with the number 2.
+/// Calls that take a [`SocketAddrV6`], whose port has no meaning here, return a link-local IPv6 address, or a group of
+/// a link, with its interface (RFC 4007): `"[fe80::1%2]:0".parse()` is `fe80::1` on the interface with the number 2.
 pub struct IcmpSocket {
     pub(crate) handle: Held<Arc<Handle>>,
 }
@@ -47,24 +46,24 @@ pub struct IcmpSocket {
 pub struct EchoReply {
     /// The host that has answered.
     pub from: IpAddr,
-    /// The address of the stack that it came to.
+    /// The address of the stack at which it arrived.
     pub dst: IpAddr,
     /// The number of the request.
     pub seq: u16,
-    /// Bytes of the data that were copied out.
+    /// Bytes of the data that were copied.
     pub len: usize,
-    /// Bytes of it that there were.
+    /// Bytes of the data in the answer.
     pub data_len: usize,
     /// Its hop limit on arrival.
     pub hop_limit: u8,
     /// DSCP and ECN.
     pub traffic_class: u8,
-    /// The interface by which it came, as in [`RecvMeta::interface`](crate::RecvMeta::interface): the scope id of a
+    /// The interface by which it arrived, as in [`RecvMeta::interface`](crate::RecvMeta::interface): the scope id of a
     /// link-local `from`.
     pub interface: u32,
 }
 
-/// An error that has come back for an echo request.
+/// An error that was returned for an echo request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct EchoError {
@@ -72,7 +71,7 @@ pub struct EchoError {
     pub what: Unsent,
     /// Linux's errno for it.
     pub errno: i32,
-    /// The host that reported it: for [`Unsent::TimeExceeded`] the router on the way.
+    /// The host that reported it: for [`Unsent::TimeExceeded`] the router on the path.
     pub offender: IpAddr,
     /// The destination of the request.
     pub dst: IpAddr,
@@ -80,13 +79,13 @@ pub struct EchoError {
     pub scope_id: u32,
     /// Its number.
     pub seq: u16,
-    /// Bytes of its data that were quoted and copied out.
+    /// Bytes of its data that were quoted and copied.
     pub len: usize,
 }
 
 impl IcmpSocket {
-    /// A socket of the current stack ([`Stack::current`]), bound to an own address, or to all of a family by its
-    /// wildcard.
+    /// A socket of the current stack ([`Stack::current`]), bound to one of the stack's addresses, or with a wildcard to
+    /// all of a family.
     ///
     /// # Errors
     /// `AddrNotAvailable` if it is not an address of the stack, or no identifier is free.
@@ -105,7 +104,7 @@ impl IcmpSocket {
     /// [`bind_on`](Self::bind_on) to an address on the interface that its scope id names.
     ///
     /// # Errors
-    /// As for [`bind`](Self::bind), which it is too if the address is another interface's; ENODEV if there is no such
+    /// As for [`bind`](Self::bind), also if the address belongs to another interface; ENODEV if there is no such
     /// interface.
     pub fn bind_scoped_on(stack: &Stack, addr: SocketAddrV6) -> io::Result<Self> {
         Self::bound(stack, without_port(addr))
@@ -119,7 +118,7 @@ impl IcmpSocket {
         Ok(socket)
     }
 
-    /// Requests go to `addr`, and answers come from it only, from now on.
+    /// From now on, sends requests to `addr` and receives answers from it only.
     ///
     /// # Errors
     /// `NetworkUnreachable`; EAFNOSUPPORT for an address of the other family.
@@ -149,7 +148,7 @@ impl IcmpSocket {
         self.handle.open().map_or(0, |handle| handle.pcb.name.load().local.port)
     }
 
-    /// The address that the socket is bound to, the wildcard for all.
+    /// The address to which the socket is bound; the wildcard for all.
     pub fn local_addr(&self) -> IpAddr {
         let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         self.handle.open().map_or(unknown, |handle| handle.pcb.name.load().local.addr)
@@ -160,11 +159,11 @@ impl IcmpSocket {
         self.handle.open().ok()?.pcb.name.load().remote.map(|remote| remote.addr)
     }
 
-    /// Sends the peer an echo request. Never blocks; a longer one than the way takes goes in fragments.
+    /// Sends the peer an echo request. Never blocks; a request longer than the path carries is fragmented.
     ///
     /// # Errors
     /// EDESTADDRREQ without a peer; EMSGSIZE beyond 65,507 bytes; ENOBUFS without packet memory or with a full queue;
-    /// `PermissionDenied` for a broadcast address; `NetworkUnreachable` and the like; the pending error.
+    /// `PermissionDenied` for a broadcast address; `NetworkUnreachable` and similar; the pending error.
     pub fn send(&self, seq: u16, data: &[u8]) -> io::Result<()> {
         Ok(echo::request(self.handle.open()?, seq, data, None)?)
     }

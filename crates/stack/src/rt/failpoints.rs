@@ -35,9 +35,9 @@ points! {
     Deliver = "conn.deliver",
     /// Segments of one run were joined, and their text is in the receive buffer.
     Joined = "conn.joined",
-    /// The reasons of a notice were taken, and not acted upon.
+    /// The reasons of a notice were taken, and nothing was done about them yet.
     Notified = "conn.notified",
-    /// The timer of a connection has gone off.
+    /// The timer of a connection has expired.
     Timer = "conn.timer",
     /// The state machine has made a segment, which was not sent.
     Transmit = "conn.transmit",
@@ -59,7 +59,7 @@ points! {
     Close = "conn.close",
     /// A connection's timer is about to be given to the wheel.
     Arm = "timers.arm",
-    /// A frame has come in.
+    /// A frame has arrived.
     Frame = "input.frame",
     /// The wheel takes out due timers, and has taken some of them.
     Advance = "timers.advance",
@@ -79,7 +79,7 @@ points! {
     Queue = "listener.push",
     /// A connection has left its listener's queue for a call of accept. For the local port.
     Accept = "listener.accept",
-    /// A listener is in some copies of the table, and not in the others. For its port.
+    /// A listener is in some copies of the table, but not in the others. For its port.
     Listen = "listeners.add",
     /// A place in the bind table is about to be taken. For the port.
     Bind = "ports.bind",
@@ -91,11 +91,11 @@ points! {
     NeighborTimer = "neighbor.timer",
     /// A fragment was added to its datagram. For its identification.
     Reassemble = "reassembly.fragment",
-    /// The timer of reassembly has gone off.
+    /// The timer of reassembly has expired.
     ReassemblyTimer = "reassembly.timer",
     /// Datagrams were queued at a UDP socket, and no waiter was woken. For its port.
     UdpDeliver = "udp.deliver",
-    /// A UDP socket is in some copies of the table, and not in the others. For its port.
+    /// A UDP socket is in some copies of the table, but not in the others. For its port.
     UdpName = "udp.name",
     /// A UDP socket has taken a datagram. For its port.
     UdpReceive = "udp.receive",
@@ -194,8 +194,9 @@ mod armed {
         known.unwrap_or_else(|| panic!("there is no failpoint {name:?}: see `failpoints::NAMES`"))
     }
 
-    /// Has the point `name` panic `times` times, after `skip` hits. `of` restricts it to one connection, named by its local port
-    /// shifted by 16 and its remote port, or to one entry of a table, as the point's description says; 0 is everything.
+    /// Makes the point `name` panic `times` times, after `skip` hits. `of` restricts it to one connection (its local
+    /// port shifted by 16, and its remote port), or to one entry of a table, as the point's description says; 0 means
+    /// everything.
     ///
     /// # Panics
     /// If there is no such point.

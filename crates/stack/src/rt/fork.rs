@@ -1,23 +1,24 @@
 //! Stacks and sockets in a child of fork(2).
 //!
-//! A child has one thread, and a copy of everything that the parent's threads were in the middle of. So
+//! A child has one thread, and a copy of everything, in the state in which the parent's threads were working on it. So
 //!
-//! * a stack *with threads* is **lost** there: its workers do not exist, and one of them may hold any of its locks. Every
-//!   call on the stack and its sockets fails with an error of the kind `StaleNetworkFileHandle`, and dropping them leaves everything where it is;
-//! * a stack *without threads* (`Config::workers` = 0) is **adopted** by the first call of the child: its interfaces are
-//!   detached, its keys for new numbers are changed, and it goes on. That is sound only if no other thread of the parent was in
-//!   a call of the stack, which is the application's to see to.
+//! * a stack *with threads* is **lost** there: its workers do not exist, and one of them may hold any of its locks.
+//!   Every call on the stack and its sockets fails with an error of the kind `StaleNetworkFileHandle`, and dropping
+//!   them frees nothing;
+//! * a stack *without threads* (`Config::workers` = 0) is **adopted** by the first call of the child: its interfaces
+//!   are detached, its keys for generating numbers are changed, and it continues. That is sound only if no other thread
+//!   of the parent was in a call of the stack, which the application must ensure.
 //!
-//! # How no call forgets to ask
-//! Nothing of a stack can be reached without asking. `Stack` gives its core only by `Stack::core`, which asks. A socket keeps its
-//! target in a `Held`, whose value is private to this file and comes out by `Held::open` and `Held::enter`, which ask. All three
-//! return `Result`, so a new call does not compile until it handles the case of a child. Code inside (`Context`, protocol code,
-//! the types behind a `Held`) is only reached through them. `Stack::core_in_use` is for those types; `tests/fork.rs` lists the
-//! files that call it.
+//! # How every call is made to ask
+//! No part of a stack can be reached without asking whether this process may use it. `Stack` gives out its core only
+//! through `Stack::core`, which asks. A socket keeps its target in a `Held`, whose value is private to this file and is
+//! only given out by `Held::open` and `Held::enter`, which ask. All three return `Result`, so a new call does not
+//! compile until it handles the case of a child. Code inside (`Context`, protocol code, the types behind a `Held`) is
+//! only reached through them. `Stack::core_in_use` is for those types; `tests/fork.rs` lists the files that call it.
 //!
-//! Objects that an application holds beside sockets ask their own [`Origin`]: a `Poll`, the program's side of a channel, a
-//! wire, a capture. Packet memory asks before it takes a lock (`sockeye_mbuf`'s `store.rs`), since chains of it are dropped
-//! everywhere.
+//! The other objects that an application holds ask their own [`Origin`]: a `Poll`, the program's side of a channel, a
+//! wire, a capture. Packet memory asks before it takes a lock (`sockeye_mbuf`'s `store.rs`), since chains of it are
+//! dropped everywhere.
 //!
 //! Asking takes no lock and writes nothing: see `sockeye_sync::fork`. Semantics for users: `docs/fork.md`. Tests:
 //! `crates/drivers/tests/fork`, where fork(2) may be called.

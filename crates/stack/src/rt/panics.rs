@@ -34,11 +34,11 @@ use crate::rt::handle::Whole;
 pub enum PanicSource {
     /// The waker of a task, while it was called, cloned or dropped.
     Waker,
-    /// A hook or filter of the application: of SYNs, of a driver, of a capture; its resolver of names.
+    /// A hook or filter of the application (for SYNs, a driver, a capture), or its name resolver.
     Hook,
     /// An interface ([`Netif`](crate::netif::Netif)) or the code that it calls.
     Netif,
-    /// The stack's own protocol code. This is a bug of the stack; the connection or entry concerned was given up.
+    /// The stack's own protocol code. This is a bug of the stack; the affected connection or entry was dropped.
     Protocol,
 }
 
@@ -48,7 +48,7 @@ pub enum PanicSource {
 pub struct PanicReport {
     /// The kind of code that panicked.
     pub source: PanicSource,
-    /// The call that panicked, for people: `Waker::wake`, `Netif::transmit`, `segment input`.
+    /// The call that panicked, for humans: `Waker::wake`, `Netif::transmit`, `segment input`.
     pub place: &'static str,
     /// The panic's message, or `(no message)` if it carried no text.
     pub message: String,

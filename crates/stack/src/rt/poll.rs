@@ -60,7 +60,7 @@ pub(crate) use registration::{Registration, Waiters};
 pub(crate) use table::Queue;
 pub(crate) use target::{Target, mark, sealed};
 
-/// The number by which an application knows one of its registrations.
+/// The number by which an application identifies one of its registrations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub usize);
 
@@ -69,11 +69,11 @@ pub struct Token(pub usize);
 pub struct Interest(u8);
 
 impl Interest {
-    /// Reads, and accepts of a listener.
+    /// A read, or a listener's accept, is possible.
     pub const READABLE: Self = Self(Ready::READABLE.0);
-    /// Writes, and the end of a connect.
+    /// A write is possible, or a connect has ended.
     pub const WRITABLE: Self = Self(Ready::WRITABLE.0);
-    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has come and is not read yet.
+    /// Urgent data of a TCP connection (EPOLLPRI): its last byte has arrived and is not read yet.
     pub const PRIORITY: Self = Self(Ready::PRIORITY.0);
 
     /// Both together.
@@ -93,7 +93,7 @@ impl std::ops::BitOr for Interest {
 /// When to be told again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trigger {
-    /// At every wait for as long as the socket is ready.
+    /// At every wait while the socket is ready.
     Level,
     /// Once for every change.
     Edge,
@@ -112,7 +112,7 @@ pub struct Poll {
 pub trait Pollable: sealed::Source {}
 
 impl Poll {
-    /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait is busy before it parks.
+    /// An empty set. `spin_max` as in [`Config`](crate::Config): how long a wait spins before it parks.
     pub fn new(spin_max: Duration) -> Self {
         Self {
             queue: Local::unshared(Arc::new(Queue::default())),
@@ -121,10 +121,11 @@ impl Poll {
         }
     }
 
-    /// Adds a socket. If it is ready now, the next wait says so.
+    /// Adds a socket. If it is ready now, the next wait reports it.
     ///
     /// # Errors
-    /// `AlreadyExists` if the socket is in this set; `Other` if the stack's own code panics, and the socket is not in the set then.
+    /// `AlreadyExists` if the socket is in this set; `Other` if the stack's own code panics; then the socket is not in
+    /// the set.
     pub fn register(
         &self,
         source: &impl Pollable,
@@ -185,7 +186,7 @@ impl Poll {
         self.register(source, token, interest, trigger)
     }
 
-    /// Takes a socket out of the set. Dropping the last handle of a socket does the same.
+    /// Removes a socket from the set. Dropping the last handle of a socket does the same.
     ///
     /// # Errors
     /// `NotFound` if the socket is not in this set.
@@ -202,9 +203,9 @@ impl Poll {
         Ok(())
     }
 
-    /// Waits until a socket is ready, `timeout` is over (`None`: no limit) or [`Poll::wake`] is called.
-    /// Returns the number of events, 0 at the end of the time or after a wake. May block. Several threads
-    /// may wait; each event goes to one of them.
+    /// Waits until a socket is ready, `timeout` has passed (`None`: no limit) or [`Poll::wake`] is called. Returns the
+    /// number of events, 0 after the timeout or a wake. May block. Several threads may wait; each event goes to one of
+    /// them.
     ///
     /// # Errors
     /// `Other` if the stack's own code panics over a socket. The socket stays in the set, and the next wait looks at the others first.
@@ -231,7 +232,7 @@ impl Poll {
         }
     }
 
-    /// A set with a descriptor, by which an event loop of descriptors can wait for its sockets: see [`PollFd`].
+    /// A set with a file descriptor, with which an event loop of descriptors can wait for its sockets: see [`PollFd`].
     ///
     /// # Errors
     /// The system's for a descriptor, above all `EMFILE` (too many are open).

@@ -18,10 +18,11 @@ use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 
-/// A resolver of the names of hosts on a stack: [`Stack::set_resolver`].
+/// A resolver of host names on a stack: [`Stack::set_resolver`].
 ///
-/// It is asked for each name in a call of `sockeye` or `sockeye::tokio` on its stack, such as `connect("server:80")`, `bind` or `lookup_host`. It
-/// is not asked for addresses: `"10.0.0.1:80"`, `"[::1]:80"` and `("::1", 80)` are parsed. The stack keeps no answers.
+/// The stack calls it for each name in a call of `sockeye` or `sockeye::tokio` on this stack, such as
+/// `connect("server:80")`, `bind` or `lookup_host`. It does not call it for addresses: `"10.0.0.1:80"`, `"[::1]:80"`
+/// and `("::1", 80)` are parsed. The stack does not cache answers.
 ///
 /// ```
 /// use std::net::{IpAddr, SocketAddr};
@@ -49,17 +50,20 @@ use crate::rt::panics::{self, PanicSource};
 /// # std::io::Result::Ok(())
 /// ```
 pub trait Resolve: Send + Sync {
-    /// Looks for the addresses of `host`, any text that is no address, and also an empty one: the part before the last colon. `port` is the
-    /// caller's; the addresses are returned with the port to use, which usually is the same. `stack` is the one on which the name is used, so a
-    /// resolver that asks over that stack need not keep a handle of it, by which the stack would keep itself.
+    /// Resolves `host`, the part before the last colon: any text that is not an address, even an empty one. `port` is
+    /// the caller's; the addresses are returned with the port to use, which is usually the same. `stack` is the stack
+    /// on which the name is used. A resolver that sends queries over that stack need not store a handle of it, which
+    /// would keep the stack alive.
     ///
-    /// The caller tries the addresses in the order in which they are returned, the first 64 of them (`send_to` only the first). No address is the error
-    /// `InvalidInput` of all calls but `lookup_host`; an error is passed on as it is.
+    /// The caller tries the addresses in the order in which they are returned, the first 64 of them (`send_to` only the
+    /// first). If there is no address, all calls except `lookup_host` fail with `InvalidInput`; an error is passed on
+    /// unchanged.
     ///
-    /// The future is polled by the task that made the call, on whichever executor that is, or for a blocking call on the calling thread, which is
-    /// parked in between. It must not block. It is dropped unfinished when the task gives up. The stack sets no limit of time: that is for
-    /// the resolver. With a stack that has no threads ([`Config::workers`](crate::Config::workers) of 0), a future that waits for that stack can only end if
-    /// another thread, or the caller's executor, drives it.
+    /// The task that made the call polls the future, on any executor; for a blocking call, the calling thread does,
+    /// which is parked in between. The future must not block. It is dropped unfinished when the task gives up. The
+    /// stack sets no timeout: the resolver must. With a stack that has no threads
+    /// ([`Config::workers`](crate::Config::workers) of 0), a future that waits for that stack can only end if another
+    /// thread, or the caller's executor, drives it.
     ///
     /// A panic, here or in the future, is caught and reported ([`Stack::set_panic_hook`]), and the call fails with `Other`.
     fn resolve<'a>(&'a self, stack: &'a Stack, host: &'a str, port: u16) -> Resolving<'a>;
@@ -68,10 +72,11 @@ pub trait Resolve: Send + Sync {
 /// The future of [`Resolve::resolve`].
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'a>>;
 
-/// Arguments of blocking calls that name addresses, in the place of [`std::net::ToSocketAddrs`]: it is implemented for the same types, and sealed.
-/// Names are resolved by the [resolver of the stack](Stack::set_resolver), which a type's own implementation could not do.
+/// Address arguments of blocking calls, in place of [`std::net::ToSocketAddrs`]: the trait is implemented for the same
+/// types, and sealed. The [resolver of the stack](Stack::set_resolver) resolves names, which a type's own
+/// implementation could not do.
 pub trait ToSocketAddrs: ToPlaces {
-    /// The addresses, on the current stack ([`Stack::current`]). **Blocks** if it is a name.
+    /// The addresses, on the current stack ([`Stack::current`]). **Blocks** if the argument is a name.
     ///
     /// # Errors
     /// `InvalidInput` for a text that is neither an address with a port nor a name with one; those of the stack's resolver.
@@ -79,7 +84,7 @@ pub trait ToSocketAddrs: ToPlaces {
         self.to_socket_addrs_on(&Stack::current())
     }
 
-    /// [`to_socket_addrs`](Self::to_socket_addrs) by the resolver of a stack of your own.
+    /// [`to_socket_addrs`](Self::to_socket_addrs) with the resolver of another stack.
     ///
     /// # Errors
     /// As there.

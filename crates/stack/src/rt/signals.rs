@@ -13,10 +13,10 @@ use crate::rt::env::Env;
 use crate::rt::handle::Stack;
 use crate::rt::panics::{self, PanicSource};
 
-/// A source of signals for the programs on a stack, in place of the process's: [`Stack::set_signals`].
+/// A source of signals for the programs on a stack, instead of the process: [`Stack::set_signals`].
 ///
-/// It is asked when a program on its stack calls [`sockeye::tokio::signal`](crate::tokio::signal). With one, a program that runs several times
-/// in a process, each on a stack of its own, can be told to end by itself; the simulator's hosts have one.
+/// The stack calls it when a program on it calls [`sockeye::tokio::signal`](crate::tokio::signal). If a program runs
+/// several times in a process, each on its own stack, each instance can be told to end; the simulator's hosts use this.
 ///
 /// ```
 /// use std::io;
@@ -46,19 +46,20 @@ use crate::rt::panics::{self, PanicSource};
 /// # io::Result::Ok(())
 /// ```
 pub trait Signals: Send + Sync {
-    /// A program asks for the signals of one kind from now on. `kind` is the number that the operating system gives it. Those that cannot be
-    /// caught, such as `SIGKILL`, are refused before this is asked.
+    /// A program requests the signals of one kind from now on. `kind` is the operating system's number. Signals that
+    /// cannot be caught, such as `SIGKILL`, are refused before this call.
     ///
     /// # Errors
     /// The source's own: they are passed on. After a panic, which is caught and reported ([`Stack::set_panic_hook`]), `Other`.
     fn catch(&self, stack: &Stack, kind: i32) -> io::Result<Box<dyn SignalStream>>;
 }
 
-/// The signals of one kind for one [`Signal`](crate::tokio::signal::unix::Signal), with which it is dropped.
+/// The signals of one kind for one [`Signal`](crate::tokio::signal::unix::Signal); it is dropped with that.
 pub trait SignalStream: Send + Sync {
-    /// Whether one has come since the last; several become one. `Pending` wakes the task of the last call when one comes. `None` if none will come any more.
+    /// Whether a signal has arrived since the last one; several count as one. After `Pending`, the next signal wakes
+    /// the task of the last call. `None` if no more will arrive.
     ///
-    /// It must not block. A panic is caught and reported, and is the end: nothing is polled after it.
+    /// It must not block. A panic is caught and reported, and ends the stream: it is not polled again.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<()>>;
 }
 

@@ -11,8 +11,8 @@ use crate::unix::rights::Passed;
 use crate::unix::{self, Foreign, Right};
 
 impl Stack {
-    /// Takes the pathname of a UNIX-domain socket out of the stack's names: it can be bound again. The socket
-    /// goes on.
+    /// Removes the pathname of a UNIX-domain socket from the stack's names: it can be bound again. The socket continues
+    /// to work.
     ///
     /// # Errors
     /// `NotFound` (ENOENT), ENOTDIR; EINVAL for an abstract name.

@@ -24,7 +24,7 @@ impl Drop for Outer {
 }
 
 impl Stack {
-    /// The stack that a call without one uses: that of the innermost [`scope`](Self::scope) on this thread, else
+    /// The stack used by calls that name none: that of the innermost [`scope`](Self::scope) on this thread, else
     /// [`global`](Self::global).
     pub fn current() -> Self {
         Self::of_scope().unwrap_or_else(|| Self::global().clone())
@@ -41,12 +41,12 @@ impl Stack {
         AMBIENT.try_with(|ambient| ambient.borrow().clone()).ok().flatten()
     }
 
-    /// Calls `f`, within which sockets of every kind that are made without naming a stack are this stack's:
-    /// `TcpStream::connect` then connects on it instead of on the process's default stack, and `UnixStream::connect` finds its
-    /// names. A socket stays with its stack after that.
+    /// Calls `f`. Within it, sockets of every kind that are made without naming a stack belong to this stack:
+    /// `TcpStream::connect` connects on it instead of on the process's default stack, and `UnixStream::connect` finds
+    /// its names. A socket keeps its stack afterwards.
     ///
-    /// The scope is that of the call, on this thread. An asynchronous constructor looks for the current stack when its
-    /// future is first polled, so the poll has to be within the scope, too.
+    /// The scope is the call, on this thread. An asynchronous constructor looks up the current stack when its future is
+    /// first polled, so the poll must also be within the scope.
     ///
     /// ```
     /// use sockeye::{Config, Stack};

@@ -31,7 +31,7 @@ pub enum SocketKind {
     Tcp,
     /// A handshake that a listener has answered and the peer has not finished.
     TcpHalfOpen,
-    /// The rest of a TCP connection in TIME-WAIT.
+    /// A TCP connection in TIME-WAIT.
     TcpTimeWait,
     /// A UDP socket that has a port, or a ping socket.
     Udp,
@@ -42,31 +42,31 @@ pub enum SocketKind {
 pub struct SocketInfo {
     /// Its kind.
     pub kind: SocketKind,
-    /// The state's name in RFC 9293 section 3.3.2; of a UDP socket `ESTABLISHED` if it is connected, else `CLOSED`.
+    /// The state's name in RFC 9293 section 3.3.2; for a UDP socket, `ESTABLISHED` if it is connected, else `CLOSED`.
     pub state: &'static str,
     /// Our end.
     pub local: SocketAddr,
     /// The other end; `None` for a listener.
     pub remote: Option<SocketAddr>,
-    /// Of a connection: bytes that have arrived and were not read. Of a listener: connections that were not accepted.
+    /// For a connection: bytes that have arrived and were not read. For a listener: connections that were not accepted.
     pub recv_queue: usize,
-    /// Of a connection: bytes written and not acknowledged. Of a listener: its backlog.
+    /// For a connection: bytes written and not acknowledged. For a listener: its backlog.
     pub send_queue: usize,
-    /// A number by which to name the connection, unique in the stack; 0 for other sockets.
+    /// A number that identifies the connection, unique in the stack; 0 for other sockets.
     pub serial: u64,
     /// Whether an application still holds it.
     pub is_held: bool,
-    /// Most bytes that the receive buffer takes now; 0 for a socket that has none.
+    /// Present size of the receive buffer, bytes; 0 for a socket that has none.
     pub recv_buffer: usize,
-    /// Most bytes that the send buffer takes now, likewise.
+    /// Present size of the send buffer, likewise.
     pub send_buffer: usize,
     /// Datagrams that were dropped because the receive buffer was full, modulo 2^32; 0 for TCP.
     pub drops: u32,
-    /// The timer that runs, if one does: of a connection, or of TIME-WAIT.
+    /// The running timer, if there is one: of a connection, or of TIME-WAIT.
     pub timer: Option<RunningTimer>,
-    /// Its protocol state, if that was asked for and could be seen.
+    /// Its protocol state, if it was requested and available.
     pub tcp: Option<TcpInfo>,
-    /// Its limit, likewise.
+    /// The limit of its sender, likewise.
     pub bottleneck: Option<Bottleneck>,
 }
 
@@ -104,8 +104,8 @@ fn datagrams(pcb: &udp::pcb::Pcb) -> SocketInfo {
 }
 
 impl Stack {
-    /// The kernel MIB's names for the counters of [`Stack::counters`], as `nstat` shows them: our name and that one, for
-    /// those that have one.
+    /// The kernel MIB's names for the counters of [`Stack::counters`], as `nstat` shows them: our name and the MIB's,
+    /// for counters that have one.
     pub fn mib_names() -> Vec<(&'static str, &'static str)> {
         let own = counter::MIB.iter().map(|(index, mib)| (counter::NAMES[*index], *mib));
         let others = ip::NAMES.iter().chain(&udp::count::NAMES).chain(&link::NAMES).copied();

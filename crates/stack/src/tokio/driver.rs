@@ -63,27 +63,33 @@ use crate::rt::handle::{Stack, WeakStack};
 /// # }
 /// ```
 ///
-/// The stack's protocol work runs in this future and in the calls on its sockets, on one thread at a time for what comes from devices. That is best where one
-/// core carries the traffic: a packet reaches its task without a switch of threads. A stack with threads has one for each queue of a device instead, and takes
-/// bulk data on several cores.
+/// The stack's protocol work runs in this future and in the calls on its sockets; input from devices is processed on
+/// one thread at a time. That is best where one core can carry the traffic: a packet reaches its task without a switch
+/// of threads. A stack with threads has a thread for each queue of a device instead, and processes bulk data on several
+/// cores.
 ///
-/// **Devices.** All interfaces of the stack whose [`descriptor`](crate::netif::Netif::descriptor) there is, with all their queues, also those that are attached
-/// later. Such are TUN and TAP devices of `sockeye_drivers`. A [`channel`](fn@crate::netif::channel) and a [`wire`](fn@crate::netif::wire) say by themselves that a frame
-/// has come, and so can any interface ([`Waking::announce`](crate::netif::Waking::announce)). When a device goes its connections end with ENETDOWN, as in any stack, and the driver goes on with the rest.
+/// **Devices.** It waits for all interfaces of the stack that have a [`descriptor`](crate::netif::Netif::descriptor),
+/// with all their queues, including those attached later. TUN and TAP devices of `sockeye_drivers` have one. A
+/// [`channel`](fn@crate::netif::channel) and a [`wire`](fn@crate::netif::wire) report by themselves that a frame has
+/// arrived, and so can any interface ([`Waking::announce`](crate::netif::Waking::announce)). When a device vanishes,
+/// its connections end with ENETDOWN, as in any stack, and the driver continues with the rest.
 ///
-/// **Time.** The stack's clock is tokio's, so it stands still while that is [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). Timers are up to 1 ms
-/// late: tokio's have that resolution. A kernel with a tick of 250 Hz may be 4 ms late; a program that prefers fewer wake-ups to exact timers drives
-/// the stack itself (`docs/embedding.md`).
+/// **Time.** The stack's clock is tokio's, so it stands still while tokio's clock is
+/// [paused](https://docs.rs/tokio/latest/tokio/time/fn.pause.html). Timers are up to 1 ms late, which is the resolution
+/// of tokio's timers. A kernel with a tick of 250 Hz may be 4 ms late; a program that prefers fewer wake-ups to exact
+/// timers can drive the stack itself (`docs/embedding.md`).
 ///
-/// **Turns.** Polled once, it calls `Stack::poll` at most once: 256 short frames of each queue, or 128 KiB. It never blocks, but as far as wakers,
-/// hooks and interfaces do, which it calls. It needs no budget of the runtime and takes none.
+/// **Turns.** One poll of the future calls `Stack::poll` at most once: that takes up to 256 short frames, or 128 KiB,
+/// from each queue. It blocks only if the wakers, hooks and interfaces that it calls do. It does not use tokio's
+/// cooperative budget.
 ///
-/// **Dropped**, or if its runtime ends, it gives the stack back as it is: nothing moves until another driver is made or `Stack::poll` is called, the stack's
-/// clock stands still, packets wait in their devices, and so do the last bytes of connections that are closed and not done: keep the runtime until
-/// [`Stack::connection_count`] is 0 if that matters. Calls on other threads that block go on waiting. A device's descriptor closes when both the driver and the
-/// stack have let go of it.
+/// **When it is dropped**, or its runtime ends, the stack stays as it is: nothing is sent or received until another
+/// driver is made or `Stack::poll` is called, the stack's clock stands still, packets wait in their devices, and the
+/// last bytes of closed connections stay unsent: keep the runtime until [`Stack::connection_count`] is 0 if that
+/// matters. Blocking calls on other threads continue to wait. A device's descriptor closes when both the driver and the
+/// stack have released it.
 ///
-/// While there is a driver, the program leaves `Stack::poll` and [`Stack::set_driver_wake`] alone.
+/// While there is a driver, the program must not call `Stack::poll` or [`Stack::set_driver_wake`].
 #[must_use = "a driver does nothing unless it is awaited or spawned"]
 pub struct Driver {
     stack: WeakStack,
@@ -111,15 +117,16 @@ struct Queue {
 }
 
 impl Driver {
-    /// A driver of `stack`, which begins when it is polled. To be called within a runtime of tokio with I/O and time (`enable_all`), of either kind: devices and
-    /// timers are that runtime's, whichever executor polls the driver. Does not block.
+    /// A driver of `stack`, which starts when it is polled. Must be called within a tokio runtime of either kind with
+    /// I/O and time (`enable_all`): devices and timers belong to that runtime, whichever executor polls the driver.
+    /// Does not block.
     ///
     /// # Errors
-    /// `InvalidInput` for a stack with threads; `ResourceBusy` for one that has a driver or a [hook](Stack::set_driver_wake); `Other` if no runtime is entered;
-    /// the system's, if a device cannot be waited at.
+    /// `InvalidInput` for a stack with threads; `ResourceBusy` for one that has a driver or a
+    /// [hook](Stack::set_driver_wake); `Other` outside a runtime; the system's error, if a device cannot be waited for.
     ///
     /// # Panics
-    /// If the runtime has no I/O or no time, as tokio's own types.
+    /// If the runtime has no I/O or no time, as with tokio's own types.
     pub fn new(stack: &Stack) -> io::Result<Self> {
         let core = stack.core::<Core>()?;
         let workers = stack.config().workers;
@@ -157,7 +164,7 @@ impl Driver {
         self.since.1 + self.since.0.elapsed()
     }
 
-    /// Waits at the devices that are new.
+    /// Starts to wait for the devices that are new.
     fn watch(&mut self, core: &Core) -> io::Result<()> {
         for (netif, device) in core.netifs.each().skip(self.netifs) {
             self.netifs += 1;
@@ -249,7 +256,7 @@ impl fmt::Debug for Driver {
 }
 
 impl Queue {
-    /// Whether frames may have come, or the device may have gone. Its readiness is taken back.
+    /// Whether frames may have arrived, or the device may have vanished. Clears its readiness.
     fn look(&mut self, core: &Core, cx: &mut Context<'_>) -> io::Result<bool> {
         if self.is_closed {
             return Ok(false);
@@ -296,7 +303,7 @@ impl Bell {
         }
     }
 
-    /// Rings wake this task from now on.
+    /// Sets the waker that the stack's hook wakes from now on.
     fn listen(&self, waker: &Waker) {
         if !self.0.lock().waker.as_ref().is_some_and(|own| own.will_wake(waker)) {
             let waker = waker.clone();

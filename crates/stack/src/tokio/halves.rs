@@ -112,8 +112,8 @@ macro_rules! read_half_methods {
                 $stream.peek(buf).await
             }
 
-            /// [`peek`](Self::peek) as a poll function: says how many bytes it has added to `buf`. Of several tasks that call it, or
-            /// read, the last is woken.
+            /// [`peek`](Self::peek) as a poll function: returns how many bytes it has added to `buf`. Of several tasks
+            /// that call it, or read, the last is woken.
             ///
             /// # Errors
             /// As for a read.

@@ -25,8 +25,8 @@ pub struct IcmpSocket {
 }
 
 impl IcmpSocket {
-    /// A socket of the current stack ([`Stack::current`]), bound to an own address, or to all of a family by its
-    /// wildcard.
+    /// A socket of the current stack ([`Stack::current`]), bound to one of the stack's addresses, or with the wildcard
+    /// address to all addresses of its family.
     ///
     /// # Errors
     /// As for [`crate::IcmpSocket::bind`].

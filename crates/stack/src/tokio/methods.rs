@@ -7,10 +7,10 @@
 macro_rules! ready_methods {
     ($type:ident, |$this:ident| $socket:expr) => {
         impl $type {
-            /// Waits until the socket is ready for some of `interest`, and returns the readiness: also that a direction is closed. Any
-            /// number of tasks may wait. May be cancelled.
+            /// Waits until the socket is ready for some of `interest`, and returns the readiness, including a closed
+            /// direction. Any number of tasks may wait. May be cancelled.
             ///
-            /// The readiness is true when it is returned; another task may be faster.
+            /// The readiness is true when it is returned; another task may use it first.
             ///
             /// # Errors
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket ready.
@@ -22,8 +22,9 @@ macro_rules! ready_methods {
                 $crate::tokio::ready::ready($socket, &self.assumed, interest).await
             }
 
-            /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled. On a stream that was accepted, and
-            /// after a read that got something, it returns at once: the next read says whether there is more.
+            /// Waits until a receive would not block. Any number of tasks may wait. May be cancelled. On an accepted
+            /// stream, and after a read that returned bytes, it returns at once: the next read shows whether there is
+            /// more.
             ///
             /// # Errors
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket readable.
@@ -32,8 +33,9 @@ macro_rules! ready_methods {
                 $crate::tokio::ready::readable($socket, &self.assumed).await
             }
 
-            /// Waits until a send would not block. Any number of tasks may wait. May be cancelled. After an attempt that has sent something,
-            /// as of `try_io`, it returns at once: the attempt says whether there is room.
+            /// Waits until a send would not block. Any number of tasks may wait. May be cancelled. After an attempt
+            /// that has sent something, for example with `try_io`, it returns at once: the next attempt shows whether
+            /// there is room.
             ///
             /// # Errors
             /// `Other` if the task's waker panics while it is cloned. A pending error makes the socket writable.
@@ -42,10 +44,10 @@ macro_rules! ready_methods {
                 $crate::tokio::ready::writable($socket, &self.assumed).await
             }
 
-            /// Calls `f`, an operation that does not block, if the socket is ready for some of `interest`.
+            /// Calls `f`, a non-blocking operation, if the socket is ready for some of `interest`.
             ///
             /// # Errors
-            /// `WouldBlock` if it is not, and `f` is not called then; else the result of `f`.
+            /// `WouldBlock` if it is not ready, without a call of `f`; else the result of `f`.
             pub fn try_io<R>(
                 &self,
                 interest: ::tokio::io::Interest,
@@ -55,12 +57,11 @@ macro_rules! ready_methods {
                 $crate::tokio::ready::try_io($socket, &self.assumed, interest, f)
             }
 
-            /// Calls `f`, an operation that does not block, when the socket is ready for some of `interest`, and once more at
-            /// each change for as long as it returns `WouldBlock`. May be cancelled: effects of `f` remain.
+            /// Calls `f`, a non-blocking operation, when the socket is ready for some of `interest`, and again at each
+            /// change while it returns `WouldBlock`. May be cancelled: effects of `f` remain.
             ///
             /// # Errors
-            /// The errors of `f`, but for `WouldBlock`; `Other` if the task's waker panics while it is
-            /// cloned.
+            /// The errors of `f`, except `WouldBlock`; `Other` if the task's waker panics while it is cloned.
             pub async fn async_io<R>(
                 &self,
                 interest: ::tokio::io::Interest,
@@ -119,7 +120,7 @@ macro_rules! stream_methods {
                 self.assumed.received(std::io::Read::read_vectored(&mut &self.inner, bufs))
             }
 
-            /// [`try_read`](Self::try_read) into a buffer that is advanced by as much.
+            /// [`try_read`](Self::try_read) into a buffer, which is advanced by the bytes read.
             ///
             /// # Errors
             /// As for [`try_read`](Self::try_read).
@@ -144,7 +145,7 @@ macro_rules! stream_methods {
                 self.assumed.sent(std::io::Write::write_vectored(&mut &self.inner, bufs))
             }
 
-            /// Copies received bytes without taking them, once there are any. May be cancelled.
+            /// Waits for received bytes, and copies them without removing them. May be cancelled.
             ///
             /// # Errors
             /// As for a read.
@@ -154,8 +155,8 @@ macro_rules! stream_methods {
                 $crate::tokio::wait::op($socket, $crate::rt::tasks::Want::Read, attempt).await
             }
 
-            /// [`peek`](Self::peek) as a poll function: says how many bytes it has added to `buf`. Of several tasks that call it, or
-            /// read, the last is woken.
+            /// [`peek`](Self::peek) as a poll function: returns how many bytes it has added to `buf`. Of several tasks
+            /// that call it, or read, the last is woken.
             ///
             /// # Errors
             /// As for a read.
@@ -209,8 +210,8 @@ macro_rules! datagram_methods {
                 $crate::tokio::ready::poll_writable($socket, &self.assumed, cx)
             }
 
-            /// [`recv`](Self::recv) into a buffer that is advanced by as much; bytes that its next piece has no room for are
-            /// cut off.
+            /// [`recv`](Self::recv) into a buffer, which is advanced by the bytes received; bytes for which its next
+            /// piece has no room are cut off.
             ///
             /// # Errors
             /// As for [`recv`](Self::recv).

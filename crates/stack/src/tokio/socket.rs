@@ -13,7 +13,7 @@ use sockeye_sync::Mutex;
 use super::{TcpListener, TcpStream};
 use crate::rt::handle::Stack;
 
-/// A TCP socket that is not connected and does not listen yet, in the shape of `tokio::net::TcpSocket`.
+/// A TCP socket that neither is connected nor listens yet, in the shape of `tokio::net::TcpSocket`.
 #[derive(Debug)]
 pub struct TcpSocket {
     pub(super) inner: Mutex<crate::tcp::socket::TcpSocket>,
@@ -28,7 +28,7 @@ impl TcpSocket {
         Ok(Self::from_std(crate::tcp::socket::TcpSocket::new_v4(&Stack::current())))
     }
 
-    /// An IPv6 socket of the current stack ([`Stack::current`]), which also takes IPv4 peers.
+    /// An IPv6 socket of the current stack ([`Stack::current`]), which also accepts IPv4 peers.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -36,17 +36,17 @@ impl TcpSocket {
         Ok(Self::from_std(crate::tcp::socket::TcpSocket::new_v6(&Stack::current())))
     }
 
-    /// Wraps a socket of the blocking kind: one of a stack of your own, or with options that are not here.
+    /// Wraps a blocking socket: one of another stack, or one with options that are not here.
     pub fn from_std(inner: crate::tcp::socket::TcpSocket) -> Self {
         Self { inner: Mutex::new(inner) }
     }
 
-    /// The socket of the blocking kind inside.
+    /// The blocking socket inside.
     pub fn into_std(self) -> crate::tcp::socket::TcpSocket {
         self.inner.into_inner()
     }
 
-    /// Binds to a local address; port 0 takes a free one.
+    /// Binds to a local address; port 0 chooses a free port.
     ///
     /// # Errors
     /// As for [`crate::TcpSocket::bind`].
@@ -54,7 +54,7 @@ impl TcpSocket {
         self.inner.lock().bind(addr)
     }
 
-    /// Connects to `addr`. May be cancelled: the connection is closed then.
+    /// Connects to `addr`. May be cancelled, which closes the connection.
     ///
     /// # Errors
     /// As for [`crate::TcpStream::connect`].
@@ -62,9 +62,9 @@ impl TcpSocket {
         TcpStream::connect_with(self.into_std(), addr).await
     }
 
-    /// Connects to `addr` with as much of `data` on the SYN as Fast Open allows (`sendto` with `MSG_FASTOPEN`). Returns the
-    /// stream once the handshake is over, and how many bytes of `data` it took: none without a cookie of the peer. May be cancelled: the
-    /// connection is closed then.
+    /// Connects to `addr` with as much of `data` on the SYN as Fast Open allows (`sendto` with `MSG_FASTOPEN`). After
+    /// the handshake, returns the stream and how many bytes of `data` it took: none without a cookie of the peer. May
+    /// be cancelled, which closes the connection.
     ///
     /// # Errors
     /// As for [`crate::TcpSocket::connect_with`].
@@ -72,7 +72,8 @@ impl TcpSocket {
         TcpStream::connect_with_text(self.into_std(), addr, data).await
     }
 
-    /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096) connections wait to be accepted.
+    /// Turns the socket into a listener; an unbound one gets a free port. At most `backlog` (1 to 4096) connections
+    /// wait to be accepted.
     ///
     /// # Errors
     /// As for [`crate::TcpSocket::listen`].
@@ -81,7 +82,7 @@ impl TcpSocket {
         TcpListener::from_std(self.into_std().listen(backlog)?)
     }
 
-    /// The address that the socket is bound to; the wildcard and port 0 before it is bound.
+    /// The address to which the socket is bound; the wildcard and port 0 before it is bound.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -156,7 +157,7 @@ impl TcpSocket {
         if inner.is_v6() { Ok(inner.tos()) } else { Err(Errno::OPNOTSUPP.into()) }
     }
 
-    /// IPV6_TCLASS: the DSCP of segments, in the upper six bits; the two of ECN are the stack's.
+    /// IPV6_TCLASS: the DSCP of segments, in the upper six bits; the stack sets the two ECN bits.
     ///
     /// # Errors
     /// EOPNOTSUPP for an IPv4 socket, EINVAL for more than an octet.
@@ -222,7 +223,7 @@ options! {
     set_reuseport, reuseport, bool, set_reuse_port, reuse_port;
     /// TCP_NODELAY of the connection, or of a listener's connections.
     set_nodelay, nodelay, bool, set_nodelay, nodelay;
-    /// IP_TOS: the DSCP of segments, in the upper six bits; the two of ECN are the stack's.
+    /// IP_TOS: the DSCP of segments, in the upper six bits; the stack sets the two ECN bits.
     set_tos_v4, tos_v4, u32, set_tos, tos;
 }
 

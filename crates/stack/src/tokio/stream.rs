@@ -99,13 +99,14 @@ impl TcpStream {
         &self.inner
     }
 
-    /// Takes the value that the listener's hook has sent along with the SYN: see [`crate::TcpStream::take_accept_value`].
+    /// Takes the value that the listener's hook attached when it accepted the SYN: see
+    /// [`crate::TcpStream::take_accept_value`].
     pub fn take_accept_value<T: std::any::Any + Send>(&self) -> Option<T> {
         self.inner.take_accept_value()
     }
 
-    /// [`crate::TcpStream::send_mbufs`]: the bytes taken, at least one unless `chain` is empty, are gone from the front of it. May be
-    /// cancelled: bytes taken are then still sent.
+    /// [`crate::TcpStream::send_mbufs`]: the bytes taken, at least one unless `chain` is empty, are removed from its
+    /// front. May be cancelled: bytes taken are then still sent.
     ///
     /// # Errors
     /// As for a write.

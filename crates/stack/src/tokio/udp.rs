@@ -53,7 +53,7 @@ impl UdpSocket {
         Self::from_std(each(stack, addr, |addr| crate::udp::UdpSocket::bind_on(stack, addr)).await?)
     }
 
-    /// Wraps a socket of the blocking kind, which from now on does not block.
+    /// Wraps a blocking socket, which becomes non-blocking.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -62,7 +62,7 @@ impl UdpSocket {
         Ok(Self { inner, assumed: Assumed::default() })
     }
 
-    /// The socket of the blocking kind inside. It stays non-blocking until told otherwise.
+    /// The blocking socket type inside. It stays non-blocking until that is changed.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -70,12 +70,12 @@ impl UdpSocket {
         Ok(self.inner)
     }
 
-    /// The socket of the blocking kind, for its queries and options.
+    /// The blocking socket type, for its queries and options.
     pub fn get_ref(&self) -> &crate::udp::UdpSocket {
         &self.inner
     }
 
-    /// Sends to `addr`, and receives from it only, from now on.
+    /// From now on, sends to `addr` and receives from it only.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::connect`].
@@ -123,7 +123,7 @@ impl UdpSocket {
         poll_fn(|cx| self.sending(cx, || self.inner.send_msg(bufs, meta))).await
     }
 
-    /// Sends many; see [`crate::UdpSocket::send_batch`].
+    /// Sends several datagrams; see [`crate::UdpSocket::send_batch`].
     ///
     /// # Errors
     /// As there.
@@ -131,7 +131,7 @@ impl UdpSocket {
         poll_fn(|cx| self.sending(cx, || self.inner.send_batch(datagrams))).await
     }
 
-    /// Receives a datagram, once there is one.
+    /// Waits for a datagram and receives it.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::recv`].
@@ -144,7 +144,7 @@ impl UdpSocket {
         self.poll_recv_from(cx, buf).map_ok(|_from| ())
     }
 
-    /// Receives a datagram, once there is one, and says whose.
+    /// Waits for a datagram and receives it; also returns its sender.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::recv_from`].
@@ -173,7 +173,7 @@ impl UdpSocket {
         op(self.handle(), Want::Read, || self.inner.recv_msg(bufs)).await
     }
 
-    /// Receives many; see [`crate::UdpSocket::recv_batch`].
+    /// Receives several datagrams; see [`crate::UdpSocket::recv_batch`].
     ///
     /// # Errors
     /// As there.
@@ -205,7 +205,7 @@ impl UdpSocket {
         self.inner.recv(buf)
     }
 
-    /// Receives a datagram if there is one, and says whose.
+    /// Receives a datagram if there is one; also returns its sender.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.

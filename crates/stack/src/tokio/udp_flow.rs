@@ -83,7 +83,7 @@ impl UdpFlowListener {
     }
 }
 
-/// The datagrams between a peer and the address that it has asked, for tasks. See [`crate::UdpFlow`].
+/// The datagrams between a peer and the address to which it sends, for tasks. See [`crate::UdpFlow`].
 #[derive(Debug)]
 pub struct UdpFlow {
     socket: UdpSocket,
@@ -106,7 +106,7 @@ impl UdpFlow {
         self.socket.recv(buf).await
     }
 
-    /// Sends a datagram to the peer, from the address that it has asked.
+    /// Sends a datagram to the peer, from the address to which the peer sends.
     ///
     /// # Errors
     /// As for [`crate::UdpFlow::send`].
@@ -122,7 +122,7 @@ impl UdpFlow {
         self.socket.get_ref().peer_addr()
     }
 
-    /// The address that the peer has asked.
+    /// The address to which the peer sends.
     ///
     /// # Errors
     /// None; the signature is that of `tokio`.
@@ -130,7 +130,8 @@ impl UdpFlow {
         self.socket.get_ref().local_addr()
     }
 
-    /// Whether the flow has ended: it was idle too long, or another one has displaced it. What it has received may still wait.
+    /// Whether the flow has ended: it was idle too long, or another one has displaced it. Received datagrams may still
+    /// wait.
     pub fn has_ended(&self) -> bool {
         flow::has_ended(self.socket.get_ref())
     }
@@ -172,7 +173,7 @@ impl UdpFlow {
         &self.socket
     }
 
-    /// The socket alone, which is the flow as before.
+    /// The flow as a socket only, which stays the same flow.
     pub fn into_socket(self) -> UdpSocket {
         self.socket
     }

@@ -16,7 +16,7 @@ use crate::base::report::{Report, Timestamping};
 use crate::rt::tasks::Want;
 
 impl UdpSocket {
-    /// Copies the oldest datagram, once there is one, and keeps it. May be cancelled.
+    /// Waits for a datagram and copies the oldest, which stays in the queue. May be cancelled.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::peek`].
@@ -32,7 +32,7 @@ impl UdpSocket {
         self.poll_peek_from(cx, buf).map_ok(|_from| ())
     }
 
-    /// Copies the oldest datagram if there is one, and keeps it. Never blocks.
+    /// Copies the oldest datagram if there is one; it stays in the queue. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; else as for [`peek`](Self::peek).
@@ -40,7 +40,7 @@ impl UdpSocket {
         self.inner.peek(buf)
     }
 
-    /// Copies the oldest datagram, once there is one, keeps it, and says whose it is. May be cancelled.
+    /// Waits for a datagram and copies the oldest, which stays in the queue; also returns its sender. May be cancelled.
     ///
     /// # Errors
     /// As for [`crate::UdpSocket::peek_from`].
@@ -63,7 +63,7 @@ impl UdpSocket {
         Poll::Ready(Ok(from))
     }
 
-    /// Copies the oldest datagram if there is one, keeps it, and says whose it is. Never blocks.
+    /// Copies the oldest datagram if there is one, which stays in the queue; also returns its sender. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; else as for [`peek_from`](Self::peek_from).
@@ -71,7 +71,7 @@ impl UdpSocket {
         self.inner.peek_from(buf)
     }
 
-    /// Whose the oldest datagram is, once there is one. May be cancelled.
+    /// Waits for a datagram and returns the sender of the oldest. May be cancelled.
     ///
     /// # Errors
     /// As for [`peek_from`](Self::peek_from).
@@ -88,7 +88,7 @@ impl UdpSocket {
         self.poll_peek_from(cx, &mut ReadBuf::new(&mut []))
     }
 
-    /// Whose the oldest datagram is, if there is one. Never blocks.
+    /// The sender of the oldest datagram, if there is one. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` if there is none; else as for [`peek_from`](Self::peek_from).

@@ -35,8 +35,8 @@ pub(crate) enum Place {
     AnyPort,
 }
 
-/// A UDP socket in the making: options that decide how it is bound, then [`bind`](Self::bind),
-/// [`bind_any`](Self::bind_any) or [`unbound`](Self::unbound).
+/// A builder of a UDP socket: options that affect binding, then [`bind`](Self::bind), [`bind_any`](Self::bind_any) or
+/// [`unbound`](Self::unbound).
 ///
 /// ```
 /// use sockeye::{Stack, UdpBuilder};
@@ -63,7 +63,7 @@ impl UdpBuilder {
         Self::new(stack, false)
     }
 
-    /// An IPv6 socket, which also takes IPv4 (as mapped addresses) unless [`only_v6`](Self::only_v6).
+    /// An IPv6 socket, which also uses IPv4 (as mapped addresses) unless [`only_v6`](Self::only_v6) is set.
     pub fn new_v6(stack: &Stack) -> Self {
         Self::new(stack, true)
     }
@@ -107,16 +107,17 @@ impl UdpBuilder {
     }
 
     /// IP_TRANSPARENT: the socket may be bound to other hosts' addresses and send from them, by
-    /// [`SendMeta::src`](crate::SendMeta::src). Their packets come in where [`Stack::set_any_address`] says so.
+    /// [`SendMeta::src`](crate::SendMeta::src). Packets to them arrive by interfaces with [`Stack::set_any_address`].
     #[must_use]
     pub fn transparent(mut self, transparent: bool) -> Self {
         self.place = if transparent { Place::Transparent } else { Place::Own };
         self
     }
 
-    /// Shows IPv4 addresses as IPv4 addresses also on an IPv6 socket: `10.0.0.1:53` and not `[::ffff:10.0.0.1]:53`. The default
-    /// `false` is what Linux and RFC 3493 section 3.7 do. It applies to the addresses that the socket returns: the senders and destinations of datagrams,
-    /// `local_addr`, `peer_addr`, and the same of its flows; not to arguments of calls.
+    /// Shows IPv4 addresses as IPv4 addresses even on an IPv6 socket: `10.0.0.1:53` instead of `[::ffff:10.0.0.1]:53`.
+    /// The default `false` is the behaviour of Linux and RFC 3493 section 3.7. The option affects the addresses that
+    /// the socket returns: the senders and destinations of datagrams, `local_addr`, `peer_addr`, and the same for its
+    /// flows; but not arguments of calls.
     #[must_use]
     pub fn canonical_addrs(mut self, canonical: bool) -> Self {
         self.canonical = canonical;
@@ -131,7 +132,7 @@ impl UdpBuilder {
         self
     }
 
-    /// The socket, bound to `addr`; port 0 takes a free one.
+    /// The socket, bound to `addr`; port 0 chooses a free port.
     ///
     /// # Errors
     /// `AddrInUse`; `AddrNotAvailable` (not an address of the stack, a group or a broadcast address; or no port is
@@ -142,12 +143,12 @@ impl UdpBuilder {
         Ok(socket)
     }
 
-    /// A socket for every port: it receives unicast datagrams that no other socket is bound for, as
-    /// [`TcpSocket::listen_any`](crate::TcpSocket::listen_any) does for connections. Where a datagram was sent to is in
-    /// [`RecvMeta::dst`](crate::RecvMeta::dst) and [`dst_port`](crate::RecvMeta::dst_port); an answer names the same as
-    /// [`SendMeta::src`](crate::SendMeta::src) and [`src_port`](crate::SendMeta::src_port). Needs
-    /// [`transparent`](Self::transparent). It is never told of groups, cannot be bound or connected, and reports no other
-    /// port as closed.
+    /// A socket for every port: it receives unicast datagrams for which no other socket is bound, as
+    /// [`TcpSocket::listen_any`](crate::TcpSocket::listen_any) does for connections. The destination of a datagram is
+    /// in [`RecvMeta::dst`](crate::RecvMeta::dst) and [`dst_port`](crate::RecvMeta::dst_port); an answer uses the same
+    /// values as [`SendMeta::src`](crate::SendMeta::src) and [`src_port`](crate::SendMeta::src_port). Needs
+    /// [`transparent`](Self::transparent). It receives nothing sent to groups, and cannot be bound or connected; while
+    /// it exists, no port is reported as closed.
     ///
     /// # Errors
     /// `AddrInUse` if there is one of the family that does not share; `InvalidInput` if it is not transparent.
@@ -159,9 +160,9 @@ impl UdpBuilder {
     }
 
     /// A listener of flows at `addr`: it yields a connected socket for each peer that sends there
-    /// ([`UdpFlowListener`]); port 0 takes a free one. Sockets that are bound or connected more exactly come first, and a
-    /// listener gets nothing that is sent to groups or broadcast addresses. Flows have the builder's
-    /// [buffer size](Self::recv_buffer_size), and the options of a new socket otherwise.
+    /// ([`UdpFlowListener`]); port 0 chooses a free port. Sockets that are bound or connected more specifically have
+    /// priority, and a listener gets nothing sent to groups or broadcast addresses. Flows have the builder's [buffer
+    /// size](Self::recv_buffer_size), and the options of a new socket otherwise.
     ///
     /// # Errors
     /// As for [`bind`](Self::bind).
@@ -171,9 +172,9 @@ impl UdpBuilder {
         Ok(UdpFlowListener::of(socket))
     }
 
-    /// A listener of flows for every port, as [`bind_any`](Self::bind_any) makes a socket for every port: it yields a connected socket
-    /// for each pair of a peer and a destination, and no closed port is reported. What is sent on the socket comes from the
-    /// destination that the peer has asked. Needs [`transparent`](Self::transparent).
+    /// A listener of flows for every port, as [`bind_any`](Self::bind_any) makes a socket for every port: it yields a
+    /// connected socket for each pair of a peer and a destination, and no closed port is reported. Datagrams sent on
+    /// the socket have the peer's destination as their source. Needs [`transparent`](Self::transparent).
     ///
     /// # Errors
     /// As for [`bind_any`](Self::bind_any).
@@ -192,7 +193,7 @@ impl UdpBuilder {
         Ok(())
     }
 
-    /// The socket without a name. A connect or the first send gives it a free port.
+    /// The socket without an address. A connect or the first send gives it a free port.
     pub fn unbound(&self) -> UdpSocket {
         self.make(self.place, Role::Plain)
     }

@@ -50,7 +50,7 @@ pub(crate) struct Queued {
     pub payload: Chain,
 }
 
-/// An error that was taken from a socket's queue ([`UdpSocket::recv_err`](crate::UdpSocket::recv_err)).
+/// An error from a socket's queue ([`UdpSocket::recv_err`](crate::UdpSocket::recv_err)).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecvError {
@@ -62,9 +62,9 @@ pub struct RecvError {
     pub offender: SocketAddr,
     /// Where the datagram was sent to.
     pub dst: SocketAddr,
-    /// Bytes of it that were copied out.
+    /// Bytes of it that were copied.
     pub len: usize,
-    /// There were more.
+    /// The datagram had more bytes.
     pub is_truncated: bool,
 }
 

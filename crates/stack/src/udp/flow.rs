@@ -32,22 +32,22 @@ use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 use crate::rt::{memory, panics};
 
-/// Bounds of a listener of flows, see [`UdpBuilder::listen_flows`](crate::UdpBuilder::listen_flows).
+/// Limits of a listener of flows, see [`UdpBuilder::listen_flows`](crate::UdpBuilder::listen_flows).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct UdpFlowConfig {
-    /// Flows at a time, those that wait to be accepted included; at least 1. If there are as many, a new one displaces another: of 16
-    /// that are looked at in turn, the one without datagrams for the longest time ends (`ConnectionAborted`, counted as
-    /// `udp_flows_displaced`). Default 4,096.
+    /// Largest number of flows, including those that wait to be accepted; at least 1. At this number, a new flow
+    /// displaces another: of the next 16 flows in turn, the one without datagrams for the longest time ends
+    /// (`ConnectionAborted`, counted as `udp_flows_displaced`). Default 4,096.
     pub flows_max: usize,
-    /// Flows that wait to be accepted, at most. Datagrams that would begin more are dropped and counted as `udp_flow_overflows`.
-    /// Default 256.
+    /// Largest number of flows that wait to be accepted. Datagrams that would begin more are dropped and counted as
+    /// `udp_flow_overflows`. Default 256.
     pub backlog: usize,
     /// How long a flow may be without datagrams in either direction before it ends; `None` for ever.
     /// [`UdpFlow::set_idle_timeout`] changes it for one flow. Default 2 minutes, the least that RFC 4787 (REQ-5) allows a NAT.
     pub idle: Option<Duration>,
-    /// Bytes of memory that datagrams take that wait in all flows together, beside the first 4 KiB in each. A datagram beyond is
-    /// dropped and counted as `udp_rcvbuf_errors`, as one beyond its flow's own SO_RCVBUF
+    /// Limit of the memory of datagrams that wait in all flows together, in bytes, without the first 4 KiB in each. A
+    /// datagram beyond it is dropped and counted as `udp_rcvbuf_errors`, as is one beyond its flow's own SO_RCVBUF
     /// ([`UdpBuilder::recv_buffer_size`](crate::UdpBuilder::recv_buffer_size)). Default 16 MiB.
     pub queued_max: usize,
 }
@@ -80,7 +80,7 @@ impl Default for UdpFlowConfig {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Dropping the last handle ends the listener and the flows that wait. Those that were accepted go on.
+/// Dropping the last handle ends the listener and the flows that wait. Accepted flows continue.
 pub struct UdpFlowListener {
     pub(crate) handle: Held<Arc<Handle>>,
 }
@@ -90,7 +90,7 @@ impl UdpFlowListener {
         Self { handle: socket.handle }
     }
 
-    /// The next flow, and its peer. Blocks unless [`set_nonblocking`](Self::set_nonblocking), at most for the
+    /// The next flow, and its peer. Blocks unless [`set_nonblocking`](Self::set_nonblocking) is set, at most for the
     /// [timeout](Self::set_read_timeout).
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl UdpFlowListener {
         }
     }
 
-    /// The address that is listened on; the wildcard and port 0 if that is every port.
+    /// The address on which the socket listens; the wildcard and port 0 if it listens on every port.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -118,7 +118,7 @@ impl UdpFlowListener {
         Ok(scope::shown(&core.netifs, local, handle.pcb.is_mapped, local.addr))
     }
 
-    /// Flows that there are, those that wait included.
+    /// Number of flows, including those that wait.
     pub fn flow_count(&self) -> usize {
         let flows = self.handle.open().ok().and_then(|handle| handle.pcb.role.listener());
         flows.map_or(0, |flows| flows.count())
@@ -136,16 +136,16 @@ impl fmt::Debug for UdpFlowListener {
     }
 }
 
-/// The datagrams between a peer and the address that it has asked: a connected UDP socket, which is
-/// [`socket`](Self::socket) with all its methods.
+/// The datagrams between a peer and the address to which it sends: a connected UDP socket, with all methods in
+/// [`socket`](Self::socket).
 ///
 /// An ICMP error about a datagram of the flow is its pending error, as of any connected socket: `ConnectionRefused` for an unreachable
 /// port. With [`UdpSocket::set_recv_err`] the socket keeps each of them, with its details.
 ///
-/// A flow *ends* when it was idle for its [time-out](Self::set_idle_timeout), or is displaced by a new one
-/// ([`UdpFlowConfig::flows_max`]). Then every send fails with `TimedOut` or `ConnectionAborted`, and so does every receive once what waits
-/// was received. Its peer's next datagram begins a new flow, and so does one that comes after the flow's last handle was
-/// dropped.
+/// A flow *ends* when it was idle for its [timeout](Self::set_idle_timeout), or when a new flow displaces it
+/// ([`UdpFlowConfig::flows_max`]). Then every send fails with `TimedOut` or `ConnectionAborted`, and so does every
+/// receive after waiting datagrams were received. The peer's next datagram begins a new flow; so does one that arrives
+/// after the flow's last handle was dropped.
 pub struct UdpFlow {
     socket: UdpSocket,
 }
@@ -164,10 +164,11 @@ impl UdpFlow {
         self.socket.recv(buf)
     }
 
-    /// Sends a datagram to the peer, from the address that it has asked: see [`UdpSocket::send`].
+    /// Sends a datagram to the peer, from the address to which the peer sends: see [`UdpSocket::send`].
     ///
     /// # Errors
-    /// As there; once the flow has ended, `TimedOut` or `ConnectionAborted`. A send at the very moment of the end may still go.
+    /// As there; once the flow has ended, `TimedOut` or `ConnectionAborted`. A send at the moment of the end may still
+    /// succeed.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.socket.send(buf)
     }
@@ -180,7 +181,7 @@ impl UdpFlow {
         self.socket.peer_addr()
     }
 
-    /// The address that the peer has asked: of a transparent listener, any host's.
+    /// The address to which the peer sends: with a transparent listener, any host's.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -188,8 +189,9 @@ impl UdpFlow {
         self.socket.local_addr()
     }
 
-    /// How long the flow may be without datagrams in either direction; `None` for ever. It ends at the earliest then, and at the latest
-    /// a sixteenth of that time and some milliseconds later; after a change, a sixteenth of the former time later still.
+    /// How long the flow may be without datagrams in either direction; `None` for ever. It does not end earlier, and at
+    /// most a sixteenth of that time and some milliseconds later; after a change, another sixteenth of the former time
+    /// later.
     ///
     /// # Errors
     /// `InvalidInput` for zero.
@@ -197,7 +199,7 @@ impl UdpFlow {
         set_idle_timeout(&self.socket, idle)
     }
 
-    /// What was set, or the listener's.
+    /// The timeout that was set, or the listener's.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -205,20 +207,23 @@ impl UdpFlow {
         idle_timeout(&self.socket)
     }
 
-    /// Ends the flow, and sends its peer an ICMP error about the oldest datagram that waits, or about an empty one, as if the
-    /// host that it has asked did: [`Unsent::PortUnreachable`] ends its call with `ConnectionRefused`. Never blocks.
+    /// Ends the flow, and sends its peer an ICMP error about the oldest waiting datagram, or about an empty one, from
+    /// the address to which the peer sends: with [`Unsent::PortUnreachable`], the peer's call fails with
+    /// `ConnectionRefused`. Never blocks.
     ///
-    /// ICMP errors are limited in number, per interface and per pair of addresses; those beyond are not sent, and counted.
+    /// The number of ICMP errors is limited, per interface and per pair of addresses; errors beyond that are counted
+    /// and not sent.
     ///
     /// # Errors
-    /// `OutOfMemory` without packet memory; the flow has ended all the same.
+    /// `OutOfMemory` without packet memory; the flow has ended nevertheless.
     pub fn reject(self, why: Unsent) -> io::Result<()> {
         reject(&self.socket, why)
     }
 
-    /// Tells the peer by an ICMP error that a datagram of its was not delivered, as if `router` did: the host that it has asked
-    /// ([`local_addr`](Self::local_addr)), or a host on the way whose report is passed on. `datagram` is the text of that datagram, as much as is
-    /// known; the error quotes at most 548 bytes of it over IPv4 and 1,184 over IPv6. The flow goes on. Never blocks.
+    /// Tells the peer with an ICMP error from `router` that one of its datagrams was not delivered. `router` is the
+    /// host to which the peer sends ([`local_addr`](Self::local_addr)), or a host on the path whose report is passed
+    /// on. `datagram` is the payload of that datagram, as far as known; the error quotes at most 548 bytes of it over
+    /// IPv4 and 1,184 over IPv6. The flow continues. Never blocks.
     ///
     /// # Errors
     /// `InvalidInput` if `router` is of the other family; `OutOfMemory` without packet memory.
@@ -231,12 +236,13 @@ impl UdpFlow {
         &self.socket
     }
 
-    /// The socket alone, which is the flow as before.
+    /// The socket alone; it continues to be the flow.
     pub fn into_socket(self) -> UdpSocket {
         self.socket
     }
 
-    /// Whether the flow has ended: it was idle too long, or another one has displaced it. What it has received may still wait.
+    /// Whether the flow has ended: it was idle too long, or another one has displaced it. Received datagrams may still
+    /// wait.
     pub fn has_ended(&self) -> bool {
         has_ended(&self.socket)
     }

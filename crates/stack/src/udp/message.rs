@@ -10,34 +10,35 @@ use crate::base::report::Timestamping;
 /// The two low bits of a traffic class: explicit congestion notification (RFC 3168 section 5).
 const ECN_MASK: u8 = 0b11;
 
-/// Ancillary data of a send. `None` means as the socket's options say.
+/// Ancillary data of a send. `None`: the socket's option applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendMeta {
-    /// Where to; `None` for the peer of a connected socket.
+    /// The destination; `None` for the peer of a connected socket.
     pub to: Option<SocketAddr>,
-    /// The address that it comes from, one of the stack's own (IP_PKTINFO), or any host's if the socket is transparent
+    /// The source address: one of the stack's own (IP_PKTINFO), or any host's if the socket is transparent
     /// ([`UdpBuilder::transparent`](crate::UdpBuilder::transparent)).
     pub src: Option<IpAddr>,
-    /// The port that it comes from: for a socket that is bound to every port, which has to say it, and for no other.
+    /// The source port: required for a socket that is bound to every port, and not allowed for others.
     pub src_port: Option<u16>,
-    /// The interface by which a group, or a link-local address, is sent to, by its number: 1 is the loopback, others have
-    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index). `None`: by the scope id of `to`, else by the
-    /// socket's option or the routes.
+    /// The number of the interface for sending to a group or a link-local address: 1 is the loopback, others have
+    /// [`NetifId::interface_index`](crate::netif::NetifId::interface_index). `None`: by the scope id of `to`, else by
+    /// the socket's option or the routes.
     pub interface: Option<u32>,
     /// DSCP and ECN (IP_TOS, IPV6_TCLASS).
     pub traffic_class: Option<u8>,
     /// TTL or hop limit (IP_TTL, IPV6_HOPLIMIT).
     pub hop_limit: Option<u8>,
-    /// Cuts the buffer into datagrams of so many bytes, of which the last may be shorter (UDP_SEGMENT). `Some(0)`: it
-    /// is one datagram, whatever the option says.
+    /// Cuts the buffer into datagrams of this many bytes; the last may be shorter (UDP_SEGMENT). `Some(0)`: one
+    /// datagram, regardless of the option.
     pub segment_size: Option<u16>,
-    /// Which times of this send are reported, in place of those that the socket has asked for (SO_TIMESTAMPING): [`Timestamping::SCHEDULED`],
-    /// [`Timestamping::SENT`]. Looked at only while [`UdpSocket::set_timestamping`](crate::UdpSocket::set_timestamping) has set something.
+    /// Which times of this send are reported, instead of those set for the socket (SO_TIMESTAMPING):
+    /// [`Timestamping::SCHEDULED`], [`Timestamping::SENT`]. It has an effect only while
+    /// [`UdpSocket::set_timestamping`](crate::UdpSocket::set_timestamping) has set something.
     pub timestamping: Option<Timestamping>,
 }
 
 impl SendMeta {
-    /// To `addr`, and everything else as the options say.
+    /// To `addr`, with the socket's options for everything else.
     pub fn to(addr: SocketAddr) -> Self {
         Self { to: Some(addr), ..Self::default() }
     }
@@ -49,28 +50,29 @@ impl SendMeta {
 pub struct RecvMeta {
     /// The sender.
     pub from: SocketAddr,
-    /// Bytes that were copied out.
+    /// Bytes that were copied.
     pub len: usize,
-    /// Bytes that there were: more than `len` if the buffer was too short (MSG_TRUNC).
+    /// Bytes of the datagram: more than `len` if the buffer was too short (MSG_TRUNC).
     pub datagram_len: usize,
-    /// If not 0, these are several datagrams in a row, each of so many bytes, of which the last may be shorter
-    /// (UDP_GRO). Only for sockets that have asked for it ([`UdpSocket::set_gro`](crate::UdpSocket::set_gro)).
+    /// If not 0, these are several consecutive datagrams of this many bytes each; the last may be shorter (UDP_GRO).
+    /// Only for sockets that have asked for it ([`UdpSocket::set_gro`](crate::UdpSocket::set_gro)).
     pub segment_size: u16,
-    /// The address that it was sent to (IP_PKTINFO).
+    /// The destination address (IP_PKTINFO).
     pub dst: IpAddr,
-    /// The port that it was sent to: the socket's own, but for one that is bound to every port.
+    /// The destination port: the socket's own, except for a socket that is bound to every port.
     pub dst_port: u16,
-    /// The number of the interface by which it came; see [`SendMeta::interface`].
+    /// The number of the interface by which it arrived; see [`SendMeta::interface`].
     pub interface: u32,
     /// DSCP and ECN (IP_RECVTOS, IPV6_RECVTCLASS).
     pub traffic_class: u8,
     /// TTL or hop limit on arrival (IP_RECVTTL, IPV6_RECVHOPLIMIT).
     pub hop_limit: u8,
-    /// Datagrams that this socket had dropped, for want of room in its buffer, when this one came: modulo 2^32
+    /// Number of datagrams that this socket had dropped because its buffer was full, when this one arrived, modulo 2^32
     /// (SO_RXQ_OVFL).
     pub drops: u32,
-    /// When it came, or the last of joined ones, as the time since the stack was made ([`Stack::now`](crate::Stack::now)); `None` if the socket had
-    /// not asked for that ([`Timestamping::RECEIVED`]). (SCM_TIMESTAMP, SCM_TIMESTAMPNS, SCM_TIMESTAMPING)
+    /// When it arrived, or the last of joined ones, as the time since the stack was made
+    /// ([`Stack::now`](crate::Stack::now)); `None` if the socket had not asked for that ([`Timestamping::RECEIVED`]).
+    /// (SCM_TIMESTAMP, SCM_TIMESTAMPNS, SCM_TIMESTAMPING)
     pub received_at: Option<Duration>,
 }
 
@@ -100,7 +102,7 @@ impl RecvMeta {
         self.traffic_class & ECN_MASK
     }
 
-    /// Datagrams in the buffer, those cut off included: 1, but for joined ones.
+    /// Number of datagrams in the buffer, including those cut off: 1, except for joined ones.
     pub fn segment_count(&self) -> usize {
         match self.segment_size {
             0 => 1,
@@ -118,8 +120,8 @@ impl Default for RecvMeta {
 /// A datagram to be sent with others ([`UdpSocket::send_batch`](crate::UdpSocket::send_batch)).
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// Its bytes; several datagrams' if there is a segment size.
+    /// Its bytes; those of several datagrams if there is a segment size.
     pub bytes: &'a [u8],
-    /// Where it goes, and how.
+    /// Its destination and ancillary data.
     pub meta: SendMeta,
 }

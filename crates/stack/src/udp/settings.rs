@@ -50,7 +50,7 @@ macro_rules! option {
 
 impl UdpSocket {
     /// UDP_GRO: datagrams that arrive joined are received joined, see
-    /// [`RecvMeta::segment_size`](crate::RecvMeta::segment_size). Off.
+    /// [`RecvMeta::segment_size`](crate::RecvMeta::segment_size). Default off.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -67,11 +67,13 @@ impl UdpSocket {
         Ok(self.options()?.arrivals.load() & Arrivals::JOINED != 0)
     }
 
-    /// SO_TIMESTAMPING, in software: which time stamps are taken from now on. Those of sends come by [`recv_report`](Self::recv_report), those of
-    /// received datagrams in [`RecvMeta::received_at`](crate::RecvMeta::received_at). SO_TIMESTAMP and SO_TIMESTAMPNS are
-    /// [`Timestamping::RECEIVED`]. UDP has no acknowledgments, so [`Timestamping::ACKED`] brings nothing. Nothing at first. Does not block.
+    /// SO_TIMESTAMPING, in software: which timestamps are taken from now on. [`recv_report`](Self::recv_report) returns
+    /// those of sends, [`RecvMeta::received_at`](crate::RecvMeta::received_at) has those of received datagrams.
+    /// SO_TIMESTAMP and SO_TIMESTAMPNS are [`Timestamping::RECEIVED`]. UDP has no acknowledgments, so
+    /// [`Timestamping::ACKED`] has no effect. Default none. Does not block.
     ///
-    /// With [`Timestamping::NUMBERED`], reports have the number of their send among those that asked for a time: from 0 on since it was set.
+    /// With [`Timestamping::NUMBERED`], reports have the number of their send among the sends with timestamps, counted
+    /// from 0 since the option was set.
     ///
     /// # Errors
     /// None today.
@@ -88,9 +90,9 @@ impl UdpSocket {
         Ok(stamps::get(&self.handle.open()?.pcb))
     }
 
-    /// Takes the first report on a datagram that was sent (recvmsg(2) with MSG_ERRQUEUE and SOF_TIMESTAMPING_OPT_TSONLY). While there is one, the
-    /// socket is ready with an error ([`Event::is_error`](crate::poll::Event::is_error)), which ends no call. At most 1,024 wait; later ones are
-    /// lost. Does not block.
+    /// Takes the first report on a sent datagram (recvmsg(2) with MSG_ERRQUEUE and SOF_TIMESTAMPING_OPT_TSONLY). While
+    /// there is one, the socket is ready with an error ([`Event::is_error`](crate::poll::Event::is_error)), which makes
+    /// no call fail. At most 1,024 wait; later ones are lost. Does not block.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
@@ -164,7 +166,7 @@ impl UdpSocket {
         u8
     );
 
-    /// IPV6_UNICAST_HOPS: the hop limit of unicast datagrams over IPv6. 64, or the value that routers
+    /// IPV6_UNICAST_HOPS: the hop limit of unicast datagrams over IPv6. Default 64, or the value that routers
     /// advertise.
     ///
     /// # Errors
@@ -174,7 +176,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// The value set; 64 before.
+    /// The value set; 64 by default.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -199,17 +201,17 @@ impl UdpSocket {
         Ok(MtuDiscover::of_u8(self.options()?.mtu_discover.load(Ordering::Relaxed)))
     }
 
-    /// IP_MTU: bytes of the largest IP packet that the path to the peer takes, as far as is known.
+    /// IP_MTU: bytes of the largest IP packet that the path to the peer carries, as far as known.
     ///
     /// # Errors
-    /// `NotConnected` without a peer; `NetworkUnreachable` and the like.
+    /// `NotConnected` without a peer; `NetworkUnreachable` and similar.
     pub fn path_mtu(&self) -> io::Result<u32> {
         let (core, handle) = self.handle.enter::<Core>()?;
         let remote = handle.pcb.name.load().remote.ok_or(Errno::NOTCONN)?;
         Ok(route::path_mtu(core, remote.addr)?)
     }
 
-    /// IP_TTL of unicast datagrams, 1 to 255. 64.
+    /// IP_TTL of unicast datagrams, 1 to 255. Default 64.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -227,7 +229,7 @@ impl UdpSocket {
         Ok(self.options()?.ttl.load(Ordering::Relaxed).into())
     }
 
-    /// IP_MULTICAST_TTL, 0 to 255: 0 stays on this host. 1.
+    /// IP_MULTICAST_TTL, 0 to 255: with 0, datagrams stay on this host. Default 1.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -245,7 +247,7 @@ impl UdpSocket {
         Ok(self.options()?.multicast_ttl_v4.load(Ordering::Relaxed).into())
     }
 
-    /// SO_SNDTIMEO: how long a send waits for packet memory at most; `None` for no limit.
+    /// SO_SNDTIMEO: the longest time that a send waits for packet memory; `None` for no limit.
     ///
     /// # Errors
     /// `InvalidInput` for zero.
@@ -274,8 +276,8 @@ impl UdpSocket {
         self.handle.open().map_or(0, |handle| 2 * handle.pcb.receive.so.lock().rcvbuf)
     }
 
-    /// IP_MULTICAST_IF by address: datagrams to groups leave by the interface that has `addr`; the wildcard: by the
-    /// route.
+    /// IP_MULTICAST_IF by address: datagrams to groups are sent by the interface that has `addr`; with the wildcard, by
+    /// the route.
     ///
     /// # Errors
     /// `AddrNotAvailable` if none has it.
@@ -286,8 +288,8 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// IPV6_MULTICAST_IF: datagrams to groups leave by the interface of this number
-    /// ([`SendMeta::interface`](crate::SendMeta::interface)); 0: by the route.
+    /// IPV6_MULTICAST_IF: datagrams to groups are sent by the interface with this number
+    /// ([`SendMeta::interface`](crate::SendMeta::interface)); with 0, by the route.
     ///
     /// # Errors
     /// ENODEV if there is none.

@@ -37,8 +37,8 @@ use crate::rt::resolve::{self, ToSocketAddrs};
 /// # std::io::Result::Ok(())
 /// ```
 ///
-/// A send does not wait for its receiver: a datagram for which there is no room is dropped, and counted
-/// (`udp_rcvbuf_errors`, [`RecvMeta::drops`]). All calls may be made by several threads at once.
+/// A send does not wait for its receiver: a datagram for which there is no room is dropped and counted
+/// (`udp_rcvbuf_errors`, [`RecvMeta::drops`]). Several threads may make any calls at once.
 pub struct UdpSocket {
     pub(crate) handle: Held<Arc<Handle>>,
 }
@@ -61,7 +61,7 @@ impl UdpSocket {
         resolve::each(stack, &addr, |addr| UdpBuilder::for_addr(stack, addr).bind(addr))
     }
 
-    /// Sends to `addr`, and receives from it only, from now on; the first address that works, if it names several.
+    /// From now on, sends to `addr` and receives from it only; to the first address that works, if it names several.
     /// Blocks only while a name is resolved. Connecting again changes the peer, and keeps the local address.
     ///
     /// # Errors
@@ -71,8 +71,8 @@ impl UdpSocket {
         resolve::each(self.handle.stack(), &addr, |addr| self.handle.open()?.connect(addr))
     }
 
-    /// connect(2) with AF_UNSPEC: receives from any sender again. A port that the stack has chosen is given
-    /// back, and the next send takes another, as on Linux.
+    /// connect(2) with AF_UNSPEC: receives from any sender again. A port that the stack has chosen is released, and the
+    /// next send gets another, as on Linux.
     pub fn disconnect(&self) {
         if let Ok(handle) = self.handle.open() {
             handle.disconnect();
@@ -82,8 +82,8 @@ impl UdpSocket {
     /// Sends to the peer. Blocks only while packet memory is short.
     ///
     /// # Errors
-    /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram takes, and a pending error:
-    /// `ConnectionRefused` if no socket was bound where an earlier datagram went.
+    /// `NotConnected` or EDESTADDRREQ without a peer, EMSGSIZE for more than a datagram holds, and a pending error:
+    /// `ConnectionRefused` if no socket was bound at the destination of an earlier datagram.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.send_msg(&[IoSlice::new(buf)], &SendMeta::default())
     }
@@ -109,8 +109,8 @@ impl UdpSocket {
         Ok(len)
     }
 
-    /// sendmmsg(2): sends all of `datagrams`, or as many as go before an error, and nothing behind it. Returns how many. Those in a row that
-    /// have one receiver are appended to its queue at once, and it is woken once.
+    /// sendmmsg(2): sends all of `datagrams`, or those before an error and none after it. Returns how many. Consecutive
+    /// datagrams with the same receiver are appended to its queue together, and wake it once.
     ///
     /// # Errors
     /// That of the first, if it could not be sent; as for [`send_msg`](Self::send_msg).
@@ -130,7 +130,7 @@ impl UdpSocket {
         Ok(recv::recv(self.handle.open()?, &mut [IoSliceMut::new(buf)])?.len)
     }
 
-    /// Receives a datagram, and says whose.
+    /// Receives a datagram, and returns its sender.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -139,7 +139,7 @@ impl UdpSocket {
         Ok((meta.len, meta.from))
     }
 
-    /// Copies the oldest datagram, and keeps it.
+    /// Copies the oldest datagram, which stays in the queue.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -147,7 +147,7 @@ impl UdpSocket {
         Ok(recv::peek(self.handle.open()?, &mut [IoSliceMut::new(buf)])?.len)
     }
 
-    /// Copies the oldest datagram, keeps it, and says whose it is.
+    /// Copies the oldest datagram, which stays in the queue, and returns its sender.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -164,7 +164,7 @@ impl UdpSocket {
         Ok(recv::recv(self.handle.open()?, bufs)?)
     }
 
-    /// [`recv_msg`](Self::recv_msg) of the oldest datagram, which stays (MSG_PEEK).
+    /// [`recv_msg`](Self::recv_msg) of the oldest datagram, which stays in the queue (MSG_PEEK).
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -172,7 +172,7 @@ impl UdpSocket {
         Ok(recv::peek(self.handle.open()?, bufs)?)
     }
 
-    /// recvmmsg(2) with MSG_WAITFORONE: one datagram into each of `bufs`, as many as are there; blocks only for the
+    /// recvmmsg(2) with MSG_WAITFORONE: one datagram into each of `bufs`, as many as have arrived; blocks only for the
     /// first. Returns how many.
     ///
     /// # Errors
@@ -181,14 +181,13 @@ impl UdpSocket {
         Ok(recv::recv_batch(self.handle.open()?, bufs, metas)?)
     }
 
-    /// recvmsg(2) with MSG_ERRQUEUE: takes the oldest error, for a socket that has asked for them
-    /// ([`set_recv_err`](Self::set_recv_err)), and copies the sent data into `buf`. `None` if there is none; never
-    /// blocks.
+    /// recvmsg(2) with MSG_ERRQUEUE: takes the oldest error, for a socket with [`set_recv_err`](Self::set_recv_err),
+    /// and copies the sent data into `buf`. `None` if there is none; never blocks.
     pub fn recv_err(&self, buf: &mut [u8]) -> Option<RecvError> {
         recv::recv_err(self.handle.open().ok()?, buf)
     }
 
-    /// The address that the socket is bound to. The wildcard and port 0 before it is bound.
+    /// The address to which the socket is bound; the wildcard and port 0 before it is bound.
     ///
     /// # Errors
     /// None; the signature is that of `std`.

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use super::SocketAddr;
 use super::rights::Right;
 
-/// Most rights in one message (SCM_MAX_FD of Linux); more are refused with EINVAL.
+/// The largest number of rights in one message (SCM_MAX_FD of Linux); more are refused with EINVAL.
 pub const RIGHTS_MAX: usize = 253;
 
 /// Flags of `send_msg` and `recv_msg`, and those that a [`RecvMsg`] reports; a set.
@@ -19,17 +19,18 @@ impl MsgFlags {
     pub const NONE: Self = Self(0);
     /// MSG_PEEK: received data stays; rights are duplicated.
     pub const PEEK: Self = Self(1);
-    /// MSG_TRUNC. Asked for: a datagram's whole length is returned, whatever fitted. Reported: it did not fit.
+    /// MSG_TRUNC. As a request: a datagram's whole length is returned, even if not all of it fitted. In a result: it
+    /// did not fit.
     pub const TRUNC: Self = Self(2);
-    /// MSG_CTRUNC, reported: rights did not fit and were closed.
+    /// MSG_CTRUNC, only in a result: rights did not fit and were closed.
     pub const CTRUNC: Self = Self(4);
     /// MSG_DONTWAIT: this call does not block.
     pub const DONTWAIT: Self = Self(8);
     /// MSG_WAITALL: a stream's receive waits until the buffers are full.
     pub const WAITALL: Self = Self(16);
-    /// MSG_NOSIGNAL. Taken and of no effect: no signal is ever sent.
+    /// MSG_NOSIGNAL. Accepted, without effect: no signal is ever sent.
     pub const NOSIGNAL: Self = Self(32);
-    /// MSG_EOR. Taken and of no effect, as on Linux: every packet is a record.
+    /// MSG_EOR. Accepted, without effect, as on Linux: every packet is a record.
     pub const EOR: Self = Self(64);
 
     /// Both sets together.
@@ -128,8 +129,7 @@ impl SendAncillary {
         Self { rights: Vec::new(), creds: None }
     }
 
-    /// Adds a socket or a file descriptor (SCM_RIGHTS). The handle goes along: send a `try_clone` to
-    /// keep one.
+    /// Adds a socket or a file descriptor (SCM_RIGHTS). The handle itself is sent: send a `try_clone` to keep it.
     pub fn add_right(&mut self, right: impl Into<Right>) {
         self.rights.push(right.into());
     }
@@ -139,8 +139,8 @@ impl SendAncillary {
         self.add_right(fd);
     }
 
-    /// Sends these credentials (SCM_CREDENTIALS) in place of the process's own. They must be the process's,
-    /// unless its effective user is root: else the send fails with EPERM.
+    /// Sends these credentials (SCM_CREDENTIALS) in place of the process's own. Unless the process's effective user is
+    /// root, they must be its own, or the send fails with EPERM.
     pub fn set_credentials(&mut self, creds: UCred) {
         self.creds = Some(creds);
     }
@@ -166,7 +166,7 @@ impl SendAncillary {
     }
 }
 
-/// Received ancillary data, and how many rights there is room for.
+/// Received ancillary data, with room for a number of rights.
 #[derive(Debug, Default)]
 pub struct RecvAncillary {
     rights_max: usize,
@@ -185,7 +185,7 @@ impl RecvAncillary {
         Self { rights_max, rights: Vec::new(), creds: None }
     }
 
-    /// How many rights a call may bring.
+    /// How many rights a call can receive.
     pub fn capacity(&self) -> usize {
         self.rights_max
     }
@@ -195,7 +195,7 @@ impl RecvAncillary {
         &self.rights
     }
 
-    /// Takes the rights that came with the last call. Those that are not taken are closed by the next one.
+    /// Takes the rights that came with the last call. The next call closes those that are not taken.
     pub fn take_rights(&mut self) -> Vec<Right> {
         std::mem::take(&mut self.rights)
     }
@@ -211,8 +211,8 @@ impl RecvAncillary {
 pub struct RecvMsg {
     /// Bytes received; with `TRUNC` asked for, the datagram's whole length.
     pub bytes: usize,
-    /// `TRUNC` and `CTRUNC`, if something was cut off.
+    /// `TRUNC` and `CTRUNC`, if data or rights were cut off.
     pub flags: MsgFlags,
-    /// The sender: of a stream the peer.
+    /// The sender; for a stream, the peer.
     pub addr: SocketAddr,
 }

@@ -45,10 +45,10 @@ impl Bytes {
         self.start == self.end && self.chain.is_empty()
     }
 
-    /// Appends a copy of `bytes`; says how many were taken.
+    /// Appends a copy of `bytes`; returns how many were taken.
     ///
     /// # Errors
-    /// If the pool had nothing for the first of them.
+    /// If the pool had no memory for the first of them.
     #[inline]
     pub fn push(&mut self, pool: &Pool, bytes: &[u8]) -> Result<usize, Exhausted> {
         let at = usize::from(self.end);
@@ -66,7 +66,7 @@ impl Bytes {
         self.chain.append(chain);
     }
 
-    /// Takes the last `bytes` bytes away again.
+    /// Removes the last `bytes` bytes again.
     pub fn undo(&mut self, bytes: usize) {
         let from_chain = bytes.min(self.chain.len());
         self.chain.truncate(self.chain.len() - from_chain);
@@ -144,7 +144,7 @@ impl Bytes {
 
 /// Where received bytes go.
 pub(crate) trait Sink {
-    /// Bytes that there is room for.
+    /// How many bytes there is room for.
     fn capacity(&self) -> usize;
 
     /// Copies `bytes`; the part that does not fit is left out.

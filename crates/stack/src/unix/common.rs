@@ -20,7 +20,7 @@ impl Sock {
         SocketAddr(self.pcb.name.get().cloned())
     }
 
-    /// The peer, wherever it is noted.
+    /// The peer, wherever it is stored.
     pub fn current_peer(&self) -> Option<Arc<Pcb>> {
         if self.pcb.kind.is_connected() {
             return self.peer.clone();
@@ -63,7 +63,7 @@ impl Sock {
         self.pcb.options.rcvbuf.store(clamped(bytes), Ordering::Relaxed);
     }
 
-    /// SIOCINQ: of a datagram socket the length of the next one.
+    /// SIOCINQ: for a datagram socket, the length of the next datagram.
     pub fn bytes_readable(&self) -> usize {
         let so = self.pcb.so.lock();
         match self.pcb.kind {
@@ -72,7 +72,7 @@ impl Sock {
         }
     }
 
-    /// SIOCOUTQ: bytes that the peer has not received yet.
+    /// SIOCOUTQ: sent bytes that the peer has not received yet.
     pub fn bytes_unsent(&self) -> usize {
         let Some(peer) = self.current_peer() else { return 0 };
         let so = peer.so.lock();
@@ -142,7 +142,7 @@ macro_rules! socket_methods {
                 Ok(self.sock.open()?.pcb.options.passcred.load(sockeye_sync::facade::Ordering::Relaxed))
             }
 
-            /// SO_SNDBUF: bytes that may wait unread of what this socket has sent. Limited to 2 KiB to 64 MiB.
+            /// SO_SNDBUF: how many bytes that this socket has sent may wait unread. Limited to 2 KiB to 64 MiB.
             ///
             /// # Errors
             /// None today.
@@ -160,8 +160,7 @@ macro_rules! socket_methods {
                     as usize)
             }
 
-            /// SO_RCVBUF: kept, and of no effect, as on Linux: the sender's SO_SNDBUF bounds the waiting
-            /// bytes.
+            /// SO_RCVBUF: stored, without effect, as on Linux: the sender's SO_SNDBUF bounds the waiting bytes.
             ///
             /// # Errors
             /// None today.
@@ -213,8 +212,8 @@ macro_rules! socket_methods {
                 Ok($crate::rt::blocking::load_timeout(&self.sock.open()?.pcb.options.write_timeout))
             }
 
-            /// Closes one direction or both. A listener that reads no more refuses connections, and `accept` ends
-            /// with EINVAL once the backlog is empty.
+            /// Closes one direction or both. A listener whose reading side is closed refuses connections, and `accept`
+            /// fails with EINVAL once the backlog is empty.
             ///
             /// # Errors
             /// None today.
@@ -300,7 +299,7 @@ macro_rules! data_methods {
                 Ok(self.sock.open()?.peer_cred())
             }
 
-            /// SIOCINQ: bytes that can be received; of a datagram socket those of the next datagram.
+            /// SIOCINQ: bytes that can be received; for a datagram socket, those of the next datagram.
             ///
             /// # Errors
             /// None today.

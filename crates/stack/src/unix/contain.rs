@@ -110,7 +110,7 @@ pub(super) fn break_both(core: &Env, pcb: &Arc<Pcb>, peer: &Arc<Pcb>) {
     announce(peer, Some(pcb), &mut wakes);
 }
 
-/// Nothing is in the buffer of `pcb` any more, and nothing more comes. Reported once, however often it is called.
+/// Empties the buffer of `pcb`, and lets nothing more into it. Reported once, however often it is called.
 fn break_end(pcb: &Arc<Pcb>, so: &mut So, errno: Errno, wakes: &mut Wakes<'_>) {
     if !std::mem::replace(&mut so.is_broken, true) {
         wakes.dispose_of(so.empty());
@@ -122,7 +122,7 @@ fn break_end(pcb: &Arc<Pcb>, so: &mut So, errno: Errno, wakes: &mut Wakes<'_>) {
     wakes.readers(pcb, so);
 }
 
-/// The buffer of a datagram socket is one that a section may begin with.
+/// Puts the buffer of a datagram socket into a state in which a section may begin.
 fn mend(pcb: &Arc<Pcb>, so: &mut So, errno: Errno, wakes: &mut Wakes<'_>) {
     let (bytes, recorded) = (so.data.len(), so.records.each().map(|(len, _)| len).sum());
     if bytes > recorded {

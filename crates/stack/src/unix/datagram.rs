@@ -20,7 +20,7 @@ use crate::rt::handle::Stack;
 
 /// A datagram socket, in the shape of `std::os::unix::net::UnixDatagram`.
 ///
-/// Datagrams are neither lost nor reordered: a sender whose share of the receiver's buffer is full blocks.
+/// Datagrams are neither lost nor reordered: a sender blocks while its share of the receiver's buffer is full.
 pub struct UnixDatagram {
     pub(crate) sock: Held<Sock>,
 }
@@ -82,7 +82,8 @@ impl UnixDatagram {
         Ok(())
     }
 
-    /// connect(2) with AF_UNSPEC: no peer any more. Datagrams that were not received are dropped, as on Linux.
+    /// connect(2) with AF_UNSPEC: ends the connection to the peer. Datagrams that were not received are dropped, as on
+    /// Linux.
     ///
     /// # Errors
     /// None today.
@@ -97,9 +98,9 @@ impl UnixDatagram {
     /// Sends to the peer.
     ///
     /// # Errors
-    /// `NotConnected`, `ConnectionRefused` (the peer has closed), `WouldBlock`, `BrokenPipe` (one of the two has
-    /// shut), `ConnectionReset`; EPERM (the peer receives from another socket only), EMSGSIZE (longer than
-    /// SO_SNDBUF less 32), ENOMEM (packet memory at its cap).
+    /// `NotConnected`, `ConnectionRefused` (the peer has closed), `WouldBlock`, `BrokenPipe` (one of the two has shut
+    /// down the direction), `ConnectionReset`; EPERM (the peer only receives from another socket), EMSGSIZE (longer
+    /// than SO_SNDBUF minus 32), ENOMEM (packet memory at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         Ok(datagram_send::send_bytes(self.sock.open()?, buf)?)
     }
@@ -144,7 +145,7 @@ impl UnixDatagram {
         Ok(self.receive(bufs, MsgFlags::NONE)?.bytes)
     }
 
-    /// Receives a datagram, and says whose.
+    /// Receives a datagram, and returns its sender.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -161,7 +162,7 @@ impl UnixDatagram {
         Ok(self.receive(&mut [IoSliceMut::new(buf)], MsgFlags::PEEK)?.bytes)
     }
 
-    /// The same, and says whose it is.
+    /// The same, and returns its sender.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -170,8 +171,8 @@ impl UnixDatagram {
         Ok((received.bytes, SocketAddr(received.sender)))
     }
 
-    /// sendmsg(2): a datagram, with rights or credentials, to `to` or the peer. `ancillary` is empty
-    /// afterwards, and untouched after an error, but for one: a panic of the stack's own code (`EIO`) closes its rights.
+    /// sendmsg(2): a datagram, with rights or credentials, to `to` or the peer. `ancillary` is empty afterwards, and
+    /// unchanged after an error, with one exception: a panic of the stack's own code (`EIO`) closes its rights.
     ///
     /// # Errors
     /// As for [`send_to`](Self::send_to); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).

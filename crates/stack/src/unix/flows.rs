@@ -46,7 +46,7 @@ pub(crate) struct Flow {
 /// A sender that wanted to know of room.
 pub(crate) struct Unblocked {
     pub sender: Arc<Pcb>,
-    /// Threads of it that sleep, to be woken after unlocking.
+    /// Its sleeping threads, to be woken after unlocking.
     pub wake: Option<Arc<WaitQueue>>,
 }
 
@@ -62,7 +62,7 @@ impl Flows {
         self.index.get(&sender.id()).copied()
     }
 
-    /// The same; made if there is none.
+    /// The same; makes the flow if there is none.
     pub fn find_or_make(&mut self, sender: &Arc<Pcb>, hint: u32) -> u32 {
         if let Some(found) = self.find(sender, hint) {
             return found;
@@ -85,7 +85,7 @@ impl Flows {
         place
     }
 
-    /// Whether the flow may take another datagram, of a sender with this SO_SNDBUF.
+    /// Whether the flow may take another datagram from a sender with this SO_SNDBUF.
     #[inline]
     pub fn has_room(&self, place: u32, sndbuf: usize) -> bool {
         let Some(Some(flow)) = self.list.get(place as usize) else { return true };
@@ -108,7 +108,7 @@ impl Flows {
         }
     }
 
-    /// A datagram was taken. Senders that waited for that are to be told.
+    /// A datagram was taken. Returns the senders that waited for this.
     #[inline]
     pub fn discharge(&mut self, place: u32, len: usize) -> Option<Unblocked> {
         let flow = self.list.get_mut(place as usize)?.as_mut()?;
@@ -127,20 +127,20 @@ impl Flows {
         self.list.get(place as usize)?.as_ref().map(|flow| &flow.sender)
     }
 
-    /// Bytes that wait of `sender`.
+    /// Bytes of `sender` that wait.
     pub fn bytes_of(&self, sender: &Pcb) -> usize {
         let flow = self.find(sender, u32::MAX).and_then(|place| self.list.get(place as usize)?.as_ref());
         flow.map_or(0, |flow| flow.bytes - flow.count as usize * RECORD_COST)
     }
 
-    /// The sender wants to know of room.
+    /// Notes that the sender waits for room.
     pub fn block(&mut self, place: u32) {
         if let Some(Some(flow)) = self.list.get_mut(place as usize) {
             flow.is_blocked = true;
         }
     }
 
-    /// The same, and where a thread of it waits.
+    /// The same; returns where its thread is to wait.
     pub fn block_thread(&mut self, place: u32) -> Option<Arc<WaitQueue>> {
         let flow = self.list.get_mut(place as usize)?.as_mut()?;
         flow.is_blocked = true;
@@ -155,7 +155,7 @@ impl Flows {
         }
     }
 
-    /// `sender` is no longer connected to this receiver; its waiting threads look again.
+    /// `sender` is no longer connected to this receiver; its waiting threads check again.
     pub fn unlink(&mut self, sender: &Pcb) -> Option<Unblocked> {
         let place = self.find(sender, u32::MAX)?;
         let flow = self.list.get_mut(place as usize)?.as_mut()?;
@@ -165,12 +165,12 @@ impl Flows {
         unblocked
     }
 
-    /// All waiting senders look again.
+    /// Makes all waiting senders check again.
     pub fn unblock_all(&mut self) -> Vec<Unblocked> {
         self.list.iter_mut().flatten().filter_map(Flow::unblock).collect()
     }
 
-    /// All datagrams of all senders are gone; with `closed` the flows are, too.
+    /// All datagrams of all senders are gone; with `closed`, so are the flows.
     pub fn clear(&mut self, closed: bool) -> Vec<Unblocked> {
         let mut all = Vec::new();
         for place in 0..self.list.len() {
@@ -184,7 +184,7 @@ impl Flows {
         all
     }
 
-    /// These datagrams, by length and flow, are all that wait. All waiting senders look again.
+    /// These datagrams, by length and flow, are all that wait. Makes all waiting senders check again.
     pub fn recount(&mut self, records: impl Iterator<Item = (usize, u32)>) -> Vec<Unblocked> {
         self.list.iter_mut().flatten().for_each(|flow| (flow.count, flow.bytes) = (0, 0));
         records.for_each(|(len, place)| self.charge(place, len));
@@ -194,7 +194,7 @@ impl Flows {
         unblocked
     }
 
-    /// Ends a flow that nothing holds.
+    /// Ends a flow that nothing refers to.
     pub fn drop_if_idle(&mut self, place: u32) {
         let slot = &mut self.list[place as usize];
         if let Some(flow) = slot

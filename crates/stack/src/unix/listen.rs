@@ -195,7 +195,8 @@ struct Embryo {
     peer: Option<Arc<Pcb>>,
 }
 
-/// Makes the connection, and puts its other end into the place that was taken. If that fails, or panics, the client is as it was.
+/// Makes the connection, and puts its other end into the reserved place. If that fails, or panics, the client is as it
+/// was.
 fn finish(sock: &Sock, place: &Place<'_>) -> Result<Sock, Errno> {
     let mut embryo = Embryo::default();
     let made = panics::catch(PanicSource::Protocol, "connect", || make(sock, place, &mut embryo));
@@ -247,7 +248,7 @@ fn make(sock: &Sock, place: &Place<'_>, embryo: &mut Embryo) -> Option<Sock> {
     Some(connected)
 }
 
-/// A connection has come to nothing. Should its other end be accepted already, both are ended.
+/// Undoes a connection that failed. If its other end has already been accepted, both ends are closed.
 #[cold]
 fn undo(sock: &Sock, listener: &Arc<Pcb>, embryo: Embryo) {
     let core = sock.core();
@@ -360,7 +361,7 @@ pub(crate) struct Room<'a> {
 
 #[cfg(feature = "tokio")]
 impl<'a> Room<'a> {
-    /// That of a listener which had none.
+    /// The wait for a place of a listener that had none.
     pub fn of(stack: &'a Stack, full: Full) -> Self {
         Self { stack, listener: full.listener }
     }

@@ -50,13 +50,13 @@ macro_rules! listener {
                 Ok(listen::listen(self.sock.open()?, backlog)?)
             }
 
-            /// Connections as they come, for ever.
+            /// The connections as they arrive, without end.
             pub fn incoming(&self) -> $incoming<'_> {
                 $incoming { listener: self }
             }
         }
 
-        /// Connections as they come.
+        /// The connections as they arrive.
         #[derive(Debug)]
         pub struct $incoming<'a> {
             listener: &'a $name,

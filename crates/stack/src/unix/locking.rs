@@ -68,7 +68,7 @@ pub(crate) trait Locking {
         f()
     }
 
-    /// Runs `f` with the peer of a datagram socket; `known` is the one that it was made with.
+    /// Runs `f` with the peer of a datagram socket; `known` is the peer that it was created with.
     #[inline]
     fn with_datagram_peer<R>(
         core: &Env,

@@ -105,7 +105,7 @@ impl Names {
         }
     }
 
-    /// Gives a socket without a name one of five hexadecimal digits; one that has a name keeps it.
+    /// Gives a socket without a name a name of five hexadecimal digits; a socket that has a name keeps it.
     pub fn autobind(&self, pcb: &Arc<Pcb>) -> Result<(), Errno> {
         if pcb.name.get().is_some() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Names {
         }
     }
 
-    /// unlink(2): the pathname is free again. Its socket goes on, without being found.
+    /// unlink(2): the pathname is free again. Its socket continues to work, but is no longer found.
     ///
     /// # Errors
     /// EINVAL (no pathname), ENOENT, ENOTDIR.

@@ -68,7 +68,7 @@ pub(crate) struct Pcb {
     pub alert: AtomicBool,
     /// (a) Phase of the socket: see `listen::phase`.
     pub phase: AtomicU8,
-    /// (a) Whether a datagram socket's peer is the one that it was made with.
+    /// (a) Whether a datagram socket's peer is the one that it was created with.
     pub remembered: Remembered,
     /// (a) Where our flow was at the receiver that we sent to last; a hint.
     pub flow_hint: AtomicU32,
@@ -79,7 +79,7 @@ pub(crate) struct Pcb {
     pub options: Options,
     pub link: Link<Pcb>,
     pub name: OnceLock<Arc<Name>>,
-    /// The peer of a socket that was connected after it was made: other handles have it themselves.
+    /// The peer of a socket that was connected after it was created: in other cases the handles have it themselves.
     pub peer: OnceLock<Weak<Pcb>>,
     /// Its number in the list of all sockets (`registry.rs`).
     pub serial: u64,

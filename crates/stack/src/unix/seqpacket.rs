@@ -15,8 +15,8 @@ use crate::rt::fork::Held;
 
 /// A sequenced-packet socket. `std` has none; the methods are those of its stream and datagram sockets.
 ///
-/// A packet is sent whole or not at all, and received by one call; bytes that do not fit are cut off. 0 bytes
-/// are an empty packet, or the end.
+/// A packet is sent whole or not at all, and received by one call; bytes that do not fit are cut off. A result of 0
+/// bytes is an empty packet, or the end.
 pub struct UnixSeqpacket {
     pub(crate) sock: Held<Sock>,
 }
@@ -29,8 +29,8 @@ impl UnixSeqpacket {
     /// Sends a packet. Blocks while there is no room.
     ///
     /// # Errors
-    /// `BrokenPipe`, `WouldBlock`, `ConnectionReset`; EMSGSIZE (longer than SO_SNDBUF less 32), ENOMEM (packet
-    /// memory at its cap).
+    /// `BrokenPipe`, `WouldBlock`, `ConnectionReset`; EMSGSIZE (longer than SO_SNDBUF minus 32), ENOMEM (packet memory
+    /// at its cap).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         Ok(send::send_bytes(self.sock.open()?, buf)?)
     }
@@ -68,8 +68,8 @@ impl UnixSeqpacket {
         Ok(recv::recv_record(self.sock.open()?, Scatter::new(bufs), None, MsgFlags::PEEK)?.bytes)
     }
 
-    /// sendmsg(2): a packet, with rights or credentials. `to` is not looked at, as on Linux. `ancillary` is
-    /// empty afterwards, and untouched after an error, but for one: a panic of the stack's own code (`EIO`) closes its rights.
+    /// sendmsg(2): a packet, with rights or credentials. `to` is ignored, as on Linux. `ancillary` is empty afterwards,
+    /// and unchanged after an error, with one exception: a panic of the stack's own code (`EIO`) closes its rights.
     ///
     /// # Errors
     /// As for [`send`](Self::send); EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials).

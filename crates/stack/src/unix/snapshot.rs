@@ -28,7 +28,7 @@ pub enum SocketKind {
 pub struct SocketInfo {
     /// Its kind.
     pub kind: SocketKind,
-    /// `LISTEN`, `ESTABLISHED` with a peer (of a connection also when that has closed), else `CLOSED`.
+    /// `LISTEN`; `ESTABLISHED` with a peer (for a connection also after the peer has closed); otherwise `CLOSED`.
     pub state: &'static str,
     /// Its name.
     pub name: SocketAddr,
@@ -36,19 +36,19 @@ pub struct SocketInfo {
     pub serial: u64,
     /// Its peer's name; unnamed if there is none.
     pub peer_name: SocketAddr,
-    /// Its peer's number, if it has one that lives.
+    /// Its peer's number, if it has a peer that still exists.
     pub peer: Option<u64>,
-    /// Bytes that wait to be read. Of a listener: connections that were not accepted.
+    /// Bytes that wait to be read; for a listener, connections that were not accepted.
     pub recv_queue: usize,
-    /// Bytes written that its peer has not read. Of a listener: its backlog.
+    /// Bytes written that its peer has not read; for a listener, its backlog.
     pub send_queue: usize,
-    /// Whether an application holds it, and not only a message in which it was sent or a backlog.
+    /// Whether an application holds it, and not only a backlog or a message in which it was sent.
     pub is_held: bool,
 }
 
 impl Stack {
-    /// The UNIX-domain sockets, by their numbers: for diagnosis, not for a hot path. Each entry is true of one moment,
-    /// the list as a whole of none.
+    /// The UNIX-domain sockets, by their numbers: for diagnosis, not for a hot path. Each entry is a consistent view of
+    /// one moment, but the list as a whole is not.
     pub fn unix_sockets(&self) -> Vec<SocketInfo> {
         self.core().map_or_else(|_lost| Vec::new(), sockets)
     }

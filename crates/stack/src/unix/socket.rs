@@ -12,11 +12,11 @@ use super::{UnixDatagram, UnixListener, UnixSeqListener, UnixSeqpacket, UnixStre
 use crate::rt::fork::Held;
 use crate::rt::handle::Stack;
 
-/// A socket of a type, to be bound, and then connected or listened on.
+/// A socket of one type, to be bound, and then to connect or listen.
 ///
-/// It stays a handle of the listener or stream that it becomes: [`connect`](Self::connect) can be tried again
-/// after an error, fails with EISCONN after a success, and the connection ends when all handles are dropped,
-/// this one among them.
+/// It remains a handle of the listener or stream that it becomes: [`connect`](Self::connect) can be repeated after an
+/// error, fails with EISCONN after a success, and the connection ends when all handles, including this one, are
+/// dropped.
 pub struct UnixSocket {
     pub(crate) sock: Held<Sock>,
 }
@@ -39,7 +39,7 @@ impl UnixSocket {
         Self { sock: Sock::held(stack, Kind::Seqpacket) }
     }
 
-    /// Binds it; to the unnamed address: to an abstract name of five hexadecimal digits that is free.
+    /// Binds it. With the unnamed address, it is bound to a free abstract name of five hexadecimal digits.
     ///
     /// # Errors
     /// `AddrInUse`; EINVAL (bound already), ENOTDIR.
@@ -69,8 +69,8 @@ impl UnixSocket {
         Ok(UnixSeqpacket { sock: Held::of(listen::connect(sock, addr)?) })
     }
 
-    /// Listens on a bound stream socket, with room for one connection more than `backlog` (at most 4096).
-    /// Once more: another backlog.
+    /// Listens on a bound stream socket, with room for one connection more than `backlog` (at most 4096). A further
+    /// call changes the backlog.
     ///
     /// # Errors
     /// EINVAL (unbound, connected), EOPNOTSUPP (not a stream socket).

@@ -19,8 +19,8 @@ use crate::rt::fork::Held;
 
 /// A stream socket, in the shape of `std::os::unix::net::UnixStream`.
 ///
-/// Dropping the last handle closes it; the peer reads the written bytes, and gets ECONNRESET afterwards if
-/// the closed end had not read everything. All methods take `&self`: several threads may use one stream.
+/// Dropping the last handle closes it; the peer can read the bytes written before, and then gets ECONNRESET if the
+/// closed end had not read everything. All methods take `&self`: several threads may use one stream.
 pub struct UnixStream {
     pub(crate) sock: Held<Sock>,
 }
@@ -48,9 +48,9 @@ impl UnixStream {
         Ok(recv::recv(self.sock.open()?, Pieces { room, put }, None, MsgFlags::NONE)?.bytes)
     }
 
-    /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how
-    /// many bytes were taken; `ancillary` is then empty, and untouched after an error (but `EIO`, a panic of the stack's own code, closes its rights). Without bytes nothing
-    /// is sent, and rights are closed.
+    /// sendmsg(2): bytes, and rights or credentials with the first of them. `to` must be `None`. Returns how many bytes
+    /// were taken; `ancillary` is then empty, and unchanged after an error (except that `EIO`, a panic of the stack's
+    /// own code, closes its rights). Without bytes, nothing is sent, and rights are closed.
     ///
     /// # Errors
     /// `BrokenPipe`, `WouldBlock`; EINVAL (too many rights), ETOOMANYREFS, EPERM (others' credentials), EISCONN
@@ -68,7 +68,7 @@ impl UnixStream {
         Ok(send::send(self.sock.open()?, bufs, Some(ancillary), flags)?)
     }
 
-    /// recvmsg(2): bytes, and their ancillary data. It ends behind bytes that came with rights.
+    /// recvmsg(2): bytes, and their ancillary data. It stops after bytes that came with rights.
     ///
     /// # Errors
     /// `WouldBlock`, `ConnectionReset`.

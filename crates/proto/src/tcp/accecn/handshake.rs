@@ -22,7 +22,7 @@ impl IpEcn {
     /// By its two bits.
     const BY_BITS: [Self; 4] = [Self::NotEct, Self::Ect1, Self::Ect0, Self::Ce];
 
-    /// The two bits as they stand in the header; others are not looked at.
+    /// From the two bits of the header; other bits are ignored.
     pub const fn from_bits(bits: u8) -> Self {
         Self::BY_BITS[(bits & 3) as usize]
     }
@@ -32,7 +32,7 @@ impl IpEcn {
         self as u8
     }
 
-    /// As a segment that came has it among its flags.
+    /// The field of a received segment, from its flags.
     pub(in crate::tcp) fn of(flags: Flags) -> Self {
         match () {
             () if flags.has(Flags::CE) => Self::Ce,
@@ -42,12 +42,12 @@ impl IpEcn {
         }
     }
 
-    /// Whether a router may have made `seen` of it (RFC 9768 section 3.2.2.3).
+    /// Whether a router may have changed this field to `seen` (RFC 9768 section 3.2.2.3).
     pub(super) fn may_become(self, seen: Self) -> bool {
         seen == self || (!matches!(self, Self::NotEct | Self::Ce) && seen != Self::NotEct)
     }
 
-    /// Its place among the counters of bytes, in the order in which the option has them.
+    /// Its index among the byte counters, in the order of the option.
     pub(super) fn index(self) -> Option<usize> {
         match self {
             Self::NotEct => None,
@@ -58,12 +58,13 @@ impl IpEcn {
     }
 }
 
-/// Whether a SYN with these flags asks for accurate ECN: any but none and those of RFC 3168 do (RFC 9768 section 3.1.2).
+/// Whether a SYN with these flags asks for accurate ECN: all combinations do except none and those of RFC 3168 (RFC
+/// 9768 section 3.1.2).
 pub(in crate::tcp) fn is_asked_for(syn: Flags) -> bool {
     !matches!(syn.ace(), 0 | 0b011)
 }
 
-/// The flags that tell an end with which ECN field its SYN or SYN-ACK came (RFC 9768 tables 2 and 3).
+/// The flags that tell an end with which ECN field its SYN or SYN-ACK arrived (RFC 9768 tables 2 and 3).
 pub(in crate::tcp) fn reflected(came_with: IpEcn) -> Flags {
     Flags::from_ace(match came_with {
         IpEcn::NotEct => 0b010,
@@ -73,7 +74,7 @@ pub(in crate::tcp) fn reflected(came_with: IpEcn) -> Flags {
     })
 }
 
-/// What such flags tell; `None` for values that are not used.
+/// The field that such flags report; `None` for unused values.
 pub(super) fn told(ace: u8) -> Option<IpEcn> {
     match ace {
         0b010 => Some(IpEcn::NotEct),
@@ -84,7 +85,7 @@ pub(super) fn told(ace: u8) -> Option<IpEcn> {
     }
 }
 
-/// What a client that has asked for accurate ECN gets (RFC 9768 table 2).
+/// The kind of ECN that a client gets after it has asked for accurate ECN (RFC 9768 table 2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::tcp) enum Answer {
     /// No ECN: an old server, or one that echoes reserved flags.

@@ -1,10 +1,11 @@
 //! The option of accurate ECN (RFC 9768 section 3.2.3).
 //!
-//! Bytes that came are read as far as they are whole counters, and never refused. Tests: `tests.rs`.
+//! Received bytes are read as far as they are complete counters, and are never refused. Tests: `tests.rs`.
 
 use super::FIRST;
 
-/// The option (RFC 9768 section 3.2.3): up to three counters of bytes of text modulo 2^24, by the ECN field that they came with.
+/// The option (RFC 9768 section 3.2.3): up to three counters of bytes of text modulo 2^24, one for each ECN field with
+/// which they arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccEcnOption {
     is_order_1: bool,
@@ -20,7 +21,7 @@ impl AccEcnOption {
     /// Bytes of the longest, padding included.
     pub const LEN_MAX: usize = 12;
 
-    /// The option's bytes behind its length. What is behind the third counter, or is less than one, is not looked at.
+    /// Reads the option's bytes after its length. Bytes after the third counter, and incomplete counters, are ignored.
     pub(in crate::tcp) fn parse(kind: u8, data: &[u8]) -> Self {
         let (fields, _) = data.as_chunks::<3>();
         let mut option = Self { is_order_1: kind == Self::KIND_1, count: 0, fields: [[0; 3]; 3] };
@@ -31,18 +32,18 @@ impl AccEcnOption {
         option
     }
 
-    /// One of the first `count` of these counters, that have their first values already.
+    /// An option with the first `count` of these counters, which already include their initial values.
     pub(super) fn new(counters: [u32; 3], count: u8) -> Self {
         let low = |value: u32| value.to_be_bytes().last_chunk::<3>().copied().unwrap_or_default();
         Self { is_order_1: true, count, fields: counters.map(low) }
     }
 
-    /// That of a SYN-ACK: nothing was counted.
+    /// The option of a SYN-ACK: nothing was counted yet.
     pub(in crate::tcp) fn first() -> Self {
         Self::new(FIRST, 3)
     }
 
-    /// The same with at most so many bytes, padding included; `None` if not even a counter fits.
+    /// The same with at most this many bytes, including padding; `None` if not even one counter fits.
     pub(in crate::tcp) fn within(self, room: usize) -> Option<Self> {
         let fits = (1..=self.count).rev().find(|count| padded_len(*count) <= room)?;
         Some(Self { count: fits, ..self })
@@ -69,7 +70,7 @@ impl AccEcnOption {
         self.fields().get(at).map(|[a, b, c]| u32::from_be_bytes([0, *a, *b, *c]))
     }
 
-    /// Whether a counter that cannot be 0 at first is: a middlebox has cleared it.
+    /// Whether a counter is 0 that cannot be 0 at first: a middlebox has cleared it.
     pub(super) fn is_cleared(&self) -> bool {
         let is_zero = |at: usize| self.fields().get(at) == Some(&[0; 3]);
         is_zero(0) || is_zero(2)

@@ -1,25 +1,27 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): sends at the rate that the path delivers, and not until it loses.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): sends at the rate at which the path delivers, instead of increasing until it
+//! loses.
 //!
-//! A model of the path, the most bandwidth and the least round trip seen lately, says how fast to send and how much may
-//! be in flight. Probing tests the model:
+//! A model of the path (the largest bandwidth and the smallest round trip time seen lately) determines how fast to send
+//! and how much may be in flight. Probing tests the model:
 //!
 //! | state | gain of pacing, of the window | ends when |
 //! |---|---|---|
 //! | Startup | 2.77, 2 | the bandwidth no longer grows by a quarter for three rounds, or too much is lost |
 //! | Drain | 0.5, 2 | no more is in flight than the path holds |
-//! | Down | 0.9, 2 | the same, and the headroom for others is free: to Cruise |
+//! | Down | 0.9, 2 | as Drain, and the headroom for others is free: to Cruise |
 //! | Cruise | 1, 2 | 2 to 3 s have passed since the last probe, or as many rounds as Reno would need: to Refill |
 //! | Refill | 1, 2 | a round trip has passed: the pipe is full |
 //! | Up | 1.25, 2.25 | the bandwidth no longer grows, or too much is lost: to Down |
-//! | ProbeRtt | 1, 0.5 | the pipe was nearly empty for 200 ms; every 5 s, unless the least round trip was seen anyway |
+//! | ProbeRtt | 1, 0.5 | the pipe was nearly empty for 200 ms; entered every 5 s, unless the minimum round trip time was seen anyway |
 //!
-//! States are moved in `cycle.rs` only, by acknowledgments; `path.rs` has the filters, `bounds.rs` the bounds by losses
-//! and marks. It needs samples of the delivery rate, and a peer without SACK does not say what has arrived, so it gets another
-//! algorithm (`Pcb::start_sending`). Lost bytes are answered by the bounds and not by a reduction, so there is no
-//! `ssthresh`. A mark of ECN counts as a loss that RFC 8511 weighs. It does not depend on sequence numbers.
+//! Only acknowledgments change the state, in `cycle.rs`; `path.rs` has the filters, `bounds.rs` the bounds by losses
+//! and marks. BBR needs samples of the delivery rate. A peer without SACK does not report what has arrived, so such a
+//! connection uses another algorithm (`Pcb::start_sending`). BBR answers losses with the bounds, not with a reduction,
+//! so there is no `ssthresh`. An ECN mark counts as a loss with the weight of RFC 8511. It does not depend on sequence
+//! numbers.
 //!
-//! Invariants: the window is at least four segments but after a timeout; nothing is random but the time between probes,
-//! which a seed decides. Tests: `bbr/tests.rs`, `cc/tests.rs`, `sim/tests/net/congestion.rs`.
+//! Invariants: the window is at least four segments, except after a timeout; only the time between probes is random,
+//! and a seed determines it. Tests: `bbr/tests.rs`, `cc/tests.rs`, `sim/tests/net/congestion.rs`.
 
 mod bounds;
 mod cycle;
@@ -40,7 +42,7 @@ use path::{Aggregation, MaxBw, MinRtt, bytes_in, rate_of};
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Bbr {
     cwnd: u32,
-    /// The window before a timeout or ProbeRtt, to come back to.
+    /// The window before a timeout or ProbeRtt, which is restored later.
     prior_cwnd: u32,
     /// Bytes per second; 0 before the first round trip is measured.
     pacing_rate: u64,
@@ -49,7 +51,7 @@ pub(in crate::tcp) struct Bbr {
     aggregation: Aggregation,
     bounds: Bounds,
     cycle: Cycle,
-    /// A timeout is being repaired: the window grows by the bytes that arrive and falls no further.
+    /// A timeout is being repaired: the window grows by the bytes that arrive, and falls no further.
     repairing: bool,
     /// Sending began again after a pause, and nothing of it has arrived yet.
     idle_restart: bool,
@@ -77,8 +79,8 @@ impl Bbr {
         self.max_bw.get().min(self.bounds.bw_shortterm)
     }
 
-    /// The bytes that the path holds in a round trip at `bw`, times `gain_percent`, bytes; the initial window while a
-    /// round trip was not measured.
+    /// The bytes that the path holds in a round trip at `bw`, times `gain_percent`; the initial window before a round
+    /// trip was measured.
     fn bdp(&self, bw: u64, gain_percent: u32, mss: u32) -> u32 {
         if self.min_rtt.us() == 0 {
             return initial_window(mss);
@@ -93,12 +95,12 @@ impl Bbr {
     }
 
     fn quantized(&self, inflight: u32, mss: u32) -> u32 {
-        // Which is more than enough for acknowledgments to keep coming.
+        // This is more than enough to keep acknowledgments coming.
         let inflight = inflight.max(3 * self.quantum(mss));
         if self.cycle.state == State::Up { inflight + 2 * mss } else { inflight }
     }
 
-    /// Bytes that leave at once (`loss/pacing.rs`).
+    /// Bytes that are sent at once (`loss/pacing.rs`).
     fn quantum(&self, mss: u32) -> u32 {
         let ms = u32::try_from(self.pacing_rate / 1000).unwrap_or(u32::MAX);
         ms.clamp(2 * mss, QUANTUM_MAX.max(2 * mss))
@@ -133,7 +135,7 @@ impl Bbr {
         }
     }
 
-    /// The first round trip is known: the initial window over it, for want of anything better.
+    /// The first round trip is known: the rate is the initial window divided by it, because nothing better is known.
     fn begin_pacing(&mut self, rtt_us: u32) {
         let bw = u64::from(self.cwnd) * 1_000_000 / u64::from(rtt_us.max(1));
         self.pacing_rate = (bw * u64::from(State::Startup.pacing_gain()) / 100).max(PACING_RATE_MIN);
@@ -247,7 +249,7 @@ impl CongestionControl for Bbr {
     }
 
     fn on_idle(&mut self, _rtos: u32, _mss: u32) {
-        // The rate is known: pacing keeps a window that was not used from leaving as a burst.
+        // The rate is known: pacing prevents a burst when the window was not used.
     }
 
     fn on_restart(&mut self, _last_at: Instant, now: Instant) {
@@ -271,15 +273,15 @@ impl CongestionControl for Bbr {
     }
 }
 
-/// BBR.Beta: the part that is kept at a loss.
+/// BBR.Beta: the percentage kept at a loss.
 const BETA_PERCENT: u32 = 70;
-/// The part that is kept at a mark, as for CUBIC (RFC 8511).
+/// The percentage kept at a mark, as for CUBIC (RFC 8511).
 const BETA_ECN_PERCENT: u32 = 85;
 /// BBR.PacingMarginPercent: a little less than the bandwidth keeps the queue from growing.
 const PACING_MARGIN_PERCENT: u32 = 1;
 /// BBR.MinPipeCwnd: enough for acknowledgments to keep coming.
 const PIPE_SEGMENTS_MIN: u32 = 4;
-/// No more leaves at once, bytes.
+/// Largest number of bytes sent at once.
 const QUANTUM_MAX: u32 = 64 << 10;
-/// Even a path that seems to carry nothing is asked again.
+/// Lowest rate: even a path that seems to carry nothing is probed.
 const PACING_RATE_MIN: u64 = 1_000;

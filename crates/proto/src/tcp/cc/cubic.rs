@@ -1,12 +1,12 @@
 //! CUBIC (RFC 9438), growing by whole segments as on Linux, with HyStart++ for its first slow start and a milder answer to marks.
 //!
-//! Phases, all of them read off the variables: slow start while `cwnd < ssthresh`; congestion avoidance else, in
-//! periods that begin with the first acknowledgment after a reduction (`period`). Time during which the
-//! window was not used does not count into a period, and such a window does not grow (section 5.8).
+//! The variables determine the phase: slow start while `cwnd < ssthresh`; otherwise congestion avoidance, in periods
+//! that begin with the first acknowledgment after a reduction (`period`). Time in which the window was not used does
+//! not count in a period, and such a window does not grow (section 5.8).
 //!
-//! It does not depend on sequence numbers: a round is over when as much is acknowledged as was out at its
-//! beginning. Invariants: `mss <= cwnd <= CWND_MAX`; it never shrinks but in `on_congestion`,
-//! `on_recovery_end`, `on_rto` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
+//! It does not depend on sequence numbers: a round ends when as much is acknowledged as was in flight at its beginning.
+//! Invariants: `mss <= cwnd <= CWND_MAX`; it shrinks only in `on_congestion`, `on_recovery_end`, `on_rto` and
+//! `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
 
 mod curve;
 #[cfg(test)]
@@ -29,16 +29,18 @@ use curve::{Curve, RenoLine, ticks};
 pub(in crate::tcp) struct Cubic {
     cwnd: u32,
     ssthresh: u32,
-    /// A recovery has ended with less in flight than `ssthresh` allows, and `cwnd` is on its way back there.
+    /// A recovery has ended with less in flight than `ssthresh` allows, and `cwnd` is growing back to it.
     is_deflated: bool,
-    /// A recovery has ended with less in flight than the window, which is filled at a rate: bytes until it counts as full.
+    /// A recovery has ended with less in flight than the window, which is filled at a paced rate: bytes until it counts
+    /// as full.
     refill_left: u32,
     /// W_max, bytes; 0 if the next period begins without one, as after a timeout (section 4.8).
     w_max: u32,
     period: Option<Period>,
     /// Bytes acknowledged in avoidance for which the window has not grown yet (`snd_cwnd_cnt`).
     credit: u64,
-    /// Acknowledged segments for which the window grows by one, and of what window and when that was found (`cnt`, `last_cwnd`, `last_time`).
+    /// Number of acknowledged segments for which the window grows by one, and the window and time for which this was
+    /// computed (`cnt`, `last_cwnd`, `last_time`).
     pace: u32,
     paced_cwnd: u32,
     paced_at: Instant,
@@ -46,9 +48,9 @@ pub(in crate::tcp) struct Cubic {
     acked_at: Instant,
     /// Smoothed round trip, microseconds, in eighths; 0 if unknown.
     srtt_8: u32,
-    /// The least round trip, microseconds; 0 if unknown.
+    /// The minimum round trip time, microseconds; 0 if unknown.
     delay_min_us: u32,
-    /// Bytes to be acknowledged until the round trip is over.
+    /// Bytes that must be acknowledged until the round ends.
     round_left: u32,
     hystart: HyStart,
 }
@@ -56,7 +58,7 @@ pub(in crate::tcp) struct Cubic {
 /// Congestion avoidance between two reductions.
 #[derive(Clone, Copy, Debug)]
 struct Period {
-    /// Microseconds for which it has lasted, the time left out in which the window was not used.
+    /// Microseconds for which it has lasted, without the time in which the window was not used.
     age_us: u64,
     curve: Curve,
     line: RenoLine,
@@ -83,7 +85,7 @@ impl Cubic {
         }
     }
 
-    /// Goes on where another algorithm has stopped.
+    /// Continues from the state of another algorithm.
     pub fn take_over(&mut self, ssthresh: u32) {
         self.ssthresh = ssthresh;
     }
@@ -91,7 +93,7 @@ impl Cubic {
     fn smooth(&mut self, rtt_us: Option<u32>) {
         let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
         self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
-        // Right after a recovery round trips say little of the path.
+        // Right after a recovery, round trips say little about the path.
         let is_settled = self.period.is_none_or(|period| period.age_us >= SETTLING_US);
         if is_settled && (self.delay_min_us == 0 || rtt_us < self.delay_min_us) {
             self.delay_min_us = rtt_us;
@@ -108,12 +110,12 @@ impl Cubic {
         ended
     }
 
-    /// Returns what is left of `acked` bytes once the threshold is reached. No limit for an acknowledgment, which RFC 9406
-    /// section 4.2 has for data that is not paced (L): Linux has none, and behind receivers that join segments it would cost
-    /// round trips.
+    /// Returns what is left of `acked` bytes when the threshold is reached. There is no limit for each acknowledgment,
+    /// which RFC 9406 section 4.2 has for data that is not paced (L): Linux has none, and with receivers that join
+    /// segments it would cost round trips.
     fn grow_in_slow_start(&mut self, ack: &Ack, acked: u32, round_ended: bool) -> u32 {
         let mut growth = acked;
-        // HyStart++ is for the first slow start: later ones know where to end (RFC 9406 section 4.3).
+        // HyStart++ is for the first slow start: later ones have a threshold (RFC 9406 section 4.3).
         if self.ssthresh == CWND_MAX {
             match self.hystart.on_ack(ack.rtt_us, round_ended, ack.paced, ack.now) {
                 Growth::Full => {}
@@ -134,7 +136,7 @@ impl Cubic {
     fn grow_in_avoidance(&mut self, acked: u32, mss: u32, elapsed_us: u64, now: Instant) {
         let mss = mss.max(1);
         self.set_pace(acked, mss, elapsed_us, now);
-        // A credit from slower times is not spent at once (`tcp_cong_avoid_ai`).
+        // A credit from a time of slower growth is not used at once (`tcp_cong_avoid_ai`).
         let step = u64::from(self.pace) * u64::from(mss);
         let mut growth = 0;
         if self.credit >= step {
@@ -147,7 +149,8 @@ impl Cubic {
         self.cwnd = self.cwnd.saturating_add(growth).min(CWND_MAX);
     }
 
-    /// Finds for how many segments the window grows by one (`bictcp_update`): once in a while, if it stands still.
+    /// Computes for how many segments the window grows by one (`bictcp_update`): only sometimes if the window does not
+    /// change.
     fn set_pace(&mut self, acked: u32, mss: u32, elapsed_us: u64, now: Instant) {
         let (bytes, cwnd) = (self.cwnd, self.cwnd / mss);
         let w_max = self.w_max / mss;
@@ -175,7 +178,7 @@ impl Cubic {
                 Some(more) => cwnd / more,
             };
             if self.w_max == 0 {
-                // Nothing was ever lost: the curve says nothing of where the path is full.
+                // Nothing was ever lost: the curve does not show where the path is full.
                 self.pace = self.pace.min(UNKNOWN_PACE);
             }
         }
@@ -183,16 +186,17 @@ impl Cubic {
         if let Some(behind @ 1..) = period.line.window().checked_sub(cwnd) {
             self.pace = self.pace.min(cwnd / behind);
         }
-        // At most half a window a round trip.
+        // At most half a window per round trip.
         self.pace = self.pace.max(2);
     }
 
-    /// Sections 4.6 and 4.7, with `keep` of the window kept. Fast convergence leaves room to a newcomer: a window that shrinks
-    /// from loss to loss shows that there is one. It is the window that counts and not the data in flight, as on Linux, which
-    /// section 4.6 allows where an unused window does not grow.
+    /// Sections 4.6 and 4.7, with `keep` of the window kept. Fast convergence leaves room for a new flow: a window that
+    /// shrinks from loss to loss shows that there is one. The reduction uses the window, not the data in flight, as on
+    /// Linux; section 4.6 allows this if an unused window does not grow.
     fn reduce(&mut self, mss: u32, keep: u64) {
-        // A window that was cut to avoid a burst says nothing about the path. A queue that overflowed has often lost more
-        // than one recovery repairs; to count from the data still in flight would answer the same overflow by a tenth.
+        // A window that was reduced to avoid a burst says nothing about the path. A queue overflow has often lost more
+        // than one recovery repairs. If the reduction used the data still in flight, the same overflow could reduce the
+        // window to a tenth.
         let window = if self.is_deflated { self.cwnd.max(self.ssthresh) } else { self.cwnd };
         self.w_max = if window < self.w_max {
             whole_segments(u64::from(window) * (BETA_SCALE + BETA) / (2 * BETA_SCALE), mss)
@@ -203,7 +207,8 @@ impl Cubic {
         (self.period, self.credit, self.is_deflated, self.refill_left) = (None, 0, false, 0);
     }
 
-    /// The next period begins level, where slow start will have led (section 4.8), and what was measured is forgotten.
+    /// The next period begins flat, at the window to which slow start leads (section 4.8), and measurements are
+    /// forgotten.
     fn forget(&mut self) {
         (self.w_max, self.period, self.credit, self.pace, self.delay_min_us) = (0, None, 0, 0, 0);
     }
@@ -223,7 +228,8 @@ impl CongestionControl for Cubic {
         let mut acked = ack.growth(self.cwnd, is_slow_start);
         let elapsed_us = since_us(ack.now, self.acked_at);
         if acked > 0 || !ack.is_used(self.cwnd, is_slow_start) {
-            // Otherwise it covers no whole segment, or only reports blocks: the window is in use, and the time keeps counting.
+            // Otherwise it covers no whole segment, or only reports blocks: the window is in use, and the time
+            // continues to count.
             self.acked_at = ack.now;
         }
         self.smooth(ack.rtt_us);
@@ -253,9 +259,9 @@ impl CongestionControl for Cubic {
     }
 
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, _has_sack: bool) {
-        // No burst beyond a packet of segmentation offload when little is left in flight: the peer's window, or the buffer, was full
-        // until the hole was. Where that is half or more, slow start is there in a round trip. Else paced data needs no
-        // slow start, but one round trip too.
+        // No burst larger than a packet of segmentation offload if little is in flight: until the hole was filled, the
+        // peer's window or the buffer was full. If that is half of the threshold or more, slow start reaches it in a
+        // round trip. Otherwise, paced data needs no slow start, and also takes one round trip.
         let calm = flight.saturating_add(BURST_CALM.max(initial_window(mss)));
         let calm = self.ssthresh.min(calm - calm % mss.max(1));
         if paces && calm < self.ssthresh / 2 && self.srtt_8 != 0 {
@@ -276,8 +282,8 @@ impl CongestionControl for Cubic {
     }
 
     fn on_undo(&mut self, before: &Self, mss: u32) {
-        // Window and threshold come back, unless they have outgrown the mistake (section 4.9.2), the threshold to three quarters of the
-        // window at least; the next period begins anew (`tcp_undo_cwnd_reduction`).
+        // Window and threshold are restored, unless they have grown beyond the old values since (section 4.9.2), the
+        // threshold to at least three quarters of the window; a new period begins (`tcp_undo_cwnd_reduction`).
         self.cwnd = self.cwnd.max(before.cwnd);
         self.ssthresh = self.ssthresh.max(ssthresh_after_pause(before.ssthresh, before.cwnd, mss));
         (self.is_deflated, self.refill_left) = (false, 0);
@@ -291,7 +297,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    /// The time since something was last sent counts into no period (`CA_EVENT_TX_START`).
+    /// The time since something was last sent counts in no period (`CA_EVENT_TX_START`).
     fn on_restart(&mut self, last_at: Instant, now: Instant) {
         if let Some(period) = self.period.as_mut() {
             let age_us = period.age_us.saturating_add(since_us(now, self.acked_at));
@@ -330,21 +336,21 @@ impl CongestionControl for Cubic {
     }
 }
 
-/// What may leave at once when a recovery ends, bytes: a packet of segmentation offload.
+/// What may be sent at once when a recovery ends, bytes: a packet of segmentation offload.
 const BURST_CALM: u32 = 65_536;
-/// beta_cubic, 0.7, as Linux has it: 717 of 1,024.
+/// beta_cubic, 0.7, as on Linux: 717 of 1,024.
 const BETA: u64 = 717;
 const BETA_SCALE: u64 = 1024;
 /// beta_ecn of RFC 8511 for CUBIC, 0.85: marks come before a queue is full.
 const BETA_ECN: u64 = 871;
-/// A window at its target grows by one segment for so many windows.
+/// A window at its target grows by one segment for this many windows.
 const LEVEL_PACE: u32 = 100;
-/// Before the first loss, at least by one for so many segments, a twentieth in a round trip.
+/// Before the first loss, the window grows by at least one for this many segments: a twentieth per round trip.
 const UNKNOWN_PACE: u32 = 20;
-/// The curve is looked at again after this if the window stands still, and after a tick if not, microseconds.
+/// The curve is computed again after this if the window does not change, and after a tick if it does, microseconds.
 const PACE_US: u64 = 31_250;
 const TICK_US: u64 = 4_000;
-/// Round trips count again when a period has lasted for this, microseconds.
+/// Round trips count again when a period has lasted this long, microseconds.
 const SETTLING_US: u64 = 1_000_000;
 /// A longer round trip counts as this, so that its eighths fit.
 const RTT_MAX_US: u32 = 1 << 28;

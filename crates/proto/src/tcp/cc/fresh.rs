@@ -1,14 +1,14 @@
-//! Stands in for an algorithm with a box until something happens.
+//! A placeholder for an algorithm with a box, until something happens.
 //!
-//! Many connections only ever receive, so the box is made by the first event that changes anything. Until then there is
-//! the initial window and nothing else. Tests: `tests.rs`.
+//! Many connections only receive, so the first event that changes something makes the box. Until then there is only the
+//! initial window. Tests: `tests.rs`.
 
 use super::bbr::Bbr;
 use super::cubic::Cubic;
 use super::newreno::NewReno;
 use super::{Algorithm, Cc};
 
-/// An algorithm to begin, with this window.
+/// An algorithm that begins with this window.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Fresh {
     pub algorithm: Algorithm,

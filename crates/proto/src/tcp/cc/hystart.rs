@@ -1,18 +1,19 @@
-//! HyStart++ (RFC 9406): slow start ends before it has filled the queue. With the train of acknowledgments of its
-//! forerunner besides (Ha and Rhee, "Taming the elephants: new TCP slow start", 2011), which the RFC leaves out.
+//! HyStart++ (RFC 9406): slow start ends before it has filled the queue. In addition, the ACK train of its predecessor
+//! (Ha and Rhee, "Taming the elephants: new TCP slow start", 2011), which the RFC leaves out.
 //!
-//! | state | moved by |
+//! | state | ends when |
 //! |---|---|
-//! | standard slow start | the least round trip of a round exceeds that of the round before by an eighth: to CSS |
-//! | conservative slow start (CSS) | the round trip falls below that at its beginning: back; after [`CSS_ROUNDS`] rounds: slow start is over |
-//! | either | acknowledgments of one round have come without a pause for half the least round trip: slow start is over |
+//! | standard slow start | the minimum round trip time of a round exceeds that of the round before by an eighth: to CSS |
+//! | conservative slow start (CSS) | the round trip time falls below that at its beginning: back; or [`CSS_ROUNDS`] rounds have passed: slow start ends |
+//! | either | acknowledgments of one round have arrived without a pause for half of the minimum round trip time: slow start ends |
 //!
-//! Why the train: the first segments of a round find the queue empty until the window is larger than the path, and by
-//! then the round that shows it has doubled the window once more. The train sees it a round earlier: a burst comes
-//! back at the rate of the bottleneck, so half a round trip of it is half of the bytes that the path holds.
+//! The reason for the train: the first segments of a round find the queue empty until the window is larger than the
+//! path, and the round that shows this has then doubled the window once more. The train shows it a round earlier: the
+//! acknowledgments of a burst return at the rate of the bottleneck, so half a round trip of them stands for half of the
+//! bytes that the path holds.
 //!
-//! It does not depend on windows, but only on whether a round has ended and on the round trips of that round.
-//! Tests stand at the end.
+//! It depends only on whether a round has ended and on the round trips of that round, not on windows. Tests stand at
+//! the end.
 
 use crate::time::Instant;
 
@@ -36,13 +37,13 @@ struct Train {
     /// The least round trip so far, microseconds; [`UNKNOWN`] if there was no sample.
     least_us: u32,
     began_at: Instant,
-    /// When its latest acknowledgment came; `None` once there was a pause.
+    /// When its latest acknowledgment arrived; `None` after a pause.
     last_at: Option<Instant>,
 }
 
 impl Train {
-    /// True if the train has become as long as the path is. Paced data leaves over half a round trip in slow start, so
-    /// a train has to be that much longer.
+    /// True if the train has become as long as the path. In slow start, paced data is sent over half a round trip, so a
+    /// train must be that much longer.
     fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> bool {
         self.least_us = self.least_us.min(rtt_us.unwrap_or(UNKNOWN));
         if round_ended {
@@ -69,12 +70,12 @@ struct Css {
     round_count: u8,
 }
 
-/// How the window is to grow.
+/// How the window grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Growth {
     /// By acknowledged bytes.
     Full,
-    /// By a quarter of it (CSS_GROWTH_DIVISOR).
+    /// By a quarter of the acknowledged bytes (CSS_GROWTH_DIVISOR).
     Quarter,
     /// Slow start is over.
     Over,
@@ -86,7 +87,7 @@ impl HyStart {
         Self { last_min_us: UNKNOWN, current_min_us: UNKNOWN, sample_count: 0, css: None, train }
     }
 
-    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if data leaves at a
+    /// An acknowledgment in slow start: `round_ended` if it is the first of a new round, `paced` if data is sent at a
     /// rate and not all at once.
     pub fn on_ack(&mut self, rtt_us: Option<u32>, round_ended: bool, paced: bool, now: Instant) -> Growth {
         let is_long = self.train.on_ack(rtt_us, round_ended, paced, now);
@@ -101,7 +102,7 @@ impl HyStart {
         if self.css.is_some() { Growth::Quarter } else { Growth::Full }
     }
 
-    /// True if it was the last of conservative slow start.
+    /// True if it was the last round of conservative slow start.
     fn end_round(&mut self) -> bool {
         self.last_min_us = self.current_min_us;
         (self.current_min_us, self.sample_count) = (UNKNOWN, 0);
@@ -137,9 +138,9 @@ const CSS_ROUNDS: u8 = 5;
 /// MIN_RTT_THRESH and MAX_RTT_THRESH.
 const RTT_THRESHOLD_MIN_US: u32 = 4_000;
 const RTT_THRESHOLD_MAX_US: u32 = 16_000;
-/// This share of the least round trip without an acknowledgment ends a train. Linux has two milliseconds, in which ten
-/// megabits a second do not bring the two segments that a delayed acknowledgment is for, nor what is between two
-/// acknowledgments beside a late or lost segment; on short paths that would be no pause at all.
+/// The minimum round trip time divided by this, without an acknowledgment, ends a train. Linux has two milliseconds. At
+/// ten megabits per second, the two segments of a delayed acknowledgment take longer than that, and so does the gap
+/// that a late or lost segment makes between acknowledgments. On short paths, two milliseconds would never be exceeded.
 const TRAIN_PAUSE_DIVISOR: u64 = 16;
 
 #[cfg(test)]
@@ -147,12 +148,13 @@ mod tests {
     use super::super::super::timers::after_us;
     use super::*;
 
-    /// A round of ten acknowledgments that come together; the growth of the last.
+    /// A round of ten acknowledgments that arrive together; returns the growth of the last.
     fn round(hystart: &mut HyStart, rtt_us: u32) -> Growth {
         train(hystart, rtt_us, 10, 0, false)
     }
 
-    /// A round of `count` acknowledgments, `gap_us` apart; the growth of the last, or of that which ends slow start.
+    /// A round of `count` acknowledgments, `gap_us` apart; returns the growth of the last, or of the one that ends slow
+    /// start.
     fn train(hystart: &mut HyStart, rtt_us: u32, count: u32, gap_us: u64, paced: bool) -> Growth {
         let start = after_us(hystart.train.began_at, 10_000_000);
         let mut growth = Growth::Full;

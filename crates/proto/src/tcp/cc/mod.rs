@@ -1,16 +1,16 @@
-//! Congestion control: how much may be in flight, and how fast it leaves.
+//! Congestion control: how much may be in flight, and how fast it is sent.
 //!
-//! An algorithm owns `cwnd` and `ssthresh` and reacts to loss recovery's reports. *That* something was lost
-//! is decided outside, in `recovery` and `loss/`; so is how much may leave during fast recovery
-//! (`loss/prr.rs`), unless the algorithm wants to do it itself. It does not depend on sequence numbers, the
-//! peer's window or timers. All sizes are bytes. Invariant: `cwnd` is at least one MSS.
+//! An algorithm owns `cwnd` and `ssthresh` and reacts to loss recovery's reports. `recovery` and `loss/` decide *that*
+//! something was lost, and how much may be sent during fast recovery (`loss/prr.rs`), unless the algorithm does that
+//! itself. It does not depend on sequence numbers, the peer's window or timers. All sizes are bytes. Invariant: `cwnd`
+//! is at least one MSS.
 //!
 //! | file | content |
 //! |---|---|
 //! | `newreno.rs` | RFC 5681 and 6582; twelve bytes inside the pcb |
-//! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment comes |
+//! | `cubic.rs`, `hystart.rs` | RFC 9438 and 9406; a box, made when the first acknowledgment arrives |
 //! | `bbr.rs` | BBR version 3 (draft-ietf-ccwg-bbr); a box, and paced |
-//! | `fresh.rs` | stands in for an algorithm with a box until then |
+//! | `fresh.rs` | the placeholder for an algorithm with a box until then |
 //! | `usage.rs` | whether the window is used up |
 //!
 //! Tests: with each algorithm; `tests.rs` lets several flows share a bottleneck.
@@ -34,14 +34,14 @@ use fresh::Fresh;
 use newreno::NewReno;
 pub(super) use usage::Usage;
 
-/// Where loss recovery stood when an acknowledgment had been taken in.
+/// The phase of loss recovery after an acknowledgment was processed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// No loss is being repaired.
     Open,
-    /// Fast recovery: lost data is repeated while the rest still flows.
+    /// Fast recovery: lost data is repeated while the rest is still in flight.
     Recovery,
-    /// The retransmission timer has expired, and not all that was out then is acknowledged.
+    /// The retransmission timer has expired, and not everything that was outstanding then is acknowledged.
     Loss,
 }
 
@@ -50,9 +50,10 @@ pub(super) enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     pub now: Instant,
-    /// Bytes by which SND.UNA moved, if one of the segments is acknowledged as a whole.
+    /// Bytes by which SND.UNA moved, if a whole segment is acknowledged.
     pub acked: u32,
-    /// Bytes that reached the peer, by this acknowledgment's word: cumulative, selective, or as a duplicate, each once.
+    /// Bytes that have reached the peer according to this acknowledgment: cumulative, selective, or as a duplicate,
+    /// each counted once.
     pub delivered: u32,
     /// Bytes that were found lost because of it.
     pub lost: u32,
@@ -60,15 +61,15 @@ pub(super) struct Ack {
     pub flight: u32,
     /// Bytes believed to be in the network after it (RFC 6675).
     pub pipe: u32,
-    /// The window was used up lately, and the most bytes that were outstanding (`usage.rs`).
+    /// Whether the window was used up recently, and the largest number of outstanding bytes (`usage.rs`).
     pub used: (bool, u32),
     pub mss: u32,
     pub phase: Phase,
     /// Round trip of the latest segment that it reports, if that was sent once.
     pub rtt_us: Option<u32>,
-    /// Data leaves at a rate, and not at once.
+    /// Data is sent at a rate, not at once.
     pub paced: bool,
-    /// The path was seen to reorder by more segments than are taken for a loss.
+    /// The path was seen to reorder by more segments than the number that indicates a loss.
     pub reorders: bool,
     /// The path's latest rate, for algorithms that [want](CongestionControl::wants_rate_samples) it.
     pub rate: Option<RateSample>,
@@ -83,34 +84,35 @@ pub(super) struct RateSample {
     pub delivered: u32,
     /// The longer of the times that sending and acknowledging them took, microseconds, at least 1.
     pub interval_us: u32,
-    /// All that was ever delivered when the sampled segment was sent; a round is over when this passes
-    /// the total at the round's start.
+    /// All bytes delivered by the time the sampled segment was sent; a round ends when this exceeds the total at the
+    /// round's start.
     pub prior_delivered: u64,
-    /// All that was ever delivered by now.
+    /// All bytes delivered so far.
     pub total_delivered: u64,
-    /// The sender had nothing to send during it, so it may say less than the path can do.
+    /// The sender had nothing to send during it, so the path may be faster than it shows.
     pub app_limited: bool,
     /// Bytes in flight just after the sampled segment was sent.
     pub tx_in_flight: u32,
-    /// Bytes found lost since.
+    /// Bytes found lost since then.
     pub lost: u32,
 }
 
-/// The state of sending around the latest segment that was found lost.
+/// The state of sending when the segment most recently found lost was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LossSample {
     /// Bytes in flight just after it was sent.
     pub tx_in_flight: u32,
-    /// Bytes found lost since, itself included.
+    /// Bytes found lost since then, including the segment itself.
     pub lost: u32,
     /// The sender had nothing to send when it was sent.
     pub app_limited: bool,
 }
 
 impl Ack {
-    /// Bytes by which a window of `cwnd` may grow; 0 if it was not used. In slow start it is to become twice as large as what was
-    /// outstanding, whether or not the sender had more to send (`tcp_is_cwnd_limited`). What was reported by blocks counts with
-    /// the acknowledgment that reported it, and lets the window grow only if SND.UNA moves or the path reorders (`tcp_may_raise_cwnd`).
+    /// Bytes by which a window of `cwnd` may grow; 0 if it was not used. In slow start, the window grows to twice what
+    /// was outstanding, whether or not the sender had more to send (`tcp_is_cwnd_limited`). Bytes reported by blocks
+    /// count with the acknowledgment that reported them, and let the window grow only if SND.UNA moves or the path
+    /// reorders (`tcp_may_raise_cwnd`).
     fn growth(&self, cwnd: u32, is_slow_start: bool) -> u32 {
         let is_used = self.is_used(cwnd, is_slow_start);
         match self.phase {
@@ -127,7 +129,7 @@ impl Ack {
 }
 
 impl LossSample {
-    /// That of a segment that has arrived.
+    /// That of an arrived segment.
     fn of(rate: &RateSample) -> Self {
         Self { tx_in_flight: rate.tx_in_flight, lost: rate.lost, app_limited: rate.app_limited }
     }
@@ -142,7 +144,7 @@ pub(super) enum Cause {
     Mark,
 }
 
-/// The network is congested: at most one of these a round trip.
+/// The network is congested: at most one such event per round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Congestion {
     pub now: Instant,
@@ -158,45 +160,45 @@ pub(super) trait CongestionControl {
     fn cwnd(&self) -> u32;
     /// The slow start threshold.
     fn ssthresh(&self) -> u32;
-    /// An acknowledgment reported something new. Comes in every phase; in [`Phase::Recovery`] the window
-    /// that counts is that of proportional rate reduction, and most algorithms do nothing.
+    /// An acknowledgment reported something new. Called in every phase; in [`Phase::Recovery`], proportional rate
+    /// reduction determines the window, and most algorithms do nothing.
     fn on_ack(&mut self, ack: &Ack);
     /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
     fn on_congestion(&mut self, congestion: &Congestion);
-    /// Fast recovery has ended; `flight` bytes are out now. `paces`: sending obeys [`Self::pacing_rate`]. `has_sack`: what was in flight was counted
-    /// by the peer's reports.
+    /// Fast recovery has ended; `flight` bytes are outstanding now. `paces`: sending obeys [`Self::pacing_rate`].
+    /// `has_sack`: what was in flight was counted by the peer's reports.
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, has_sack: bool);
     /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
     /// for this data.
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
-    /// The latest reductions were a mistake: `before` is the algorithm as it was before the first of them.
+    /// The latest reductions were a mistake: `before` is the state of the algorithm before the first of them.
     fn on_undo(&mut self, before: &Self, mss: u32);
-    /// Nothing was sent for longer than so many RTOs, at least one.
+    /// Nothing was sent for longer than this many RTOs, at least one.
     fn on_idle(&mut self, rtos: u32, mss: u32);
-    /// The window was not used up for a timeout, and `used` bytes of it at most.
+    /// The window was not used up for the length of a timeout; at most `used` bytes of it were used.
     fn on_unused(&mut self, _used: u32, _mss: u32) {}
     /// Sending begins while nothing is in flight. Something was last sent at `last_at`.
     fn on_restart(&mut self, _last_at: Instant, _now: Instant) {}
     /// The path takes segments of `to` bytes instead of `from`: windows have as many as before, so no burst follows.
     fn on_smaller_segments(&mut self, _from: u32, _to: u32) {}
-    /// Segments that are too long for the path go again, with the window as it is, or as a recovery has `left` it. The threshold leads
-    /// back to it (`tcp_simple_retransmit`).
+    /// Segments that are too long for the path are retransmitted. The window stays, or is what a recovery has `left` of
+    /// it. The threshold leads back to it (`tcp_simple_retransmit`).
     fn on_resegmented(&mut self, _left: Option<u32>, _mss: u32) {}
-    /// Bytes per second at which data shall leave; `None`: as fast as the windows allow.
+    /// The sending rate, bytes per second; `None`: as fast as the windows allow.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         None
     }
-    /// Whether [`Ack::rate`] is worth its cost.
+    /// Whether the algorithm needs [`Ack::rate`].
     fn wants_rate_samples(&self) -> bool {
         false
     }
-    /// Whether `cwnd` is to be obeyed in fast recovery too, instead of proportional rate reduction.
+    /// Whether `cwnd` also applies in fast recovery, instead of proportional rate reduction.
     fn governs_recovery(&self) -> bool {
         false
     }
 }
 
-/// The algorithms there are.
+/// The available algorithms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Algorithm {
     /// RFC 5681 and RFC 6582.
@@ -215,8 +217,8 @@ impl Algorithm {
     pub const NAMES: &'static [&'static str] = &["newreno", "cubic", "bbr"];
 }
 
-/// An algorithm's state. An enum and not a trait object: no indirect call per segment. An algorithm larger
-/// than [`NewReno`] stands in a box, so that a pcb on a path that loses nothing does not carry it.
+/// An algorithm's state. It is an enum, not a trait object: no indirect call per segment. An algorithm larger than
+/// [`NewReno`] is in a box, so that a pcb on a path that loses nothing stays small.
 #[derive(Clone, Debug)]
 pub(super) enum Cc {
     NewReno(NewReno),
@@ -268,7 +270,7 @@ impl Cc {
     }
 }
 
-/// Lets the algorithm that there is do something; a fresh one is begun first.
+/// Calls the present algorithm; a fresh one is started first.
 macro_rules! begun {
     ($self:ident, $cc:ident => $act:expr) => {
         match $self {
@@ -287,7 +289,7 @@ macro_rules! begun {
     };
 }
 
-/// Asks the algorithm that there is.
+/// Queries the present algorithm.
 macro_rules! asked {
     ($self:ident, $cc:ident => $answer:expr, $fresh:pat => $otherwise:expr) => {
         match $self {
@@ -299,7 +301,7 @@ macro_rules! asked {
     };
 }
 
-/// Calls that each segment makes on an algorithm outside the pcb, out of the way of the one inside.
+/// Calls for each segment on an algorithm outside the pcb, kept apart from the code for the one inside.
 impl Cc {
     #[inline(never)]
     fn cwnd_elsewhere(&self) -> u32 {
@@ -344,7 +346,7 @@ impl CongestionControl for Cc {
             (Self::NewReno(cc), Self::NewReno(before)) => cc.on_undo(before, mss),
             (Self::Cubic(cc), Self::Cubic(before)) => cc.on_undo(before, mss),
             (Self::Bbr(cc), Self::Bbr(before)) => cc.on_undo(before, mss),
-            // The mistake was made before the first acknowledgment, or nothing has happened since: it begins anew.
+            // The mistake was before the first acknowledgment, or nothing has happened since: the algorithm restarts.
             (
                 Self::NewReno(_) | Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_),
                 Self::NewReno(_) | Self::Cubic(_) | Self::Bbr(_) | Self::Fresh(_),
@@ -377,40 +379,41 @@ impl CongestionControl for Cc {
     }
 }
 
-/// IW of RFC 6928: ten segments, but no more than about fifteen thousand bytes beyond two segments.
+/// IW of RFC 6928: ten segments, but no more than 14,600 bytes or two segments, whichever is larger.
 pub(super) fn initial_window(mss: u32) -> u32 {
     (10 * mss).min((2 * mss).max(14_600))
 }
 
-/// No window grows beyond this, bytes: the largest that RFC 7323 can announce.
+/// The largest window, bytes: the largest that RFC 7323 can announce.
 const CWND_MAX: u32 = 1 << 30;
 
-/// The window after `rtos` timeouts' worth of idleness: halved for each, of whole segments, down to the initial one (RFC 2861, as
-/// `tcp_cwnd_restart`).
+/// The window after an idle time of `rtos` timeouts: halved for each, in whole segments, down to the initial one (RFC
+/// 2861, as `tcp_cwnd_restart`).
 pub(super) fn idle_window(cwnd: u32, rtos: u32, mss: u32) -> u32 {
     let (mss, least) = (mss.max(1), cwnd.min(initial_window(mss)));
     ((cwnd / mss).checked_shr(rtos).unwrap_or(0) * mss).max(least)
 }
 
-/// The window that is left of one of which at most `used` bytes were used: half way to that, or to the initial one.
+/// The new size of a window of which at most `used` bytes were used: half way to that, or to the initial window.
 fn unused_window(cwnd: u32, used: u32, mss: u32) -> u32 {
     let used = used.max(10 * mss);
     if used < cwnd { (cwnd + used) / 2 / mss.max(1) * mss } else { cwnd }
 }
 
-/// The threshold that slow start leads back to after a pause or an undone reduction: half and a quarter of the window, each of whole segments (`tcp_current_ssthresh`).
+/// The threshold to which slow start leads back after a pause or an undone reduction: three quarters of the window,
+/// half and a quarter each in whole segments (`tcp_current_ssthresh`).
 fn ssthresh_after_pause(ssthresh: u32, cwnd: u32, mss: u32) -> u32 {
     let mss = mss.max(1);
     let segments = cwnd / mss;
     ssthresh.max((segments / 2 + segments / 4) * mss)
 }
 
-/// As many segments of `to` bytes as `bytes` are of `from`.
+/// The bytes of as many segments of `to` bytes as `bytes` has of `from` bytes.
 pub(super) fn as_many_of(to: u32, from: u32, bytes: u32) -> u32 {
     if bytes == CWND_MAX { bytes } else { bytes.div_ceil(from.max(1)) * to }
 }
 
-/// A threshold of whole segments, two at least: windows count in segments on Linux.
+/// A threshold in whole segments, at least two: Linux counts windows in segments.
 fn whole_segments(bytes: u64, mss: u32) -> u32 {
     let bytes = u32::try_from(bytes).unwrap_or(CWND_MAX);
     (bytes - bytes % mss.max(1)).max(2 * mss)

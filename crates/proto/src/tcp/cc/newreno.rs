@@ -7,7 +7,7 @@ use super::{
     unused_window, whole_segments,
 };
 
-/// The classic: additive increase, multiplicative decrease.
+/// The classic algorithm: additive increase, multiplicative decrease.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct NewReno {
     cwnd: u32,
@@ -21,13 +21,13 @@ impl NewReno {
         Self { cwnd, ssthresh: CWND_MAX, bytes_acked: 0 }
     }
 
-    /// Goes on where another algorithm has stopped.
+    /// Continues from the state of another algorithm.
     pub fn take_over(&mut self, cwnd: u32, ssthresh: u32) {
         (self.cwnd, self.ssthresh) = (cwnd, ssthresh);
     }
 
-    /// RFC 5681 equation 4, of the window and not of the data in flight, as on Linux: an unused window does not grow, and what
-    /// is in flight after a burst of losses says little of what the path carries.
+    /// RFC 5681 equation 4, applied to the window and not to the data in flight, as on Linux: an unused window does not
+    /// grow, and what is in flight after a burst of losses says little about what the path carries.
     fn reduce(&mut self, mss: u32, keep_percent: u64) {
         let window = self.cwnd - self.cwnd % mss.max(1);
         self.ssthresh = whole_segments(u64::from(window) * keep_percent / 100, mss);
@@ -48,7 +48,8 @@ impl CongestionControl for NewReno {
         let is_slow_start = self.cwnd < self.ssthresh;
         let mut growth = ack.growth(self.cwnd, is_slow_start);
         if is_slow_start {
-            // No limit for an acknowledgment (RFC 3465's L): behind receivers that join segments it would cost round trips.
+            // No limit for each acknowledgment (RFC 3465's L): with receivers that join segments, it would cost round
+            // trips.
             let cwnd = self.cwnd.saturating_add(growth).min(self.ssthresh);
             growth -= cwnd - self.cwnd;
             self.cwnd = cwnd;
@@ -117,7 +118,7 @@ impl CongestionControl for NewReno {
     }
 }
 
-/// Share of the window that is kept at a loss (RFC 5681).
+/// Percentage of the window kept at a loss (RFC 5681).
 const BETA_PERCENT: u64 = 50;
 /// The same at a mark (RFC 8511): marks come before a queue is full.
 const BETA_ECN_PERCENT: u64 = 80;
@@ -298,7 +299,7 @@ mod tests {
         }
     }
 
-    /// More than half of it was out, which is enough in slow start alone.
+    /// More than half of it was in flight, which is enough only in slow start.
     #[test]
     fn at_the_threshold_a_window_that_is_not_full_does_not_grow() {
         for (cwnd, used, counted) in [(10_000, false, 0), (10_000, true, MSS), (9_999, false, MSS - 1)] {

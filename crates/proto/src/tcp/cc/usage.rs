@@ -1,9 +1,9 @@
-//! Whether the congestion window is what limits the sender, as Linux finds it out (`tcp_cwnd_validate`,
-//! `tcp_is_cwnd_limited`): a window that is not used proves nothing about the path, and must not grow (RFC 7661
-//! section 4.3).
+//! Whether the congestion window limits the sender, determined as on Linux (`tcp_cwnd_validate`,
+//! `tcp_is_cwnd_limited`): a window that is not used proves nothing about the path, and must not grow (RFC 7661 section
+//! 4.3).
 //!
-//! Noted after each output that has sent something new, or could not for the window. The strongest sign of a window's time counts for all of
-//! it. Does not depend on records or timers. Tests: below, `tests/usage.rs`.
+//! It is noted after each output that has sent new data, or could not because of the window. The strongest sign within
+//! one window's time counts for all of it. Does not depend on records or timers. Tests: below, `tests/usage.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -15,13 +15,15 @@ use super::super::delack::low_micros;
 pub(in crate::tcp) struct Usage {
     /// The sign counts until this is acknowledged (`cwnd_usage_seq`).
     until: SeqNum,
-    /// Most that was outstanding (`max_packets_out`), bytes.
+    /// Largest number of outstanding bytes (`max_packets_out`).
     most: u32,
     /// There was no room for another segment (`is_cwnd_limited`).
     is_limited: bool,
-    /// A timer has expired since the use was last looked at: the next write is told, whatever waits before it.
+    /// A timer has expired since the use was last checked: the next write must be told, regardless of what waits before
+    /// it.
     pub is_untold: bool,
-    /// Most that was outstanding since the window was last used up, or looked at for this (`snd_cwnd_used`), and when that was.
+    /// Largest number of outstanding bytes since the window was last used up, or checked for this (`snd_cwnd_used`),
+    /// and when that was.
     used: u32,
     /// The low bits of the clock, microseconds.
     used_at_us: u32,
@@ -40,12 +42,12 @@ impl Usage {
         }
     }
 
-    /// The window is another one.
+    /// The window has changed.
     pub fn restart(&mut self, now: Instant) {
         (self.used, self.used_at_us) = (0, low_micros(now));
     }
 
-    /// Something was sent before, a segment at least, and nothing of it is known any more.
+    /// Something was sent before, at least one segment, and its records are gone.
     pub fn assume_used(&mut self, mss: u32) {
         self.most = mss;
     }
@@ -60,8 +62,8 @@ impl Usage {
         low_micros(now).wrapping_sub(self.used_at_us).into()
     }
 
-    /// After [`note`](Self::note): most of a window of `cwnd` that was outstanding, if it was not used up for `rto_us`. Then the time
-    /// begins anew.
+    /// After [`note`](Self::note): the largest used part of a window of `cwnd`, if it was not used up for `rto_us`.
+    /// Then the time restarts.
     pub fn unused_for(
         &mut self,
         outstanding: u32,
@@ -83,21 +85,21 @@ impl Usage {
         Some(used)
     }
 
-    /// From `una` to `max` is outstanding, `outstanding` bytes as the window counts them; `is_full`: the window has no room for another segment.
-    /// What is only sent again says nothing of the use of the window.
+    /// From `una` to `max` is outstanding, `outstanding` bytes as the window counts them; `is_full`: the window has no
+    /// room for another segment. A pure retransmission says nothing about the use of the window.
     pub fn note(&mut self, (una, max): (SeqNum, SeqNum), outstanding: u32, is_full: bool) {
         if una.at_or_after(self.until) || is_full || (!self.is_limited && outstanding > self.most) {
             (self.is_limited, self.most, self.until) = (is_full, outstanding, max);
         }
     }
 
-    /// Segments of `to` bytes take the place of those of `from`: as many were outstanding.
+    /// Segments of `to` bytes replace those of `from`; the number outstanding stays.
     pub fn on_smaller_segments(&mut self, from: u32, to: u32) {
         self.most = super::as_many_of(to, from, self.most);
         self.used = super::as_many_of(to, from, self.used);
     }
 
-    /// Whether the window was used up, and the most bytes that were outstanding.
+    /// Whether the window was used up, and the largest number of outstanding bytes.
     pub fn get(&self) -> (bool, u32) {
         (self.is_limited, self.most)
     }

@@ -1,8 +1,8 @@
 //! Fifth step: the ACK field (RFC 9293 section 3.10.7.4), with RFC 5961 section 5 before it.
 //!
-//! Moves SND.UNA and SND.WND, feeds the round-trip estimator and loss recovery, and moves the state where our
-//! FIN is acknowledged. It does not depend on text or the receive window. Tests: `tests/attacks.rs`,
-//! `tests/loss.rs`, `tests/transitions.rs`.
+//! Moves SND.UNA and SND.WND, feeds the round-trip estimator and loss recovery, and changes the state if our FIN is
+//! acknowledged. It does not depend on text or the receive window. Tests: `tests/attacks.rs`, `tests/loss.rs`,
+//! `tests/transitions.rs`.
 
 use core::hint::cold_path;
 
@@ -47,7 +47,8 @@ impl<P: Payload> Pcb<P> {
         let is_told = self.persist && seg.header.ack.at_or_after(self.snd_una);
         let restarts_probes = is_told && !self.is_passed_over(seg);
         if is_told {
-            // The peer answers probes, or sends text: it lives, however long its window stays closed (MUST-37).
+            // The peer answers probes, or sends text: it is alive, no matter how long its window stays closed
+            // (MUST-37).
             self.rexmt_count = 0;
         }
         let ack = seg.header.ack;
@@ -66,7 +67,7 @@ impl<P: Payload> Pcb<P> {
             let shut = self.persist.then_some(self.snd_wnd);
             self.update_snd_wnd(seg.header.seq, moved, seg.header.window);
             if shut.is_some_and(|before| before != self.snd_wnd) {
-                // Another window ends a pause as a write does (`tcp_ack_update_window`).
+                // A changed window ends a pause as a write does (`tcp_ack_update_window`).
                 self.restart_after_idle(self.snd_len, now);
             }
             if restarts_probes {
@@ -76,8 +77,8 @@ impl<P: Payload> Pcb<P> {
         self.move_past_our_fin(now, input)
     }
 
-    /// The peer has told its window just now, so the next probe waits from here on, if it is still too small (`tcp_ack_probe`). Else the text is held back for another
-    /// reason, and nothing has to be probed.
+    /// The peer has just announced its window. If it is still too small, the next probe counts from now
+    /// (`tcp_ack_probe`). Else the text is held back for another reason, and no probe is needed.
     #[cold]
     fn restart_probes(&mut self, now: Instant) {
         let text = self.within_record(0, self.snd_len);
@@ -88,7 +89,8 @@ impl<P: Payload> Pcb<P> {
         self.arm_rexmt(now);
     }
 
-    /// Whether it is text that says nothing of ours, on that path: the kernel takes it, and looks at nothing else.
+    /// Whether the segment is text without news about ours, on the short path: the kernel accepts it, and checks
+    /// nothing else.
     fn is_passed_over(&self, seg: &Segment<P>) -> bool {
         !seg.payload.is_empty() && self.is_on_short_path(seg)
     }
@@ -101,13 +103,14 @@ impl<P: Payload> Pcb<P> {
         self.state == State::Established && is_plain && is_next && is_same
     }
 
-    /// Text came as expected, without news of ours: where it brings no other window, the kernel does not look for something to send.
+    /// Text arrived as expected, without news about ours: if its window is unchanged, the kernel does not look for
+    /// something to send.
     #[inline]
     pub(super) fn look_at_usage_after_text(&mut self, field: u16) {
         self.look_at_usage_after(self.scaled(field) != self.snd_wnd);
     }
 
-    /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection, any other is answered by a reset.
+    /// SYN-RECEIVED: the acknowledgment of our SYN opens the connection; any other is answered with a reset.
     fn syn_ack_acknowledged(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         let ack = seg.header.ack;
         if !(ack.after(self.snd_una) && ack.at_or_before(self.snd_max)) {
@@ -117,13 +120,14 @@ impl<P: Payload> Pcb<P> {
         self.established(ack, seg.header.options.timestamps, now, input);
         self.snd_wl1 = seg.seq - 1;
         if seg.header.flags.has(Flags::SYN) {
-            // Of two SYNs that crossed the peer's comes a second time, which is answered like a duplicate of text, as on Linux.
+            // Two SYNs have crossed, and the peer's arrives a second time: it is answered like duplicate text, as on
+            // Linux.
             self.answer_repeated_syn();
         }
         Step::Continue(())
     }
 
-    /// The handshake of an active or simultaneous open is done, `ack` acknowledges our SYN.
+    /// The handshake of an active or simultaneous open has ended; `ack` acknowledges our SYN.
     pub(super) fn established(
         &mut self,
         ack: SeqNum,
@@ -133,8 +137,8 @@ impl<P: Payload> Pcb<P> {
     ) {
         let (syn_losses, syn_at, syn_end) = (self.rexmt_count, self.rtt_sent_at(now), self.snd_max);
         self.measure(ack, ts, now);
-        // Text on the SYN that is not acknowledged was not taken. Where records are kept it is sent again, else it is as if it had not been
-        // sent.
+        // Text on the SYN that is not acknowledged was refused. If records are kept, it is retransmitted; else it
+        // counts as not sent.
         let text = ack.since(self.iss + 1).min(self.snd_len);
         self.snd_len -= text;
         input.acked = text;
@@ -147,7 +151,7 @@ impl<P: Payload> Pcb<P> {
         (self.rexmt_at, self.rexmt_count, self.timing) = (NEVER, 0, Timing::Idle);
         if syn_losses > 0 && !self.sack_ok && self.keeps_records() {
             cold_path();
-            // The repair of the SYN holds until text behind its own is acknowledged.
+            // The repair of the SYN lasts until text after its own is acknowledged.
             self.recovery.on_timeout(syn_end);
         }
         self.syn_is_timed = syn_losses == 0;
@@ -187,7 +191,7 @@ impl<P: Payload> Pcb<P> {
     ) -> u32 {
         let acked = ack.since(self.snd_una);
         let flight = self.snd_max.since(self.snd_una);
-        // Our FIN is no byte of the buffer.
+        // Our FIN is not a byte of the buffer.
         let bytes = acked.min(self.snd_len);
         self.snd_una = ack;
         self.snd_nxt = self.snd_nxt.max(ack);
@@ -223,7 +227,7 @@ impl<P: Payload> Pcb<P> {
         bytes
     }
 
-    /// Report to congestion control where no records are kept.
+    /// Reports to congestion control if no records are kept.
     fn plain_news(
         &mut self,
         acked: u32,
@@ -232,13 +236,13 @@ impl<P: Payload> Pcb<P> {
         ts: Option<Timestamps>,
         now: Instant,
     ) -> Ack {
-        // Where nothing is lost, slow start has nothing to find out. Elsewhere it needs more round trips than are
-        // measured, and the millisecond that an echo counts with is coarser than the delay that it looks for.
+        // If nothing is lost, slow start has nothing to find out. Otherwise it needs more round trips than are
+        // measured, and the echo's unit of a millisecond is coarser than the delay that it looks for.
         let rtt_us =
             if self.tuning.lossless { None } else { measured_us.or_else(|| self.echoed_us(ts, now)) };
         let phase = self.growth_phase(self.recovery.phase());
         let mss = u32::from(self.mss);
-        // Of duplicates it is known that each stood for a segment (`tcp_remove_reno_sacks`).
+        // Each duplicate is known to have stood for a segment (`tcp_remove_reno_sacks`).
         let told = self.recovery.told_by_duplicates(mss);
         Ack {
             now,
@@ -247,7 +251,7 @@ impl<P: Payload> Pcb<P> {
             lost: 0,
             flight,
             pipe: flight - acked,
-            // Without records nothing tells apart a window that is full from one that nearly is.
+            // Without records, a full window cannot be distinguished from a nearly full one.
             used: (flight > self.cc.cwnd() / 2, flight),
             mss,
             phase,
@@ -259,7 +263,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The round trip of a SYN-ACK that `ack` ends; nothing is timed afterwards.
+    /// Measures the round trip of a SYN-ACK that `ack` ends; nothing is timed afterwards.
     pub(in crate::tcp) fn measure_handshake(&mut self, ack: SeqNum, ts: Option<Timestamps>, now: Instant) {
         let sample = self.measure(ack, ts, now);
         self.timing = Timing::Idle;
@@ -292,7 +296,7 @@ impl<P: Payload> Pcb<P> {
         Instant::from_micros(now.as_micros().saturating_sub(u64::from(ago_us)))
     }
 
-    /// A round trip was measured. Without records one is at a time, so each is of a round of its own.
+    /// A round trip was measured. Without records only one is timed at once, so each is of a different round.
     pub(in crate::tcp) fn take_sample(&mut self, rtt_us: u64) {
         let ends_round = !self.keeps_records() || self.snd_una.after(self.rtt_seq);
         if self.keeps_records() && (ends_round || self.rtt.srtt_us() == 0) {
@@ -301,7 +305,7 @@ impl<P: Payload> Pcb<P> {
         self.rtt.sample(rtt_us, ends_round, self.tuning.rto_min_us, self.tuning.rto_max_us);
     }
 
-    /// What the peer echoes of our clock, where timestamps were agreed on.
+    /// The peer's echo of our clock, if timestamps were negotiated.
     pub(in crate::tcp) fn echo(&self, ts: Option<Timestamps>) -> Option<u32> {
         ts.filter(|_| self.ts_on).and_then(Timestamps::echo)
     }
@@ -314,8 +318,8 @@ impl<P: Payload> Pcb<P> {
             .map(|elapsed| u64::from(micros(elapsed).max(timestamp::TICK_US)))
     }
 
-    /// SND.UNA does not move. With records the blocks name the data that has arrived; without, duplicate
-    /// acknowledgments are counted, as RFC 5681 section 2 defines them.
+    /// SND.UNA does not move. With records, the blocks name the data that has arrived. Without records, duplicate
+    /// acknowledgments as defined in RFC 5681 section 2 are counted.
     fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
         let options = &seg.header.options;
         let flight = self.snd_max.since(self.snd_una);
@@ -327,7 +331,7 @@ impl<P: Payload> Pcb<P> {
             self.expect_report_of_a_duplicate(&options.sack, now);
         }
         let looks_back = self.loss.as_deref().is_some_and(|loss| loss.looks_back(!options.sack.is_empty()));
-        // One from before SND.UNA only counts for its blocks (`tcp_ack`).
+        // Of an acknowledgment older than SND.UNA, only the blocks count (`tcp_ack`).
         let is_old = seg.header.ack.before(self.snd_una);
         if (flight != 0 || looks_back)
             && !(is_old && options.sack.is_empty())
@@ -337,7 +341,7 @@ impl<P: Payload> Pcb<P> {
             report.is_duplicate = bare;
             report.is_bare_duplicate = bare && options.sack.is_empty();
             report.is_old = is_old;
-            // Data that a block reports has made its round trip as any other.
+            // Data reported by a block has made its round trip as any other.
             self.measure_report(&report, options.timestamps, now);
             self.after_report(&report, options.timestamps, now);
             return;
@@ -352,7 +356,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes the window of a segment unless a newer one was seen. `moved`: it has moved SND.UNA.
+    /// Accepts the window of a segment unless a newer one was seen. `moved`: the segment has moved SND.UNA.
     pub(super) fn update_snd_wnd(&mut self, seq: SeqNum, moved: bool, field: u16) {
         if self.brings_window(seq, moved, field) {
             self.snd_wnd = self.scaled(field);
@@ -361,8 +365,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether the window of a segment counts (`tcp_may_update_window`). Of segments with the same numbers nothing tells which is the
-    /// newer, and a window does not shrink: the larger counts, or the closed one. (RFC 9293 section 3.10.7.4 takes the last to come.)
+    /// Whether the window of a segment counts (`tcp_may_update_window`). If segments have the same numbers, it is
+    /// unknown which is newer. Since a window does not shrink, the larger one counts, or a closed one. (RFC 9293
+    /// section 3.10.7.4 uses the last to arrive.)
     #[inline]
     pub(super) fn brings_window(&self, seq: SeqNum, moved: bool, field: u16) -> bool {
         let is_same = || self.snd_wl1 == seq && (field == 0 || self.scaled(field) > self.snd_wnd);
@@ -373,7 +378,7 @@ impl<P: Payload> Pcb<P> {
         u32::from(field) << self.scale.snd
     }
 
-    /// Changes the state at the acknowledgment of our FIN.
+    /// Changes the state when our FIN is acknowledged.
     fn move_past_our_fin(&mut self, now: Instant, input: &mut Input<P>) -> Step {
         if !self.fin_acked() {
             return Step::Continue(());
@@ -382,7 +387,7 @@ impl<P: Payload> Pcb<P> {
             State::FinWait1 => {
                 self.state = State::FinWait2;
                 if self.orphaned && self.tuning.fin_wait_2_ms == 0 {
-                    // As on Linux: nobody is left to wait for the peer's FIN.
+                    // As on Linux: nobody waits for the peer's FIN any more.
                     input.reply =
                         Some(self.reset_answering(&Header { ack: self.snd_una, ..Header::default() }));
                     self.enter_closed();

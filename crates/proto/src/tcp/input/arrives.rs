@@ -1,10 +1,9 @@
 //! SEGMENT ARRIVES in every synchronised state and SYN-RECEIVED (RFC 9293 section 3.10.7.4).
 //!
-//! The parent is [`Pcb::arrives`]; its steps carry the RFC's numbers and stand in its order, so that
-//! they can be held against it: 1 to 4 and 6 here, 5 in `ack`, 7 and 8 in `text`. The idealised segment
-//! that the RFC speaks of, which begins at RCV.NXT or later and does not exceed the window, is made in the fifth step, once
-//! the ACK field has proven that the segment is the peer's ([`Pcb::take_proven`]).
-//! Tests: `tests/attacks.rs`, `tests/blind.rs`, `tests/windows.rs`, `tests/transitions.rs`.
+//! The parent is [`Pcb::arrives`]; its steps have the RFC's numbers and order, so that they can be compared: 1 to 4 and
+//! 6 here, 5 in `ack`, 7 and 8 in `text`. The fifth step makes the RFC's idealised segment, which begins at RCV.NXT or
+//! later and does not exceed the window, after the ACK field has proven that the segment is the peer's
+//! ([`Pcb::take_proven`]). Tests: `tests/attacks.rs`, `tests/blind.rs`, `tests/windows.rs`, `tests/transitions.rs`.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -33,7 +32,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     fn steps(&mut self, seg: &mut Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
-        // Without ACK, SYN and RST: no peer sends such a segment, so it is not worth an answer, as on Linux.
+        // Without ACK, SYN and RST: no peer sends such a segment, so it gets no answer, as on Linux.
         if self.answers_syn_again(&seg.header, now, &mut input.events)
             || !seg.flags.any(Flags::ACK.with(Flags::SYN).with(Flags::RST))
         {
@@ -54,7 +53,8 @@ impl<P: Payload> Pcb<P> {
         Step::Continue(())
     }
 
-    /// First: is the segment in the window, and is it no ghost of an earlier lap (PAWS)?
+    /// First: checks that the segment is in the window, and that it is not an old duplicate from before the numbers
+    /// wrapped (PAWS).
     fn first_check_sequence(&mut self, seg: &mut Segment<P>, now: Instant) -> Step {
         self.strip_syn_of_simultaneous_open(seg);
         self.check_paws(seg, now)?;
@@ -62,11 +62,12 @@ impl<P: Payload> Pcb<P> {
         if seg.is_acceptable { Step::Continue(()) } else { self.on_unacceptable(seg, now) }
     }
 
-    /// The segment has passed every check, so it is the peer's. Takes everything that it carries besides text and
+    /// The segment has passed every check, so it is the peer's. Processes everything that it carries besides text and
     /// acknowledgment, and cuts it to the window.
     pub(super) fn take_proven(&mut self, seg: &mut Segment<P>, now: Instant) {
         self.last_rcv_at = now;
-        // One that was overtaken by a later acknowledgment has nothing to say of time either, as on Linux, whose short path does not look.
+        // The timestamp of a segment that a later acknowledgment has overtaken does not count either, as on Linux,
+        // whose fast path ignores it.
         let is_heard = !seg.header.ack.before(self.snd_una) || self.is_on_short_path(seg);
         let ts = seg.header.options.timestamps.filter(|ts| !self.is_older(ts.val, 0, now));
         if seg.is_acceptable && is_heard {
@@ -80,8 +81,8 @@ impl<P: Payload> Pcb<P> {
         self.note_marks(seg.flags, (!seg.payload.is_empty()).then_some(seg.seq));
     }
 
-    /// In a simultaneous open the peer's SYN-ACK repeats the SYN that was already taken in. Cut off, as
-    /// everything left of the window, it leaves the acknowledgment that opens the connection.
+    /// In a simultaneous open, the peer's SYN-ACK repeats the SYN that was already processed. It is cut off, as
+    /// everything left of the window, and the acknowledgment that opens the connection remains.
     fn strip_syn_of_simultaneous_open(&self, seg: &mut Segment<P>) {
         let repeated = self.state == State::SynReceived
             && seg.flags.has(Flags::SYN)
@@ -93,8 +94,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// RFC 7323 section 5.3 step R1. Resets pass. So does a segment without the option: section 3.2 would drop it, but peers and
-    /// middleboxes leave the option out now and then, and the connection would hang. Linux takes it too.
+    /// RFC 7323 section 5.3 step R1. Resets pass. A segment without the option passes, too: section 3.2 would drop it,
+    /// but peers and middleboxes sometimes omit the option, and the connection would hang. Linux also accepts it.
     fn check_paws(&mut self, seg: &Segment<P>, now: Instant) -> Step {
         if !self.ts_on || seg.flags.has(Flags::RST) {
             return Step::Continue(());
@@ -104,7 +105,7 @@ impl<P: Payload> Pcb<P> {
                 if self.is_overtaken_duplicate(seg, ts.val) {
                     return Step::Continue(());
                 }
-                // An acknowledgment from before the latest text was overtaken by that, and is worth no answer (Linux's
+                // The latest text has overtaken this older acknowledgment, which needs no answer (Linux's
                 // `tcp_disordered_ack_check`).
                 let is_overtaken = seg.seq_len() == 0 && seg.seq.before(self.rcv_nxt);
                 if seg.flags.has(Flags::SYN) || !is_overtaken && !self.acknowledges_plausibly(seg) {
@@ -119,16 +120,16 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether a timestamp is older than TS.Recent by more than so many ticks, and that is not too old to tell, nor zero ([`timestamp::is_stale`]). One that is half of the
-    /// circle away is not.
+    /// Whether a timestamp is older than TS.Recent by more than this many ticks, provided that TS.Recent is neither too
+    /// old to compare nor zero ([`timestamp::is_stale`]). A timestamp half of the number circle away is not older.
     fn is_older(&self, val: u32, ticks: i32, now: Instant) -> bool {
         self.ts_recent != 0
             && self.ts_recent.wrapping_sub(val) as i32 > ticks
             && now.since(self.ts_recent_at) <= timestamp::RECENT_MAX_AGE
     }
 
-    /// Whether a segment with an old timestamp is a duplicate acknowledgment that was overtaken a moment ago, which tells of a hole as any other
-    /// (`tcp_disordered_ack_check`).
+    /// Whether a segment with an old timestamp is a duplicate acknowledgment that was overtaken a moment ago, and shows
+    /// a hole as any other (`tcp_disordered_ack_check`).
     fn is_overtaken_duplicate(&self, seg: &Segment<P>, val: u32) -> bool {
         let age_us = u64::from(self.ts_recent.wrapping_sub(val)) * 1_000;
         seg.is_bare
@@ -139,9 +140,9 @@ impl<P: Payload> Pcb<P> {
             && age_us <= self.rtt.rto_us(self.tuning.rto_max_us) * 6 / 5
     }
 
-    /// The test of RFC 9293 section 3.4 (table 6), with two allowances: a segment without length may stand
-    /// at the window's right edge too, as a peer that has filled the window can send its acknowledgments
-    /// from nowhere else; and the peer may send its latest text again.
+    /// The test of RFC 9293 section 3.4 (table 6), with two exceptions: a segment without length may also have the
+    /// number of the window's right edge, because a peer that has filled the window can send its acknowledgments with
+    /// no other number; and the peer may retransmit its latest text.
     fn is_acceptable(&self, seg: &Segment<P>) -> bool {
         let wnd = self.rcv_wnd();
         let past = |seq: SeqNum| seq.raw().wrapping_sub(self.rcv_nxt.raw());
@@ -152,8 +153,9 @@ impl<P: Payload> Pcb<P> {
         touches || self.is_latest_again(seg)
     }
 
-    /// Whether a segment lies before RCV.NXT, and ends at our latest acknowledgment or later. Its sender need not have seen that, and may
-    /// have more to say than when it sent the text first: acknowledgment, window and timestamp count, as on Linux (`tcp_sequence`).
+    /// Whether a segment lies before RCV.NXT, and ends at our latest acknowledgment or later. Its sender may not have
+    /// seen that acknowledgment, and may bring more news than in the first transmission: acknowledgment, window and
+    /// timestamp count, as on Linux (`tcp_sequence`).
     fn is_latest_again(&self, seg: &Segment<P>) -> bool {
         let end = seg.seq + seg.seq_len();
         self.is_open()
@@ -162,11 +164,11 @@ impl<P: Payload> Pcb<P> {
             && end.at_or_before(self.rcv_nxt)
     }
 
-    /// An unacceptable segment is answered by an acknowledgment and dropped, unless it is a reset.
+    /// Answers an unacceptable segment with an acknowledgment and drops it, unless it is a reset.
     fn on_unacceptable(&mut self, seg: &Segment<P>, now: Instant) -> Step {
         let closed_window = self.rcv_wnd() == 0 && seg.seq == self.rcv_nxt;
         if seg.flags.has(Flags::RST) {
-            // A reset with text, at a closed window: it is judged by its sequence number (MUST-66).
+            // A reset with text, at a closed window: its sequence number decides (MUST-66).
             return if closed_window { Step::Continue(()) } else { Step::Break(()) };
         }
         if seg.flags.has(Flags::SYN) || !self.acknowledges_plausibly(seg) {
@@ -179,17 +181,17 @@ impl<P: Payload> Pcb<P> {
             && seg.flags.has(Flags::FIN)
             && seg.seq + seg.seq_len() == self.rcv_nxt
         {
-            // The peer has not seen the acknowledgment of its FIN: wait once more.
+            // The peer has not seen the acknowledgment of its FIN: TIME-WAIT restarts.
             self.two_msl_at = now + self.tuning.time_wait();
         }
         if closed_window {
-            // A window probe: its text is refused, its acknowledgment is not (RFC 9293 section 3.10.7.4).
+            // A window probe: its text is refused, but its acknowledgment counts (RFC 9293 section 3.10.7.4).
             return Step::Continue(());
         }
         Step::Break(())
     }
 
-    /// Text of a segment that is dropped, and that has come before, is reported as a duplicate.
+    /// Reports the text of a dropped segment as a duplicate if it had arrived before.
     fn answer_repeated_text(&mut self, seg: &Segment<P>) {
         self.forget_waiting_duplicate(seg);
         self.note_duplicate(seg.seq, seg.payload_len());
@@ -199,14 +201,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether an unacceptable segment may be the peer's all the same, sent again: it passes the fifth step's check. A sender
-    /// that does not see our segments would have to guess for that.
+    /// Whether an unacceptable segment may be a retransmission of the peer: it passes the fifth step's check. A sender
+    /// that does not see our segments would have to guess to pass it.
     fn acknowledges_plausibly(&self, seg: &Segment<P>) -> bool {
         seg.flags.has(Flags::ACK) && self.is_in_ack_range(seg.header.ack)
     }
 
-    /// Text sent again must be acknowledged each time, the earlier acknowledgment may be lost. A segment
-    /// without length needs no answer except to probe, and two ends could answer each other for ever.
+    /// Retransmitted text must be acknowledged each time, because the earlier acknowledgment may be lost. A segment
+    /// without length needs no answer unless it is a probe; otherwise two ends could answer each other for ever.
     fn acknowledge_unacceptable(&mut self, seg: &Segment<P>, now: Instant) {
         if seg.seq_len() > 0 {
             self.ack_now = true;
@@ -224,12 +226,13 @@ impl<P: Payload> Pcb<P> {
         if stale > 0 {
             self.note_duplicate(seg.seq, stale.min(seg.payload_len()));
             if len > 0 && stale >= len {
-                // Nothing of it is new: the acknowledgment was lost or is late. It counts as one of those that go at once.
+                // Nothing of it is new: the acknowledgment was lost or is late. The next one counts as an immediate
+                // acknowledgment.
                 self.enter_quick_acks(QUICK_ACKS_MAX);
                 self.acks.scheduled = true;
                 seg.flags = seg.flags.without(Flags::FIN);
             }
-            // The rest of the text has an acknowledgment of its own, which may wait, as on Linux.
+            // The rest of the text has its own acknowledgment, which may wait, as on Linux.
             self.ack_now |= len > 0 && (stale >= len || !self.state.receives());
             seg.payload.trim_front(stale as usize);
             seg.seq = self.rcv_nxt;
@@ -242,8 +245,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// What was partly old, and is to be acknowledged later, is not reported as a duplicate any more if other text comes before that: a report is of the
-    /// latest segment (RFC 2883 section 4).
+    /// Partly old text whose acknowledgment waits is no longer reported as a duplicate if other text arrives before the
+    /// acknowledgment: a report is about the latest segment (RFC 2883 section 4).
     fn forget_waiting_duplicate(&mut self, seg: &Segment<P>) {
         let waits = !self.ack_now && self.dup_acks_owed == 0 && seg.seq_len() > 0;
         if let Some(reass) = self.reass.as_deref_mut().filter(|_| waits) {
@@ -254,8 +257,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// `len` bytes from `seq` on have come before: the next acknowledgment says so (RFC 2883). Only text less
-    /// than a window behind RCV.NXT is worth it.
+    /// `len` bytes from `seq` on had arrived before: the next acknowledgment reports this (RFC 2883). Only text less
+    /// than a window before RCV.NXT is reported.
     fn note_duplicate(&mut self, seq: SeqNum, len: u32) {
         let end = (seq + len).min(self.rcv_nxt);
         let near = seq.before(end) && self.rcv_nxt.since(seq) <= self.rcv_wnd_max();
@@ -266,7 +269,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer's SYN has come a second time, on its SYN-ACK: it is acknowledged, and reported as a duplicate (RFC 2883).
+    /// The peer's SYN has arrived a second time, on its SYN-ACK: it is acknowledged, and reported as a duplicate (RFC
+    /// 2883).
     pub(super) fn answer_repeated_syn(&mut self) {
         if self.sack_ok {
             let (irs, nxt) = (self.irs, self.rcv_nxt);
@@ -289,7 +293,8 @@ impl<P: Payload> Pcb<P> {
             // An old duplicate must not cut TIME-WAIT short (RFC 1337).
             State::TimeWait => return Step::Break(()),
             State::SynReceived => Events::REFUSED,
-            // In CLOSING and LAST-ACK, too, where text may be lost that was sent before our FIN (as on Linux; the RFC signals nothing there).
+            // Also in CLOSING and LAST-ACK, since text sent before our FIN may be lost (as on Linux; the RFC signals
+            // nothing in these states).
             State::Established
             | State::FinWait1
             | State::FinWait2
@@ -303,8 +308,8 @@ impl<P: Payload> Pcb<P> {
         Step::Break(())
     }
 
-    /// Fourth: the SYN bit. Wherever it stands, the peer is asked whether it means it (RFC 5961 section 4).
-    /// In TIME-WAIT too: reopening is the business of the TIME-WAIT record.
+    /// Fourth: the SYN bit. Whatever its number, the peer gets a challenge acknowledgment (RFC 5961 section 4). So it
+    /// does in TIME-WAIT: the TIME-WAIT record handles reopening.
     fn fourth_check_syn(&mut self, seg: &Segment<P>, now: Instant) -> Step {
         if !seg.flags.has(Flags::SYN) {
             return Step::Continue(());

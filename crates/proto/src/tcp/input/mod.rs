@@ -1,14 +1,15 @@
 //! TCP input: what a segment does to the connection (RFC 9293 section 3.10.7).
 //!
-//! [`Pcb::on_segment`] is the only way in. Nearly every segment of a busy connection is either the next
-//! data or an acknowledgment of new data with nothing else about it; those are recognised first and
-//! take a short path (Jacobson's header prediction) through the same functions that the full
-//! procedure uses. All others go through `syn_sent` (section 3.10.7.3) or `arrives` (3.10.7.4).
+//! [`Pcb::on_segment`] is the only entry. Nearly every segment of a busy connection is either the next data or an
+//! acknowledgment of new data, and nothing more. Input recognises these first, and they take a fast path (Jacobson's
+//! header prediction) through the same functions that the full procedure uses. All others go through `syn_sent`
+//! (section 3.10.7.3) or `arrives` (3.10.7.4).
 //!
-//! Nothing is kept of a segment that may be forged: what each variable needs before it changes stands in `docs/blind.md`.
+//! Nothing of a possibly forged segment changes the state: `docs/blind.md` says which checks each variable needs before
+//! it changes.
 //!
-//! It does not depend on buffers: bytes and counts go back in [`Input`]. Acknowledgments are only noted, they
-//! are sent by `poll_transmit`. No content of a segment may make it panic. Tests: `input/tests.rs`, `tests/`.
+//! It does not depend on buffers: it returns bytes and counts in [`Input`]. It only notes acknowledgments;
+//! `poll_transmit` sends them. No content of a segment may make it panic. Tests: `input/tests.rs`, `tests/`.
 
 mod ack;
 mod arrives;
@@ -34,18 +35,18 @@ use super::segment::{Flags, Header, Payload, PlainHeader, Timestamps};
 use super::state::State;
 use super::timestamp;
 
-/// A segment on its way through the steps. Once it is proven it is cut to the receive window.
+/// A segment on its way through the steps. Once it is proven to be the peer's, it is cut to the receive window.
 struct Segment<P> {
-    /// As it came.
+    /// The header as it arrived.
     header: Header,
     /// SEG.SEQ of the rest of it.
     seq: SeqNum,
-    /// Its control bits, less those that were cut off.
+    /// Its control bits, without those that were cut off.
     flags: Flags,
     payload: P,
-    /// It came without text, SYN and FIN.
+    /// It arrived without text, SYN and FIN.
     is_bare: bool,
-    /// It has passed the sequence check itself, and not as an answer to a probe.
+    /// It has passed the sequence check by itself, not as an answer to a probe.
     is_acceptable: bool,
 }
 
@@ -65,11 +66,11 @@ impl<P: Payload> Segment<P> {
     }
 }
 
-/// Whether the remaining steps are to be done.
+/// Whether the remaining steps follow.
 type Step = core::ops::ControlFlow<()>;
 
 impl<P: Payload> Pcb<P> {
-    /// Takes in a segment. `poll_transmit` has to follow, once per batch.
+    /// Processes a segment. The caller must call `poll_transmit` afterwards, once per batch.
     ///
     /// The caller has matched the addresses and verified the checksum. A closed pcb drops everything.
     pub fn on_segment(&mut self, header: &Header, payload: P, now: Instant) -> Input<P> {
@@ -93,10 +94,10 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes in a segment whose text, `len` bytes, the caller keeps, if it is the one that is expected next: in order, with
-    /// nothing about it that needs the full procedure. Returns how many bytes to drop from the front of `so_snd`; all of the text
-    /// is in order then. `None`, and nothing has changed, if it is any other, which is [`on_segment`](Self::on_segment)'s. The header
-    /// is in its short form, and read where it stands.
+    /// Processes the segment that is expected next: in order, with nothing that needs the full procedure. The caller
+    /// keeps its text, `len` bytes. Returns how many bytes to drop from the front of `so_snd`; all of the text is then
+    /// in order. Any other segment returns `None` and changes nothing; it needs [`on_segment`](Self::on_segment). The
+    /// header is in its short form, and is read in place.
     #[inline]
     pub fn on_expected_plain(&mut self, header: &PlainHeader, len: u32, now: Instant) -> Option<u32> {
         let now = self.clock(now);
@@ -104,9 +105,9 @@ impl<P: Payload> Pcb<P> {
             .then(|| self.on_predicted(header, Piece::of_plain(header, len), now))
     }
 
-    /// True if the segment is in order, inside the window, carries nothing but text or news about our own,
-    /// and there is no probe or hole to think of. A loss of ours is no obstacle: `acknowledge` knows it,
-    /// and a duplicate acknowledgment is no news.
+    /// True if the segment is in order and inside the window, carries only text or news about our text, and there is no
+    /// probe or hole to consider. A loss on our side is no obstacle: `acknowledge` handles it, and a duplicate
+    /// acknowledgment brings no news.
     pub(super) fn is_predicted(&self, header: &Header, len: u32) -> bool {
         header.options.sack.is_empty()
             && header.options.user_timeout.is_none()
@@ -141,8 +142,8 @@ impl<P: Payload> Pcb<P> {
         self.take_predicted(header, header.seq, text, now)
     }
 
-    /// Changes by a predicted segment, or by several of which `header` is the first's and `last` the sequence number of
-    /// the last, with all of their text. Returns how many bytes of ours it acknowledges.
+    /// Applies a predicted segment, or several: `header` is that of the first, `last` is the sequence number of the
+    /// last, and the text is that of all. Returns how many of our bytes are acknowledged.
     #[inline]
     pub(super) fn take_predicted(
         &mut self,
@@ -168,8 +169,7 @@ impl<P: Payload> Pcb<P> {
         acked
     }
 
-    /// Keeps TS.Recent (RFC 7323 section 4.3): from the earliest segment that the next acknowledgment
-    /// will cover.
+    /// Updates TS.Recent (RFC 7323 section 4.3) from the earliest segment that the next acknowledgment will cover.
     fn note_timestamp(&mut self, seq: SeqNum, timestamps: Option<Timestamps>, now: Instant) {
         if let Some(ts) = timestamps
             && self.ts_on
@@ -181,7 +181,7 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// A payload's length. No memory can hold more than 32 bits count, but if one did, the window test fails.
+/// A payload's length. No payload is too long for 32 bits; if one were, the window test would fail.
 fn payload_len<P: Payload>(payload: &P) -> u32 {
     u32::try_from(payload.len()).unwrap_or(u32::MAX)
 }

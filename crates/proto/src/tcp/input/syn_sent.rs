@@ -1,7 +1,7 @@
 //! SEGMENT ARRIVES in SYN-SENT (RFC 9293 section 3.10.7.3).
 //!
-//! The steps carry the RFC's numbers. A bare SYN is a simultaneous open and leads to SYN-RECEIVED. Text
-//! in a SYN without ACK is not kept; the peer sends it again. Tests: `tests/handshake.rs`.
+//! The steps have the RFC's numbers. A bare SYN is a simultaneous open and leads to SYN-RECEIVED. Text in a SYN without
+//! ACK is not kept; the peer retransmits it. Tests: `tests/handshake.rs`.
 
 use crate::time::Instant;
 
@@ -70,8 +70,8 @@ impl<P: Payload> Pcb<P> {
         self.eighth_check_fin(seg, now, input)
     }
 
-    /// Whether the segment echoes a timestamp that no SYN of this connection has had: then it answers an earlier one of the same
-    /// name, whose sequence number fits by chance (Linux's `PAWSActiveRejected`).
+    /// Whether the segment echoes a timestamp that no SYN of this connection has had: then it answers an earlier
+    /// connection between the same ends, whose sequence number fits by chance (Linux's `PAWSActiveRejected`).
     fn echoes_another_syn(&self, header: &Header, now: Instant) -> bool {
         let first = timestamp::value(self.rtt_sent_at(now), self.ts_offset);
         let last = timestamp::value(now, self.ts_offset);
@@ -80,8 +80,7 @@ impl<P: Payload> Pcb<P> {
         self.ts_on && echo.is_some_and(|echo| !is_between(echo))
     }
 
-    /// Takes in the peer's SYN: its sequence number, window and options. Options that it did not offer are
-    /// off.
+    /// Processes the peer's SYN: its sequence number, window and options. Options that it did not offer are off.
     fn take_syn(&mut self, syn: &Header, now: Instant) {
         self.set_irs(syn.seq);
         self.snd_wnd = u32::from(syn.window);

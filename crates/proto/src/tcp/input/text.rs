@@ -1,8 +1,8 @@
 //! Seventh and eighth step: segment text and the FIN bit (RFC 9293 section 3.10.7.4).
 //!
-//! Moves RCV.NXT, keeps out-of-order text, decides when an acknowledgment is owed, and moves the state at the
-//! peer's FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT are
-//! delivered, each once. Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
+//! Moves RCV.NXT, keeps out-of-order text, decides when an acknowledgment is due, and changes the state at the peer's
+//! FIN. It does not depend on SND variables. Invariant: only bytes that continue RCV.NXT are delivered, each once.
+//! Tests: `tests/transfer.rs`, `tests/delack.rs`, `tests/close.rs`.
 
 use crate::time::Instant;
 
@@ -15,7 +15,7 @@ use super::super::state::State;
 use super::{Segment, Step, payload_len};
 
 impl<P: Payload> Pcb<P> {
-    /// Seventh: the segment text. After the peer's FIN there can be none, so it is ignored there.
+    /// Seventh: the segment text. After the peer's FIN there can be no text, so it is ignored.
     pub(super) fn seventh_segment_text(
         &mut self,
         seg: &mut Segment<P>,
@@ -26,7 +26,7 @@ impl<P: Payload> Pcb<P> {
             return Step::Continue(());
         }
         if self.closed {
-            // It will not be read, and the peer must not believe that it was.
+            // Nobody will read it, and the peer must not believe that it was read.
             input.reply = Some(self.reset_answering(&seg.header));
             input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
             self.enter_closed();
@@ -50,14 +50,14 @@ impl<P: Payload> Pcb<P> {
         Step::Continue(())
     }
 
-    /// Eighth: the FIN bit. One that arrived before the text in front of it waits in the queue.
+    /// Eighth: the FIN bit. A FIN that arrives before the text in front of it waits in the queue.
     pub(super) fn eighth_check_fin(&mut self, seg: &Segment<P>, now: Instant, input: &mut Input<P>) -> Step {
         if !self.state.receives() {
             return Step::Continue(());
         }
         if seg.flags.has(Flags::FIN) && seg.seq.after(self.rcv_nxt) {
             if self.closed {
-                // There was text in front of it, which nobody will read.
+                // There was text before it, which nobody will read.
                 input.reply = Some(self.reset_answering(&seg.header));
                 input.events.insert(Events::DATA_AFTER_CLOSE.with(Events::CLOSED));
                 self.enter_closed();
@@ -66,7 +66,7 @@ impl<P: Payload> Pcb<P> {
             self.reass
                 .get_or_insert_with(|| Box::new(Reass::new(self.rcv_nxt, self.sack_ok)))
                 .note_fin(seg.seq);
-            // If there was text in front of the FIN, that has already been answered.
+            // If there was text before the FIN, it has already been answered.
             if seg.seq == seg.header.seq {
                 self.owe_duplicate(now);
             }
@@ -89,9 +89,9 @@ impl<P: Payload> Pcb<P> {
         self.owe_ack(text, now);
     }
 
-    /// Text with a hole before it, or that fills one.
+    /// Processes text with a hole before it, or text that fills one.
     fn reassemble(&mut self, seg: &Segment<P>, payload: P, piece: Piece, now: Instant, input: &mut Input<P>) {
-        // A duplicate in front of it was cut off.
+        // A duplicate part at its beginning was cut off.
         let is_rest = seg.seq != seg.header.seq;
         let fills = seg.seq == self.rcv_nxt;
         let (nxt, reports) = (self.rcv_nxt, self.sack_ok);
@@ -109,11 +109,11 @@ impl<P: Payload> Pcb<P> {
         let text = self.text_of(piece);
         self.owe_ack(text, now);
         if !had_hole {
-            // Only a duplicate waits to be reported, and does not hurry (`tcp_data_queue`).
+            // Only a duplicate waits to be reported, and it is not urgent (`tcp_data_queue`).
             return;
         }
-        // A hole was filled: the peer shall know at once (RFC 5681 section 4.2). Duplicates still owed
-        // would now be of the new number and say something false.
+        // A hole was filled: the peer must learn this at once (RFC 5681 section 4.2). Duplicate acknowledgments that
+        // are still due would now have the new number and be wrong.
         self.dup_acks_owed = 0;
         self.ack_now = true;
     }
@@ -123,9 +123,9 @@ impl<P: Payload> Pcb<P> {
         self.reass.as_ref().is_some_and(|reass| reass.has_text())
     }
 
-    /// Throws away text that has a hole before it: the caller needs its memory. Nothing of it was acknowledged, and RFC
-    /// 2018 section 8 lets a receiver renege on its reports, so the peer sends it again; with SACK after a timeout.
-    /// Returns what it was.
+    /// Discards text that has a hole before it, because the caller needs its memory. None of it was acknowledged, and
+    /// RFC 2018 section 8 lets a receiver renege on its reports, so the peer retransmits it; with SACK after a timeout.
+    /// Returns the discarded text.
     pub fn prune(&mut self) -> P {
         let Some(reass) = self.reass.as_deref_mut() else { return P::default() };
         let dropped = reass.prune();
@@ -135,7 +135,7 @@ impl<P: Payload> Pcb<P> {
         dropped
     }
 
-    /// The peer's FIN has its turn.
+    /// Processes the peer's FIN when everything before it has arrived.
     fn on_peer_fin(&mut self, now: Instant, input: &mut Input<P>) {
         self.rcv_nxt += 1;
         self.dup_acks_owed = 0;

@@ -1,10 +1,9 @@
-//! An acknowledgment's report on sent data: scoreboard, RACK, and the phases of recovery.
+//! What an acknowledgment reports about sent data: scoreboard, RACK, and the phases of recovery.
 //!
-//! [`Pcb::take_report`] reads it into the records; [`Pcb::after_report`] draws the conclusions, in this order: was the
-//! probe needed, was the repair needed, what is lost now, which phase does that make, how much may leave. Blocks are
-//! the peer's word: they count only inside the outstanding data, and a bounded number of steps is spent on each
-//! (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`, `tests/rack.rs`, `tests/undo.rs`,
-//! `tests/hostile.rs`.
+//! [`Pcb::take_report`] reads it into the records; [`Pcb::after_report`] draws the conclusions, in this order: whether the probe was needed, whether
+//! the repair was needed, what is lost now, which phase follows, how much may be sent. The peer's blocks are not trusted: they count only inside the
+//! outstanding data, and each takes a bounded number of steps (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`,
+//! `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`.
 
 use core::hint::cold_path;
 
@@ -25,42 +24,42 @@ use super::stats::count;
 use super::undo::{Sign, Undo};
 use super::{Loss, TRIM_AFTER};
 
-/// The sum of an acknowledgment's reports.
+/// Everything that one acknowledgment reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Report {
     /// Bytes by which SND.UNA moved.
     pub(super) acked: u32,
-    /// They are all of a segment, and not a part of one.
+    /// These bytes include a whole segment, not only a part of one.
     pub(in crate::tcp) has_segment: bool,
-    /// Outstanding before.
+    /// Bytes outstanding before.
     flight: u32,
-    /// Bytes not known before to have arrived.
+    /// Bytes that were not known to have arrived before.
     delivered: u32,
     /// The segments of these bytes.
     pub(super) count: u32,
-    /// Of these, bytes reported by a block.
+    /// Those of them that a block reports.
     pub(super) sacked: u32,
     /// The latest transmission among them, and its snapshot.
     latest: Option<(Sent, u32)>,
-    /// Round trip of the latest that was sent once.
+    /// Round trip of the latest of them that was sent once.
     rtt_us: Option<u32>,
-    /// Round trip of the first that the acknowledgment itself covers and that was sent once, if all of these were.
+    /// Round trip of the first segment that the acknowledgment itself covers, if all that it covers were sent once.
     ack_rtt_us: Option<u32>,
-    /// Something that it covers was sent more than once.
+    /// The acknowledgment covers something that was sent more than once.
     pub(super) is_ambiguous: bool,
-    /// Round trip of the first of those that a block reports.
+    /// Round trip of the first segment that a block reports.
     sack_rtt_us: Option<u32>,
-    /// Something sent once, before the timeout, is among them (F-RTO).
+    /// They include something that was sent once, before the timeout (F-RTO).
     pub(super) original: bool,
     /// The peer received a repetition, or a probe, for the second time.
     pub(super) dsack: Option<SackBlock>,
-    /// What it reports was in flight and had been sent once, so the network made the duplicate.
+    /// What `dsack` reports was in flight and had been sent once, so the network duplicated it.
     pub(super) was_sent_once: bool,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
     pub is_duplicate: bool,
-    /// So it is, and carries no blocks.
+    /// It is a duplicate acknowledgment without blocks.
     pub is_bare_duplicate: bool,
-    /// The acknowledgment is from before SND.UNA: its blocks count, and nothing else.
+    /// The acknowledgment is older than SND.UNA: only its blocks count.
     pub is_old: bool,
 }
 
@@ -70,8 +69,8 @@ impl Report {
         self.acked > 0
     }
 
-    /// True if it is a sign that something was lost or overtaken: a duplicate acknowledgment, or a block that reports data that was not known to have
-    /// arrived, or a duplicate.
+    /// True if it is a sign that something was lost or overtaken: a duplicate acknowledgment, or a block that reports newly arrived data or a
+    /// duplicate.
     pub(super) fn is_sign(&self) -> bool {
         self.is_duplicate || self.sacked > 0 || self.dsack.is_some()
     }
@@ -92,13 +91,13 @@ impl Report {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// True if sent data is recorded: there may be losses.
+    /// True if sent data is recorded, because there may be losses.
     pub(in crate::tcp) fn keeps_records(&self) -> bool {
         !self.tuning.lossless
     }
 
-    /// Output is over: looks whether the window is used (`tcp_cwnd_validate`). One that was not for as long as a timeout is made smaller, half
-    /// way to what was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
+    /// Output has ended: checks whether the window is used (`tcp_cwnd_validate`). A window that was not used for the length of a timeout is reduced,
+    /// half way to what was used of it (`tcp_cwnd_application_limited`, RFC 2861 section 3.1).
     #[inline]
     pub(in crate::tcp) fn look_at_usage(&mut self, now: Instant) {
         self.nagle.set_write(false);
@@ -112,8 +111,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// A segment has come, or a call been made. `looks`: it is one by which the kernel looks for something to send (`tcp_rcv_established`,
-    /// `__tcp_push_pending_frames`), and at the use of the window with it. That also ends what `MSG_MORE` holds back.
+    /// A segment has arrived, or a call was made. `looks`: it is one for which the kernel looks for something to send (`tcp_rcv_established`,
+    /// `__tcp_push_pending_frames`), and so checks the use of the window. That also ends what `MSG_MORE` holds back.
     #[inline]
     pub(in crate::tcp) fn look_at_usage_after(&mut self, looks: bool) {
         if let Some(loss) = self.loss.as_deref_mut() {
@@ -124,21 +123,21 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Output begins, for a write if `so_snd` has grown to `snd_len` bytes; whether all text before it has left is noted.
+    /// Output begins, for a write if `so_snd` has grown to `snd_len` bytes. Notes whether all earlier text was sent.
     #[inline]
     pub(in crate::tcp) fn note_write(&mut self, snd_len: u32) {
         if snd_len <= self.snd_len {
             return;
         }
         let added = snd_len - self.snd_len;
-        // Of several records the first has waited.
+        // If there are several records, the first has waited.
         let is_first = self.snd_nxt.since(self.snd_una) == self.snd_len
             && self.within_record(self.snd_len, added) == added;
         if is_first && !self.is_urgent_up_to(snd_len) {
             self.nagle.set_write(true);
         }
         if let Some(loss) = self.loss.as_deref_mut() {
-            // A write that was not told before a timer expired was looked at before that.
+            // A write that was not told before a timer expired was checked before that.
             loss.note_look(!loss.is_only_repair);
         }
     }
@@ -169,8 +168,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes an acknowledgment into the records. SND.UNA has moved by `acked` bytes, of `flight`. `None` if no records
-    /// are kept.
+    /// Enters an acknowledgment into the records. SND.UNA has moved by `acked` bytes, of `flight`. `None` if no records are kept.
     #[inline(never)]
     pub(in crate::tcp) fn take_report(
         &mut self,
@@ -194,7 +192,7 @@ impl<P: Payload> Pcb<P> {
         let (mut twice_count, undone_at) = (loss.twice_count, loss.undone_at(now));
         let (repeated_until, recover) = (loss.repeated_until, loss.frto.map(|frto| frto.recover));
         let mut note = |rack: &mut Rack, report: &mut Report, record: &Record| {
-            // As these are counted: what only a probe has sent again is not among them.
+            // This count does not include what only a probe has retransmitted.
             if record.repeated && record.sent_at < undone_at && record.end.at_or_before(repeated_until) {
                 twice_count = twice_count.saturating_sub(record.count);
             }
@@ -206,7 +204,7 @@ impl<P: Payload> Pcb<P> {
         let (mut first, mut acked_round_trip) = (NEVER, None);
         (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
             if record.count == 0 {
-                // A part of a segment tells nothing of when it was sent (`tcp_clean_rtx_queue`).
+                // A part of a segment does not show when it was sent (`tcp_clean_rtx_queue`).
                 report.delivered += record.len();
                 return;
             }
@@ -243,9 +241,9 @@ impl<P: Payload> Pcb<P> {
         Some(report)
     }
 
-    /// Measures the round trip that a report tells (`tcp_ack_update_rtt`): of the first segment that is acknowledged, unless one of
-    /// them was sent again, since the acknowledgment may then have waited for that; else of the first that a block reports; else by the
-    /// peer's echo. A part of a segment measures nothing (`tcp_clean_rtx_queue`).
+    /// Measures the round trip of a report (`tcp_ack_update_rtt`). It is that of the first segment acknowledged, unless one of them was
+    /// retransmitted, because the acknowledgment may then have waited for that. Else it is that of the first segment that a block reports, else that
+    /// of the peer's echo. A part of a segment measures nothing (`tcp_clean_rtx_queue`).
     pub(in crate::tcp) fn measure_report(&mut self, report: &Report, ts: Option<Timestamps>, now: Instant) {
         let by_time = report.ack_rtt_us.or(report.sack_rtt_us).map(u64::from);
         let sample = by_time.or_else(|| if report.has_segment { self.echoed_us(ts, now) } else { None });
@@ -286,7 +284,7 @@ impl<P: Payload> Pcb<P> {
         let found = if looks { self.find_losses(&mut loss, now) } else { Detection::NOTHING };
         let (lost, told) =
             if self.sack_ok { (found.lost, 0) } else { self.judge_duplicates(&mut loss, report, phase) };
-        // A probe that is lost is no repetition that is lost again.
+        // A lost probe does not count as a repetition that is lost again.
         let loses_repeats = found.lost_again.is_some_and(|end| end.at_or_before(loss.repeated_until));
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
         if ends_recovery && !begins {
@@ -311,20 +309,20 @@ impl<P: Payload> Pcb<P> {
             self.reduce_window(&mut loss, delivered, report.acked > 0 && lost == 0);
         }
         self.allow(&loss);
-        // `tcp_try_keep_open`, for acknowledgments that are no plain progress.
+        // `tcp_try_keep_open`, for acknowledgments that are not plain progress.
         loss.is_disordered = (report.is_sign() || loss.is_disordered || phase != Phase::Open)
             && self.recovery.phase() == Phase::Open
             && (loss.records.sacked() > 0 || loss.stood_for > 0 || loss.has_repeats(self.snd_una));
         self.forget_repeats(&mut loss);
         if !looks && self.renews_timer(&loss, report, now) {
-            // The one timer that there is was of reordering, and is another one now (`tcp_set_xmit_timer`).
+            // The only timer was the reordering timer, and becomes another one (`tcp_set_xmit_timer`).
             loss.reorder_at = NEVER;
         }
         self.arm_after_report(&mut loss, report, was_waiting, now);
         self.loss = Some(loss);
     }
 
-    /// Once a repair has ended, or is only held without SACK, and no repetition is out, the next one is the first.
+    /// If a repair has ended, or is only held because there is no SACK, and no repetition is in flight, the next repetition is the first.
     fn forget_repeats(&self, loss: &mut Loss) {
         let is_over = self.recovery.phase() == Phase::Open || !self.snd_una.before(self.recovery.recover());
         if is_over && !loss.has_repeats(self.snd_una) {
@@ -332,7 +330,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Whether the timer starts anew: a segment is acknowledged, or a round trip that is longer than the first segment is out has just been measured by a later one.
+    /// Whether the timer restarts: a segment is acknowledged, or a later segment has just measured a round trip longer than the first segment has
+    /// been in flight.
     fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
         let is_longer = |rtt_us| {
             loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
@@ -353,7 +352,7 @@ impl<P: Payload> Pcb<P> {
             loss.reorder_at = due.min(after_us(now, self.rtt.rto_us(self.tuning.rto_max_us)));
         }
         if found.lost > 0 && loss.twice_count > 0 {
-            // One that is given up is not out any more.
+            // A probe marked lost is no longer in flight.
             let out = loss.records.repeated_count(loss.repeated_until, loss.undone_at(now));
             loss.twice_count = loss.twice_count.min(out);
         }
@@ -361,8 +360,8 @@ impl<P: Payload> Pcb<P> {
         found
     }
 
-    /// Whether fast recovery begins: something is lost and no repair is under way, or after a timeout what had been sent again is (`loses_repeats`), which is
-    /// another sign of congestion (RFC 5681 section 4.3).
+    /// Whether fast recovery begins. It does if something is lost and no repair is under way, or if, after a timeout, something retransmitted is lost
+    /// (`loses_repeats`), which is another sign of congestion (RFC 5681 section 4.3).
     pub(super) fn begins_recovery(&self, loss: &Loss, loses_repeats: bool) -> bool {
         let may_begin = match self.recovery.phase() {
             Phase::Open => true,
@@ -372,7 +371,8 @@ impl<P: Payload> Pcb<P> {
         may_begin && loss.records.lost() > 0
     }
 
-    /// Whether another recovery begins: that of the phase that `was` has ended and was not undone, and something that it has sent again is still out.
+    /// Whether another recovery begins: the recovery of phase `was` has ended and was not undone, and something that it has retransmitted is still in
+    /// flight.
     fn begins_anew(&self, loss: &Loss, was: Phase, sign: Option<Sign>, now: Instant) -> bool {
         let has_ended = was != Phase::Open && self.recovery.phase() == Phase::Open;
         has_ended && sign.is_none() && self.sack_ok && loss.has_repairs_out(now)
@@ -386,7 +386,7 @@ impl<P: Payload> Pcb<P> {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let prior_cwnd = self.cc.cwnd();
         if !loss.has_repeats(self.snd_una) {
-            // Also where another has just ended (`tcp_retrans_stamp_cleanup`).
+            // Also if another has just ended (`tcp_retrans_stamp_cleanup`).
             loss.repeated_ts = None;
         }
         loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
@@ -402,8 +402,8 @@ impl<P: Payload> Pcb<P> {
         (loss.probe_at, loss.probe_now, loss.probe) = (NEVER, false, None);
     }
 
-    /// Sets the window of a fast recovery, after `delivered` bytes have arrived; `is_safe` if SND.UNA has moved and nothing was found lost.
-    /// What arrives without this, by an acknowledgment from before SND.UNA, and what is found lost makes room in the window that there is.
+    /// Sets the window of a fast recovery after `delivered` bytes have arrived; `is_safe` if SND.UNA has moved and nothing was found lost. What
+    /// arrives by an acknowledgment older than SND.UNA, and what is found lost, does not come here: it makes room in the present window.
     pub(super) fn reduce_window(&mut self, loss: &mut Loss, delivered: u32, is_safe: bool) {
         if self.recovery.phase() == Phase::Recovery && delivered > 0 && !self.cc.governs_recovery() {
             let mss = u32::from(self.mss);
@@ -412,7 +412,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Sets how much may leave. The window counts segments in the network, and output counts what is outstanding.
+    /// Sets how much may be sent. The window counts segments in the network, and output counts outstanding bytes.
     pub(super) fn allow(&mut self, loss: &Loss) {
         let aside = i64::from(self.flight()) - i64::from(loss.window_pipe(self.mss.into()));
         let beyond = match self.recovery.phase() {
@@ -437,7 +437,7 @@ impl<P: Payload> Pcb<P> {
         if !probe.repeats || duplicate || report.is_bare_duplicate {
             loss.probe = None;
         } else if self.snd_una.after(probe.end) {
-            // The probe has repaired a loss that was not noticed.
+            // The probe has repaired a loss that nothing else had shown.
             loss.probe = None;
             let (flight, mss) = (report.flight, u32::from(self.mss));
             self.cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight, mss });
@@ -445,7 +445,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Ends the phase once everything is acknowledged that was out when it began. True if it has ended.
+    /// Ends the phase when everything is acknowledged that was outstanding when it began. True if it has ended.
     fn pass_recovery_point(&mut self, loss: &mut Loss) -> bool {
         let phase = self.recovery.phase();
         if phase == Phase::Open || self.snd_una.before(self.recovery.recover()) {
@@ -467,8 +467,7 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// The peer echoed a mark, and the window was reduced. A mark is no mistake of ours, so the old window is not to come
-    /// back.
+    /// The peer echoed a mark, and the window was reduced. A mark is not a mistake of ours, so the old window is not restored later.
     pub(in crate::tcp) fn note_mark_answered(&mut self) {
         if let Some(loss) = self.loss.as_deref_mut() {
             count(&mut loss.stats.mark_count);
@@ -476,7 +475,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The peer echoed a mark during a repair: a window that turns out to have been reduced needlessly stays reduced for that
+    /// The peer echoed a mark during a repair: if the reduction for the repair turns out to be needless, the window stays reduced for the mark
     /// (`tcp_fastretrans_alert`, "A").
     pub(in crate::tcp) fn note_mark_in_a_repair(&mut self) {
         if let Some(undo) = self.loss.as_deref_mut().and_then(|loss| loss.undo.as_mut()) {
@@ -499,7 +498,7 @@ impl<P: Payload> Pcb<P> {
         let phase = self.recovery.phase();
         Ack {
             now,
-            // A part of a segment lets nothing grow, whatever a block reports beside it (`tcp_may_raise_cwnd`).
+            // A part of a segment lets nothing grow, even if a block reports more (`tcp_may_raise_cwnd`).
             acked: if report.has_segment { report.acked } else { 0 },
             // Windows grow by whole segments.
             delivered: match self.cc.wants_rate_samples() {
@@ -523,14 +522,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The round trip of what was sent again, whose acknowledgment may have waited for that: the echo tells, microseconds.
+    /// The round trip of a retransmission, whose acknowledgment may have waited for it: the echo shows it. Microseconds.
     #[cold]
     fn rtt_by_echo(&self, ts: Option<Timestamps>, now: Instant) -> Option<u32> {
         self.echoed_us(ts, now).map(|us| u32::try_from(us).unwrap_or(u32::MAX))
     }
 
-    /// Starts the one timer that there is behind a report (`tcp_set_xmit_timer`): that of reordering, or of the tail loss probe, or of the
-    /// retransmission, which is due by the first segment where one of the others `was_waiting`.
+    /// Starts the only timer that runs after a report (`tcp_set_xmit_timer`): that of reordering, of the tail loss probe, or of retransmission, which
+    /// counts from the first segment if one of the others `was_waiting`.
     fn arm_after_report(&mut self, loss: &mut Loss, report: &Report, was_waiting: bool, now: Instant) {
         if loss.records.is_empty() {
             (loss.probe_at, loss.probe_now) = (NEVER, false);
@@ -551,7 +550,7 @@ impl<P: Payload> Pcb<P> {
                 loss.probe_at = NEVER;
             }
             if renews {
-                // The user timeout cuts only the wait behind an expiry (`tcp_clamp_rto_to_user_timeout`).
+                // The user timeout shortens only the wait after an expiry (`tcp_clamp_rto_to_user_timeout`).
                 let anew = after_us(now, self.rexmt_wait_us());
                 self.rexmt_at =
                     if was_waiting { self.first_is_due(loss).max(after_us(now, 1)) } else { anew };
@@ -563,8 +562,8 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// The blocks that count, in order of their numbers, and the report of a duplicate if there is one (RFC 2883
-/// section 4: the first block, if it lies below SEG.ACK or inside the second).
+/// The valid blocks, in order of their numbers, and the report of a duplicate if there is one (RFC 2883 section 4: the first block, if it lies below
+/// SEG.ACK or inside the second).
 fn sorted(
     blocks: &[SackBlock],
     una: SeqNum,
@@ -585,12 +584,12 @@ fn sorted(
             *slot = Some(SackBlock { start: block.start.max(una), end: block.end });
         }
     }
-    // By distance from SND.UNA, for which all of them lie ahead.
+    // By distance from SND.UNA: all of them lie ahead of it.
     out.sort_unstable_by_key(|slot| slot.map(|block| block.start.since(una)));
     (dsack, out)
 }
 
-/// The reordering timer waits so much longer than RACK's window, so that what is on its way arrives before it (`TCP_TIMEOUT_MIN_US`).
+/// How much longer than RACK's window the reordering timer waits, so that what is on its way arrives before it (`TCP_TIMEOUT_MIN_US`).
 const REORDERING_SLACK_US: u64 = 2_000;
 /// How far below SND.UNA the report of a duplicate may lie: no peer has a larger window.
 const DSACK_BELOW_UNA_MAX: u32 = 1 << 30;

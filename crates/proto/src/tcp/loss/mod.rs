@@ -1,30 +1,29 @@
-//! Loss recovery for connections whose path may lose segments: RACK-TLP (RFC 8985) over a scoreboard (RFC
-//! 6675), NewReno where the peer has no SACK, proportional rate reduction, and undoing needless repairs.
+//! Loss recovery for connections whose path may lose segments: RACK-TLP (RFC 8985) over a scoreboard (RFC 6675),
+//! NewReno if the peer has no SACK, proportional rate reduction, and undoing needless repairs.
 //!
 //! | file | content |
 //! |---|---|
 //! | `records.rs` | the time of each transmission, and the peer's reports on it; in segments, `records/segments.rs` |
 //! | `rack.rs` | how long a segment may be overtaken |
-//! | `reno.rs` | what duplicate acknowledgments say where the peer has no SACK |
-//! | `renege.rs` | a peer that may have thrown away what it had reported |
-//! | `prr.rs` | how much may leave during fast recovery |
+//! | `reno.rs` | what duplicate acknowledgments mean if the peer has no SACK |
+//! | `renege.rs` | a peer that may have discarded what it had reported |
+//! | `prr.rs` | how much may be sent during fast recovery |
 //! | `undo.rs` | spurious recoveries: Eifel, D-SACK, F-RTO |
 //! | `rate.rs` | delivery rate samples |
-//! | `pacing.rs` | when the next segment may leave |
+//! | `pacing.rs` | when the next segment may be sent |
 //! | `pmtu.rs` | how large a segment may be |
 //! | `stats.rs` | counters |
-//! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's parts: an acknowledgment, a repetition, a timer |
+//! | `ack.rs`, `send.rs`, `timers.rs` | the pcb's part: acknowledgments, repetitions, timers |
 //!
-//! All of it stands in one box that is made when data is first sent, or repeated, and given back when nothing
-//! has been in flight for [`TRIM_AFTER`], unless it has learnt or counted something worth keeping;
-//! then only its queues are. A connection whose path loses nothing (`Settings::lossless`)
-//! keeps no records: `recovery.rs` alone sees to its losses, and the box, if there is one, only
-//! counts.
+//! All state is in one box. It is made when data is first sent or repeated, and freed when nothing has been in flight
+//! for [`TRIM_AFTER`]. If it has learnt or counted something worth keeping, only its queues are freed. A connection
+//! whose path loses nothing (`Settings::lossless`) keeps no records: `recovery.rs` alone handles its losses, and the
+//! box, if there is one, only counts.
 //!
-//! Phases are those of `recovery.rs`: Open; Recovery, from the first loss found until all is acknowledged
-//! that was out then; Loss, the same from an expiry of the retransmission timer. While records are kept
-//! SND.NXT stays where it is in all of them, and the ranges marked Lost are sent again. Tests:
-//! `tests/sack.rs`, `tests/reno.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
+//! The phases are those of `recovery.rs`: Open; Recovery, from the first loss found until everything is acknowledged
+//! that was outstanding then; Loss, the same from an expiry of the retransmission timer. While records are kept,
+//! SND.NXT does not move back in any of them, and the ranges marked Lost are retransmitted. Tests: `tests/sack.rs`,
+//! `tests/reno.rs`, `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`, and with each file.
 
 mod ack;
 mod pacing;
@@ -59,7 +58,7 @@ use records::Records;
 use stats::LossStats;
 use undo::{Frto, Undo};
 
-/// Everything that recovering from losses remembers.
+/// The state of loss recovery.
 #[derive(Debug)]
 pub(super) struct Loss {
     pub(super) records: Records,
@@ -71,50 +70,53 @@ pub(super) struct Loss {
     probe: Option<Probe>,
     rate: Rate,
     pub(super) pacing: Pacing,
-    /// When a segment that may only have been overtaken is given up (RACK's reordering timer).
+    /// When a segment that may only have been overtaken is marked lost (RACK's reordering timer).
     reorder_at: Instant,
     /// When a tail loss probe is due.
     probe_at: Instant,
-    /// When the memory is given back.
+    /// When the memory is freed.
     trim_at: Instant,
     /// A tail loss probe is to be sent.
     probe_now: bool,
-    /// No round trip was measured since the last probe. Until one is there is no other, or probes that leave before
-    /// the acknowledgment of the original would keep SRTT from learning that the path has become longer (section 7.3).
+    /// No round trip was measured since the last probe. Until one is, no other probe is sent: probes sent before the
+    /// acknowledgment of the original would keep SRTT from learning that the path has become longer (section 7.3).
     probe_unmeasured: bool,
-    /// A sign of disorder has come, and something that was sent again may still be out (Linux's state of that name).
+    /// A sign of disorder has arrived, and something retransmitted may still be in flight (Linux's state of that name).
     is_disordered: bool,
-    /// New text has left since the use of the window was last looked at.
+    /// New text was sent since the use of the window was last checked.
     has_sent: bool,
-    /// The use of the window is looked at in the next output, also if no new text leaves: something has happened by which the kernel looks for something to
-    /// send. Timers are not that, nor is what makes only an acknowledgment leave.
+    /// The next output checks the use of the window even if it sends no new text, because something has happened for
+    /// which the kernel looks for something to send. Timers are no such thing, nor is anything that causes only an
+    /// acknowledgment.
     is_looked_at: bool,
-    /// The output that is going on follows a timer of retransmission or reordering: nothing new leaves (`tcp_retransmit_timer`,
-    /// `tcp_rack_reo_timeout`).
+    /// The present output follows a timer of retransmission or reordering: it sends nothing new
+    /// (`tcp_retransmit_timer`, `tcp_rack_reo_timeout`).
     is_only_repair: bool,
-    /// That output has ended. New data that it left room for waits until something happens for which the kernel looks for something to send.
+    /// That output has ended. New data for which it left room waits until something happens for which the kernel looks
+    /// for something to send.
     waits_for_look: bool,
-    /// The end of what was sent again, but for probes.
+    /// The end of what was retransmitted, except by probes.
     repeated_until: SeqNum,
-    /// TSval of the first of the repetitions that may still be out, probes aside (`retrans_stamp`).
+    /// TSval of the first repetition that may still be in flight, except probes (`retrans_stamp`).
     repeated_ts: Option<u32>,
-    /// Segments that were sent again needlessly, and of which neither is known to have arrived: before [`undone_at`](Self::undone_at).
+    /// Segments that were retransmitted needlessly, and of which neither transmission is known to have arrived: before
+    /// [`undone_at`](Self::undone_at).
     twice_count: u32,
     /// When a repair was last undone, the low part of the microseconds.
     undone_us: u32,
-    /// Segments that duplicate acknowledgments stand for, where the peer has no SACK.
+    /// Segments that duplicate acknowledgments stand for, if the peer has no SACK.
     stood_for: u32,
-    /// The repair that goes on as after a timeout is one of segments that were too large.
+    /// The present repair, which works as after a timeout, is of segments that were too large.
     for_mtu: bool,
-    /// Nothing is repaired until the next acknowledgment, or a timeout: the peer may have thrown away data that it had reported, or what was
-    /// repaired was not lost.
+    /// Nothing is repaired until the next acknowledgment, or a timeout: the peer may have discarded data that it had
+    /// reported, or what was repaired was not lost.
     holds_repairs: bool,
     /// State of path MTU discovery, if the MTU is in question.
     path_mtu: Option<Box<PathMtu>>,
     pub(super) stats: LossStats,
 }
 
-/// A tail loss probe that is under way.
+/// A tail loss probe in flight.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     /// TLP.end_seq.
@@ -126,7 +128,8 @@ struct Probe {
 }
 
 impl Loss {
-    /// `srtt_us`: the smoothed round trip from the handshake or from earlier data, and the latest of a segment; 0 if unknown.
+    /// `srtt_us`: the smoothed round trip time, from the handshake or from earlier data; `rtt_us`: the latest of a
+    /// segment; 0 if unknown.
     pub(super) fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Box<Self> {
         Box::new(Self {
             records: Records::new(una),
@@ -160,30 +163,30 @@ impl Loss {
         })
     }
 
-    /// The window of the fast recovery that goes on.
+    /// The window of the present fast recovery.
     pub(super) fn recovery_cwnd(&self) -> u32 {
         self.prr.cwnd()
     }
 
-    /// A repair begins, for which `undo` remembers how things were. The peer may also report what was sent again before, if it is still
-    /// out (`tcp_init_undo`).
+    /// A repair begins, and `undo` stores the state before it. The peer may also report earlier retransmissions, if
+    /// they are still in flight (`tcp_init_undo`).
     fn begin_undo(&mut self, undo: Undo) {
         let probe = self.probe.filter(|probe| probe.repeats).map_or(0, |probe| u32::from(probe.len));
         let others = self.records.repeated_len(self.repeated_until);
         self.undo = Some(undo.with_unreported(probe.saturating_add(others)));
     }
 
-    /// The handshake has ended after text had left: this was its round trip, microseconds.
+    /// The handshake has ended after text was sent: this was its round trip, microseconds.
     pub(super) fn note_handshake(&mut self, rtt_us: u64, now: Instant) {
         self.rack.on_echo(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
     }
 
-    /// The window was made smaller for a pause.
+    /// A pause has reduced the window.
     pub(super) fn restart_usage(&mut self, now: Instant) {
         self.usage.restart(now);
     }
 
-    /// Congestion control is another one: its old state is not to come back.
+    /// The congestion control algorithm has changed: the old state must not be restored.
     pub(super) fn forget_undo(&mut self) {
         self.undo = None;
     }
@@ -193,7 +196,7 @@ impl Loss {
         self.is_looked_at |= looks;
     }
 
-    /// Whether only what is lost may leave.
+    /// Whether only lost data may be sent.
     fn sends_only_repairs(&mut self) -> bool {
         self.waits_for_look &= !self.is_looked_at;
         self.is_only_repair || self.waits_for_look
@@ -205,17 +208,18 @@ impl Loss {
         self.is_only_repair = false;
     }
 
-    /// Nothing more leaves: what comes next is looked at anew.
+    /// Output has ended: what comes next is judged anew.
     pub(super) fn end_output(&mut self) {
         self.is_looked_at = false;
     }
 
-    /// What has left last fills a small window: it gets no tail loss probe, and says nothing of the use of the congestion window.
+    /// What was sent last fills a small window: it gets no tail loss probe, and says nothing about the use of the
+    /// congestion window.
     pub(super) fn note_window_probe(&mut self) {
         (self.probe_at, self.has_sent, self.is_looked_at) = (NEVER, false, false);
     }
 
-    /// What the first repetition of the repair that goes on had as its timestamp, or would have had.
+    /// The timestamp that the first repetition of the present repair had, or would have had.
     pub(in crate::tcp) fn repeated_ts(&self) -> Option<u32> {
         self.repeated_ts
     }
@@ -225,18 +229,18 @@ impl Loss {
         self.reorder_at.min(self.probe_at).min(self.trim_at).min(self.pacing.deadline())
     }
 
-    /// The earliest of the timers that send something again.
+    /// The earliest of the timers that retransmit something.
     pub(super) fn rexmt_deadline(&self) -> Instant {
         self.reorder_at.min(self.probe_at)
     }
 
-    /// True if new data has to wait for repetitions, or for the pace.
+    /// True if new data must wait for repetitions, or for pacing.
     pub(super) fn holds_new_data(&self) -> bool {
         self.pacing.is_waiting() || (self.has_repairs() && !self.tries_new_data())
     }
 
-    /// True if something lost is to be sent again. As much as is out twice may be it, and is waited for first (`retrans_out` and `lost_out` in
-    /// `tcp_xmit_retransmit_queue`).
+    /// True if something lost must be retransmitted. If something is in flight twice, that may be it: the same amount
+    /// of lost data is not retransmitted yet (`retrans_out` and `lost_out` in `tcp_xmit_retransmit_queue`).
     pub(super) fn has_repairs(&self) -> bool {
         !self.holds_repairs && self.records.counts().lost > self.twice_count
     }
@@ -246,13 +250,13 @@ impl Loss {
         self.probe_unmeasured = false;
     }
 
-    /// True if an acknowledgment that moves nothing may report earlier data although nothing is in flight: by blocks,
-    /// of something that has arrived twice, or of the last tail loss probe.
+    /// True if an acknowledgment that does not move SND.UNA may report earlier data although nothing is in flight:
+    /// blocks may report something that has arrived twice, and the acknowledgment may be of the last tail loss probe.
     pub(super) fn looks_back(&self, has_blocks: bool) -> bool {
         has_blocks || self.probe.is_some()
     }
 
-    /// True if the pace holds back data that could go.
+    /// True if pacing holds back data that could be sent.
     pub(super) fn is_paced(&self) -> bool {
         self.pacing.is_waiting()
     }
@@ -262,57 +266,60 @@ impl Loss {
         self.frto.is_some_and(|frto| frto.tries_new_data)
     }
 
-    /// F-RTO sends new data by the acknowledgment that has just come: a short segment does not wait.
+    /// F-RTO sends new data because of the acknowledgment that has just arrived: even a short segment does not wait.
     pub(super) fn pushes_new_data(&self) -> bool {
         self.frto.is_some_and(|frto| frto.pushes)
     }
 
-    /// Whether a further write is to be told although text waits: for the use of the window.
+    /// Whether another write must be told although text waits: for the use of the window.
     pub(super) fn is_untold(&self) -> bool {
         self.usage.is_untold
     }
 
-    /// Bytes believed to be in the network, of `flight` that are outstanding (RFC 6675's pipe).
+    /// Bytes believed to be in the network, of `flight` outstanding bytes (RFC 6675's pipe).
     pub(super) fn pipe(&self, flight: u32) -> u32 {
         flight.saturating_sub(self.records.sacked()).saturating_sub(self.records.lost())
     }
 
-    /// The same as the congestion window counts it: whole segments of `mss` bytes, short ones too, and those twice that are out twice.
+    /// The same in the congestion window's units: whole segments of `mss` bytes, also for short ones; segments in
+    /// flight twice count twice.
     pub(super) fn window_pipe(&self, mss: u32) -> u32 {
         let out = self.records.counts().flying.saturating_sub(self.stood_for);
         out.saturating_add(self.twice_count).saturating_mul(mss)
     }
 
-    /// True if it would be worth keeping beyond the flight.
+    /// True if this state is worth keeping when nothing is in flight.
     fn is_worth_keeping(&self) -> bool {
         self.rack.reordering_seen() || self.path_mtu.is_some() || self.stats != LossStats::default()
     }
 
-    /// When a repair was last undone, if it was within the last hour: nothing is out for as long.
+    /// When a repair was last undone, if that was within the last hour: nothing stays in flight that long.
     fn undone_at(&self, now: Instant) -> Instant {
         let age_us = low_micros(now).wrapping_sub(self.undone_us);
         Instant::from_micros(now.as_micros().saturating_sub(age_us.into()))
     }
 
-    /// True if something that was lost and sent again is outstanding. When a repair ends, that was lost during the repair: a second sign of congestion, which begins
-    /// another repair (RFC 6675 section 5; `tcp_fastretrans_alert`).
+    /// True if something that was lost and retransmitted is outstanding. If so when a repair ends, it was lost during
+    /// the repair: a second sign of congestion, which begins another repair (RFC 6675 section 5;
+    /// `tcp_fastretrans_alert`).
     #[cold]
     fn has_repairs_out(&self, now: Instant) -> bool {
         let count = |at| self.records.repeated_count(self.repeated_until, at);
         count(now) > count(self.undone_at(now))
     }
 
-    /// True if something that was sent again, but for probes, is outstanding, or the first segment was (`tcp_any_retrans_done`).
+    /// True if a retransmission other than a probe is outstanding, or if the first segment was retransmitted
+    /// (`tcp_any_retrans_done`).
     fn has_repeats(&self, una: SeqNum) -> bool {
         self.repeated_until.after(una) || self.records.first().is_some_and(|first| first.repeated)
     }
 
-    /// True if signs of disorder have come that are not cleared up.
+    /// True if unexplained signs of disorder have arrived.
     pub(super) fn is_disordered(&self) -> bool {
         self.is_disordered
     }
 
-    /// The least round trip, microseconds; 0 before the first.
+    /// The minimum round trip time, microseconds; 0 before the first.
     pub(super) fn min_rtt_us(&self) -> u32 {
         self.rack.min_rtt_us()
     }
@@ -331,7 +338,7 @@ impl Loss {
     }
 }
 
-/// How long nothing has to be in flight before the memory for transmission records is given back.
+/// How long nothing must be in flight before the memory of transmission records is freed.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -342,7 +349,7 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// Ten segments are out.
+    /// Ten segments are in flight.
     fn begun() -> Box<Loss> {
         let una = SeqNum::new(u32::MAX - 2_500);
         let mut loss = Loss::new(una, (10_000, 0), Instant::ZERO);

@@ -1,9 +1,10 @@
-//! Pacing: when the next segment may leave, at the rate that congestion control asks for.
+//! Pacing: when the next segment may be sent, at the rate that congestion control asks for.
 //!
-//! A segment of n bytes delays the next one by n / rate. A timer for each would cost more than it is good for, so all data due within a
-//! millisecond leaves at once, or two segments if that is less ([`quantum`]), and then nothing until all of it is due. Up to [`LAG_US`] of
-//! delay that a late timer or an idle application has left unused is made up. It does not depend on the algorithm. No wake-up is lost:
-//! once a caller has to wait, [`Pacing::deadline`] has a time for it until it has asked again. Tests at the end.
+//! A segment of n bytes delays the next one by n / rate. A timer for each segment would cost too much. So all data due
+//! within a millisecond is sent at once, but at least two segments ([`quantum`]), and then nothing until all of it is
+//! due. Pacing makes up for up to [`LAG_US`] that a late timer or an idle application has left unused. It does not
+//! depend on the algorithm. No wake-up is lost: while a caller has to wait, [`Pacing::deadline`] has a time for it
+//! until it asks again. Tests at the end.
 
 use core::num::NonZeroU64;
 
@@ -13,11 +14,11 @@ use super::super::timers::{NEVER, after_us};
 
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Pacing {
-    /// When the next segment may leave.
+    /// When the next segment may be sent.
     next_at: Instant,
-    /// So much ahead of its time a segment may leave, microseconds, unless one waits.
+    /// How much ahead of its time a segment may be sent, microseconds, unless one waits.
     ahead_us: u32,
-    /// There is one that waits for it.
+    /// A segment waits for that time.
     waiting: bool,
 }
 
@@ -26,7 +27,7 @@ impl Pacing {
         Self { next_at: Instant::ZERO, ahead_us: 0, waiting: false }
     }
 
-    /// True if a segment may leave now. If not, the caller waits from now on.
+    /// True if a segment may be sent now. If not, the caller waits from now on.
     pub fn may_send(&mut self, now: Instant) -> bool {
         let ahead_us = if self.waiting { 0 } else { u64::from(self.ahead_us) };
         self.waiting = self.next_at > after_us(now, ahead_us);
@@ -42,9 +43,9 @@ impl Pacing {
         self.waiting
     }
 
-    /// `bytes` leave now, at `rate` bytes per second; `mss` are those of a segment.
+    /// `bytes` are sent now, at `rate` bytes per second; `mss` is the size of a segment.
     pub fn on_sent(&mut self, bytes: u32, mss: u32, rate: NonZeroU64, now: Instant) {
-        // The rest of the quantum when a segment of it has gone.
+        // The rest of the quantum after one segment of it.
         let ahead = u64::from(quantum(rate, mss).saturating_sub(mss)) * 1_000_000 / rate;
         self.ahead_us = u32::try_from(ahead).unwrap_or(u32::MAX);
         let least = Instant::from_micros(now.as_micros().saturating_sub(LAG_US));
@@ -57,7 +58,7 @@ impl Pacing {
     }
 }
 
-/// Bytes that leave at once at `rate` bytes per second: a whole number of segments of `mss` bytes.
+/// Bytes that are sent at once at `rate` bytes per second: a whole number of segments of `mss` bytes.
 pub(in crate::tcp) fn quantum(rate: NonZeroU64, mss: u32) -> u32 {
     let least = if rate.get() < SLOW_RATE { mss } else { 2 * mss };
     let due = u32::try_from(rate.get() / QUANTA_PER_SECOND).unwrap_or(u32::MAX);
@@ -66,16 +67,16 @@ pub(in crate::tcp) fn quantum(rate: NonZeroU64, mss: u32) -> u32 {
 
 /// A quantum is a millisecond's worth: about the resolution of timers.
 const QUANTA_PER_SECOND: u64 = 1_000;
-/// Below this rate, bytes per second, single segments leave: two would take the line for too long.
+/// Below this rate, bytes per second, single segments are sent: two would occupy the line for too long.
 const SLOW_RATE: u64 = 150_000;
-/// Delay that is made up: the lateness of timers.
+/// Delay for which pacing makes up: the lateness of timers.
 const LAG_US: u64 = 2_000;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Segments of 1,000 bytes that leave in `ms` milliseconds, and how many wakes they took.
+    /// Segments of 1,000 bytes that are sent in `ms` milliseconds, and how many wake-ups they took.
     fn run(rate: u64, ms: u64, late_us: u64) -> (u64, u64) {
         let rate = NonZeroU64::new(rate).unwrap();
         let mut pacing = Pacing::new();

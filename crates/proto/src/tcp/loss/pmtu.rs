@@ -1,18 +1,18 @@
-//! The path MTU: reports by routers (RFC 1191, RFC 8201), and finding it out by sending (RFC 4821, RFC 8899).
+//! The path MTU: routers' reports (RFC 1191, RFC 8201), and discovery by probing (RFC 4821, RFC 8899).
 //!
 //! | event | action |
 //! |---|---|
-//! | a router reports a packet too big | full segments become smaller, outstanding segments that are longer are sent again in parts, and the congestion window counts as many segments as before |
-//! | the retransmission timer expires when segments above the base were sent again for as long as [`BLACK_HOLE_TIMEOUTS`] of the shortest timeouts take | they become no larger than the base, from then on half as large each time; a search begins |
-//! | a search is on, and there is data and room | one segment of a larger size is sent, the *probe* |
-//! | the probe is acknowledged | full segments become as large |
-//! | the probe alone is lost | it is sent again in segments of the proven size, congestion control is not told, and after [`TRIES`] the search goes on below it |
-//! | [`RAISE_AFTER`] has passed | the path may have changed: the search begins anew, or without one the largest size is tried |
+//! | a router reports a packet too big | full segments become smaller, longer outstanding segments are retransmitted in parts, and the congestion window counts as many segments as before |
+//! | the retransmission timer expires after segments above the base were retransmitted for as long as [`BLACK_HOLE_TIMEOUTS`] of the shortest timeouts take | segments become no larger than the base, and half as large each later time; a search begins |
+//! | a search is under way, and there is data and room | one segment of a larger size is sent, the *probe* |
+//! | the probe is acknowledged | full segments become as large as the probe |
+//! | only the probe is lost | it is retransmitted in segments of the proven size, congestion control does not learn of it, and after [`TRIES`] the search continues below its size |
+//! | [`RAISE_AFTER`] has passed | the path may have changed: the search restarts, or without a search the largest size is tried |
 //!
-//! [`PathMtu`] is the search, in bytes of payload; it stands in the box of loss recovery, and exists only on a path
-//! whose MTU is, or is to be found out to be, below the link's. It does not depend on packets: the length of IP
-//! headers is a setting. A report can be forged by guessing a number in flight (RFC 5927); it then costs smaller
-//! segments, never below the least MTU of the protocol, until it ages. Tests: here, and `tests/path_mtu.rs`.
+//! [`PathMtu`] is the search, in bytes of payload. It is in the box of loss recovery, and exists only if the path's MTU is below the link's, or a
+//! search may find that it is. It does not depend on packets: the length of IP headers is a setting. An attacker can forge a report by guessing a
+//! number in flight (RFC 5927). Segments are then smaller until the report ages, but never below the smallest MTU of the protocol. Tests: here, and
+//! `tests/path_mtu.rs`.
 
 use core::ops::ControlFlow;
 use core::time::Duration;
@@ -32,22 +32,22 @@ use super::Loss;
 /// State of the discovery.
 #[derive(Debug)]
 pub(in crate::tcp) struct PathMtu {
-    /// The maximum that link and peer allow.
+    /// The largest size that link and peer allow.
     ceiling: u16,
     /// The largest size that the search believes to arrive.
     low: u16,
-    /// The largest that may arrive.
+    /// The largest size that may arrive.
     high: u16,
-    /// A search is on.
+    /// A search is under way.
     searching: bool,
     /// Probes of the present size that were lost.
     tries: u8,
     probe: Option<MtuProbe>,
-    /// When the path is taken for a new one; [`NEVER`] while a search is on.
+    /// When the path counts as new; [`NEVER`] during a search.
     raise_at: Instant,
 }
 
-/// A segment larger than is known to arrive.
+/// A segment that is larger than the sizes known to arrive.
 #[derive(Clone, Copy, Debug)]
 struct MtuProbe {
     start: SeqNum,
@@ -60,14 +60,14 @@ impl PathMtu {
         Box::new(Self { ceiling, low, high, searching, tries, probe, raise_at })
     }
 
-    /// The size to try next. The largest first: most paths take as much as their ends.
+    /// The size to try next. The largest first: most paths carry what both ends support.
     fn probe_size(&self) -> Option<u16> {
         let worth = self.searching && self.probe.is_none() && self.high - self.low > SEARCH_END;
         let size = if self.high == self.ceiling { self.high } else { self.low + (self.high - self.low) / 2 };
         worth.then_some(size)
     }
 
-    /// No larger size than `size` arrives, a router says.
+    /// A router reports that nothing larger than `size` arrives.
     fn limit(&mut self, size: u16, now: Instant) {
         self.low = self.low.min(size);
         self.high = size;
@@ -78,7 +78,7 @@ impl PathMtu {
         self.probe = None;
         self.tries = 0;
         self.low = self.low.max(size_of(probe));
-        // A router may have called it too large, and set the upper bound below it: the peer knows better.
+        // A router may have reported it as too large, and set the upper bound below it. The peer's acknowledgment shows that it arrives.
         self.high = self.high.max(self.low);
         self.settle(now);
     }
@@ -93,12 +93,12 @@ impl PathMtu {
         self.settle(now);
     }
 
-    /// The retransmission timer has expired: a probe that was out proves nothing.
+    /// The retransmission timer has expired: a probe in flight proves nothing.
     pub(super) fn on_timeout(&mut self) {
         self.probe = None;
     }
 
-    /// Ends the search once nothing worth it is left between the bounds.
+    /// Ends the search when the bounds are close enough.
     fn settle(&mut self, now: Instant) {
         if self.high - self.low <= SEARCH_END {
             self.raise_at = now + RAISE_AFTER;
@@ -106,18 +106,18 @@ impl PathMtu {
     }
 }
 
-/// Bytes of a probe, which was made no longer than a segment can be.
+/// Bytes of a probe. It is no longer than a segment can be.
 fn size_of(probe: MtuProbe) -> u16 {
     u16::try_from(probe.end.since(probe.start)).unwrap_or(u16::MAX)
 }
 
 impl<P: Payload> Pcb<P> {
-    /// A router on the way, or our own link, has dropped a packet of ours that began with sequence number `seq`,
-    /// because it carries packets of `mtu` bytes at most (ICMP "fragmentation needed", ICMPv6 "packet too big"); 0 if
-    /// it does not say. `poll_transmit` has to follow.
+    /// A router on the way, or our own link, has dropped a packet of ours that began with sequence number `seq`, because it carries packets of at
+    /// most `mtu` bytes (ICMP "fragmentation needed", ICMPv6 "packet too big"); 0 if the report has no size. The caller must then call
+    /// `poll_transmit`.
     ///
-    /// True if full segments have become smaller. A report that quotes nothing in flight is not believed (RFC 5927),
-    /// one of a larger MTU than is in use says nothing, and the least MTU of IP is the floor.
+    /// True if full segments have become smaller. A report that quotes nothing in flight is ignored (RFC 5927), and so is one of a larger MTU than is
+    /// in use. The smallest MTU of IP is the floor.
     pub fn on_packet_too_big(&mut self, seq: SeqNum, mtu: u32, now: Instant) -> bool {
         let now = self.clock(now);
         let in_flight = seq.at_or_after(self.snd_una) && seq.before(self.snd_max);
@@ -130,7 +130,7 @@ impl<P: Payload> Pcb<P> {
         let size = self.payload_of(mtu);
         let probe = self.loss.as_deref().and_then(|loss| loss.path_mtu.as_deref()?.probe);
         if size >= self.mss {
-            // It may be the probe that was too big: then the search is as good as over.
+            // The probe may have been too big: then the search has nearly ended.
             if probe.is_some_and(|probe| probe.start == seq && size_of(probe) > size) {
                 self.with_path_mtu(now, |path| path.high = path.high.min(size));
             }
@@ -154,8 +154,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// The SYN with text was too big. It is repeated at once without text, and announces no more than the path takes, as on Linux: the
-    /// way back is likely to be the same. True if the report has changed anything.
+    /// The SYN with text was too big. It is retransmitted at once without text, and announces no more than the path carries, as on Linux: the way
+    /// back is probably the same. True if the report has changed anything.
     fn on_syn_too_big(&mut self, mtu: u32, now: Instant) -> bool {
         let reported = u16::try_from(mtu).unwrap_or(u16::MAX).max(self.tuning.mtu_min);
         if u32::from(reported) >= self.path_mtu() || !self.fast_open_too_long() {
@@ -169,10 +169,10 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// The largest IP packet that the path is known to take, bytes (`tcpi_pmtu`).
+    /// The largest IP packet that the path is known to carry, bytes (`tcpi_pmtu`).
     pub fn path_mtu(&self) -> u32 {
         if self.state == State::SynSent {
-            // The MSS is the peer's to say; our own SYN announces what we know.
+            // The peer decides about the MSS; our own SYN announces what we know.
             return u32::from(self.rcv_mss) + u32::from(self.tuning.headers_len);
         }
         u32::from(self.mss) + u32::from(self.options_len()) + u32::from(self.tuning.headers_len)
@@ -190,7 +190,7 @@ impl<P: Payload> Pcb<P> {
         mtu.saturating_sub(self.tuning.headers_len + self.options_len()).max(1)
     }
 
-    /// Where a search begins, bytes of payload; every path of IPv6 takes more than Linux's default.
+    /// The size with which a search begins, bytes of payload; every IPv6 path carries more than Linux's default.
     fn base(&self) -> u16 {
         self.rare.base_mss().max(self.payload_of(0))
     }
@@ -201,8 +201,8 @@ impl<P: Payload> Pcb<P> {
         change(loss.path_mtu.get_or_insert_with(|| PathMtu::new(mss, mss, false)))
     }
 
-    /// Outstanding segments that are longer than what the path takes now will not arrive, whichever of them was reported: they are sent
-    /// again in parts, with the same window (`tcp_simple_retransmit`).
+    /// Outstanding segments that are longer than what the path carries now will not arrive, no matter which of them was reported. They are
+    /// retransmitted in parts, with the same window (`tcp_simple_retransmit`).
     fn resegment(&mut self, now: Instant) {
         let (keeps, size) = (self.keeps_records(), u32::from(self.send_mss()));
         let Some(mut loss) = self.loss.take() else { return };
@@ -212,7 +212,7 @@ impl<P: Payload> Pcb<P> {
         if keeps {
             loss.records.lose_longer_than(size);
         }
-        // What waits may be a full segment now; a report is no occasion to look for that.
+        // Queued text may now be a full segment; a report is no occasion to look for that.
         loss.is_only_repair = true;
         if keeps && loss.records.lost() > 0 {
             self.spoil_timing();
@@ -232,8 +232,8 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Lost data is repaired as after a timeout, but the window stays: the network is not congested. A tail loss probe that is due leaves all the same, unless the
-    /// first segment goes again.
+    /// Lost data is repaired as after a timeout, but the window stays, because the network is not congested. A tail loss probe that is due is still
+    /// sent, unless the first segment is retransmitted.
     pub(super) fn repair_for_mtu(&mut self, loss: &mut Loss) {
         if self.recovery.phase() != Phase::Loss {
             self.recovery.on_timeout(self.snd_max);
@@ -242,7 +242,7 @@ impl<P: Payload> Pcb<P> {
         self.allow(loss);
     }
 
-    /// True if only the probe is lost: then its repair begins, and there is no congestion.
+    /// True if only the probe is lost: then its repair begins, and this is no congestion.
     pub(super) fn lost_only_mtu_probe(&mut self, loss: &mut Loss, now: Instant) -> bool {
         let Some(probe) = loss.path_mtu.as_deref().and_then(|path| path.probe) else { return false };
         let lost = loss.records.next_lost();
@@ -252,7 +252,7 @@ impl<P: Payload> Pcb<P> {
             if alone {
                 path.on_probe_lost(probe, now);
             } else {
-                // Others are lost as well: it proves nothing.
+                // Other segments are lost as well: the loss of the probe proves nothing.
                 path.probe = None;
             }
         }
@@ -262,7 +262,7 @@ impl<P: Payload> Pcb<P> {
         alone
     }
 
-    /// Has the probe arrived?
+    /// Checks whether the probe has arrived.
     pub(super) fn judge_mtu_probe(&mut self, loss: &mut Loss, now: Instant) {
         let Some(path) = loss.path_mtu.as_deref_mut() else { return };
         let Some(probe) = path.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
@@ -270,8 +270,8 @@ impl<P: Payload> Pcb<P> {
         self.mss = self.mss.max(path.low);
     }
 
-    /// At the start of a connection: no more than is known of the path; searches from the base up, if that is wanted from
-    /// the start.
+    /// At the start of a connection: segments no larger than what is known about the path; or a search from the base up, if the setting asks for one
+    /// from the start.
     pub(in crate::tcp) fn start_mtu_search(&mut self) {
         let ceiling = self.mss;
         self.begin_with_known_path();
@@ -286,8 +286,7 @@ impl<P: Payload> Pcb<P> {
         self.mss = base;
     }
 
-    /// The MTU that other connections learned holds for this one, and is doubted after as long (RFC 8201
-    /// section 5.2).
+    /// The MTU that other connections have learned is used for this one, and is doubted after the same time (RFC 8201 section 5.2).
     fn begin_with_known_path(&mut self) {
         let size = self.payload_of(u32::from(self.tuning.path_mtu));
         if self.tuning.path_mtu == 0 || size >= self.mss {
@@ -298,8 +297,8 @@ impl<P: Payload> Pcb<P> {
         self.mss = size;
     }
 
-    /// The retransmission timer has expired in a repair that goes on for long: large packets may vanish without a word (RFC 2923 section 2.1). The first time none are
-    /// larger than the base from then on, each later time half as large (`tcp_mtu_probing`).
+    /// The retransmission timer has expired in a long repair: large packets may vanish silently (RFC 2923 section 2.1). The first time, segments
+    /// become no larger than the base, and each later time half as large (`tcp_mtu_probing`).
     pub(in crate::tcp) fn suspect_black_hole(&mut self, now: Instant) {
         let wanted = match self.tuning.mtu_probing {
             MtuProbing::Off => false,
@@ -325,7 +324,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Sends a probe if it is time for one. `Break(None)` if new data waits until there is room for it.
+    /// Sends a probe if one is due. `Break(None)` if new data waits until there is room for it.
     pub(super) fn transmit_mtu_probe(
         &mut self,
         rcv_space: u32,
@@ -340,7 +339,7 @@ impl<P: Payload> Pcb<P> {
             if path.searching {
                 path.high = path.ceiling;
             } else {
-                // A router will say if it is too much.
+                // A router will report if it is too large.
                 self.mss = path.ceiling;
                 loss.path_mtu = None;
                 return ControlFlow::Continue(());
@@ -372,11 +371,11 @@ impl<P: Payload> Pcb<P> {
 
 /// The search is over when the bounds are this close, bytes.
 const SEARCH_END: u16 = 16;
-/// Losses of a probe that are taken for the path's limit: one may be chance.
+/// Number of losses of a probe that count as the path's limit: one may be chance.
 const TRIES: u8 = 2;
 /// Full segments that must follow a probe.
 const PROBE_FOLLOWERS: u32 = 4;
-/// A repair that takes as long as so many timeouts, the shortest first, is taken for a sign of a black hole, as on Linux (`tcp_retries1`).
+/// A repair that takes as long as this many timeouts, from the shortest on, counts as a sign of a black hole, as on Linux (`tcp_retries1`).
 pub(in crate::tcp) const BLACK_HOLE_TIMEOUTS: u8 = 3;
 /// For how long a path is believed to have a smaller MTU (RFC 1191 section 6.3).
 const RAISE_AFTER: Duration = Duration::from_secs(600);
@@ -395,7 +394,7 @@ mod tests {
         MtuProbe { start, end: start + u32::from(size) }
     }
 
-    /// The sizes that are tried on a path that takes `most`, and what is believed in the end.
+    /// The sizes that are tried on a path that carries `most`, and the final result.
     fn search(ceiling: u16, low: u16, most: u16) -> (Vec<u16>, u16) {
         let mut path = PathMtu::new(ceiling, low, true);
         let mut tried = Vec::new();
@@ -509,7 +508,7 @@ mod tests {
         assert_ne!(t.write(20_000).first(), Some(&1_460));
     }
 
-    /// The base, and half of that if it was no better.
+    /// The base, and half of that if the base did not help.
     #[test]
     fn a_black_hole_makes_segments_no_larger_than_the_base_first() {
         for (mss, base_mss, first, then) in

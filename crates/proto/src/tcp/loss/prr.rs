@@ -1,27 +1,28 @@
 //! Proportional rate reduction (RFC 9937, which replaces RFC 6937): the window of a fast recovery.
 //!
-//! While more is in the network than the new window, sending falls in proportion to arrivals. Once less is, as much leaves
-//! as arrives (the conservative reduction bound, CRB), and a segment more for an acknowledgment that shows the recovery to
-//! go well (SafeACK): then it catches up as slow start would (the slow start reduction bound, SSRB). An acknowledgment
-//! that delivers nothing changes nothing, so that a peer cannot make segments leave by repeating itself. As on Linux
-//! (`tcp_cwnd_reduction`): the share is of the window before the reduction, counted in whole segments, and what is found lost
-//! later makes room in the window that there is, since it has left the network.
+//! While more than the new window is in the network, sending falls in proportion to arrivals. When less is, as much is
+//! sent as arrives (the conservative reduction bound, CRB), and one more segment for an acknowledgment that shows
+//! progress of the recovery (SafeACK): this catches up as slow start would (the slow start reduction bound, SSRB). An
+//! acknowledgment that delivers nothing changes nothing, so a peer cannot cause segments by repeating itself. As on
+//! Linux (`tcp_cwnd_reduction`), the proportion is that of the window before the reduction, counted in whole segments,
+//! and data found lost later makes room in the present window, because it has left the network.
 //!
-//! All in bytes. It does not depend on the data sent. Invariant: over a recovery no more is sent than arrived or was found lost,
-//! one segment, and one more for each safe acknowledgment. Tests at the end.
+//! All in bytes. It does not depend on the data sent. Invariant: a recovery sends no more than what arrived or was
+//! found lost, plus one segment, plus one for each safe acknowledgment. Tests at the end.
 
 use super::super::cc::{as_many_of, idle_window};
 
 /// One fast recovery.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Prr {
-    /// The window before it.
+    /// The window before the recovery.
     prior_cwnd: u32,
     /// The window now.
     cwnd: u32,
-    /// Arrived since: less than two of the largest windows, as no more lies between its beginning and the end of what may be sent.
+    /// Bytes arrived since then: less than two of the largest windows, because no more lies between its beginning and
+    /// the end of what may be sent.
     delivered: u32,
-    /// Sent since.
+    /// Bytes sent since then.
     out: u32,
 }
 
@@ -41,20 +42,20 @@ impl Prr {
         self.cwnd = idle_window(self.cwnd, rtos, mss);
     }
 
-    /// Segments of `to` bytes take the place of those of `from`: there are as many.
+    /// Segments of `to` bytes replace those of `from`; their number stays.
     pub fn on_smaller_segments(&mut self, from: u32, to: u32) {
         for bytes in [&mut self.prior_cwnd, &mut self.cwnd, &mut self.delivered, &mut self.out] {
             *bytes = as_many_of(to, from, *bytes);
         }
     }
 
-    /// Bytes were sent, new or again.
+    /// Bytes were sent, new or repeated.
     pub fn on_sent(&mut self, bytes: u32) {
         self.out = self.out.saturating_add(bytes);
     }
 
-    /// `delivered` bytes were reported to have arrived, more than none; `pipe` are believed under way; `is_safe` if SND.UNA has
-    /// moved and nothing more was found lost.
+    /// `delivered` bytes, at least one, were reported to have arrived; `pipe` bytes are believed to be in flight;
+    /// `is_safe` if SND.UNA has moved and nothing more was found lost.
     pub fn on_ack(&mut self, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32, mss: u32) {
         self.delivered = self.delivered.saturating_add(delivered);
         let (all, out) = (u64::from(self.delivered), u64::from(self.out));
@@ -83,7 +84,7 @@ mod tests {
         Prr::new(20 * MSS)
     }
 
-    /// Bytes that may leave after an acknowledgment.
+    /// Bytes that may be sent after an acknowledgment.
     fn sndcnt(prr: &mut Prr, delivered: u32, is_safe: bool, pipe: u32, ssthresh: u32) -> u32 {
         prr.on_ack(delivered, is_safe, pipe, ssthresh, MSS);
         prr.cwnd() - pipe

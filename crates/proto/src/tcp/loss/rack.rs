@@ -1,9 +1,9 @@
 //! RACK: how long a segment may be overtaken before it counts as lost (RFC 8985 section 6).
 //!
-//! Keeps the latest segment known to have arrived, in order of transmission, the least round trip, and how
-//! much the path reorders: first not at all, then by a fraction of the least round trip that grows with every
-//! round in which the peer reports a needless repetition. It does not depend on records other than through
-//! [`Rack::on_delivered`]. Tests: `tests/rack.rs`.
+//! Keeps the segment sent latest that is known to have arrived, the minimum round trip time, and how much the path
+//! reorders: first not at all, then by a fraction of the minimum round trip time, which grows with every round trip in
+//! which the peer reports a needless repetition. It depends on records only through [`Rack::on_delivered`]. Tests:
+//! `tests/rack.rs`.
 
 use core::time::Duration;
 
@@ -19,16 +19,18 @@ pub(in crate::tcp) struct Rack {
     latest: Option<Sent>,
     /// RACK.rtt, microseconds.
     rtt_us: u32,
-    /// Where the segment ends that has made that round trip.
+    /// The end of the segment that made that round trip.
     timed: SeqNum,
     /// RACK.min_RTT, microseconds, and when it was measured; 0 if not yet.
     min_rtt_us: u32,
     min_rtt_at: Instant,
     /// RACK.fack: the highest sequence number that has arrived.
     fack: SeqNum,
-    /// The lowest sequence number of an original that has arrived behind a later one, by the acknowledgment that is looked at.
+    /// The lowest sequence number of an original that arrived after a later one, according to the present
+    /// acknowledgment.
     overtaken: Option<SeqNum>,
-    /// By how many segments the path was seen to reorder, at most (`tp->reordering`), and how often (`tp->reord_seen`).
+    /// The largest number of segments by which the path was seen to reorder (`tp->reordering`), and how often
+    /// (`tp->reord_seen`).
     pub(super) degree: u16,
     pub(super) reordered_count: u32,
     /// RACK.reo_wnd_mult and RACK.reo_wnd_persist.
@@ -38,12 +40,13 @@ pub(in crate::tcp) struct Rack {
     dsack_round: Option<SeqNum>,
     /// RACK.segs_sacked.
     sacked_count: u32,
-    /// Something has arrived since losses were last looked for by an acknowledgment.
+    /// Something has arrived since an acknowledgment last looked for losses.
     has_news: bool,
 }
 
 impl Rack {
-    /// `srtt_us` stands for the least round trip until a shorter one is seen (section 6.2 step 1), `rtt_us` is the latest; 0 if unknown.
+    /// `srtt_us` is used as the minimum round trip time until a shorter one is seen (section 6.2 step 1), `rtt_us` is
+    /// the latest; 0 if unknown.
     pub fn new(una: SeqNum, (srtt_us, rtt_us): (u32, u32), now: Instant) -> Self {
         Self {
             latest: None,
@@ -63,8 +66,9 @@ impl Rack {
         }
     }
 
-    /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false where a timestamp shows
-    /// that the acknowledgment was caused by an earlier transmission of it. Returns the round trip, microseconds, and where its segment ends, if it is one.
+    /// Steps 1 to 3 for one record that an acknowledgment reports. `is_ours` is false if a timestamp shows that an
+    /// earlier transmission of the record caused the acknowledgment. Returns the round trip, microseconds, and the end
+    /// of its segment, if it is a sample.
     pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) -> Option<(u32, SeqNum)> {
         let round_trip = |sent_at| u32::try_from(since_us(now, sent_at)).unwrap_or(u32::MAX).max(1);
         let sent = record.arrived();
@@ -80,10 +84,10 @@ impl Rack {
             return None;
         }
         if !record.repeated {
-            // No longer than it was, lest a repetition seem to arrive before its time.
+            // Not longer than it was, so that a repetition does not seem to arrive too early.
             self.note_min_rtt(round_trip(record.sent_at), now);
         }
-        // Of each that is reported, whether it is the latest or not.
+        // For each reported record, whether it is the latest or not.
         (self.rtt_us, self.timed, self.has_news) = (rtt_us, record.end, true);
         if self.latest.is_none_or(|latest| latest.before(sent)) {
             self.latest = Some(sent);
@@ -91,30 +95,31 @@ impl Rack {
         Some((rtt_us, record.end))
     }
 
-    /// This one of what is acknowledged is the latest round trip, and not that of a block beside it: Linux looks at the blocks first.
+    /// The round trip of acknowledged data is the latest, not that of a block in the same segment: Linux processes the
+    /// blocks first.
     pub fn keep_round_trip(&mut self, acked: Option<(u32, SeqNum)>) {
         if let Some((rtt_us, end)) = acked {
             (self.rtt_us, self.timed) = (rtt_us, end);
         }
     }
 
-    /// A repair was undone: what is out is judged anew (`tcp_undo_cwnd_reduction`).
+    /// A repair was undone: what is in flight is judged anew (`tcp_undo_cwnd_reduction`).
     pub fn look_again(&mut self) {
         self.has_news = true;
     }
 
-    /// Whether an acknowledgment that is more than plain progress is worth looking for losses: without an arrival nothing was overtaken, and what was waits for the timer
-    /// (`tcp_rack_mark_lost`).
+    /// Whether an acknowledgment that is more than plain progress needs a search for losses. Without an arrival,
+    /// nothing more was overtaken, and what was overtaken before waits for the timer (`tcp_rack_mark_lost`).
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)
     }
 
-    /// A round trip that the peer's echo of a timestamp tells, where what was acknowledged had been sent again.
+    /// A round trip measured by the peer's echo of a timestamp, for acknowledged data that had been retransmitted.
     pub fn on_echo(&mut self, rtt_us: u32, now: Instant) {
         self.note_min_rtt(rtt_us, now);
     }
 
-    /// The least of some minutes (`tcp_update_rtt_min`).
+    /// The minimum of some minutes (`tcp_update_rtt_min`).
     fn note_min_rtt(&mut self, rtt_us: u32, now: Instant) {
         let is_old = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
         if rtt_us <= self.min_rtt_us || self.min_rtt_us == 0 || is_old {
@@ -132,13 +137,14 @@ impl Rack {
         self.reordered_count = self.reordered_count.saturating_add(1);
     }
 
-    /// An echo tells that what was sent again from `start` on was only late: all that has arrived had overtaken it (`tcp_try_undo_partial`).
+    /// An echo shows that what was retransmitted from `start` on was only late: everything that has arrived had
+    /// overtaken it (`tcp_try_undo_partial`).
     pub fn on_late(&mut self, start: SeqNum, una: SeqNum, mss: u32) {
         self.overtaken = Some(start);
         self.measure_reordering(una, mss);
     }
 
-    /// The peer has thrown away what it had reported: nothing beyond `una` has arrived.
+    /// The peer has discarded what it had reported: nothing beyond `una` has arrived.
     pub fn on_renege(&mut self, una: SeqNum) {
         self.fack = una;
     }
@@ -151,7 +157,7 @@ impl Rack {
         }
     }
 
-    /// The peer reports a needless repetition: the window grows, once a round trip (step 4).
+    /// The peer reports a needless repetition: the reordering window grows, once per round trip (step 4).
     pub fn on_dsack(&mut self, snd_max: SeqNum) {
         if self.dsack_round.is_none() {
             self.dsack_round = Some(snd_max);
@@ -160,7 +166,8 @@ impl Rack {
         }
     }
 
-    /// A repair is over. After some without needless repetitions the window is small again (step 4).
+    /// A repair has ended. After some repairs without needless repetitions, the reordering window is small again (step
+    /// 4).
     pub fn on_recovery_end(&mut self) {
         if self.dsack_round.is_none() {
             self.persist = self.persist.saturating_sub(1);
@@ -175,25 +182,25 @@ impl Rack {
         self.reordered_count > 0
     }
 
-    /// True if the path was seen to reorder by more segments than are taken for a loss.
+    /// True if the path was seen to reorder by more segments than the number that indicates a loss.
     pub fn reorders_much(&self) -> bool {
         self.degree > DUP_THRESH
     }
 
-    /// The least round trip, microseconds; 0 before the first.
+    /// The minimum round trip time, microseconds; 0 before the first.
     pub fn min_rtt_us(&self) -> u32 {
         self.min_rtt_us
     }
 
-    /// The basis of detection: the latest arrival, and how long a segment sent before it may be out. `None`
+    /// The basis of detection: the latest arrival, and how long a segment sent before it may be in flight. `None`
     /// before the first arrival.
     pub fn patience(&self, is_repairing: bool, srtt_us: u32) -> Option<(Sent, Patience)> {
         let wait_us = u64::from(self.rtt_us) + u64::from(self.reo_wnd_us(is_repairing, srtt_us));
         self.latest.map(|latest| (latest, Patience { wait_us, timed: self.timed }))
     }
 
-    /// How long a segment may be out when the retransmission timer expires, microseconds (section 6.3): a round trip. Before anything
-    /// has arrived nothing is known of it, and everything is given up.
+    /// How long a segment may be in flight when the retransmission timer expires, microseconds (section 6.3): a round
+    /// trip. Before anything has arrived, the round trip is unknown, and everything is marked lost.
     pub fn patience_of_timeout(&self) -> u64 {
         u64::from(self.rtt_us)
     }
@@ -208,13 +215,13 @@ impl Rack {
     }
 }
 
-/// Segments behind a hole that are enough, while the path was not seen to reorder.
+/// Number of segments behind a hole that indicate a loss, if the path was not seen to reorder.
 const DUP_THRESH: u16 = 3;
-/// The degree of reordering grows no further (`tcp_max_reordering`), segments.
+/// Largest degree of reordering (`tcp_max_reordering`), segments.
 pub(super) const REORDERING_MAX: u32 = 300;
-/// Repairs for which a grown window is kept.
+/// Number of repairs for which a grown window is kept.
 const REO_WND_PERSIST: u8 = 16;
-/// A least round trip is forgotten after this: the path may have changed.
+/// A minimum round trip time is forgotten after this: the path may have changed.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

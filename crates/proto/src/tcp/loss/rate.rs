@@ -1,11 +1,11 @@
 //! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation), for congestion control that models
 //! the path.
 //!
-//! With each transmission goes a snapshot of the bytes delivered by then; when it arrives, the difference to
-//! now, over the longer of the times that sending and acknowledging it took, is a sample of the rate.
-//! Snapshots are made only if congestion control asks, and once per cell of time at most; a record names its
-//! snapshot by number. [`SNAPSHOTS_MAX`] are kept, an older transmission gives no sample. It does not depend
-//! on records. Tests at the end.
+//! Each transmission has a snapshot of the bytes delivered by then. When the transmission arrives, the bytes delivered
+//! since then, divided by the longer of the times that sending and acknowledging took, are a sample of the rate.
+//! Snapshots are made only if congestion control asks for them, and at most once per cell of time; a record names its
+//! snapshot by number. [`SNAPSHOTS_MAX`] are kept; an older transmission gives no sample. It does not depend on
+//! records. Tests at the end.
 
 use std::collections::VecDeque;
 
@@ -22,14 +22,14 @@ struct Snapshot {
     first_sent_at: Instant,
     sent_at: Instant,
     app_limited: bool,
-    /// In flight just after it, and all that was found lost before.
+    /// Bytes in flight just after the transmission, and all bytes found lost before it.
     tx_in_flight: u32,
     lost: u64,
 }
 
 #[derive(Debug)]
 pub(in crate::tcp) struct Rate {
-    /// Bytes delivered so far, and when that was last found.
+    /// Bytes delivered so far, and when the last of them were.
     delivered: u64,
     delivered_at: Instant,
     /// Bytes found lost so far.
@@ -39,7 +39,7 @@ pub(in crate::tcp) struct Rate {
     /// Samples are limited by the application until this much is delivered; 0 if they are not.
     app_limited_until: u64,
     snapshots: VecDeque<Snapshot>,
-    /// The number of the first of them.
+    /// The number of the first snapshot kept.
     first_number: u32,
 }
 
@@ -60,7 +60,7 @@ impl Rate {
         self.delivered
     }
 
-    /// Something is sent; nothing else is under way if `is_idle`. Returns the snapshot's number.
+    /// Something is sent; nothing else is in flight if `is_idle`. Returns the snapshot's number.
     pub fn on_sent(&mut self, now: Instant, is_idle: bool) -> u32 {
         if is_idle {
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -117,7 +117,7 @@ impl Rate {
         u32::try_from(self.lost - snapshot.lost).unwrap_or(u32::MAX)
     }
 
-    /// There is nothing to send although it might be; `pipe` bytes are under way.
+    /// There is nothing to send although the windows allow more; `pipe` bytes are in flight.
     pub fn on_app_limited(&mut self, pipe: u32) {
         self.app_limited_until = (self.delivered + u64::from(pipe)).max(1);
     }
@@ -131,8 +131,8 @@ impl Rate {
         }
     }
 
-    /// The sample that the arrival of the transmission with snapshot `number` gives, after `on_delivered`.
-    /// None if it is too old, or so short that it says nothing (`min_rtt_us`).
+    /// The sample for the arrival of the transmission with snapshot `number`, after `on_delivered`. None if it is too
+    /// old, or so short that it says nothing (`min_rtt_us`).
     pub fn sample(&mut self, number: u32, now: Instant, min_rtt_us: u32) -> Option<RateSample> {
         let snapshot = self.snapshot(number)?;
         self.first_sent_at = snapshot.sent_at;
@@ -153,7 +153,7 @@ impl Rate {
         })
     }
 
-    /// Gives memory back. Only when nothing is under way.
+    /// Frees memory. Only when nothing is in flight.
     pub fn shrink(&mut self) {
         self.first_number =
             self.first_number.wrapping_add(u32::try_from(self.snapshots.len()).unwrap_or(u32::MAX));
@@ -161,7 +161,7 @@ impl Rate {
     }
 }
 
-/// Snapshots kept: some round trips' worth.
+/// Number of snapshots kept: enough for some round trips.
 const SNAPSHOTS_MAX: usize = 512;
 
 #[cfg(test)]

@@ -1,23 +1,21 @@
 //! Data that was sent and is not acknowledged: when it was sent, and the peer's reports on it (the
 //! scoreboard).
 //!
-//! A queue of records without gaps, from SND.UNA to the end of the sent data. A record is a range of bytes that
-//! were sent at the same microsecond and share a fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`]. What leaves
-//! for one acknowledgment, or by one call, is so one record. Where there are [`EXACT_MAX`] records, time
-//! is cut into cells of a fraction of the round trip, and all data sent in one cell goes into one record with the
-//! latest of its times: a larger window costs some hundred records more, and a block still finds few behind it to move. Neighbours that were
-//! selectively acknowledged become one where that is cheap: their times do not matter any more.
+//! A queue of records without gaps, from SND.UNA to the end of the sent data. A record is a range of bytes that were sent at the same microsecond and share a
+//! fate: [`Fate::Flying`], [`Fate::Sacked`], [`Fate::Lost`]. So the data sent for one acknowledgment, or by one call, is one record. From [`EXACT_MAX`] records
+//! on, time is cut into cells of a fraction of the round trip, and all data sent in one cell goes into one record with the latest of its times: a larger window
+//! costs some hundred records more, and a block still has few records behind it to move. Neighbours that were selectively acknowledged are joined if that is
+//! cheap: their times no longer matter.
 //!
-//! A fate is moved by `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was
-//! repeated), `unlose` (Lost to Flying: it was no loss). Nothing leaves Sacked but by `forget_sacks`.
+//! These functions change a fate: `sack` (to Sacked), `detect`, `lose_overdue` and `lose_all` (to Lost), `sent` (Lost to Flying: it was repeated), `unlose`
+//! (Lost to Flying: it was no loss). Only `forget_sacks` ends Sacked.
 //!
-//! Bounds, whatever a peer sends: a block that would cut a record is used only for whole records once there are two for each segment in flight, in
-//! all at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`], or if more than [`MOVED_MAX`] others would have to move for it; as many move at most to
-//! make records one, unless [`RUN_MIN`] become one; new data joins the last record once there are [`RECORDS_MAX`]. No loop looks at every record but
-//! those after a timeout or an undo: a block is found by bisection and moves only records whose fate it changes; of the data that may be lost only
-//! the part not judged yet is looked at (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time,
-//! for the others). It does not depend on clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate.
-//! Tests: `loss/records/tests.rs`.
+//! Bounds, whatever a peer sends. A block that would cut a record counts only for whole records if there are already two records for each segment in flight
+//! (but at least [`SPLIT_MIN`] and at most [`RECORDS_MAX`]), or if more than [`MOVED_MAX`] others would have to move for it. At most as many move to join
+//! records, unless [`RUN_MIN`] are joined. New data joins the last record once there are [`RECORDS_MAX`]. Only after a timeout or an undo does a loop visit
+//! every record. A block is found by bisection and moves only records whose fate it changes. Of the data that may be lost, only the part not judged yet is
+//! visited (`edge` for first transmissions, whose times rise with their numbers; the queue `repeats`, in order of time, for the others). It does not depend on
+//! clocks, windows or why something is repeated. Invariants: `sacked` and `lost` are the bytes of that fate. Tests: `loss/records/tests.rs`.
 
 mod record;
 mod segments;
@@ -36,7 +34,7 @@ pub(in crate::tcp) use record::{Fate, Record, Sent};
 pub(in crate::tcp) use segments::Counts;
 pub(in crate::tcp) use waiting::{Detection, Patience};
 
-/// A range that was sent again.
+/// A range that was retransmitted.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     start: SeqNum,
@@ -59,13 +57,13 @@ pub(in crate::tcp) struct Records {
     hint: SeqNum,
     /// From this many records on, a selective acknowledgment cuts none.
     split_max: u16,
-    /// Two to this many microseconds are a cell of time.
+    /// A cell of time is two to the power of this many microseconds.
     cell_shift: u8,
     /// Bytes of a full segment; 0 if segments do not matter.
     segment: u16,
-    /// When the latest write left before which nothing waited, the low part of the microseconds.
+    /// When the latest write was sent before which nothing waited, the low part of the microseconds.
     write_us: u32,
-    /// Records looked at or moved, for the tests of a hostile segment's cost.
+    /// Number of records visited or moved, for the tests of a hostile segment's cost.
     #[cfg(test)]
     pub steps: u64,
 }
@@ -89,7 +87,7 @@ impl Records {
         }
     }
 
-    /// Bytes that the peer says it holds behind a hole.
+    /// Bytes that the peer reports to hold behind a hole.
     pub fn sacked(&self) -> u32 {
         self.sacked
     }
@@ -126,24 +124,24 @@ impl Records {
         self.segment = mss;
     }
 
-    /// What is sent at `now` is of a write, before which nothing waited.
+    /// What is sent at `now` is from a write before which nothing waited.
     pub fn note_write(&mut self, now: Instant) {
         self.write_us = low_micros(now);
     }
 
-    /// Sets how many segments are outstanding: a peer that cuts them to pieces is not followed.
+    /// Sets how many segments are outstanding. It limits how far a peer can cut them to pieces.
     pub fn set_segments(&mut self, count: u32) {
         // At most RECORDS_MAX, which fits.
         self.split_max = (2 * count as usize).clamp(SPLIT_MIN, RECORDS_MAX) as u16;
     }
 
-    /// Gives memory back. Only when nothing is outstanding.
+    /// Frees memory. Only when nothing is outstanding.
     pub fn shrink(&mut self) {
         self.list.shrink_to_fit();
         self.repeats.shrink_to_fit();
     }
 
-    /// Bytes from `start` to `end` were sent at `now`: new ones, or such as were sent before, or both.
+    /// Bytes from `start` to `end` were sent at `now`: new, repeated, or both.
     pub fn sent(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let known = self.list.back().map_or(start, |last| last.end);
         if start.before(known) {
@@ -154,8 +152,8 @@ impl Records {
         }
     }
 
-    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived; a record of no segment is a part of
-    /// one. Whether that is all of a segment, and whether one of them was sent again, also of what had arrived before.
+    /// Everything before `una` is acknowledged. `report` gets the bytes that were not known to have arrived; a record with no segment is a part of one. Returns
+    /// whether that includes a whole segment, and whether one of them was retransmitted, also among what had arrived before.
     pub fn ack(&mut self, una: SeqNum, mut report: impl FnMut(&Record)) -> (bool, bool) {
         let (mut is_whole, mut is_repeated) = (false, false);
         while let Some(first) = self.list.front_mut()
@@ -191,9 +189,8 @@ impl Records {
         (is_whole, is_repeated)
     }
 
-    /// The peer says that it holds `start` to `end`, which lies inside the outstanding data. `report` gets
-    /// the bytes that were not known. Only whole segments count, as on Linux: a part of one is no sign that
-    /// something was overtaken, and would be sent again with the rest anyway.
+    /// The peer reports that it holds `start` to `end`, which lies inside the outstanding data. `report` gets the bytes that were not known. Only whole
+    /// segments count, as on Linux: a part of one does not show that something was overtaken, and would be retransmitted with the rest anyway.
     pub fn sack(&mut self, start: SeqNum, end: SeqNum, mut report: impl FnMut(&Record)) {
         let Some(from) = self.whole_from(start, end) else { return };
         let mut to = from;
@@ -228,7 +225,7 @@ impl Records {
         self.join_sacked(from, to);
     }
 
-    /// Data that was sent before `latest` and has been out for longer than `patience` is lost (RFC 8985 section 6.2 step 5).
+    /// Data that was sent before `latest` and has been in flight for longer than `patience` is lost (RFC 8985 section 6.2 step 5).
     pub fn detect(&mut self, latest: Sent, patience: Patience, now: Instant) -> Detection {
         let mut found = Detection::NOTHING;
         self.detect_repeats(latest, patience, now, &mut found);
@@ -257,7 +254,7 @@ impl Records {
         found
     }
 
-    /// The first range that is to be repeated.
+    /// The first range to be repeated.
     pub fn next_lost(&mut self) -> Option<(SeqNum, SeqNum)> {
         if self.lost == 0 {
             return None;
@@ -274,8 +271,8 @@ impl Records {
         None
     }
 
-    /// The retransmission timer has expired: the first `segment` bytes are lost, and all that has been out for `wait_us`.
-    /// Later data is judged by arrivals.
+    /// The retransmission timer has expired: the first `segment` bytes are lost, and everything that has been in flight for `wait_us`. Arrivals decide about
+    /// later data.
     pub fn lose_overdue(&mut self, segment: u32, wait_us: u64, now: Instant) {
         let is_overdue = |sent_at: Instant| after_us(sent_at, wait_us) <= now;
         if let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) {
@@ -317,7 +314,7 @@ impl Records {
         }
     }
 
-    /// The data believed lost was not. It is judged anew.
+    /// The data believed lost was not lost. It is judged anew.
     pub fn unlose(&mut self) {
         for record in &mut self.list {
             if record.fate == Fate::Lost {
@@ -332,7 +329,7 @@ impl Records {
         self.note_repeats_anew();
     }
 
-    /// The peer has thrown away data that it had reported (RFC 2018 section 8).
+    /// The peer has discarded data that it had reported (RFC 2018 section 8).
     pub fn forget_sacks(&mut self) {
         for record in &mut self.list {
             if record.fate == Fate::Sacked {
@@ -379,7 +376,7 @@ impl Records {
         self.list.push_back(record);
     }
 
-    /// Bytes sent before were sent again. Those that the peer holds by now stay so.
+    /// Bytes were retransmitted. Those that the peer already holds keep their fate.
     fn repeat(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
         let from = self.split(start);
         self.end_repetition(end);
@@ -403,7 +400,7 @@ impl Records {
         self.note_repeat(Repeat { start, end, sent_at: now });
     }
 
-    /// The repaired part of a hole grows at its end: one record and not one for each segment.
+    /// The repaired part of a hole grows at its end: it is one record, not one for each segment.
     fn join_repeated(&mut self, at: usize, now: Instant) {
         let full = self.list.len() >= RECORDS_MAX;
         let Some(before) = at.checked_sub(1) else { return };
@@ -425,13 +422,13 @@ impl Records {
             return;
         }
         if self.repeats.len() >= RECORDS_MAX {
-            // Whether the oldest is lost again will be the retransmission timer's finding.
+            // The retransmission timer will find whether the oldest is lost again.
             self.repeats.pop_front();
         }
         self.repeats.push_back(repeat);
     }
 
-    /// Two to this many microseconds are one time now.
+    /// Two to the power of this many microseconds count as one time now.
     fn time_shift(&self) -> u8 {
         if self.list.len() < EXACT_MAX { 0 } else { self.cell_shift }
     }
@@ -447,8 +444,8 @@ impl Records {
         len
     }
 
-    /// Makes the records from index `run` up to `at`, all lost just now, one. A few that left at different times keep those: some may have arrived, and tell a round
-    /// trip. Returns the index that `at` has become.
+    /// Joins the records from index `run` up to `at`, all marked lost just now. A few that were sent at different times keep them: some may have arrived, and
+    /// give a round trip. Returns the new index of `at`.
     fn close_run(&mut self, run: usize, at: usize) -> usize {
         if at > run + 1 && self.may_collapse(run, at) && (at - run >= RUN_MIN || self.is_alike(run, at)) {
             self.collapse(run, at);
@@ -457,7 +454,7 @@ impl Records {
         at
     }
 
-    /// The index from which on a block acknowledges whole records; `None` if it says nothing new.
+    /// The index from which on a block acknowledges whole records; `None` if it reports nothing new.
     fn whole_from(&mut self, start: SeqNum, end: SeqNum) -> Option<usize> {
         let at = self.find(start);
         let record = *self.list.get(at)?;
@@ -474,8 +471,8 @@ impl Records {
         Some(at + 1)
     }
 
-    /// True if a block may cut the record at index `at`. Data that arrives in order behind holes cuts near the end,
-    /// where little moves however many holes there are.
+    /// True if a block may cut the record at index `at`. Data that arrives in order behind holes cuts near the end, where little moves no matter how many holes
+    /// there are.
     fn may_split(&self, at: usize) -> bool {
         let len = self.list.len();
         len < usize::from(self.split_max) && at.min(len - at.min(len)) <= MOVED_MAX
@@ -491,14 +488,14 @@ impl Records {
         }
     }
 
-    /// True if few records move for it, or so many become one that it pays: records that stay apart in the middle are
-    /// looked at one by one, fewer than [`RUN_MIN`] at a time.
+    /// True if few records move for it, or if it joins so many that it pays. Records that stay apart in the middle are visited one by one, fewer than
+    /// [`RUN_MIN`] at a time.
     fn may_collapse(&self, from: usize, to: usize) -> bool {
         let len = self.list.len();
         to - from >= RUN_MIN || from.min(len - from.min(len)) <= MOVED_MAX
     }
 
-    /// Makes the records from index `from` up to `to` one, with the last one's time.
+    /// Joins the records from index `from` up to `to` to one with the last one's time.
     fn collapse(&mut self, from: usize, to: usize) {
         if to <= from + 1 {
             return;
@@ -521,7 +518,7 @@ impl Records {
         self.list.drain(from + 1..to);
     }
 
-    /// Cuts the record that `at` lies in. Returns the index of the record that begins there.
+    /// Cuts the record that contains `at`. Returns the index of the record that begins there.
     fn split(&mut self, at: SeqNum) -> usize {
         let index = self.find(at);
         let Some(record) = self.list.get_mut(index) else { return index };
@@ -540,7 +537,7 @@ impl Records {
         index + 1
     }
 
-    /// The index of the record that `seq` lies in; the number of records if it lies behind all.
+    /// The index of the record that contains `seq`; the number of records if it lies after all.
     fn find(&self, seq: SeqNum) -> usize {
         self.list.partition_point(|record| record.end.at_or_before(seq))
     }
@@ -555,7 +552,7 @@ impl Records {
     fn step(&mut self, _: u64) {}
 }
 
-/// Cost of moving the shorter side of a queue of `len`, in records looked at: they move in blocks.
+/// Cost of moving the shorter side of a queue of `len`, in visited records: they move in blocks.
 fn moved(index: usize, len: usize) -> u64 {
     (index.min(len - index.min(len)) / MOVED_PER_STEP) as u64 + 1
 }
@@ -569,18 +566,18 @@ fn same_cell(a: Instant, b: Instant, shift: u8) -> bool {
     a.as_micros() >> shift == b.as_micros() >> shift
 }
 
-/// From this many records on their times are kept in cells: half of those that a block may move.
+/// From this many records on, their times are kept in cells: half of the number that a block may move.
 const EXACT_MAX: usize = 1024;
-/// Cells of a round trip. RACK waits for a quarter of one.
+/// Number of cells in a round trip. RACK waits for a quarter of a round trip.
 const CELLS_PER_ROUND_TRIP: u32 = 64;
-/// Records that a selective acknowledgment may make by cutting, whatever is outstanding.
+/// Number of records that selective acknowledgments may make by cutting, regardless of what is outstanding.
 const SPLIT_MIN: usize = 512;
-/// Records that move at most where a block cuts one or joins some: as long as some tens of them are looked at.
+/// Largest number of records that move when a block cuts one or joins some. This takes as long as visiting some tens of them.
 const MOVED_MAX: usize = if cfg!(test) { 512 } else { 2048 };
-/// So many records become one wherever they are: each was paid for when it was made.
+/// This many records are joined wherever they are: their cost is covered by that of making them.
 const RUN_MIN: usize = 64;
-/// From this many records on, new data joins the last one, and no block cuts any: enough for 16,000 holes. Repairing
-/// can cut each lost record once more, so there are never more than twice as many: 2 MiB.
+/// From this many records on, new data joins the last one, and no block cuts any: enough for 16,000 holes. Repairs can cut each lost record once more, so there
+/// are never more than twice as many: 2 MiB.
 const RECORDS_MAX: usize = if cfg!(test) { 4096 } else { 32_768 };
-/// Records that are moved in the time in which one is looked at.
+/// Number of records that are moved in the time of one visit.
 const MOVED_PER_STEP: usize = 32;

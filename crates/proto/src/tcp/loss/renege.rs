@@ -1,7 +1,9 @@
-//! A peer that may have thrown away data that it had reported (RFC 2018 section 8), as Linux takes it (`tcp_check_sack_reneging`).
+//! A peer that may have discarded data that it had reported (RFC 2018 section 8), handled as on Linux
+//! (`tcp_check_sack_reneging`).
 //!
-//! It is not believed at once: what it has reported is sent again after the timer of retransmission, which is set to a short time
-//! (`timers.rs` forgets the reports then). It does not depend on why the data was sent. Tests: `tests/renege.rs`.
+//! The stack does not draw this conclusion at once. It retransmits the reported data when the retransmission timer
+//! expires, which is set to a short time (`timers.rs` then forgets the reports). It does not depend on why the data was
+//! sent. Tests: `tests/renege.rs`.
 
 use crate::time::Instant;
 
@@ -13,8 +15,8 @@ use super::Loss;
 use super::ack::Report;
 
 impl<P: Payload> Pcb<P> {
-    /// An acknowledgment that is more than plain progress ends where data begins that a block has reported: the peer gets a short time to acknowledge
-    /// that too, and no other conclusion is drawn.
+    /// An acknowledgment that is more than plain progress ends where data begins that a block has reported. The peer
+    /// gets a short time to acknowledge that data, too; no other conclusion is drawn.
     #[cold]
     pub(super) fn expect_renege(
         &mut self,
@@ -35,5 +37,5 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// Half a round trip, and no less than this.
+/// The wait is half a round trip, but at least this.
 const RENEGE_WAIT_MIN_US: u32 = 10_000;

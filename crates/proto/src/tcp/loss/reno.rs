@@ -1,12 +1,16 @@
-//! Peers without SACK: a duplicate acknowledgment stands for a segment that has arrived behind a hole, nobody knows which.
+//! Peers without SACK: a duplicate acknowledgment stands for a segment that has arrived behind a hole; it is unknown
+//! which.
 //!
-//! These segments are counted ([`Loss::stood_for`], Linux's `sacked_out` of Reno) and not in the network any more. One acknowledgment that moves
-//! SND.UNA fills the hole; what else it covers was told by duplicates before. As many duplicates as the path is believed to reorder segments
-//! say that the first segment is lost, and so does progress in a recovery that does not end it (NewReno, RFC 6582). A recovery, and the repair
-//! after a timeout, hold until more than what was out then is acknowledged: duplicates that their repetitions cause are no signs of a loss.
+//! These segments are counted ([`Loss::stood_for`], Linux's `sacked_out` of Reno) and are no longer in the network. An
+//! acknowledgment that moves SND.UNA fills the hole; duplicates have already reported the rest of what it covers. If
+//! there are as many duplicates as the path is believed to reorder segments, the first segment is lost; so it is after
+//! progress in a recovery that does not end it (NewReno, RFC 6582). A recovery, or the repair after a timeout, lasts
+//! until more is acknowledged than what was outstanding when it began: duplicates that its repetitions cause are no
+//! signs of a loss.
 //!
-//! Everything else is as with SACK: records, proportional rate reduction, F-RTO, undoing. No tail loss probe is sent and RACK finds
-//! nothing. Bound: no more segments can have arrived than are out, but for one hole at least. It does not depend on time. Tests: `tests/reno.rs`.
+//! Everything else is as with SACK: records, proportional rate reduction, F-RTO, undoing. No tail loss probe is sent
+//! and RACK finds nothing. Bound: no more segments can have arrived than are outstanding, less at least one hole. It
+//! does not depend on time. Tests: `tests/reno.rs`.
 
 use crate::seq::SeqNum;
 
@@ -18,7 +22,8 @@ use super::ack::Report;
 use super::rack::REORDERING_MAX;
 
 impl Loss {
-    /// SND.UNA has moved over the segments of a report. Those that are left there are the ones that were not known to have arrived.
+    /// SND.UNA has moved over the segments of a report. The segments that remain in the report are those that were not
+    /// known to have arrived.
     #[cold]
     pub(super) fn fill_hole(&mut self, report: &mut Report) {
         if report.count > 0 {
@@ -27,12 +32,12 @@ impl Loss {
             self.stood_for = self.stood_for.saturating_sub(count - 1);
             self.bound_stood_for(count, u32::MAX);
         }
-        // What was sent once may have been told by duplicates long ago, and the repetition have filled the hole.
+        // Duplicates may have reported long ago what was sent once, and the repetition may have filled the hole.
         report.original &= !report.is_ambiguous;
     }
 
-    /// What was sent from `start` to `end` goes again as one segment. Where several are one now, a duplicate no longer says which of them has arrived
-    /// (`tcp_adjust_pcount`). With SACK there are none.
+    /// What was sent from `start` to `end` is retransmitted as one segment. If that joins several, a duplicate no
+    /// longer shows which of them has arrived (`tcp_adjust_pcount`). With SACK, no segments are counted by duplicates.
     pub(super) fn make_one(&mut self, start: SeqNum, end: SeqNum) {
         let before = self.records.counts().all();
         self.records.make_one(start, end);
@@ -40,7 +45,7 @@ impl Loss {
         self.stood_for = self.stood_for.saturating_sub(joined);
     }
 
-    /// The repair goes on although everything that was out at its beginning is acknowledged.
+    /// The repair continues although everything that was outstanding at its beginning is acknowledged.
     #[cold]
     pub(super) fn hold(&mut self, phase: Phase) {
         if phase == Phase::Recovery {
@@ -48,7 +53,8 @@ impl Loss {
         }
     }
 
-    /// A duplicate has come, and `most` segments can have arrived besides the hole. Returns how many it stands for: none if all of these have arrived.
+    /// A duplicate has arrived, and at most `most` segments can have arrived besides the hole. Returns how many it
+    /// stands for: none if all of these have arrived.
     fn count_duplicate(&mut self, most: u32) -> u32 {
         let before = self.stood_for;
         self.stood_for += 1;
@@ -56,8 +62,8 @@ impl Loss {
         self.stood_for.saturating_sub(before)
     }
 
-    /// A hole at least is among what is out (`tcp_limit_reno_sacked`). More duplicates than that say that the path reorders by as many segments,
-    /// and by those that were `acked` just now. No more than `most` in any case.
+    /// At least one hole is among what is outstanding (`tcp_limit_reno_sacked`). More duplicates than that show that
+    /// the path reorders by this many segments plus those that were `acked` just now. Never more than `most`.
     fn bound_stood_for(&mut self, acked: u32, most: u32) {
         let counts = self.records.counts();
         let out = counts.all();
@@ -71,16 +77,18 @@ impl Loss {
 }
 
 impl<P: Payload> Pcb<P> {
-    /// What an acknowledgment says of losses: bytes that are lost by it, and the segments that have arrived by it as a duplicate. `was`: the phase when it came.
+    /// What an acknowledgment shows about losses: bytes that it shows to be lost, and the segments for which it stands
+    /// as a duplicate. `was`: the phase when it arrived.
     #[cold]
     pub(super) fn judge_duplicates(&mut self, loss: &mut Loss, report: &Report, was: Phase) -> (u32, u32) {
         let (has_moved, recover) = (report.moves(), self.recovery.recover());
-        // What had arrived behind the hole of a recovery that is undone still has, and what is left of it may be the sign of another.
+        // What had arrived behind the hole of an undone recovery has still arrived, and the rest of these duplicates
+        // may be the sign of another recovery.
         let is_undone = was == Phase::Recovery && self.snd_una.before(recover);
         let is_duplicate = report.is_duplicate && !has_moved && !loss.records.is_empty();
         let mut told = 0;
         let is_sign = match self.recovery.phase() {
-            // What comes now may be caused by the repair.
+            // The repair may cause what arrives now.
             Phase::Recovery | Phase::Loss if !self.snd_una.before(recover) => false,
             Phase::Recovery => {
                 if is_duplicate {
@@ -90,7 +98,8 @@ impl<P: Payload> Pcb<P> {
             }
             Phase::Loss => {
                 if is_duplicate && self.snd_max.after(recover) {
-                    // All that was out at the timeout was given up, and stays so when it is sent again (`lost_out`).
+                    // Everything outstanding at the timeout was marked lost, and stays so when it is retransmitted
+                    // (`lost_out`).
                     let most = loss.records.count_from(recover);
                     told = loss.count_duplicate(most);
                 } else if has_moved {
@@ -112,7 +121,7 @@ impl<P: Payload> Pcb<P> {
         (lost, told)
     }
 
-    /// Whether a repair stays as it is although everything that was out at its beginning is acknowledged, and no more
+    /// Whether a repair stays as it is although everything outstanding at its beginning, and no more, is acknowledged
     /// (`tcp_is_non_sack_preventing_reopen`).
     pub(super) fn holds_repair(&self) -> bool {
         !self.sack_ok && self.snd_una == self.recovery.recover()
@@ -124,7 +133,7 @@ mod tests {
     use super::*;
     use crate::time::Instant;
 
-    /// Ten segments of 100 bytes are out, and `stood_for` duplicates have come.
+    /// Ten segments of 100 bytes are in flight, and `stood_for` duplicates have arrived.
     fn loss(stood_for: u32) -> Box<Loss> {
         let start = SeqNum::new(u32::MAX - 150);
         let mut loss = Loss::new(start, (10_000, 10_000), Instant::ZERO);
@@ -134,7 +143,7 @@ mod tests {
         loss
     }
 
-    /// One of the segments fills the hole, the others were told by duplicates.
+    /// One of the segments fills the hole; duplicates have reported the others.
     #[test]
     fn an_acknowledgment_tells_of_what_no_duplicate_stood_for() {
         for (count, stood_for, told, left) in
@@ -159,7 +168,7 @@ mod tests {
         }
     }
 
-    /// One is the hole.
+    /// One of them is the hole.
     #[test]
     fn more_duplicates_than_others_are_out_say_that_the_path_reorders() {
         for (stood_for, left, seen) in [(8, 8, 0), (9, 9, 0), (10, 9, 1)] {

@@ -1,8 +1,8 @@
-//! Sending with records: repetitions, tail loss probes, the pace.
+//! Sending with records: repetitions, tail loss probes, pacing.
 //!
-//! Lost data goes first, from SND.UNA upwards, within what recovery allows and the peer's window; then new
-//! data. SND.NXT does not move for a repetition, so the window is deflated by it. It does not depend on why
-//! something is lost. Tests: `send/tests.rs`, `tests/rack.rs`, `tests/sack.rs`.
+//! Lost data is sent first, from SND.UNA upwards, within the limit of recovery and the peer's window; then new data.
+//! SND.NXT does not move for a repetition, so the window is reduced by it. It does not depend on why something is lost.
+//! Tests: `send/tests.rs`, `tests/rack.rs`, `tests/sack.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use super::stats::{Why, count};
 use super::{Loss, Probe, TRIM_AFTER, pacing};
 
 impl<P: Payload> Pcb<P> {
-    /// Bytes from `start` to `end` leave now: records them if records are kept.
+    /// Bytes from `start` to `end` are sent now: records them if records are kept.
     #[inline]
     pub(in crate::tcp) fn record_sent(&mut self, start: SeqNum, end: SeqNum, now: Instant) {
         if self.keeps_records() {
@@ -59,7 +59,7 @@ impl<P: Payload> Pcb<P> {
         }
         let bytes = end.since(start);
         if self.recovery.phase() == Phase::Recovery {
-            // A FIN leaves with the last segment, if there is text.
+            // A FIN is sent with the last segment, if there is text.
             let text = bytes - u32::from(self.fin_sent && end == self.snd_max && bytes > 1);
             loss.prr.on_sent(text.div_ceil(u32::from(mss).max(1)).saturating_mul(self.mss.into()));
         }
@@ -75,29 +75,32 @@ impl<P: Payload> Pcb<P> {
         let may_be_unused = begins && loss.usage.age_us(now) >= u64::from(self.tuning.rto_min_us);
         self.loss = Some(loss);
         if may_be_unused {
-            // The segments of a write leave one by one, and after a pause the first shows that the window was not used.
+            // The segments of a write are sent one by one, and after a pause the first shows that the window was not
+            // used.
             self.validate_window(true, now);
         }
     }
 
-    /// The box is made by what leaves first.
+    /// The first transmission makes the box.
     #[cold]
     fn begin_loss(&self, now: Instant) -> Box<Loss> {
         let mut loss = Loss::new(self.snd_una, self.known_round_trip(), now);
         let rto_us = self.rtt.rto_us(self.tuning.rto_max_us);
-        // A window that was not used before the box was given back is none that was used since, unless a write has just made it smaller for the pause.
+        // A window that was not used before the box was freed was not used since, unless a write has just reduced it
+        // for the pause.
         if !self.nagle.is_write() || since_us(now, self.last_snd_at) <= rto_us {
             loss.usage.touch(self.last_snd_at);
         }
         if self.snd_una != self.iss + 1 {
-            // What a probe of a small window sends says nothing of its use, and a window of one segment may grow by that.
+            // What a probe of a small window sends says nothing about its use, and a window of one segment may grow by
+            // it.
             loss.usage.assume_used(self.mss.into());
         }
         loss
     }
 
-    /// The range to be sent before new data; `Break` if new data must wait, else the most bytes of it that may leave
-    /// at once: a whole number of segments.
+    /// The range to be sent before new data. `Break` if new data must wait, else the largest number of its bytes that
+    /// may be sent at once: whole segments.
     #[inline(never)]
     pub(in crate::tcp) fn transmit_recorded(
         &mut self,
@@ -162,9 +165,9 @@ impl<P: Payload> Pcb<P> {
         Break(again)
     }
 
-    /// Bytes per second at which data leaves; `None`: as fast as the windows allow. Asked for by congestion control, or by
-    /// the settings: then as on Linux, twice a window each round trip in slow start and 1.2 times later, so that it is
-    /// still the window that decides.
+    /// The sending rate in bytes per second; `None`: as fast as the windows allow. Congestion control or the settings
+    /// may ask for one. For the settings it is as on Linux: twice a window per round trip in slow start and 1.2 times
+    /// later, so that the window is still the limit.
     fn pacing_rate(&self) -> Option<NonZeroU64> {
         let bound = self.rare.max_pacing().copied();
         let paces = match self.tuning.pacing {
@@ -183,7 +186,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Bytes per second of a window that leaves over a round trip, with room to grow (`tcp_update_pacing_rate`).
+    /// Bytes per second if a window is sent over a round trip, with room to grow (`tcp_update_pacing_rate`).
     pub(in crate::tcp) fn window_rate(&self) -> Option<NonZeroU64> {
         let srtt_us = NonZeroU64::new(u64::from(self.rtt.srtt_us()))?;
         let cwnd = self.cc.cwnd();
@@ -191,8 +194,8 @@ impl<P: Payload> Pcb<P> {
         NonZeroU64::new(u64::from(cwnd) * 10_000 * gain / srtt_us)
     }
 
-    /// True while F-RTO waits for the acknowledgment of new data. If none was sent and none can go now, it
-    /// gives up (RFC 5682 section 2.1 step 2b).
+    /// True while F-RTO waits for the acknowledgment of new data. If none was sent and none can be sent now, F-RTO ends
+    /// (RFC 5682 section 2.1 step 2b).
     fn keeps_trying_new_data(&mut self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
         let is_fin = self.has_unsent() && self.snd_len == offset;
@@ -229,14 +232,14 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Repeats the first range that is lost, if it may go, or `most` bytes of it.
+    /// Repeats the first lost range, if it may be sent, or `most` bytes of it.
     fn transmit_lost(&mut self, rcv_space: u32, most: u32, now: Instant) -> Option<Transmit> {
         let mss = u32::from(self.send_mss());
         let fin = self.fin_sent.then(|| self.snd_max - 1);
         let edge = self.repeat_edge();
         let loss = self.loss.as_deref_mut()?;
         let (start, end) = loss.records.next_lost()?;
-        // With the text before it, that is.
+        // It is sent with the text before it.
         let with_fin = fin.filter(|fin| loss.records.is_inside(*fin));
         let within = |end: SeqNum| {
             let len = end.since(start) - u32::from(with_fin.is_some_and(|fin| end.after(fin)));
@@ -247,20 +250,21 @@ impl<P: Payload> Pcb<P> {
         let lost = short_end.unwrap_or_else(|| within(end)).since(start);
         let want = if short_end.is_some() { lost } else { lost.min(self.tuning.tso_max.max(mss)).min(most) };
         let allowed = self.recovery.window(&self.cc, self.mss.into()).saturating_sub(self.flight());
-        // A short segment takes the room of a whole one.
+        // A short segment takes the room of a full one.
         let allowed = allowed / u32::from(self.mss).max(1) * mss;
         let room = self.room_to_repeat(start, mss);
         let mut len = want.min(allowed).min(room);
         if len < want && len > mss {
-            // No part of a segment goes alone: the rest would cost another header. Only where the peer has
-            // no room for more does it go, or it would never.
+            // No part of a segment is sent alone: the rest would cost another header. Only if the peer has no room for
+            // more is a part sent, or it would never be.
             len -= len % mss;
         }
         if len == 0 {
             return None;
         }
         if len < lost && fin == Some(start + len) {
-            // Both windows are asked about text: a FIN that left with it goes with it again (`tcp_retransmit_skb`).
+            // Both windows limit text only: a FIN that was sent with text is retransmitted with it
+            // (`tcp_retransmit_skb`).
             len += 1;
         }
         let why = match self.recovery.phase() {
@@ -287,7 +291,7 @@ impl<P: Payload> Pcb<P> {
         }
         if at_una && self.loss.as_deref().is_none_or(|loss| loss.reorder_at == NEVER) {
             if let Some(loss) = self.loss.as_deref_mut() {
-                // There is one timer (`tcp_xmit_retransmit_queue`).
+                // There is only one timer (`tcp_xmit_retransmit_queue`).
                 loss.probe_at = NEVER;
             }
             self.arm_rexmt(now);
@@ -295,7 +299,8 @@ impl<P: Payload> Pcb<P> {
         Some(again)
     }
 
-    /// Whether text that is lost begins `offset` past SND.UNA, where SND.NXT is without records, and a segment of it may go again now.
+    /// Whether lost text begins `offset` past SND.UNA (where SND.NXT is without records), and a segment of it may be
+    /// retransmitted now.
     pub fn repeats_at(&self, offset: u32) -> bool {
         if !self.keeps_records() {
             return self.sends_more();
@@ -306,8 +311,8 @@ impl<P: Payload> Pcb<P> {
         is_lost && allowed >= u32::from(self.mss) && self.repeat_edge().after(at)
     }
 
-    /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): new data if the peer has room for a segment of it, else the
-    /// last segment again, or the first `mss` bytes of it.
+    /// The timer of the tail loss probe has expired (RFC 8985 section 7.3): sends new data if the peer has room for a
+    /// segment of it, else the last segment again, or its first `mss` bytes.
     fn transmit_tail_probe(&mut self, rcv_space: u32, now: Instant) -> Option<Transmit> {
         let (flight, mss) = (self.flight(), u32::from(self.send_mss()));
         let unsent = self.snd_len.saturating_sub(flight);
@@ -324,7 +329,7 @@ impl<P: Payload> Pcb<P> {
             if room == 0 {
                 return None;
             }
-            // A FIN leaves with all of its text.
+            // A FIN is sent with all of its text.
             let text_end = last.end - u32::from(self.fin_sent);
             let end = if text_end.after(start + room) { start + room } else { last.end };
             repeated = end.since(start);
@@ -341,7 +346,8 @@ impl<P: Payload> Pcb<P> {
         segment
     }
 
-    /// How many bytes of a repetition from `start` on the peer takes. A window that was closed over the text is probed by a segment of it.
+    /// How many bytes of a repetition from `start` on the peer accepts. If the window was closed over the text, one
+    /// segment of it is the window probe.
     fn room_to_repeat(&self, start: SeqNum, mss: u32) -> u32 {
         match self.repeat_edge() {
             edge if edge.after(start) => edge.since(start),
@@ -350,8 +356,9 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// How far the peer takes repetitions. An edge that all of it is less than a unit of the window field behind may only seem to have
-    /// moved left because the rest was rounded down (RFC 7323 section 2.4). Not where the window is closed: the peer has refused that data.
+    /// Up to where the peer accepts repetitions. If the edge is less than a unit of the window field before the end of
+    /// all sent text, it may only seem to have moved left, because the window was rounded down (RFC 7323 section 2.4).
+    /// This does not apply to a closed window: the peer has refused that data.
     fn repeat_edge(&self) -> SeqNum {
         let edge = self.snd_una + self.snd_wnd;
         let is_rounded =
@@ -359,7 +366,7 @@ impl<P: Payload> Pcb<P> {
         if is_rounded { self.snd_max } else { edge }
     }
 
-    /// Sends `start` to `end` again.
+    /// Retransmits `start` to `end`.
     fn repeat(
         &mut self,
         start: SeqNum,
@@ -394,14 +401,15 @@ impl<P: Payload> Pcb<P> {
         Some(self.data_segment(start, offset, len, fin, rcv_space, now))
     }
 
-    /// The peer has acknowledged our SYN, which left at `syn_at`, and not the `len` bytes of text that are at SND.UNA now: they are sent again at
-    /// once, with the window as it is (`tcp_rcv_fastopen_synack`).
+    /// The peer has acknowledged our SYN, sent at `syn_at`, but not the `len` bytes of text that are now at SND.UNA:
+    /// they are retransmitted at once, and the window stays (`tcp_rcv_fastopen_synack`).
     pub(in crate::tcp) fn repeat_syn_text(&mut self, len: u32, syn_at: Instant, now: Instant) {
         let (start, end) = (self.snd_una, self.snd_una + len);
         (self.snd_nxt, self.snd_max) = (end, end);
         self.record_sent(start, end, syn_at);
         let Some(mut loss) = self.loss.take() else { return };
-        // The kernel does not look at the use of the window when a SYN takes text along (`tcp_send_syn_data`): none is known.
+        // The kernel does not check the use of the window when a SYN carries text (`tcp_send_syn_data`): the use is
+        // unknown.
         loss.has_sent = false;
         loss.usage.assume_used(0);
         loss.records.lose_from(start);
@@ -410,8 +418,8 @@ impl<P: Payload> Pcb<P> {
         self.arm_rexmt(now);
     }
 
-    /// The peer has acknowledged all text of our SYN, which left once, at `syn_at`, though the SYN had to be repeated: that is the latest round trip
-    /// (`tcp_rack_advance`).
+    /// The peer has acknowledged all text of our SYN. The text was sent once, at `syn_at`, although the SYN had to be
+    /// repeated: that is the latest round trip (`tcp_rack_advance`).
     #[cold]
     pub(in crate::tcp) fn time_syn_text(&mut self, syn_at: Instant, now: Instant) {
         let rtt_us = u32::try_from(since_us(now, syn_at)).unwrap_or(u32::MAX);
@@ -420,14 +428,14 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// Counts a repetition. The box is made for it if there is none.
+    /// Counts a repetition. Makes the box if there is none.
     #[inline(never)]
     pub(in crate::tcp) fn count_rexmt(&mut self, why: Why, bytes: u32, now: Instant) {
         let (una, known_us, mss) = (self.snd_una, self.known_round_trip(), u32::from(self.mss));
         self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.on_rexmt(why, bytes, mss);
     }
 
-    /// Makes the box if it was given back and the first block says that something has arrived twice, which is counted.
+    /// Makes the box if it was freed and the first block reports a duplicate, which is counted.
     #[cold]
     pub(in crate::tcp) fn expect_report_of_a_duplicate(&mut self, sack: &SackBlocks, now: Instant) {
         let is_duplicate = sack.as_slice().first().is_some_and(|first| first.start.before(self.snd_una));
@@ -436,14 +444,15 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Counts an expiry of the retransmission timer where no records are kept.
+    /// Counts an expiry of the retransmission timer if no records are kept.
     pub(in crate::tcp) fn count_timeout(&mut self, now: Instant) {
         let (una, known_us) = (self.snd_una, self.known_round_trip());
         count(&mut self.loss.get_or_insert_with(|| Loss::new(una, known_us, now)).stats.rto_count);
     }
 
-    /// What recovery begins with, microseconds: the smoothed round trip, and that of the latest segment. The SYN of a connect is one unless it had
-    /// to be repeated, when nobody knows which has arrived; the SYN-ACK of a listener is none (`tcp_rack_advance`).
+    /// The round trips with which recovery begins, microseconds: the smoothed one, and that of the latest segment. The
+    /// SYN of a connect counts as a segment, unless it had to be repeated, because then it is unknown which has
+    /// arrived. The SYN-ACK of a listener does not count (`tcp_rack_advance`).
     pub(super) fn known_round_trip(&self) -> (u32, u32) {
         let srtt_us = self.rtt.srtt_us();
         (srtt_us, if self.syn_is_timed || self.snd_una != self.iss + 1 { srtt_us } else { 0 })
@@ -456,7 +465,7 @@ impl<P: Payload> Pcb<P> {
             .map_or(NEVER, |first| after_us(first.sent_at, self.rtt.rto_us(self.tuning.rto_max_us)))
     }
 
-    /// No probe can leave: the retransmission timer is that of the first segment (`tcp_rearm_rto`).
+    /// No probe can be sent: the retransmission timer is that of the first segment (`tcp_rearm_rto`).
     fn wait_for_first(&mut self, now: Instant) {
         if let Some(loss) = self.loss.as_deref() {
             self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
@@ -467,22 +476,23 @@ impl<P: Payload> Pcb<P> {
     fn probe_wait_us(&self, loss: &Loss) -> u64 {
         match self.rtt.srtt_us() {
             0 => PTO_UNMEASURED_US,
-            // The peer may delay the acknowledgment of a single segment, by as much as a timeout waits for at least (`tcp_rto_min_us`).
+            // The peer may delay the acknowledgment of a single segment, by up to the lower bound of the timeout
+            // (`tcp_rto_min_us`).
             srtt_us if loss.records.is_single() => 2 * u64::from(srtt_us) + u64::from(self.tuning.rto_min_us),
             srtt_us => 2 * u64::from(srtt_us) + PTO_SLACK_US,
         }
     }
 
-    /// Starts the timer of tail loss probes (RFC 8985 section 7.2), which the retransmission timer gives way to; that is due at `due`. Not
-    /// before a round trip was measured since the last probe. While one is under way it sends none, but gives the timer back. It takes the
-    /// place of the timer of reordering.
+    /// Starts the timer of tail loss probes (RFC 8985 section 7.2). It replaces the retransmission timer, which is due
+    /// at `due`, and the reordering timer. It does not start before a round trip was measured since the last probe.
+    /// While a probe is in flight, its expiry sends none, but restarts the retransmission timer.
     pub(super) fn arm_probe(&mut self, loss: &mut Loss, due: Instant, now: Instant) {
         if !self.sack_ok {
             return;
         }
         if loss.is_disordered || (loss.probe_unmeasured && loss.probe.is_none()) {
             if loss.probe_at != NEVER {
-                // It was set for text sent before the probe, or before the duplicate.
+                // The timer was set for text sent before the probe, or before the duplicate.
                 loss.probe_at = NEVER;
                 self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
             }
@@ -495,10 +505,12 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// Share of a window that leaves in a round trip if it is paced by its size (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+/// Percentage of a window that is sent in a round trip if the window determines the pace (`tcp_pacing_ss_ratio`,
+/// `tcp_pacing_ca_ratio`).
 const SLOW_START_PERCENT: u64 = 200;
 const AVOIDANCE_PERCENT: u64 = 120;
 /// The probe's time while no round trip was measured (RFC 8985 section 7.2).
 const PTO_UNMEASURED_US: u64 = 1_000_000;
-/// A tail loss probe waits so much longer than two round trips, so that the receiver has had time to run (`TCP_TIMEOUT_MIN_US`).
+/// How much longer than two round trips a tail loss probe waits, so that the receiver has had time to run
+/// (`TCP_TIMEOUT_MIN_US`).
 const PTO_SLACK_US: u64 = 2_000;

@@ -1,7 +1,7 @@
 //! Counters of loss recovery, for diagnosis (as Linux's `TCP_INFO`).
 //!
-//! They are kept beside the recovery state and appear with the first repetition: a connection that never
-//! repeats anything has none. Tests: with what they count.
+//! They are kept beside the recovery state, and are made with the first repetition: a connection that never repeats
+//! anything has none. Tests: with what they count.
 
 use crate::seq::SeqNum;
 
@@ -28,27 +28,27 @@ pub struct LossStats {
     pub undo_count: u32,
     /// Duplicates that the peer reported (RFC 2883).
     pub dsack_count: u32,
-    /// Times that the peer had thrown away data that it had acknowledged selectively.
+    /// Times that the peer had discarded data that it had acknowledged selectively.
     pub renege_count: u32,
-    /// Marks of the network that the peer echoed and the window was reduced for (RFC 3168), where records are kept.
+    /// Congestion marks that the peer echoed and for which the window was reduced (RFC 3168), if records are kept.
     pub mark_count: u32,
     /// Bytes delivered, as far as transmission records were kept.
     pub delivered_bytes: u64,
     /// The path was seen to reorder segments.
     pub reordering_seen: bool,
-    /// By how many segments, at most; 0 if that was not measured.
+    /// Largest number of segments by which it reordered; 0 if that was not measured.
     pub reordering: u16,
-    /// How often.
+    /// How often the path was seen to reorder.
     pub reordered_count: u32,
     /// Bytes that the peer holds behind holes now.
     pub sacked_bytes: u32,
     /// Bytes believed lost now and not repeated yet.
     pub lost_bytes: u32,
-    /// The least round trip of the last minutes, microseconds; 0 if unknown.
+    /// The minimum round trip time of the last minutes, microseconds; 0 if unknown.
     pub min_rtt_us: u32,
 }
 
-/// Why something is sent again.
+/// Why something is retransmitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::tcp) enum Why {
     Fast,
@@ -58,7 +58,7 @@ pub(in crate::tcp) enum Why {
 }
 
 impl LossStats {
-    /// `bytes` are sent again.
+    /// `bytes` are retransmitted.
     pub(in crate::tcp) fn on_rexmt(&mut self, why: Why, bytes: u32, mss: u32) {
         let count = bytes.div_ceil(mss.max(1)).max(1);
         let counter = match why {
@@ -71,8 +71,8 @@ impl LossStats {
         self.rexmt_bytes += u64::from(bytes);
     }
 
-    /// The peer reports `start` to `end` as a duplicate. Its segments have arrived, and `arrived` counts them as any others (`tcp_dsack_seen`): false if that
-    /// would be more than were ever sent again.
+    /// The peer reports `start` to `end` as a duplicate. Its segments have arrived, and `arrived` counts them like
+    /// others (`tcp_dsack_seen`). False if that would be more than were ever retransmitted.
     pub(super) fn take_duplicate(&mut self, start: SeqNum, end: SeqNum, mss: u32, arrived: &mut u32) -> bool {
         let count = end.since(start).div_ceil(mss.max(1)).max(1);
         self.dsack_count = self.dsack_count.saturating_add(count);
@@ -85,8 +85,7 @@ impl LossStats {
     }
 }
 
-/// Counts one more, up to the most that the counter holds: a peer can make any of these events happen for as long as it
-/// likes.
+/// Counts one more, up to the maximum of the counter: a peer can cause any of these events for as long as it likes.
 pub(super) fn count(counter: &mut u32) {
     *counter = counter.saturating_add(1);
 }

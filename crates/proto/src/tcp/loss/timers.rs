@@ -1,9 +1,9 @@
-//! The timers of loss recovery: reordering, tail loss probe, pacing, giving memory back, and the effect of a
-//! retransmission timeout on records.
+//! The timers of loss recovery: reordering, tail loss probe, pacing, freeing memory, and the effect of a retransmission
+//! timeout on records.
 //!
-//! One deadline for the caller (`Loss::deadline`), as with all timers of a pcb. No wake-up is lost: a probe or a
-//! pause of pacing that is due leaves a mark that the next `poll_transmit` finds, and the retransmission timer
-//! runs besides. It does not depend on the caller's wheel. Tests: `tests/rack.rs`, `tests/undo.rs`.
+//! The caller sees one deadline (`Loss::deadline`), as with all timers of a pcb. No wake-up is lost: a probe or a pause
+//! of pacing that is due sets a flag that the next `poll_transmit` finds, and the retransmission timer also runs. It
+//! does not depend on the caller's wheel. Tests: `tests/rack.rs`, `tests/undo.rs`.
 
 use crate::time::Instant;
 
@@ -15,7 +15,7 @@ use super::stats::count;
 use super::undo::{Frto, Undo};
 
 impl<P: Payload> Pcb<P> {
-    /// Runs those of the timers that are due. True if a probe goes out instead of a retransmission.
+    /// Runs the timers that are due. True if a probe is sent instead of a retransmission.
     #[inline(never)]
     pub(in crate::tcp) fn on_loss_timer(&mut self, now: Instant) -> bool {
         let Some(mut loss) = self.loss.take() else { return false };
@@ -33,7 +33,7 @@ impl<P: Payload> Pcb<P> {
             let begins = self.begins_recovery(&loss, found.lost > 0);
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
             if loss.reorder_at > self.rexmt_at {
-                // The timeout of the first segment is not put off again.
+                // The timeout of the first segment is not delayed again.
                 loss.reorder_at = NEVER;
             }
             self.give_way(loss.reorder_at);
@@ -41,22 +41,24 @@ impl<P: Payload> Pcb<P> {
                 self.enter_recovery(&mut loss, now);
             }
             if begins && self.recovery.phase() == Phase::Recovery {
-                // As if a segment had arrived, whose acknowledgment would have been the sign (`tcp_rack_reo_timeout`).
+                // This counts as if a segment had arrived, whose acknowledgment would have been the sign
+                // (`tcp_rack_reo_timeout`).
                 let mss = u32::from(self.mss);
                 self.reduce_window(&mut loss, mss, false);
             }
             self.allow(&loss);
         }
         let is_due = loss.probe_at <= now;
-        // The pace holds back what it would send, and the timeout waits for that too (`tcp_pacing_check`, `tcp_pacing_delay`).
+        // Pacing holds back what the probe would send, and the timeout waits for that, too (`tcp_pacing_check`,
+        // `tcp_pacing_delay`).
         let held = loss.pacing.deadline();
         let is_held = held != NEVER && held > now;
         let probe = is_due && loss.probe.is_none() && !is_held;
         if is_due {
             loss.probe_at = NEVER;
             loss.probe_now = probe;
-            // The timer starts anew when the probe leaves; until then it must not find itself due. Behind one that is under way it is the
-            // first segment's.
+            // The retransmission timer restarts when the probe is sent; until then it must not be due. If a probe is in
+            // flight, it is the timer of the first segment.
             self.arm_rexmt(now);
             if !probe {
                 self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
@@ -69,10 +71,10 @@ impl<P: Payload> Pcb<P> {
         probe
     }
 
-    /// The retransmission timer has expired over data in flight: the first segment is lost, and all that has been out for
-    /// longer than a round trip (RFC 8985 section 6.3). Everything is if the peer has thrown away out-of-order data. False if there
-    /// are no records. The caller reports it to congestion control, which `reduces` the threshold. `is_first`: nothing has
-    /// expired since the last acknowledgment.
+    /// The retransmission timer has expired over data in flight: the first segment is lost, and everything that has
+    /// been in flight for longer than a round trip (RFC 8985 section 6.3). Everything is lost if the peer has discarded
+    /// out-of-order data. False if there are no records. The caller reports it to congestion control, which `reduces`
+    /// the threshold. `is_first`: nothing has expired since the last acknowledgment.
     pub(in crate::tcp) fn lose_overdue(&mut self, is_first: bool, reduces: bool, now: Instant) -> bool {
         let (phase, mss) = (self.recovery.phase(), u32::from(self.mss));
         let Some(loss) = self.loss.as_deref_mut() else { return false };
@@ -81,7 +83,7 @@ impl<P: Payload> Pcb<P> {
         }
         let reneged = loss.records.starts_sacked();
         if reneged {
-            // It reports data that it does not acknowledge: it has thrown it away.
+            // The peer reports data that it does not acknowledge: it has discarded that data.
             loss.records.forget_sacks();
             loss.rack.on_renege(self.snd_una);
             count(&mut loss.stats.renege_count);
@@ -92,20 +94,20 @@ impl<P: Payload> Pcb<P> {
             path.on_timeout();
         }
         count(&mut loss.stats.rto_count);
-        // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, where it would mistake an arrival
-        // of the repair for one of the data sent before.
+        // Step 1 of RFC 5682 section 3: not in a recovery, nor after progress in a repair, because F-RTO would take an
+        // arrival of the repair for one of the data sent before.
         if phase == Phase::Open || !is_first {
             loss.frto = Some(Frto { recover: self.snd_max, tries_new_data: false, pushes: false });
         }
         if reneged {
             loss.records.lose_all();
         } else {
-            // RACK does not look at the acknowledgments of a peer without SACK, so nothing is known of the round trip.
+            // RACK does not use the acknowledgments of a peer without SACK, so the round trip is unknown.
             let wait_us = if self.sack_ok { loss.rack.patience_of_timeout() } else { 0 };
             loss.records.lose_overdue(mss, wait_us, now);
         }
         if reduces {
-            // Repetitions that are given up are not waited for.
+            // Nothing waits for repetitions that are marked lost.
             loss.begin_undo(Undo::new(self.cc.clone(), self.snd_una, self.snd_max));
         }
         (loss.reorder_at, loss.probe_at, loss.probe_now, loss.probe) = (NEVER, NEVER, false, None);
@@ -113,7 +115,8 @@ impl<P: Payload> Pcb<P> {
         true
     }
 
-    /// A pause of `rtos` timeouts makes the window smaller, and that of a recovery which is held although nothing is out.
+    /// A pause of `rtos` timeouts reduces the window, also that of a recovery which is held although nothing is in
+    /// flight.
     pub(in crate::tcp) fn restart_window(&mut self, rtos: u32, now: Instant) {
         let mss = u32::from(self.mss);
         self.cc.on_idle(rtos, mss);
@@ -126,18 +129,20 @@ impl<P: Payload> Pcb<P> {
         self.loss = Some(loss);
     }
 
-    /// The retransmission timer gives way to another one of loss recovery that expires at `at` (on Linux they are one).
+    /// Another timer of loss recovery, which expires at `at`, replaces the retransmission timer (on Linux they are
+    /// one).
     pub(super) fn give_way(&mut self, at: Instant) {
         if at != NEVER && self.rexmt_at <= at {
             self.rexmt_at = after_us(at, AFTER_ANOTHER_US);
         }
     }
 
-    /// The wait of the retransmission timer has changed: it runs from when the first segment was sent last.
+    /// The duration of the retransmission timer has changed: it counts from the latest transmission of the first
+    /// segment.
     pub(in crate::tcp) fn rearm_for_first(&mut self, now: Instant) {
         let mut sent_at = self.last_snd_at;
         if let Some(loss) = self.loss.as_deref_mut() {
-            // There is one timer on Linux.
+            // Linux has only one timer.
             loss.reorder_at = NEVER;
             sent_at = loss.records.first().map_or(sent_at, |first| first.sent_at);
         }
@@ -145,7 +150,8 @@ impl<P: Payload> Pcb<P> {
         self.rexmt_at = self.rexmt_at.max(now);
     }
 
-    /// A segment may leave whatever is under way: the first one after an expiry of the retransmission timer.
+    /// One segment may be sent regardless of what is in flight: the first one after an expiry of the retransmission
+    /// timer.
     pub(in crate::tcp) fn allow_a_segment(&mut self) {
         let (flight, mss) = (self.flight(), u32::from(self.mss));
         let beyond = i64::from(flight) + i64::from(mss) - i64::from(self.cc.cwnd());
@@ -153,9 +159,10 @@ impl<P: Payload> Pcb<P> {
     }
 }
 
-/// After another timer of loss recovery has expired there is this much time for what it sends.
+/// After another timer of loss recovery has expired, this much time remains for what it sends.
 const AFTER_ANOTHER_US: u64 = 1_000;
-/// The timeout is so far behind what the pace lets go that this leaves first, also where timers run by ticks of 4 ms.
+/// Delay of the timeout after the time at which pacing releases data, so that the data is sent first, even with timers
+/// of 4 ms ticks.
 const BEHIND_THE_PACE_US: u64 = 5_000;
 
 #[cfg(test)]
@@ -204,7 +211,7 @@ mod tests {
         }
     }
 
-    /// `tcp_send_loss_probe`: a probe of new text does not leave ahead of the pace.
+    /// `tcp_send_loss_probe`: a probe of new text is not sent ahead of the pace.
     #[test]
     fn the_pace_holds_back_a_probe_and_the_timeout_behind_it() {
         for (rate, probes) in [(None, true), (Some(50_000), false)] {
@@ -222,7 +229,7 @@ mod tests {
         }
     }
 
-    /// `tcp_rcv_established`: text of a transfer in one direction is no occasion to look at the use of the window.
+    /// `tcp_rcv_established`: text of a transfer in one direction is no occasion to check the use of the window.
     #[test]
     fn text_that_says_nothing_new_of_ours_passes_over_the_use_of_the_window() {
         for timestamps in [false, true] {
@@ -234,7 +241,7 @@ mod tests {
             ] {
                 let mut t = Script::established(&Settings { sack: true, timestamps, ..plain() });
                 t.write(5 * MSS);
-                // Without the option that was agreed on it goes through all steps.
+                // A segment without the negotiated option goes through all steps.
                 let mut header = t.ack_of(0, window);
                 header.options.timestamps = None;
                 let _ = t.input(header, text);

@@ -1,15 +1,15 @@
-//! Repairs that were not needed: how that is found out, and the way back.
+//! Needless repairs: how they are detected, and how they are undone.
 //!
-//! Three signs. An acknowledgment that moves SND.UNA echoes a timestamp from before the first repetition: the original had arrived
-//! (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK, RFC 3708), however late. After a timeout,
-//! something that was sent before it, and only once, turns out to have arrived (F-RTO with SACK, RFC 5682 section 3). Then
-//! congestion control gets its old state back (RFC 4015 in spirit: the whole window comes back, as it was in use), and the data
-//! marked lost is not. Within a fast recovery an echo waits until all that was sent again has arrived; after a timeout, reports
-//! wait for an acknowledgment of more (both as Linux has it).
+//! There are three signs. An acknowledgment that moves SND.UNA echoes a timestamp from before the first repetition: the
+//! original had arrived (Eifel, RFC 3522). The peer reports every repetition as a duplicate (D-SACK, RFC 3708), however
+//! late. After a timeout, something that was sent before it, and only once, turns out to have arrived (F-RTO with SACK,
+//! RFC 5682 section 3). Then the old state of congestion control is restored (in the spirit of RFC 4015: the whole
+//! window, because it was in use), and the data marked lost counts as in flight. During a fast recovery, an echo has
+//! this effect only when everything retransmitted has arrived; after a timeout, reports have it only with an
+//! acknowledgment of more (both as on Linux).
 //!
-//! [`Frto`] decides after a timeout: the first segment is repeated and nothing else. When that is
-//! acknowledged, new data is sent; the next acknowledgment decides. Tests:
-//! `tests/undo.rs`, and below.
+//! [`Frto`] decides after a timeout: only the first segment is repeated. When it is acknowledged, new data is sent, and
+//! the next acknowledgment decides. Tests: `tests/undo.rs`, and below.
 
 use crate::seq::SeqNum;
 use crate::time::Instant;
@@ -23,18 +23,20 @@ use super::Loss;
 use super::ack::Report;
 use super::stats::count;
 
-/// How things were before the repair that is going on, or was the last.
+/// The state before the present or latest repair.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Undo {
-    /// Congestion control before it; `None` if a mark was echoed meanwhile: the window stays reduced, whatever is found out of the loss.
+    /// Congestion control before it; `None` if a mark was echoed meanwhile: the window then stays reduced, even if the
+    /// repair was needless.
     pub before: Option<Cc>,
     /// SND.UNA when it began.
     marker: SeqNum,
-    /// End of the data out then, and later of the data out when it had ended: a duplicate of later data says nothing of it.
+    /// End of the data in flight then, and later of the data in flight at its end: a duplicate of later data says
+    /// nothing about the repair.
     until: SeqNum,
-    /// Bytes repeated of which the peer has not reported a duplicate.
+    /// Bytes repeated that the peer has not reported as duplicates.
     unreported: u32,
-    /// Bytes of which it has.
+    /// Bytes repeated that it has.
     reported: u32,
 }
 
@@ -43,18 +45,19 @@ impl Undo {
         Self { before: Some(before), marker, until, unreported: 0, reported: 0 }
     }
 
-    /// The same where so many bytes that were sent again are still out.
+    /// The same if this many retransmitted bytes are still in flight.
     pub fn with_unreported(self, bytes: u32) -> Self {
         Self { unreported: bytes, ..self }
     }
 
-    /// `bytes` are sent again.
+    /// `bytes` are retransmitted.
     pub fn on_rexmt(&mut self, bytes: u32) {
         self.unreported = self.unreported.saturating_add(bytes);
     }
 
-    /// The peer has received `start` to `end` twice. True if that range was in flight in the repair, and repetitions of ours are still unreported. It counts
-    /// as the report of one unless the range `was_sent_once` (`tcp_sacktag_one`).
+    /// The peer has received `start` to `end` twice. True if that range was in flight in the repair, and some
+    /// repetitions are still unreported. It counts as the report of a repetition unless the range `was_sent_once`
+    /// (`tcp_sacktag_one`).
     pub fn on_dsack(&mut self, start: SeqNum, end: SeqNum, was_sent_once: bool) -> bool {
         let ours = start.at_or_after(self.marker) && end.at_or_before(self.until) && self.unreported > 0;
         if ours && !was_sent_once {
@@ -70,7 +73,7 @@ impl Undo {
         self.reported > 0 && self.unreported == 0
     }
 
-    /// The repair is over, `snd_max` is the end of the sent data.
+    /// The repair has ended; `snd_max` is the end of the sent data.
     pub fn on_end(&mut self, snd_max: SeqNum) {
         self.until = snd_max;
     }
@@ -81,22 +84,23 @@ impl Undo {
 pub(in crate::tcp) struct Frto {
     /// RecoveryPoint: the end of the data sent by then.
     pub recover: SeqNum,
-    /// The repeated segment is acknowledged, new data is to decide (step 2b).
+    /// The repeated segment is acknowledged, and new data will decide (step 2b).
     pub tries_new_data: bool,
-    /// That has just been found, and what can leave for it does at once.
+    /// This was just decided, and new data for it is sent at once.
     pub pushes: bool,
 }
 
 impl Frto {
-    /// Output is over, `snd_max` is the end of what is out. Where new data was to decide and none has left, nothing decides (step 2b of RFC 5682
-    /// section 3.1): an original that arrives later says no more than that some were not lost.
+    /// Output has ended; `snd_max` is the end of what is in flight. If new data should have decided and none was sent,
+    /// nothing decides (step 2b of RFC 5682 section 3.1): an original that arrives later only shows that some were not
+    /// lost.
     pub fn after_output(self, snd_max: SeqNum) -> Option<Self> {
         let decides = !self.tries_new_data || snd_max.after(self.recover);
         decides.then_some(Self { pushes: false, ..self })
     }
 }
 
-/// What has shown that a repair was not needed.
+/// What has shown that a repair was needless.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sign {
     /// An echo from before the repetitions.
@@ -117,7 +121,7 @@ impl<P: Payload> Pcb<P> {
         }
     }
 
-    /// Takes back the repair that is going on, or was the last, if the report shows that it was not needed. Returns how it shows.
+    /// Undoes the present or latest repair, if the report shows that it was needless. Returns what shows it.
     pub(super) fn undo_if_spurious(
         &mut self,
         loss: &mut Loss,
@@ -125,14 +129,15 @@ impl<P: Payload> Pcb<P> {
         (ts, now): (Option<Timestamps>, Instant),
     ) -> Option<Sign> {
         let sign = self.is_spurious(loss, report, self.echo(ts));
-        // Within a fast recovery an echo takes back what was judged, and all is judged anew (`tcp_try_undo_partial`).
+        // During a fast recovery, an echo reverts what was marked lost, and everything is judged anew
+        // (`tcp_try_undo_partial`).
         let is_late = sign == Some(Sign::Echo)
             && self.recovery.phase() == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
         if is_late && self.sack_ok {
             loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
         }
-        // While something that was sent again is out, nothing is taken back or judged, and only new data leaves.
+        // While a retransmission is in flight, nothing is undone or judged, and only new data is sent.
         loss.holds_repairs = is_late && loss.records.repeated_count(loss.repeated_until, now) > 0;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(loss, sign, now);
@@ -140,7 +145,7 @@ impl<P: Payload> Pcb<P> {
         sign
     }
 
-    /// How it shows that the repair that is going on, or was the last, was not needed; `None` if it does not.
+    /// What shows that the present or latest repair was needless; `None` if nothing does.
     fn is_spurious(&self, loss: &mut Loss, report: &Report, echo: Option<u32>) -> Option<Sign> {
         let undo = loss.undo.as_ref();
         let is_older = |echo| loss.repeated_ts.is_some_and(|repeated| timestamp::older(echo, repeated));
@@ -148,14 +153,16 @@ impl<P: Payload> Pcb<P> {
         if report.moves() && is_repairing && echo.is_some_and(is_older) {
             return Some(Sign::Echo);
         }
-        // A repair after a timeout goes on until more is acknowledged, whatever was reported meanwhile (`tcp_process_loss`).
+        // A repair after a timeout continues until more is acknowledged, regardless of reports in between
+        // (`tcp_process_loss`).
         let may_end = report.moves() || self.recovery.phase() != Phase::Loss;
         let by_reports = undo.is_some_and(Undo::is_all_reported) && may_end;
         let by_original = match loss.frto.as_mut() {
             Some(_) if report.original => true,
             Some(frto) if self.snd_max.after(frto.recover) => {
-                // Step 3: of the new data there are signs, and none of what is from before the timeout, which is lost. Without any it may
-                // still show, a report of the repetition as a duplicate is none; meanwhile the repair goes on.
+                // Step 3: the peer has reported new data, but nothing from before the timeout, which is lost. Without
+                // such a report, an original may still show; a report of the repetition as a duplicate is no such
+                // report. Meanwhile the repair continues.
                 frto.tries_new_data = false;
                 if report.sacked > 0 || (report.is_duplicate && report.dsack.is_none()) {
                     loss.frto = None;
@@ -177,8 +184,8 @@ impl<P: Payload> Pcb<P> {
     }
 
     pub(super) fn undo(&mut self, loss: &mut Loss, sign: Sign, now: Instant) {
-        // Without SACK the repair after a timeout goes on as one until it may end, but for the window. An original may still end it, after which
-        // nothing is left to be taken back.
+        // Without SACK, the repair after a timeout continues until it may end, but the window is restored. An original
+        // may still end it; then nothing is left to undo.
         let goes_on = !self.sack_ok && sign != Sign::Original && self.recovery.phase() == Phase::Loss;
         loss.frto = loss.frto.filter(|_| goes_on).map(|frto| Frto { tries_new_data: false, ..frto });
         let is_held = self.holds_repair() || goes_on;
@@ -190,8 +197,8 @@ impl<P: Payload> Pcb<P> {
             return;
         };
         if self.recovery.phase() != Phase::Loss {
-            // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still be
-            // under way, but says no more than is known now.
+            // An overtaken segment was taken for a lost one. The peer's report of the duplicate may still arrive, but
+            // adds nothing to what is known now.
             loss.rack.on_dsack(self.snd_max);
         }
         self.rexmt_count = 0;
@@ -222,7 +229,7 @@ mod tests {
         SeqNum::new(u32::MAX - 150) + offset
     }
 
-    /// Of a repair from 100 to 200.
+    /// The state of a repair from 100 to 200.
     fn undo(unreported: u32) -> Undo {
         Undo::new(Cc::new(Algorithm::NewReno, 1_000, false), seq(100), seq(200)).with_unreported(unreported)
     }
@@ -270,7 +277,7 @@ mod tests {
         assert_eq!(twice(&t), Some(0));
     }
 
-    /// A probe's repetition was given up by the timeout behind it, and is not out.
+    /// The timeout after a probe has marked the probe's repetition as lost, so it is not in flight.
     #[test]
     fn what_a_probe_has_sent_again_that_arrives_leaves_that_of_an_undone_repair_out_twice() {
         let mut t = Script::established(&Settings { sack: true, ..plain() });

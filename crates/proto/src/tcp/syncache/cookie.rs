@@ -1,20 +1,21 @@
-//! SYN cookies (RFC 4987 section 3.6): a handshake whose only memory is in the peer's hands.
+//! SYN cookies (RFC 4987 section 3.6): a handshake whose only state is kept by the peer.
 //!
-//! Where there is no room for an entry, the SYN-ACK's sequence number says all that an entry would: which peer asked, when,
-//! and with which MSS; the third segment brings it back. The rest (the peer's window scale, whether it permits SACK) stands
-//! in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps a connection made of a cookie has
-//! neither, as on Linux.
+//! If there is no room for an entry, the SYN-ACK's sequence number encodes what an entry would store: which peer asked,
+//! when, and with which MSS; the third segment brings it back. The rest (the peer's window scale, whether it permits
+//! SACK) is in the low bits of the SYN-ACK's TSval, which comes back as TSecr. Without timestamps, a connection made
+//! from a cookie has neither, as on Linux.
 //!
-//! The number is Bernstein's, with two changes: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + (m << 21)) mod 2^24)`,
-//! where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2 only the difference of both sides'
-//! numbers would be held against the cookie, and with m in the lowest bits numbers next to it would be good as well. In either case a late acknowledgment of a
-//! connection that is over, and carried as many bytes one way as the other, or a few, would make a connection of which its peer knows nothing. F1 and F2 are keyed hashes, so only guessing finds a number that
-//! passes [`check`] (8 × 2 of 2^32 pass), and a number that was once good ceases to be after
-//! [`PERIODS_MAX`] periods.
+//! The number is Bernstein's, with two changes: `F1(4-tuple) + SEQ + (t << 24) + ((F2(4-tuple, t, SEQ) + (m << 21)) mod
+//! 2^24)`, where t counts periods of [`PERIOD`] and m is an index into [`MSS_TABLE`]. Without SEQ in F2, the check
+//! would only use the difference of both sides' numbers, and with m in the lowest bits, neighbouring numbers would be
+//! valid as well. In either case, a late acknowledgment of an old connection that carried the same number of bytes in
+//! both directions, or a few, could make a connection unknown to its peer. F1 and F2 are keyed hashes, so only guessing
+//! finds a number that passes [`check`] (8 × 2 of 2^32 pass), and a valid number becomes invalid after [`PERIODS_MAX`]
+//! periods.
 //!
-//! It does not depend on tables, listeners or addresses, or on when a cookie is due: that is the caller's.
-//! Invariants: [`check`] never restores more than the peer offered; the TSval sent is never later than the clock,
-//! so that the next one is not earlier than it. Tests: `syncache/tests/cookie.rs`.
+//! It does not depend on tables, listeners or addresses, and the caller decides when to send a cookie. Invariants:
+//! [`check`] never restores more than the peer offered; the TSval sent is never later than the clock, so the next one
+//! is not earlier than it. Tests: `syncache/tests/cookie.rs`.
 
 use core::time::Duration;
 
@@ -29,28 +30,28 @@ use crate::time::Instant;
 
 /// The step of the counter in a cookie.
 pub const PERIOD: Duration = Duration::from_secs(64);
-/// For how many periods a cookie is good, that of its making among them: 64 to 128 s.
+/// For how many periods a cookie is valid, including the one in which it is made: 64 to 128 s.
 pub const PERIODS_MAX: u32 = 2;
 /// The sizes that a cookie can encode, bytes: the defaults, and those that MTUs of 1280, 1500 (with tunnels and
-/// without) and 9000 leave. A peer gets the largest that is not above its own; below the second all count as the
-/// first, the least that a pcb assumes.
+/// without) and 9000 leave. A peer gets the largest size that is not above its own; a size below the second counts as
+/// the first, the smallest that a pcb uses.
 pub const MSS_TABLE: [u16; 8] = [88, 536, 1220, 1300, 1420, 1440, 1460, 8940];
 
 /// Low bits of TSval that carry options.
 const TS_BITS: u32 = 6;
 const TS_MASK: u32 = (1 << TS_BITS) - 1;
-/// Where the peer's shift count stands; all four bits set for none.
+/// The bits of the peer's shift count; all four set for none.
 const TS_SCALE: u32 = 0x0f;
 /// The peer permits SACK.
 const TS_SACK: u32 = 1 << 4;
-/// ECN was agreed to.
+/// ECN was negotiated.
 const TS_ECN: u32 = 1 << 5;
-/// The part of a cookie that the counter does not take.
+/// The bits of a cookie that are not the counter.
 const LOW: u32 = 0x00ff_ffff;
-/// Where the index of a size stands in it: at its top, so that no two cookies of a handshake are near each other.
+/// The position of the size's index in it: at the top, so that no two cookies of a handshake are near each other.
 const SIZE_SHIFT: u32 = 21;
 
-/// Identity of both ends of a handshake, as the keyed hashes take it: see [`Secret::isn`].
+/// Identity of both ends of a handshake, as input of the keyed hashes: see [`Secret::isn`].
 #[derive(Clone, Copy, Debug)]
 pub struct Ends<'a> {
     /// Our end.
@@ -59,7 +60,7 @@ pub struct Ends<'a> {
     pub remote: &'a [u8],
 }
 
-/// The answer to a SYN of which nothing is remembered. `ts_offset` is the connection's ([`Secret::ts_offset`]).
+/// The answer to a SYN of which nothing is stored. `ts_offset` is the connection's ([`Secret::ts_offset`]).
 pub fn syn_ack(
     secret: &Secret,
     ends: Ends<'_>,
@@ -69,7 +70,7 @@ pub fn syn_ack(
     now: Instant,
 ) -> Header {
     let mss = syn.options.mss.unwrap_or(params.peer_mss_default);
-    // Without timestamps there is no place for the other options, nor for ECN: they are not agreed on.
+    // Without timestamps, there is no place for the other options and for ECN: they are not negotiated.
     let (options, flags) = match syn.options.timestamps {
         Some(_) if params.timestamps => (syn.options, syn.flags),
         Some(_) | None => (Options::default(), Flags::SYN),
@@ -85,8 +86,8 @@ pub fn syn_ack(
     header
 }
 
-/// Holds the segment `hdr`, which has ACK and neither SYN nor RST, against the cookie that it brings back. `None`: it
-/// brings none that is good now. Otherwise returns the values for the pcb, to which the segment is fed afterwards.
+/// Checks the cookie that the segment `hdr`, which has ACK and neither SYN nor RST, brings back. `None`: there is no
+/// valid one. Otherwise returns the values for the pcb, which then gets the segment.
 pub fn check(
     secret: &Secret,
     ends: Ends<'_>,
@@ -106,7 +107,7 @@ pub fn check(
         && let Some(ts) = hdr.options.timestamps
     {
         flags = flags.with(unpack(&mut options, ts, ts_offset));
-        // Which ECN it was the flags of the acknowledgment say (RFC 9768 section 5.1).
+        // The flags of the acknowledgment show which kind of ECN it was (RFC 9768 section 5.1).
         if flags.any(Flags::ACE) && params.accurate_ecn && hdr.flags.ace() > 1 {
             flags = flags.with(Flags::ACE);
         }
@@ -118,8 +119,8 @@ pub fn check(
     Some(Accepted { rtt, syn_acks: SynAcks::Unknown, ..half_open.accepted(now, now) })
 }
 
-/// The time since the SYN-ACK left, by the echo of its timestamp: up to 64 ms too long, as that was rounded down for the options. None if the peer
-/// echoes what is older than any cookie.
+/// The time since the SYN-ACK was sent, by the echo of its timestamp: up to 64 ms too long, because that was rounded
+/// down for the options. None if the echo is older than any cookie.
 fn round_trip(echo: u32, ts_offset: u32, now: Instant) -> Option<Duration> {
     timestamp::elapsed(echo, timestamp::value(now, ts_offset)).filter(|rtt| *rtt <= PERIOD * PERIODS_MAX)
 }
@@ -144,7 +145,7 @@ fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instan
         ends.local,
         ends.remote,
     ));
-    // The counter's low eight bits are there; those of the last periods are all that count.
+    // The counter's low eight bits are there; only those of the last periods are valid.
     let count = period(now);
     let age = count.wrapping_sub(rest >> 24) & 0xff;
     if age >= PERIODS_MAX {
@@ -157,12 +158,12 @@ fn decode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, iss: SeqNum, now: Instan
     MSS_TABLE.get(index).copied().filter(|_| low.trailing_zeros() >= SIZE_SHIFT)
 }
 
-/// Periods since the clock began, of which only the low bits are used: the narrowing is meant.
+/// Periods since the clock began. Only the low bits are used, so the narrowing is intended.
 fn period(now: Instant) -> u32 {
     u32::try_from((now.as_millis() / 1000 / PERIOD.as_secs()) & u64::from(u32::MAX)).unwrap_or(0)
 }
 
-/// The clock, rounded down, with the options in the bits that this leaves.
+/// The clock, rounded down, with the options in the bits that this frees.
 fn pack(options: &Options, ecn: bool, now: Instant) -> u32 {
     let scale = options.window_scale.map_or(TS_SCALE, u32::from) & TS_SCALE;
     let sack = if options.sack_permitted { TS_SACK } else { 0 };

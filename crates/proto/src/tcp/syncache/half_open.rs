@@ -1,7 +1,7 @@
-//! The state that is kept of a SYN: enough to repeat the SYN-ACK and to make a pcb of it.
+//! The state that is kept for a SYN: enough to repeat the SYN-ACK and to make a pcb.
 //!
-//! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts, the
-//! agreement to ECN and the mark of an acknowledgment stays as the SYN made it. Tests: `syncache/tests.rs`.
+//! It does not depend on keys, listeners or queues. Invariant: everything but TS.Recent, the two counts, the agreement
+//! on ECN and the mark of an acknowledgment stays as the SYN set it. Tests: `syncache/tests.rs`.
 
 use core::num::NonZeroU8;
 use core::ops::BitAnd;
@@ -31,7 +31,8 @@ pub(super) struct HalfOpen {
     mss: u16,
     /// The MSS that the peer announced, or the default.
     peer_mss: u16,
-    /// How often the timer has expired, in the lower four bits, and how often it has sent the SYN-ACK again, in the upper ones.
+    /// How often the timer has expired (the lower four bits), and how often it has repeated the SYN-ACK (the upper
+    /// four).
     timer: u8,
     /// Other answers given, saturating.
     pub answers: u8,
@@ -39,8 +40,8 @@ pub(super) struct HalfOpen {
     pub agreed: Agreed,
 }
 
-/// The wishes of both sides, apart from window scaling: a set of bits of which one always stands, so that an empty slot
-/// needs no byte of its own.
+/// What both sides have agreed on, except window scaling: a set of bits of which one is always set, so that an empty
+/// slot needs no extra byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Agreed(NonZeroU8);
 
@@ -48,12 +49,13 @@ impl Agreed {
     const ALWAYS: NonZeroU8 = NonZeroU8::MIN;
     const TIMESTAMPS: u8 = 2;
     const SACK: u8 = 4;
-    /// What was agreed on about ECN, [as a number](Ecn::number) of three bits, the lowest here and the others in [`ECN_HIGH`](Self::ECN_HIGH).
+    /// The agreement on ECN, [as a number](Ecn::number) of three bits, the lowest here and the others in
+    /// [`ECN_HIGH`](Self::ECN_HIGH).
     const ECN_LOW: u8 = 8;
     const ECN_HIGH: u8 = 64 | 128;
-    /// Not agreed on, but a bit as well: the peer has acknowledged our SYN, and the listener waits for its text.
+    /// Not negotiated, but also a bit: the peer has acknowledged our SYN, and the listener waits for its text.
     const ACKED: u8 = 16;
-    /// Nor is this: the SYN came again, and was answered again.
+    /// Also not negotiated: the SYN arrived again, and was answered again.
     const REPEATED: u8 = 32;
 
     fn new(timestamps: bool, sack: bool, ecn: Ecn) -> Self {
@@ -86,14 +88,14 @@ impl Agreed {
     }
 }
 
-/// What was agreed on about ECN.
+/// The agreement on ECN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ecn {
     Off,
     Classic,
-    /// Accurate; the peer's SYN came with this field.
+    /// Accurate; the peer's SYN arrived with this field.
     Accurate(IpEcn),
-    /// Accurate; the SYN came again without asking.
+    /// Accurate; the SYN arrived again without asking for it.
     Withdrawn,
 }
 
@@ -128,7 +130,7 @@ impl Ecn {
     }
 }
 
-/// Both shift counts in one byte, four bits each; 15, which no shift may be, stands for no scaling.
+/// Both shift counts in one byte, four bits each; 15, which is no valid shift, stands for no scaling.
 #[derive(Clone, Copy, Debug)]
 struct PackedScale(u8);
 
@@ -178,17 +180,17 @@ impl HalfOpen {
         }
     }
 
-    /// RCV.NXT: behind the peer's SYN.
+    /// RCV.NXT: after the peer's SYN.
     pub fn rcv_nxt(&self) -> SeqNum {
         self.irs + 1
     }
 
-    /// SND.NXT: behind our SYN.
+    /// SND.NXT: after our SYN.
     pub fn snd_nxt(&self) -> SeqNum {
         self.iss + 1
     }
 
-    /// The SYN-ACK, the same each time but for the clock.
+    /// The SYN-ACK, the same each time except for the clock.
     pub fn syn_ack(&self, now: Instant) -> Header {
         Header {
             seq: self.iss,
@@ -196,7 +198,7 @@ impl HalfOpen {
             flags: match self.agreed.ecn() {
                 Ecn::Off => SYN_ACK,
                 Ecn::Classic => SYN_ACK.with(Flags::ECE),
-                // Twice; then the flags may be why none arrives (RFC 9768 section 3.1.4.2).
+                // Twice; after that, the flags may be the reason why none arrives (RFC 9768 section 3.1.4.2).
                 Ecn::Accurate(_) | Ecn::Withdrawn if self.resends() > 1 => SYN_ACK,
                 Ecn::Accurate(came_with) => SYN_ACK.with(accecn::reflected(came_with)),
                 Ecn::Withdrawn => SYN_ACK.with(accecn::reflected(IpEcn::NotEct)),
@@ -215,13 +217,13 @@ impl HalfOpen {
         }
     }
 
-    /// The option of accurate ECN: not on a SYN-ACK that comes again, for the first may have been dropped for it.
+    /// The option of accurate ECN: not on a repeated SYN-ACK, since the first may have been dropped because of it.
     fn accecn(&self) -> Option<AccEcnOption> {
         let is_again = self.resends() > 0 || self.is_repeated();
         (matches!(self.agreed.ecn(), Ecn::Accurate(_)) && !is_again).then(AccEcnOption::first)
     }
 
-    /// An ACK of where the handshake stands. Unlike the SYN-ACK's, its window is scaled.
+    /// An ACK with the handshake's present numbers. Unlike that of the SYN-ACK, its window is scaled.
     pub fn ack(&self, now: Instant) -> Header {
         let shift = self.scale.unpack().map_or(0, |scale| scale.rcv);
         Header {
@@ -241,11 +243,11 @@ impl HalfOpen {
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent })
     }
 
-    /// Values for the pcb; the third segment came at `now`, the last SYN-ACK left at `sent_at`.
+    /// Values for the pcb; the third segment arrived at `now`, the last SYN-ACK was sent at `sent_at`.
     pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
-        // A challenge is no SYN-ACK that might have been lost.
+        // A challenge ACK does not count as a SYN-ACK that may have been lost.
         let may_be_lost = self.resends() > 0 || self.is_repeated();
-        // Nor does text that was waited for say how long the path is.
+        // Also, text for which the listener waited does not show how long the path is.
         let rtt_is_known = !may_be_lost && !self.is_acked();
         Accepted {
             iss: self.iss,
@@ -256,7 +258,7 @@ impl HalfOpen {
             window_scale: self.scale.unpack(),
             timestamps: self.agreed.timestamps().then_some(TimestampState {
                 ts_recent: self.ts_recent,
-                // It came with a SYN at most as old as the entry, far from the 24 days that matter.
+                // It arrived with a SYN at most as old as the entry, far less than the 24 days that matter.
                 ts_recent_at: sent_at,
                 ts_offset: self.ts_offset,
             }),
@@ -273,7 +275,8 @@ impl HalfOpen {
         }
     }
 
-    /// Whether the acknowledgment that completes the handshake has to wait for text, as the listener wishes. Remembers that it came.
+    /// Whether the acknowledgment that completes the handshake must wait for text because of the listener's option.
+    /// Remembers that it arrived.
     pub fn waits_for_text(&mut self, hdr: &Header, payload_len: usize, patience: Patience) -> bool {
         let waits = self.retries() < patience.defers && hdr.seq_len(payload_len) == 0;
         if waits {
@@ -282,22 +285,24 @@ impl HalfOpen {
         waits
     }
 
-    /// Whether an acknowledgment has come that had to wait.
+    /// Whether an acknowledgment has arrived that had to wait.
     pub fn is_acked(&self) -> bool {
         self.agreed.has(Agreed::ACKED)
     }
 
-    /// A number that is another one whenever another path was asked for: by two more each time that the timer has sent the SYN-ACK again, and by one between two of them if the SYN came again.
+    /// A number that changes whenever another path was requested: by two each time the timer has repeated the SYN-ACK,
+    /// and by one in between if the SYN arrived again.
     pub const fn rehashes(&self) -> u8 {
         2 * self.resends() + self.is_repeated() as u8
     }
 
-    /// Whether the SYN came again, and was answered.
+    /// Whether the SYN arrived again, and was answered.
     pub const fn is_repeated(&self) -> bool {
         self.agreed.has(Agreed::REPEATED)
     }
 
-    /// The timer has sent the SYN-ACK again. That alone makes the round trip ambiguous, and the next repeated SYN is answered at once.
+    /// The timer has repeated the SYN-ACK. This alone makes the round trip ambiguous, and the next repeated SYN is
+    /// answered at once.
     fn end_repetition(&mut self) {
         let others = self.agreed.0.get().bitand(!Agreed::REPEATED);
         self.agreed = Agreed(others.try_into().unwrap_or(Agreed::ALWAYS));
@@ -308,7 +313,8 @@ impl HalfOpen {
         self.timer & 15
     }
 
-    /// How often it has sent the SYN-ACK again: not while the listener waits for text of a peer that has acknowledged it.
+    /// How often the timer has repeated the SYN-ACK. It does not while the listener waits for text of a peer that has
+    /// acknowledged the SYN-ACK.
     pub const fn resends(&self) -> u8 {
         self.timer >> 4
     }
@@ -318,7 +324,7 @@ impl HalfOpen {
         self.timer += 1;
     }
 
-    /// It sends the SYN-ACK again.
+    /// The timer repeats the SYN-ACK.
     pub fn note_resend(&mut self) {
         self.timer += 16;
         self.end_repetition();
@@ -334,7 +340,7 @@ impl HalfOpen {
     pub fn note_repeated(&mut self, hdr: &Header) {
         self.agreed = Agreed(self.agreed.0 | Agreed::REPEATED);
         self.agreed = match self.agreed.ecn() {
-            // What was agreed to stays, and its flags keep their meaning (RFC 9768 section 3.1.5).
+            // The agreement stays, and its flags keep their meaning (RFC 9768 section 3.1.5).
             Ecn::Accurate(_) if !accecn::is_asked_for(hdr.flags) => self.agreed.with_ecn(Ecn::Withdrawn),
             Ecn::Accurate(_) => self.agreed.with_ecn(Ecn::Accurate(IpEcn::of(hdr.flags))),
             Ecn::Classic if !ecn::is_offered(hdr.flags) => self.agreed.with_ecn(Ecn::Off),

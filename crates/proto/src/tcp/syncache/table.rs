@@ -1,11 +1,10 @@
 //! The memory of the syncache: slots, found by a keyed hash, each in one timer queue.
 //!
-//! Slots never move; they are linked by index, into the chain of their hash bucket and into a queue, of which
-//! there is one per number of retries. All entries of a queue wait equally long, so that appending keeps it
-//! in the order of deadlines and its head is all a timer has to look at. It does not depend on segments.
-//! Invariants: `free` and the used slots together are all slots ever made; a used slot is in the chain of its
-//! key's bucket and in the queue of its `half_open.retries`, once each. Tests: `syncache/tests.rs`, which
-//! check all of this after each step.
+//! Slots never move; they are linked by index, into the chain of their hash bucket and into a queue, of which there is
+//! one per number of retries. All entries of a queue wait equally long, so appending keeps it in the order of
+//! deadlines, and a timer only checks its head. It does not depend on segments. Invariants: `free` and the used slots
+//! together are all slots ever made; a used slot is in the chain of its key's bucket and in the queue of its
+//! `half_open.retries`, once each. Tests: `syncache/tests.rs`, which check all of this after each step.
 
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
@@ -18,9 +17,9 @@ use crate::time::Instant;
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
-/// Slots that the first entry makes.
+/// Number of slots that the first entry makes.
 const SLOTS_FIRST: usize = 4;
-/// One queue for each number of retries, none among them.
+/// One queue for each number of retries, including zero.
 const QUEUE_COUNT: usize = SYNACK_RETRIES_MAX as usize + 1;
 
 /// An entry: 96 bytes with a 40-byte key and a handle of one word.
@@ -48,10 +47,11 @@ struct Queue {
 #[derive(Debug)]
 pub(super) struct Table<K, L> {
     hasher: SipHasher13,
-    /// First slot of each chain: `mask` and one more, at least as many as slots. Made by the first entry, as few stacks have any.
+    /// First slot of each chain. There are `mask` + 1 of them, at least as many as slots. The first entry makes them,
+    /// because few stacks need them.
     buckets: Vec<u32>,
     mask: usize,
-    /// Grows up to the capacity, by as many again.
+    /// Grows up to the capacity, by doubling.
     slots: Vec<Option<Slot<K, L>>>,
     free: Vec<u32>,
     capacity: usize,
@@ -115,7 +115,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     /// Makes an entry; `bucket` is where [`find`](Self::find) did not find the key.
     ///
     /// # Panics
-    /// If the table is full, which its owner has to prevent.
+    /// If the table is full. The owner must prevent this.
     pub fn insert(&mut self, bucket: usize, key: K, listener: L, half_open: HalfOpen, now: Instant) {
         assert!(!self.is_full(), "insert into a full syncache");
         if self.slots.len() == self.slots.capacity() && self.free.is_empty() {
@@ -135,7 +135,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         self.append(index);
     }
 
-    /// Makes room for an entry more, and for all slots among the free ones. The first time it makes the buckets.
+    /// Makes room for one more entry, and for all slots in the free list. The first call makes the buckets.
     #[cold]
     fn grow(&mut self) {
         self.buckets.resize(self.mask + 1, NIL);
@@ -144,7 +144,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         self.free.reserve_exact(self.slots.capacity());
     }
 
-    /// Takes out the entry at `index`, whose key belongs into `bucket`.
+    /// Removes the entry at `index`, whose key belongs to `bucket`.
     pub fn remove(&mut self, bucket: usize, index: u32) -> L {
         self.unlink(index);
         let behind = self.slot(index).chain;
@@ -162,13 +162,13 @@ impl<K: Hash + Eq, L> Table<K, L> {
         slot.listener
     }
 
-    /// Takes out the entry at `index`.
+    /// Removes the entry at `index`.
     pub fn remove_at(&mut self, index: u32) -> L {
         let bucket = self.bucket_of(&self.slot(index).key);
         self.remove(bucket, index)
     }
 
-    /// Takes out the entry that has been there longest: the head of the queue with the most retries.
+    /// Removes the oldest entry: the head of the queue with the most retries.
     pub fn evict_oldest(&mut self) {
         let oldest = self.queues.iter().rev().map(|queue| queue.head).find(|head| *head != NIL);
         if let Some(index) = oldest {
@@ -176,7 +176,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         }
     }
 
-    /// Takes out every entry that `keep` is false for; returns how many.
+    /// Removes every entry for which `keep` is false; returns how many.
     pub fn retain(&mut self, mut keep: impl FnMut(&K, &L) -> bool) -> u64 {
         let mut removed = 0;
         for index in 0..self.slots.len() {
@@ -189,13 +189,13 @@ impl<K: Hash + Eq, L> Table<K, L> {
         removed
     }
 
-    /// The first entry of those with `retries` retries, if its time has come.
+    /// The first entry of those with `retries` retries, if it is due.
     pub fn due(&self, retries: u8, now: Instant) -> Option<u32> {
         let head = self.queues[usize::from(retries)].head;
         (self.deadline(usize::from(retries))? <= now).then_some(head)
     }
 
-    /// Moves an entry to the end of the next queue, its timer starting at `now`.
+    /// Moves an entry to the end of the next queue; its timer starts at `now`.
     pub fn requeue(&mut self, index: u32, now: Instant) {
         self.unlink(index);
         let slot = self.slot_mut(index);
@@ -204,7 +204,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
         self.append(index);
     }
 
-    /// Moves an entry to the end of its queue, its timer starting at `now`.
+    /// Moves an entry to the end of its queue; its timer starts at `now`.
     pub fn restart(&mut self, index: u32, now: Instant) {
         self.unlink(index);
         self.slot_mut(index).sent_at = now;
@@ -253,7 +253,7 @@ impl<K: Hash + Eq, L> Table<K, L> {
     }
 }
 
-/// How long an entry waits that has been repeated `retries` times.
+/// How long an entry waits that was repeated `retries` times.
 pub(super) fn timeout(retries: usize) -> Duration {
     (SYNACK_TIMEOUT * (1 << retries)).min(SYNACK_TIMEOUT_MAX)
 }

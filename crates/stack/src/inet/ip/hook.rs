@@ -45,7 +45,7 @@ use crate::rt::panics::{self, PanicSource};
 /// Most packets that the application has been asked about and has not decided on.
 pub(crate) const UNDECIDED_MAX: usize = 1024;
 
-/// What an application is asked by: see [`Stack::set_ip_hook`].
+/// The hook by which an application decides about packets: see [`Stack::set_ip_hook`].
 pub type IpHook = dyn Fn(IpPacket) + Send + Sync;
 
 /// Whom the stack asks.
@@ -118,11 +118,12 @@ impl Drop for Slot {
     }
 }
 
-/// An IP packet that has come in by an interface, and that the stack has not answered: an ICMP echo request, or a packet of a protocol that the
-/// stack does not serve (neither TCP, UDP, ICMP nor, over IPv4, IGMP). It is whole: fragments were put together. Decide by
-/// [`answer`](Self::answer), [`reject`](Self::reject) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent elsewhere.
+/// An IP packet that has arrived by an interface, and that the stack has not answered: an ICMP echo request, or a
+/// packet of a protocol that the stack does not serve (neither TCP, UDP, ICMP nor, over IPv4, IGMP). It is complete:
+/// fragments were reassembled. Decide with [`answer`](Self::answer), [`reject`](Self::reject) or
+/// [`ignore`](Self::ignore); dropping it ignores it. It may be kept and sent to other threads.
 ///
-/// A packet keeps its stack not open. It takes packet memory of the stack until it is decided on.
+/// A packet does not keep its stack open. It uses packet memory of the stack until the decision.
 #[must_use = "dropping it leaves the sender without an answer"]
 pub struct IpPacket {
     stack: WeakStack,
@@ -136,17 +137,17 @@ impl IpPacket {
         self.received.as_ref().expect("only a decision, which takes the packet, takes it out")
     }
 
-    /// The address that the packet claims to come from. Nothing has been proved: any host can send in another's name.
+    /// The source address that the packet claims. Nothing proves it: any host can send with another's address.
     pub fn src(&self) -> IpAddr {
         self.received().header.addresses.src()
     }
 
-    /// The host that it is for.
+    /// The destination host.
     pub fn dst(&self) -> IpAddr {
         self.received().header.addresses.dst()
     }
 
-    /// The protocol behind the IP headers, by IANA's number: 1 is ICMP, 58 is ICMP for IPv6.
+    /// The protocol after the IP headers, by IANA's number: 1 is ICMP, 58 is ICMP for IPv6.
     pub fn protocol(&self) -> u8 {
         self.received().header.protocol
     }
@@ -164,7 +165,7 @@ impl IpPacket {
         }
     }
 
-    /// The interface that it came by.
+    /// The interface by which it arrived.
     pub fn interface(&self) -> NetifId {
         self.received().netif
     }
@@ -174,24 +175,24 @@ impl IpPacket {
         self.received().header.hop_limit
     }
 
-    /// Its traffic class (TOS), with the bits of ECN.
+    /// Its traffic class (TOS), with the ECN bits.
     pub fn traffic_class(&self) -> u8 {
         self.received().header.traffic_class
     }
 
-    /// Bytes behind the IP headers, at most 65,535.
+    /// Bytes after the IP headers, at most 65,535.
     pub fn payload_len(&self) -> usize {
         self.received().payload.len()
     }
 
-    /// Copies what stands behind the IP headers from `offset` on, as much as `buf` has room for. Returns how much that is. An echo request
-    /// has eight bytes of header there, then its data.
+    /// Copies the bytes after the IP headers from `offset` on, as many as fit `buf`. Returns how many. An echo request
+    /// begins with eight bytes of header, then its data.
     pub fn copy_payload(&self, offset: usize, buf: &mut [u8]) -> usize {
         let payload = &self.received().payload;
         if offset >= payload.len() { 0 } else { payload.copy_to(offset, buf) }
     }
 
-    /// The whole packet, its IP header written anew: without options and extension headers, and with a right checksum.
+    /// The whole packet with a new IP header: without options and extension headers, and with a correct checksum.
     pub fn to_bytes(&self) -> Vec<u8> {
         let received = self.received();
         let len = received.payload.len();
@@ -202,8 +203,8 @@ impl IpPacket {
         bytes
     }
 
-    /// Has the stack answer as it does without a hook: an echo request by a reply with the same data from the address that was asked, another
-    /// protocol by "protocol unreachable". Never blocks.
+    /// Lets the stack answer as without a hook: an echo request with a reply with the same data from the requested
+    /// address, another protocol with "protocol unreachable". Never blocks.
     pub fn answer(self) {
         let echo = self.echo();
         self.decide(|cx, received| match echo {
@@ -212,20 +213,20 @@ impl IpPacket {
         });
     }
 
-    /// Answers with an ICMP error in the name of the host that it is for. Errors are limited in number, per interface and per pair of
-    /// addresses (RFC 4443 section 2.4 (f)), and not sent about ICMP errors. Never blocks.
+    /// Answers with an ICMP error from the destination host's address. The number of errors is limited, per interface
+    /// and per pair of addresses (RFC 4443 section 2.4 (f)), and none is sent about ICMP errors. Never blocks.
     pub fn reject(self, why: Unsent) {
         let host = self.dst();
         self.reject_from(why, host);
     }
 
-    /// [`reject`](Self::reject) in the name of another host: a router on the way whose report is passed on. Of another family than the packet,
-    /// it is ignored.
+    /// [`reject`](Self::reject) from the address of another host: a router on the path whose report is passed on. An
+    /// address of another family than the packet's is ignored.
     pub fn reject_from(self, why: Unsent, router: IpAddr) {
         self.decide(|cx, received| icmp::report(cx, &received, why, router));
     }
 
-    /// Drops the packet: its sender hears nothing, as of a host that is not there.
+    /// Drops the packet: its sender gets no answer, as if the host did not exist.
     pub fn ignore(self) {}
 
     fn decide(mut self, how: impl FnOnce(&mut Context<'_>, Received)) {
@@ -269,17 +270,17 @@ fn protocol_of(family: Family) -> u8 {
 /// An IP packet for [`Stack::send_ip`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpSend<'a> {
-    /// The source address of its header, which may be any host's.
+    /// The source address of its header; it may be any host's.
     pub src: IpAddr,
-    /// Where it goes, by the stack's routes.
+    /// The destination, by the stack's routes.
     pub dst: IpAddr,
     /// The protocol behind the IP header, by IANA's number.
     pub protocol: u8,
     /// `None`: the interface's default.
     pub hop_limit: Option<u8>,
-    /// TOS, with the bits of ECN.
+    /// TOS, with the ECN bits.
     pub traffic_class: u8,
-    /// What stands behind the IP header.
+    /// The bytes after the IP header.
     pub payload: &'a [u8],
 }
 
@@ -291,16 +292,17 @@ impl<'a> IpSend<'a> {
 }
 
 impl Stack {
-    /// Has `hook` called with each packet that the stack would answer by itself, or with `None` takes a hook away: ICMP echo requests, and
-    /// protocols that the stack does not serve. Without a hook (the default) it answers the first and reports the others as
-    /// unreachable, in the name of whatever host they are for: on an interface that takes packets to every host
-    /// ([`set_any_address`](Self::set_any_address)), every host looks alive.
+    /// Sets `hook`, which the stack calls with each packet that it would answer by itself: ICMP echo requests, and
+    /// protocols that it does not serve. `None` removes the hook. Without a hook (the default), the stack answers the
+    /// former and reports the latter as unreachable, from the address of the destination host: on an interface that
+    /// accepts packets to every host ([`set_any_address`](Self::set_any_address)), every host seems to be alive.
     ///
-    /// The hook decides about the [`IpPacket`], or keeps it to decide later; at most 1,024 are undecided at a time, packets beyond are
-    /// dropped and counted as `ip_hook_overflows`. It runs on the thread that brought the packet, without locks, may use sockets and
-    /// replace itself, and should not block: that thread has other packets to bring. A panic in it is caught and reported
-    /// ([`set_panic_hook`](Self::set_panic_hook)), and its packet is ignored. Packets to groups and broadcast addresses, and those that the
-    /// stack sends to itself, are not asked about.
+    /// The hook decides about the [`IpPacket`], or keeps it to decide later. At most 1,024 may be undecided at a time;
+    /// packets beyond that are dropped and counted as `ip_hook_overflows`. The hook runs on the thread that received
+    /// the packet, without locks. It may use sockets and replace itself, and should not block, because that thread also
+    /// processes other packets. A panic in it is caught and reported ([`set_panic_hook`](Self::set_panic_hook)), and
+    /// its packet is ignored. It is not called for packets to groups and broadcast addresses, or for those that the
+    /// stack sends to itself.
     ///
     /// ```
     /// use sockeye::{Config, IpPacket, Stack, Unsent};
@@ -323,14 +325,15 @@ impl Stack {
         panics::release(core, PanicSource::Hook, "drop of an IP hook", before);
     }
 
-    /// Sends a packet of any protocol in any host's name, for gateways: an answer to an [`IpPacket`], say. The stack writes the IP header, sends
-    /// what is longer than the path takes in fragments, and fills in the checksum of ICMP, ICMPv6, UDP, TCP and IGMP, whatever stands in
-    /// its place. It is not checked otherwise. Never blocks.
+    /// Sends a packet of any protocol with any host's source address, for gateways: for example an answer to an
+    /// [`IpPacket`]. The stack writes the IP header, fragments a packet that is longer than the path carries, and fills
+    /// in the checksum of ICMP, ICMPv6, UDP, TCP and IGMP, replacing the bytes there. It does not check the packet
+    /// otherwise. Never blocks.
     ///
     /// # Errors
-    /// `InvalidInput` if the addresses are of different families or `payload` is shorter than the protocol's header; EMSGSIZE if it is
-    /// longer than a packet can be; ENETUNREACH and the like without a route; ENOBUFS if the interface has no room;
-    /// `OutOfMemory` without packet memory.
+    /// `InvalidInput` if the addresses are of different families or `payload` is shorter than the protocol's header;
+    /// EMSGSIZE if it is longer than a packet can be; ENETUNREACH and similar without a route; ENOBUFS if the interface
+    /// has no room; `OutOfMemory` without packet memory.
     pub fn send_ip(&self, packet: &IpSend<'_>) -> io::Result<()> {
         let core = self.core::<Core>()?;
         let (checksum, header_len) = checksum_of(packet.protocol, packet.dst.is_ipv6());

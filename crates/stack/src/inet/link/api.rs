@@ -21,18 +21,18 @@ pub struct Neighbor {
     pub netif: NetifId,
     /// Its address.
     pub addr: IpAddr,
-    /// Its link-layer address, unless that is being asked for.
+    /// Its link-layer address, unless that is still being resolved.
     pub lladdr: Option<MacAddr>,
-    /// Its state (RFC 4861 section 7.3.2), for ARP likewise.
+    /// Its state (RFC 4861 section 7.3.2), also for ARP.
     pub state: NeighborState,
-    /// Whether it has said that it is a router.
+    /// Whether it has announced itself as a router.
     pub is_router: bool,
 }
 
 /// How an interface makes the lower half of its IPv6 addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Addressing {
-    /// From a secret, drawn when the stack is made: other addresses at each start (RFC 7217).
+    /// From a secret that is drawn when the stack is made: different addresses at each start (RFC 7217).
     #[default]
     Stable,
     /// From this secret: the same addresses at each start on the same network (RFC 7217).
@@ -41,23 +41,23 @@ pub enum Addressing {
     Eui64,
 }
 
-/// How an interface behaves. Start from [`LinkOptions::default`]. All but [`rp_filter`](Self::rp_filter) has a meaning on
-/// Ethernet only.
+/// How an interface behaves. Start from [`LinkOptions::default`]. All except [`rp_filter`](Self::rp_filter) have a
+/// meaning only on Ethernet.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// It listens to router advertisements: default routes, prefixes and addresses (RFC 4861, RFC 4862). Default true.
     pub accept_ra: bool,
     /// It gives itself a link-local IPv6 address. Default true.
     pub link_local: bool,
-    /// The addresses that it was given are probed, while they are used already, and taken away if another host has
-    /// them (RFC 5227, RFC 4862 section 5.4). Those that it makes for itself always are. Default true.
+    /// It probes the addresses that it was given, while they are already in use, and removes them if another host has
+    /// them (RFC 5227, RFC 4862 section 5.4). It always probes those that it makes itself. Default true.
     pub detect_duplicates: bool,
     /// How its own IPv6 addresses are made.
     pub addressing: Addressing,
-    /// Its neighbor advertisements say that it is a router (RFC 4861 section 4.4), as a host expects of one that it has a default route to. The
-    /// stack advertises no prefixes and forwards nothing by itself. Default false.
+    /// Its neighbor advertisements announce it as a router (RFC 4861 section 4.4), which a host expects from its
+    /// default router. The stack itself advertises no prefixes and forwards nothing. Default false.
     pub router: bool,
-    /// The check of packets' sources; [`Stack::set_rp_filter`] changes it. Default [`RpFilter::Off`].
+    /// The source check for packets; [`Stack::set_rp_filter`] changes it. Default [`RpFilter::Off`].
     pub rp_filter: RpFilter,
 }
 
@@ -109,7 +109,7 @@ impl Stack {
         neighbors
     }
 
-    /// Sets a neighbor's link-layer address: no request is sent for it, and its own advertisements change
+    /// Sets a neighbor's link-layer address: the stack sends no request for it, and its own advertisements change
     /// nothing.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl Stack {
         })
     }
 
-    /// Forgets a neighbor, set by hand or learned. False if it was not known.
+    /// Removes a neighbor, set by [`set_neighbor`](Self::set_neighbor) or learned. False if it was not known.
     ///
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet.
@@ -148,7 +148,7 @@ impl Stack {
         Ok(dropped.is_some())
     }
 
-    /// Forgets all neighbors of an interface that were not set by [`set_neighbor`](Self::set_neighbor).
+    /// Removes all neighbors of an interface that were not set by [`set_neighbor`](Self::set_neighbor).
     ///
     /// # Errors
     /// `InvalidInput` if the interface is not on Ethernet.

@@ -25,11 +25,11 @@ impl Event {
     pub fn is_readable(&self) -> bool {
         self.ready.any(Ready::READABLE)
     }
-    /// A write would not block, or a connect is over.
+    /// A write would not block, or a connect has ended.
     pub fn is_writable(&self) -> bool {
         self.ready.any(Ready::WRITABLE)
     }
-    /// The last byte of urgent data has come and is not read yet.
+    /// The last byte of urgent data has arrived and is not read yet.
     pub fn is_priority(&self) -> bool {
         self.ready.any(Ready::PRIORITY)
     }
@@ -37,11 +37,11 @@ impl Event {
     pub fn is_read_closed(&self) -> bool {
         self.ready.any(Ready::READ_CLOSED)
     }
-    /// The peer will take no more.
+    /// The peer will accept no more.
     pub fn is_write_closed(&self) -> bool {
         self.ready.any(Ready::WRITE_CLOSED)
     }
-    /// Neither direction goes any more (EPOLLHUP). Told for UNIX-domain sockets.
+    /// Neither direction works any more (EPOLLHUP). Reported for UNIX-domain sockets.
     pub fn is_hung_up(&self) -> bool {
         self.ready.any(Ready::HUNG_UP)
     }
@@ -62,7 +62,8 @@ pub struct Events {
 const READY_MAX: usize = 65_536;
 
 impl Events {
-    /// Room for `capacity` events a wait, at least 1. Memory for more than 65,536 is taken when there are as many.
+    /// Room for `capacity` events per wait, at least 1. Memory for more than 65,536 is allocated only when there are
+    /// that many.
     pub fn with_capacity(capacity: usize) -> Self {
         let capacity = capacity.max(1);
         Self { list: Vec::with_capacity(capacity.min(READY_MAX)), capacity }

@@ -171,12 +171,12 @@ pub(crate) fn ask(
     Some(Asked { hook, syn })
 }
 
-/// A request for a connection, before it is answered. Decide by [`accept`](Self::accept),
-/// [`refuse`](Self::refuse), [`reject`](Self::reject) or [`ignore`](Self::ignore); dropping it is to ignore it. It may be kept and sent
-/// elsewhere: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, which is not asked again meanwhile.
+/// A request for a connection, before it is answered. Decide with [`accept`](Self::accept), [`refuse`](Self::refuse),
+/// [`reject`](Self::reject) or [`ignore`](Self::ignore); dropping it ignores it. It may be kept and sent to other
+/// threads: the peer waits, and repeats its SYN after 1, 3, 7, ... seconds, for which the hook is not called meanwhile.
 ///
-/// A SYN whose hook panics is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook may keep SYNs in its captures: it
-/// is dropped with the listener's last handle.
+/// If the hook panics, the SYN is dropped, and so ignored. A SYN keeps neither its stack nor its listener open. A hook
+/// may keep SYNs in its captures: it is dropped with the listener's last handle.
 #[must_use = "dropping it leaves the peer without an answer"]
 pub struct Syn {
     stack: WeakStack,
@@ -186,34 +186,36 @@ pub struct Syn {
 }
 
 impl Syn {
-    /// Where the peer wants to connect to: with a transparent listener, any address and port.
+    /// The address to which the peer wants to connect: with a transparent listener, any address and port.
     pub fn local_addr(&self) -> SocketAddr {
         self.tuple.local.to_socket_addr(self.listener.is_mapped)
     }
 
-    /// The address that the peer claims. Nothing has been proved yet: any host can send a SYN in another's name.
+    /// The address that the peer claims. Nothing proves it yet: any host can send a SYN with another's address.
     pub fn peer_addr(&self) -> SocketAddr {
         self.tuple.remote.to_socket_addr(self.listener.is_mapped)
     }
 
-    /// The largest segment that the peer takes, bytes, if it said so.
+    /// The largest segment that the peer accepts, bytes, if it announced one.
     pub fn peer_mss(&self) -> Option<u16> {
         self.header.options.mss
     }
 
-    /// Goes on with the handshake; the connection comes to `accept` when it is done. Never blocks.
+    /// Continues the handshake; `accept` returns the connection when it has ended. Never blocks.
     pub fn accept(self) {
         self.go_on(None);
     }
 
-    /// [`accept`](Self::accept) with a value for the stream, such as the connection onward that the decision rested on:
-    /// [`TcpStream::take_accept_value`](crate::TcpStream::take_accept_value) returns it. Never blocks.
+    /// [`accept`](Self::accept) with a value for the stream, such as the outgoing connection on which the decision was
+    /// based: [`TcpStream::take_accept_value`](crate::TcpStream::take_accept_value) returns it. Never blocks.
     ///
-    /// Such a handshake is never left to a SYN cookie ([`TcpConfig::syn_cookies`](crate::TcpConfig::syn_cookies)), which could not carry
-    /// the value: it takes a place among the half-open connections, and where those are full displaces the oldest. The value is dropped if the
-    /// handshake does not lead to an accepted stream: the peer resets it or does not finish it in a minute, it is displaced, the listener or the
-    /// stack ends, or the SYN finds its name taken. That happens on a thread of the stack or of a caller, with no lock held: the drop
-    /// may use sockets; a panic in it is caught and reported ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)); and it should not block.
+    /// Such a handshake never uses a SYN cookie ([`TcpConfig::syn_cookies`](crate::TcpConfig::syn_cookies)), which
+    /// could not carry the value: it takes a place among the half-open connections, and displaces the oldest if they
+    /// are full. The value is dropped if the handshake does not lead to an accepted stream: the peer resets it or does
+    /// not finish it within a minute, it is displaced, the listener or the stack ends, or another connection has the
+    /// same addresses and ports. The drop happens on a thread of the stack or of a caller, with no lock held. It may
+    /// use sockets, and should not block; a panic in it is caught and reported
+    /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)).
     ///
     /// ```
     /// use sockeye::{Config, Stack, Syn, TcpListener, TcpStream};
@@ -256,9 +258,10 @@ impl Syn {
         }
     }
 
-    /// Answers with an ICMP error in the name of the host that the SYN is for: the peer's connect fails at once as if its network had said so, with
-    /// `HostUnreachable` for [`Unsent::HostUnreachable`]. Errors are limited in number, per interface and per pair of addresses (RFC 4443 section
-    /// 2.4 (f)); beyond, and without packet memory, this is [`ignore`](Self::ignore). Never blocks.
+    /// Answers with an ICMP error from the address of the destination host: the peer's connect fails at once as if its
+    /// network had reported this, with `HostUnreachable` for [`Unsent::HostUnreachable`]. The number of errors is
+    /// limited, per interface and per pair of addresses (RFC 4443 section 2.4 (f)); beyond that, and without packet
+    /// memory, this is [`ignore`](Self::ignore). Never blocks.
     pub fn reject(self, why: Unsent) {
         if let Some(stack) = self.stack.upgrade()
             && let Ok(core) = stack.core::<Core>()
@@ -289,7 +292,7 @@ impl Syn {
         Received::rewritten(via.netif(), header, payload)
     }
 
-    /// Does not answer. The peer tries again, and is asked for again, until it gives up.
+    /// Does not answer. The peer tries again, and the hook is called again, until the peer gives up.
     pub fn ignore(self) {}
 
     fn segment(&self) -> Routed {

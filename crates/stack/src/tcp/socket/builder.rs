@@ -110,17 +110,19 @@ pub struct TcpSocket {
 }
 
 impl Stack {
-    /// The settings of TCP as they are now; those that the stack was made with in a child of fork(2) that has lost it.
+    /// The present settings of TCP. In a child of fork(2) that cannot use the stack, the settings with which the stack
+    /// was made.
     pub fn tcp_config(&self) -> TcpConfig {
         self.core::<Core>().map_or(self.config().tcp, |core| *core.tcp_config())
     }
 
-    /// Replaces the settings of TCP, as `sysctl` does on Linux. They count for sockets that are made and handshakes that begin from now on;
-    /// an existing connection keeps its own. `gro`, `time_wait_max`, `syn_backlog` and `fastopen_key` stay as they were
-    /// (keys: [`set_fastopen_keys`](Self::set_fastopen_keys)). [`config`](Self::config) shows the settings of the beginning.
+    /// Replaces the settings of TCP, as `sysctl` does on Linux. They apply to sockets that are made and handshakes that
+    /// begin from now on; an existing connection keeps its own. `gro`, `time_wait_max`, `syn_backlog` and
+    /// `fastopen_key` do not change (for keys, use [`set_fastopen_keys`](Self::set_fastopen_keys)).
+    /// [`config`](Self::config) shows the initial settings.
     ///
     /// # Errors
-    /// `InvalidInput` if a field is out of its bounds: nothing is changed then.
+    /// `InvalidInput` if a field is out of its bounds: then nothing is changed.
     pub fn set_tcp_config(&self, tcp: TcpConfig) -> io::Result<()> {
         tcp.validate()?;
         self.core::<Core>()?.set_tcp_config(tcp);
@@ -155,8 +157,8 @@ impl TcpSocket {
         Self::new(stack, false)
     }
 
-    /// An IPv6 socket, which also takes IPv4 peers (as mapped addresses) unless
-    /// [`set_only_v6`](Self::set_only_v6).
+    /// An IPv6 socket, which also accepts IPv4 peers (as mapped addresses) unless [`set_only_v6`](Self::set_only_v6) is
+    /// set.
     pub fn new_v6(stack: &Stack) -> Self {
         Self::new(stack, true)
     }
@@ -210,20 +212,21 @@ impl TcpSocket {
         self.settings.reuse_port = reuse;
     }
 
-    /// IPV6_V6ONLY: an IPv6 wildcard listener that leaves IPv4 to others.
+    /// IPV6_V6ONLY: an IPv6 wildcard listener then leaves IPv4 to other sockets.
     pub fn set_only_v6(&mut self, only: bool) {
         self.settings.v6_only = only;
     }
 
-    /// IP_TRANSPARENT: [`bind`](Self::bind) and [`listen_any`](Self::listen_any) take addresses of other hosts too. Their
-    /// packets come in where [`Stack::set_any_address`] says so.
+    /// IP_TRANSPARENT: [`bind`](Self::bind) and [`listen_any`](Self::listen_any) also accept addresses of other hosts.
+    /// Packets to them arrive by interfaces with [`Stack::set_any_address`].
     pub fn set_transparent(&mut self, transparent: bool) {
         self.settings.transparent = transparent;
     }
 
-    /// Shows IPv4 addresses as IPv4 addresses also on an IPv6 socket: `10.0.0.1:80` and not `[::ffff:10.0.0.1]:80`. The default
-    /// `false` is what Linux and RFC 3493 section 3.7 do. It counts for the addresses that `accept` returns, `peer_addr` and
-    /// `local_addr` of the stream or of a listener's streams, and for what a [`Syn`](crate::Syn) says; not for what calls take.
+    /// Shows IPv4 addresses as IPv4 addresses even on an IPv6 socket: `10.0.0.1:80` instead of `[::ffff:10.0.0.1]:80`.
+    /// The default `false` is the behaviour of Linux and RFC 3493 section 3.7. The option affects the addresses that
+    /// `accept` returns, `peer_addr` and `local_addr` of the stream or of a listener's streams, and the addresses of a
+    /// [`Syn`](crate::Syn), but not arguments of calls.
     pub fn set_canonical_addrs(&mut self, canonical: bool) {
         self.settings.canonical = canonical;
     }
@@ -234,13 +237,14 @@ impl TcpSocket {
     }
 
     /// TCP_CONGESTION of the connection, or of a listener's connections. Default
-    /// [`TcpConfig::congestion_control`](crate::TcpConfig::congestion_control), which says where it counts.
+    /// [`TcpConfig::congestion_control`](crate::TcpConfig::congestion_control), which also describes where it has an
+    /// effect.
     pub fn set_congestion_control(&mut self, algorithm: CongestionControl) {
         self.settings.congestion_control = algorithm;
     }
 
-    /// O_NONBLOCK: [`connect`](Self::connect) then returns at once, and the stream becomes writable when
-    /// the handshake is over.
+    /// O_NONBLOCK: [`connect`](Self::connect) then returns at once, and the stream becomes writable when the handshake
+    /// has ended.
     pub fn set_nonblocking(&mut self, nonblocking: bool) {
         self.settings.nonblocking = nonblocking;
     }
@@ -255,7 +259,7 @@ impl TcpSocket {
         (self.settings.rcvbuf, self.settings.rcvbuf_set) = (buffer_size(bytes), true);
     }
 
-    /// Binds to a local address; port 0 takes a free one.
+    /// Binds to a local address; port 0 chooses a free port.
     ///
     /// # Errors
     /// `InvalidInput` (bound already), EINVAL or EAFNOSUPPORT (wrong family), `AddrNotAvailable` (not an address of the stack, or
@@ -285,8 +289,8 @@ impl TcpSocket {
         self.bound.as_ref().map(|b| scope::shown(netifs, b.local, self.is_mapped(), b.local.addr))
     }
 
-    /// Turns the socket into a listener; an unbound one takes a free port. At most `backlog` (1 to 4096)
-    /// connections wait to be accepted; when they do, new handshakes are not answered until there is room.
+    /// Turns the socket into a listener; an unbound one gets a free port. At most `backlog` (1 to 4096) connections
+    /// wait to be accepted; when they do, new handshakes are not answered until there is room.
     ///
     /// # Errors
     /// `AddrInUse` if another socket listens there, or as for [`bind`](Self::bind).
@@ -328,7 +332,7 @@ impl TcpSocket {
         Ok(TcpListener::new(listener, self.stack.clone()))
     }
 
-    /// Connects. Blocks until the handshake is over, unless the socket does not block.
+    /// Connects. Blocks until the handshake has ended, unless the socket is non-blocking.
     ///
     /// # Errors
     /// As for [`TcpStream::connect`].

@@ -79,29 +79,31 @@ impl FastOpenOptions {
 
 impl TcpSocket {
     /// TCP_FASTOPEN of a listener: at most `queue_len` connections (0: none; 4096 at most) that were made at their SYN
-    /// wait for the rest of their handshake. They are accepted at once, with the text of the SYN to be read. Works only
-    /// if `TcpConfig::fastopen` has [`SERVER`](crate::fastopen::SERVER).
+    /// wait for the rest of their handshake. They can be accepted at once, and the text of the SYN can be read. It
+    /// works only if `TcpConfig::fastopen` has [`SERVER`](crate::fastopen::SERVER).
     ///
-    /// The text of a SYN may come twice, if the network duplicates it: its request must bear that (RFC 7413
+    /// If the network duplicates a SYN, its text may arrive twice: the request in it must tolerate that (RFC 7413
     /// section 6.1).
     pub fn set_fastopen(&mut self, queue_len: usize) {
         self.fast_open.queue_len = queue_len;
     }
 
-    /// TCP_FASTOPEN_CONNECT: if there is a cookie of the peer, [`connect`](Self::connect) returns at once, and the
-    /// first write goes with the SYN. Else it connects as ever, and asks for a cookie.
+    /// TCP_FASTOPEN_CONNECT: if the stack has a cookie of the peer, [`connect`](Self::connect) returns at once, and the
+    /// SYN carries the first write. Else it connects as usual, and asks for a cookie.
     ///
-    /// A first write that does not block takes only the bytes that the SYN has room for, as on Linux. Whether the peer took them,
-    /// [`TcpInfo`](crate::TcpInfo) says once the connection is made: `syn_text_taken`, and `fast_open_fail` if not.
+    /// A non-blocking first write takes only the bytes for which the SYN has room, as on Linux. When the connection is
+    /// made, [`TcpInfo`](crate::TcpInfo) shows whether the peer accepted them: `syn_text_taken`, and `fast_open_fail`
+    /// if not.
     pub fn set_fastopen_connect(&mut self, connects: bool) {
         self.fast_open.connects = connects;
     }
 
-    /// TCP_FASTOPEN_NO_COOKIE: a connect sends text to a server of which it has no cookie, and a listener takes text from clients
-    /// that have none of it, as with [`CLIENT_WITHOUT_COOKIE`] and
+    /// TCP_FASTOPEN_NO_COOKIE: a connect sends text to a server without a cookie of it, and a listener accepts text
+    /// from clients without one, as with [`CLIENT_WITHOUT_COOKIE`] and
     /// [`SERVER_WITHOUT_COOKIE`](crate::fastopen::SERVER_WITHOUT_COOKIE) for all sockets.
     ///
-    /// A listener that does so answers forged addresses (RFC 7413 section 5): only for networks where nobody can forge them.
+    /// Such a listener also answers forged addresses (RFC 7413 section 5): use it only in networks where nobody can
+    /// forge them.
     pub fn set_fastopen_no_cookie(&mut self, no_cookie: bool) {
         self.fast_open.no_cookie = no_cookie;
     }
@@ -112,18 +114,18 @@ impl TcpSocket {
         self.fast_open.keys = Some(keys);
     }
 
-    /// Connects, with `data` on the SYN as far as Fast Open is possible and it fits, and behind the handshake
-    /// otherwise (`sendto` with `MSG_FASTOPEN`). Blocks until the handshake is over, unless the socket does not block.
-    /// Returns the stream and how many bytes of `data` it took: all, if the socket blocks; else those that need not wait, which are the
-    /// SYN's, as on Linux, and none without a cookie of the peer. With no `data` it is a connect that asks for a cookie.
+    /// Connects with `data` (`sendto` with `MSG_FASTOPEN`): on the SYN, as far as Fast Open is possible and the data
+    /// fits, otherwise after the handshake. Blocks until the handshake has ended, unless the socket is non-blocking.
+    /// Returns the stream and how many bytes of `data` it took: all, if the socket blocks; else only those on the SYN,
+    /// as on Linux, and none without a cookie of the peer. Without `data`, it is a connect that asks for a cookie.
     ///
     /// # Errors
-    /// As for [`TcpStream::connect`]; `OutOfMemory` at the cap of packet memory.
+    /// As for [`TcpStream::connect`]; `OutOfMemory` at the limit of packet memory.
     pub fn connect_with(self, addr: SocketAddr, data: &[u8]) -> io::Result<(TcpStream, usize)> {
         self.connect_send(addr, data, SendFlags::NONE)
     }
 
-    /// [`connect_with`](Self::connect_with), and flags of send(2).
+    /// [`connect_with`](Self::connect_with) with flags of send(2).
     ///
     /// # Errors
     /// As for [`connect_with`](Self::connect_with) and [`TcpStream::send_with`].
@@ -172,8 +174,8 @@ impl TcpListener {
         Ok(())
     }
 
-    /// TCP_FASTOPEN_KEY: from now on these are the keys of this listener's cookies, instead of the stack's. Clients whose cookie is of
-    /// the backup key get a new one.
+    /// TCP_FASTOPEN_KEY: from now on, these are the keys of this listener's cookies, instead of the stack's. Clients
+    /// with a cookie of the backup key get a new one.
     ///
     /// # Errors
     /// None today.
@@ -182,7 +184,7 @@ impl TcpListener {
         Ok(())
     }
 
-    /// The keys that this listener has of its own.
+    /// The listener's own keys.
     ///
     /// # Errors
     /// None today.

@@ -45,19 +45,20 @@ impl TcpSocket {
         Some(u32::from(self.settings.syn_retries)).filter(|retries| *retries != 0)
     }
 
-    /// TCP_QUICKACK of a socket that connects: with `false` the acknowledgment that ends the handshake waits for the first bytes that are written, which carry it, 200 ms at most. It
-    /// saves a packet where the application writes first. Default `true`; no effect on loopback, nor on a listener.
+    /// TCP_QUICKACK of a socket that connects: with `false`, the acknowledgment that ends the handshake waits for the
+    /// first written bytes, which carry it, at most 200 ms. This saves a packet if the application writes first.
+    /// Default `true`; it has no effect on loopback or on a listener.
     pub fn set_quickack(&mut self, quickack: bool) {
         self.settings.quickack = quickack;
     }
 
-    /// Whether the acknowledgment that ends the handshake goes out at once: see [`set_quickack`](Self::set_quickack).
+    /// Whether the acknowledgment that ends the handshake is sent at once: see [`set_quickack`](Self::set_quickack).
     pub fn quickack(&self) -> bool {
         self.settings.quickack
     }
 
-    /// TCP_DEFER_ACCEPT of a listener: see [`TcpListener::set_defer_accept`]. On a socket that connects any time has the effect of
-    /// [`set_quickack`](Self::set_quickack) with `false`, as on Linux.
+    /// TCP_DEFER_ACCEPT of a listener: see [`TcpListener::set_defer_accept`]. On a socket that connects, any time value
+    /// has the effect of [`set_quickack`](Self::set_quickack) with `false`, as on Linux.
     pub fn set_defer_accept(&mut self, time: Option<Duration>) {
         self.settings.defers = Patience::defers_for(time.unwrap_or_default());
     }
@@ -95,7 +96,8 @@ impl TcpSocket {
 
 impl TcpStream {
     /// TCP_SYNCNT: how often the SYN is repeated before a connect fails with `TimedOut`, instead of
-    /// [`TcpConfig::syn_retries`](crate::TcpConfig::syn_retries). Counts for a connect that is under way. Does not block.
+    /// [`TcpConfig::syn_retries`](crate::TcpConfig::syn_retries). It also affects a connect in progress. Does not
+    /// block.
     ///
     /// # Errors
     /// `InvalidInput` for a number that is not 1 to 127.
@@ -112,9 +114,10 @@ impl TcpStream {
         Ok(u32::from(self.conn()?.options.syn_retries.load(Ordering::Relaxed)))
     }
 
-    /// TCP_LINGER2: how long the connection waits for the peer's FIN once the last handle is dropped and its own FIN is acknowledged (FIN-WAIT-2),
-    /// at most 120 s, and at least some retransmission timeouts. `None`: [`TcpConfig::fin_timeout`](crate::TcpConfig::fin_timeout). Zero:
-    /// it does not wait, and the peer is reset (as by a negative number on Linux). Does not block.
+    /// TCP_LINGER2: how long the connection waits for the peer's FIN after the last handle was dropped and its own FIN
+    /// was acknowledged (FIN-WAIT-2), at most 120 s, and at least some retransmission timeouts. `None`:
+    /// [`TcpConfig::fin_timeout`](crate::TcpConfig::fin_timeout). Zero: it does not wait, and resets the connection (as
+    /// a negative number on Linux). Does not block.
     ///
     /// # Errors
     /// None today.
@@ -134,10 +137,13 @@ impl TcpStream {
 }
 
 impl TcpStream {
-    /// TCP_RTO_MAX_MS: the ceiling of the retransmission timeout, which doubles with each expiry, and of the time between two probes of a shut window, 1 s to 120 s,
-    /// instead of [`TcpConfig::rto_max`](crate::TcpConfig::rto_max). A connection whose path was gone for long notices within this time that it is back. The number of
-    /// [`retries`](crate::TcpConfig::retries) stands for less time then, so it is given up sooner: a [user timeout](Self::set_user_timeout) says how long it is to
-    /// wait. A timer that runs keeps its time. Does not block.
+    /// TCP_RTO_MAX_MS: the ceiling of the retransmission timeout, which doubles with each expiry, and of the time between
+    /// two probes of a zero window, 1 s to 120 s, instead of [`TcpConfig::rto_max`](crate::TcpConfig::rto_max). A
+    /// connection whose path was interrupted notices within this time that the path works again.
+    ///
+    /// [`retries`](crate::TcpConfig::retries) then stands for less time, so the connection is given up sooner. A
+    /// [user timeout](Self::set_user_timeout) sets the time to wait directly. A timer that is running keeps its time.
+    /// Does not block.
     ///
     /// # Errors
     /// `InvalidInput` for a time that is not 1 s to 120 s.
@@ -156,9 +162,10 @@ impl TcpStream {
 }
 
 impl TcpListener {
-    /// TCP_DEFER_ACCEPT: a connection is accepted once text (or a FIN) has come, or this time has passed, so that a program
-    /// is woken only when there is something to read. `None` or zero: once its handshake is done. The time is rounded up to 1, 3, 7, 15, ... seconds: the
-    /// peer's acknowledgment is not taken until then, and the SYN-ACK is repeated at the end. Connections by Fast Open and by SYN cookies do not wait.
+    /// TCP_DEFER_ACCEPT: a connection can be accepted when text (or a FIN) has arrived, or this time has passed, so
+    /// that a program is woken only when there is something to read. `None` or zero: when its handshake has ended. The
+    /// time is rounded up to 1, 3, 7, 15, ... seconds: until then, the peer's acknowledgment does not count, and at the
+    /// end the SYN-ACK is repeated. Connections with Fast Open or SYN cookies do not wait.
     ///
     /// # Errors
     /// None today.
@@ -168,7 +175,7 @@ impl TcpListener {
         Ok(())
     }
 
-    /// The TCP_DEFER_ACCEPT time, as it was rounded up.
+    /// The TCP_DEFER_ACCEPT time, rounded up.
     ///
     /// # Errors
     /// None today.
@@ -204,7 +211,7 @@ fn defer_time(defers: u8) -> Option<Duration> {
     (defers > 0).then(|| Patience::time_of(defers))
 }
 
-/// In milliseconds, rounded up, so that only zero is zero.
+/// In milliseconds, rounded up, so that only zero gives zero.
 fn fin_timeout_ms(timeout: Duration) -> u32 {
     // At most 120,000.
     timeout.min(FIN_TIMEOUT_MAX).as_nanos().div_ceil(1_000_000) as u32

@@ -13,14 +13,14 @@ use crate::tcp::conn::Conn;
 use crate::tcp::conn::engine;
 use crate::tcp::conn::sockbuf::Socket;
 
-/// The limit of a connection, and the figures by which that was decided. Sizes are bytes.
+/// The limit of a connection, and the figures that show it. Sizes are bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bottleneck {
-    /// The limit now; `None` while there is nothing to send and nothing on its way.
+    /// The present limit; `None` while there is nothing to send and nothing in flight.
     pub by: Option<Limit>,
-    /// Written and not sent yet.
+    /// Bytes written and not sent yet.
     pub not_sent: u32,
-    /// Sent and not acknowledged.
+    /// Bytes sent and not acknowledged.
     pub in_flight: u32,
     /// The congestion window.
     pub cwnd: u32,
@@ -28,17 +28,16 @@ pub struct Bottleneck {
     pub ssthresh: u32,
     /// The window that the peer offers.
     pub snd_wnd: u32,
-    /// The send buffer, and its length.
+    /// The size of the send buffer, and the bytes in it.
     pub sndbuf: u32,
     /// As [`sndbuf`](Self::sndbuf).
     pub buffered: u32,
-    /// The path is believed to take segments of so many bytes.
+    /// The size of segments that the path is believed to carry, bytes.
     pub snd_mss: u32,
 }
 
 impl TcpStream {
-    /// The protocol's state of the connection. Waits for the thread that runs it, for as long as a few segments
-    /// take.
+    /// The protocol state of the connection. Waits for the thread that runs it, as long as a few segments take.
     ///
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
@@ -47,8 +46,8 @@ impl TcpStream {
         of(core, conn)
     }
 
-    /// The limit that keeps this connection from sending more just now: the application, a window, a buffer, or the
-    /// path. How long each did so is in [`TcpInfo::carried`]. Waits as [`info`](Self::info) does.
+    /// The limit that keeps this connection from sending more now: the application, a window, a buffer, or the path.
+    /// [`TcpInfo::carried`] has the time for each limit. Waits as [`info`](Self::info) does.
     ///
     /// # Errors
     /// As for [`info`](Self::info).

@@ -24,7 +24,7 @@ pub struct TcpKeepalive {
 }
 
 impl TcpKeepalive {
-    /// Nothing set.
+    /// No option set.
     pub const fn new() -> Self {
         Self { time: None, interval: None, retries: None }
     }
@@ -47,7 +47,7 @@ impl TcpKeepalive {
         Self { retries: Some(retries), ..self }
     }
 
-    /// `settings` with the options of this value, switched on.
+    /// `settings` with the options of this value, and keepalive switched on.
     fn applied_to(&self, settings: KeepaliveSettings) -> io::Result<KeepaliveSettings> {
         let bounded = |time: Option<Duration>, old| match time {
             Some(time) if !(TIME_MIN..=KEEPALIVE_TIME_MAX).contains(&time) => Err(Errno::INVAL),
@@ -129,9 +129,9 @@ impl TcpStream {
     }
 
     /// TCP_USER_TIMEOUT: how long sent data may stay unacknowledged, or written data wait for a window, before the
-    /// connection is given up with `TimedOut`; it takes the place of `TcpConfig::retries`, and of the number of
-    /// keepalive probes. `None` or zero: those decide. To the millisecond. As on Linux, the time counts from the first retransmission
-    /// or window probe, so a timeout's length may come before it (200 ms at least).
+    /// connection is given up with `TimedOut`; it replaces `TcpConfig::retries` and the number of keepalive probes.
+    /// `None` or zero: those decide. The resolution is a millisecond. As on Linux, the time counts from the first
+    /// retransmission or window probe, so one more timeout (at least 200 ms) may pass before it.
     ///
     /// # Errors
     /// `InvalidInput` for more than 49 days.

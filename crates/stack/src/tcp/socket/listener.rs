@@ -27,7 +27,7 @@ use crate::tcp::handshake::values;
 
 /// A TCP socket that accepts connections, in the shape of `std::net::TcpListener`.
 ///
-/// Dropping the last handle resets the connections that were not accepted.
+/// Dropping the last handle resets connections that were not accepted.
 pub struct TcpListener {
     held: Held<Arc<Listener>>,
 }
@@ -42,7 +42,7 @@ const BACKLOG: usize = 128;
 
 impl TcpListener {
     /// Listens on the current stack ([`Stack::current`]), with SO_REUSEADDR and a backlog of 128 as in `std`. Port 0
-    /// takes a free one. **Blocks** while a name is resolved.
+    /// chooses a free port. **Blocks** while a name is resolved.
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable` (not an address of the stack); those of [`ToSocketAddrs`].
@@ -67,11 +67,10 @@ impl TcpListener {
         Self { held: Held::new(stack, listener) }
     }
 
-    /// The next connection, and where it comes from. Blocks unless
-    /// [`set_nonblocking`](Self::set_nonblocking).
+    /// The next connection, and its peer's address. Blocks unless [`set_nonblocking`](Self::set_nonblocking) is set.
     ///
     /// # Errors
-    /// `WouldBlock` if the listener does not block and no connection waits.
+    /// `WouldBlock` if the listener is non-blocking and no connection waits.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (core, listener) = self.enter()?;
         panics::call(core, "accept", || self.accept_on(core, listener))
@@ -106,12 +105,12 @@ impl TcpListener {
         (stream, scope::shown(&core.netifs, remote, listener.is_mapped, local.addr))
     }
 
-    /// Connections as they come, for ever.
+    /// Connections as they arrive, without end.
     pub fn incoming(&self) -> Incoming<'_> {
         Incoming { listener: self }
     }
 
-    /// The address that is listened on.
+    /// The address on which the socket listens.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -131,7 +130,7 @@ impl TcpListener {
         Ok(Self::new(Arc::clone(listener), self.stack().clone()))
     }
 
-    /// Makes [`accept`](Self::accept) return `WouldBlock` where it would block.
+    /// Makes [`accept`](Self::accept) return `WouldBlock` instead of blocking.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -140,10 +139,11 @@ impl TcpListener {
         Ok(())
     }
 
-    /// Has `hook` called with each new SYN, before it is answered, or with `None` takes a hook away. The hook decides
-    /// about the [`Syn`](crate::Syn), or keeps it to decide later; at most 4,096 are undecided at a time and 1,024 of one source, SYNs beyond
-    /// are dropped and counted as `listen_overflows`. It runs on the thread that brought the SYN, without locks, may
-    /// use sockets, and should not block: that thread has other connections' segments to bring. A panic in it is caught and reported
+    /// Sets `hook`, which the stack calls with each new SYN before it is answered; `None` removes it. The hook decides
+    /// about the [`Syn`](crate::Syn), or keeps it to decide later. At most 4,096 SYNs may be undecided at a time, and
+    /// 1,024 from one source; SYNs beyond that are dropped and counted as `listen_overflows`. The hook runs on the
+    /// thread that received the SYN, without locks. It may use sockets, and should not block, because that thread also
+    /// processes segments of other connections. A panic in it is caught and reported
     /// ([`Stack::set_panic_hook`](crate::Stack::set_panic_hook)), and its SYN is ignored.
     ///
     /// Handles of the listener share the hook.

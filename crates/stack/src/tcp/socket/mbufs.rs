@@ -25,7 +25,7 @@ use crate::tcp::conn::user;
 ///
 /// Cloning and cutting copy references and never bytes. Nothing here blocks.
 ///
-/// Any part of a cluster keeps all of it, up to 64 KiB, from other use, and counts against
+/// Any part of a cluster reserves all of it, up to 64 KiB, and counts against
 /// [`Config::memory_max`](crate::Config::memory_max): a program that keeps small parts for long should copy them.
 ///
 /// ```
@@ -78,10 +78,11 @@ impl MbufChain {
         })
     }
 
-    /// Bytes that `fill` writes into `stack`'s packet memory by itself, `max` and 64 KiB at most, such as a system call that reads. It is given room for
-    /// them and returns those that it has written, from the first on: `rustix::io::read` does. Does not block, unless `fill` does.
+    /// Bytes that `fill` writes directly into `stack`'s packet memory, such as a reading system call does; at most
+    /// `max` and 64 KiB. `fill` gets room for them and returns those that it has written, from the first on, as
+    /// `rustix::io::read` does. Does not block, unless `fill` does.
     ///
-    /// The room, up to 64 KiB, counts against the memory as long as any of the bytes lives: few bytes are better copied.
+    /// The room, up to 64 KiB, counts as used memory as long as any of the bytes exists: copy small amounts instead.
     ///
     /// # Errors
     /// `OutOfMemory` at [`Config::memory_max`](crate::Config::memory_max); those of `fill`.
@@ -121,12 +122,13 @@ impl MbufChain {
         self.0.fill_io_slices(into)
     }
 
-    /// Copies bytes from the front into `into`, and keeps them. Returns how many: fewer than asked if the chain ends.
+    /// Copies bytes from the front into `into`; the chain keeps them. Returns how many: fewer than requested if the
+    /// chain ends.
     pub fn copy_to(&self, into: &mut [u8]) -> usize {
         self.0.copy_to(0, into)
     }
 
-    /// Takes the first `n` bytes out, or all if there are fewer.
+    /// Removes and returns the first `n` bytes, or all if there are fewer.
     #[must_use = "the bytes are in what is returned; `advance` drops them"]
     pub fn split_to(&mut self, n: usize) -> Self {
         Self(self.0.split_front(n))
@@ -156,9 +158,9 @@ impl fmt::Debug for MbufChain {
 }
 
 impl TcpStream {
-    /// Sends bytes that lie in packet memory, without copying them. The bytes taken are gone from the front of `chain`: all of it if
-    /// the socket blocks, unless it fails on the way, and as much as fits if it does not. Blocks, and counts against the send buffer,
-    /// like a write. Returns the bytes taken.
+    /// Sends bytes in packet memory without copying them. Removes the bytes taken from the front of `chain`: all, if
+    /// the socket blocks and no error occurs; as many as fit, if it is non-blocking. Blocks, and counts against the
+    /// send buffer, like a write. Returns the bytes taken.
     ///
     /// The chain may have been received from a connection of this or another stack; it counts against the memory of the one that it
     /// came from.
@@ -170,7 +172,8 @@ impl TcpStream {
     }
 
     /// [`send_mbufs`](Self::send_mbufs) with flags of send(2). With [`SendFlags::ZEROCOPY`], and SO_ZEROCOPY on
-    /// ([`set_zerocopy`](Self::set_zerocopy)), a [`Report`](crate::Report) says when the stack needs the bytes no more.
+    /// ([`set_zerocopy`](Self::set_zerocopy)), a [`Report`](crate::Report) shows when the stack no longer needs the
+    /// bytes.
     ///
     /// # Errors
     /// As for [`send_with`](Self::send_with).
@@ -179,9 +182,9 @@ impl TcpStream {
         user::send_chain(core, &ends, &mut chain.0, flags)
     }
 
-    /// Receives at most `max` bytes as they lie in packet memory, without copying them; an empty chain is the end of the stream
-    /// (or `max` was 0). Blocks like a read, and opens the window like one: from here on the bytes are the caller's, and
-    /// hold the memory until the caller drops them.
+    /// Receives at most `max` bytes in packet memory without copying them; an empty chain means the end of the stream
+    /// (or `max` was 0). Blocks like a read, and opens the window like one: the bytes then belong to the caller, and
+    /// use memory until the caller drops them.
     ///
     /// # Errors
     /// As for a read.

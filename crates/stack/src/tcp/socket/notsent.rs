@@ -22,18 +22,21 @@ impl TcpSocket {
 }
 
 impl TcpStream {
-    /// TCP_NOTSENT_LOWAT: a write is let in only while fewer than so many written bytes have not been sent (or than a full
-    /// segment, if that is more), whatever is on its way unacknowledged and however large the send buffer is; it takes the bytes
-    /// missing to that, and over an interface it fills the packet that it has begun, of up to 64 KiB and at most half of the peer's window. So written data leaves soon, and data that the program decides to send next is not behind megabytes that
-    /// it cannot take back. `None`, and 4,294,967,295: the size of the buffer alone bounds (also where
-    /// [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat) says otherwise; 0 has that meaning on Linux).
+    /// TCP_NOTSENT_LOWAT: a write may proceed only while fewer than this many written bytes are unsent (or than a full
+    /// segment, if that is more), regardless of bytes in flight and of the size of the send buffer. It takes the bytes
+    /// up to this number, and over an interface it fills the packet that it has begun, up to 64 KiB and at most half of
+    /// the peer's window. So written data is sent soon, and data that the program decides to send next does not wait
+    /// behind megabytes that it cannot withdraw. `None`, and 4,294,967,295: only the size of the buffer is a limit
+    /// (even if [`TcpConfig::notsent_lowat`](crate::TcpConfig::notsent_lowat) says otherwise; 0 has that meaning on
+    /// Linux).
     ///
-    /// A blocking write waits until it is let in; one that does not block fails with `WouldBlock`. A socket is *writable*, for
-    /// [`Poll`](crate::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of its buffer
-    /// is free as without one): as on Linux, so that a waiter is woken for half a mark at least. Does not block.
+    /// A blocking write waits until it may proceed; a non-blocking one fails with `WouldBlock`. A socket is *writable*,
+    /// for [`Poll`](crate::poll::Poll) and tasks, while twice its unsent bytes are fewer than the mark (and as much of
+    /// its buffer is free as without a mark). This is as on Linux, so that a waiter is woken for at least half a mark.
+    /// Does not block.
     ///
     /// # Errors
-    /// `InvalidInput` for `Some(0)`, with which nothing could ever be written.
+    /// `InvalidInput` for `Some(0)`, with which no write could ever proceed.
     pub fn set_notsent_lowat(&self, bytes: Option<u32>) -> io::Result<()> {
         let lowat = mark_of(bytes)?;
         let (core, conn) = self.enter()?;

@@ -20,18 +20,19 @@ impl TcpSocket {
         self.settings.rcvlowat = bytes.clamp(1, self.settings.rcvlowat_max(self.stack.config().rcvbuf_max));
     }
 
-    /// TCP_WINDOW_CLAMP of the connection, or of a listener's connections: see [`TcpStream::set_window_clamp`]. Set here it also bounds the
-    /// window scale that is offered. `None`: no bound but the buffer's.
+    /// TCP_WINDOW_CLAMP of the connection, or of a listener's connections: see [`TcpStream::set_window_clamp`]. Set
+    /// here, it also limits the offered window scale. `None`: only the buffer is a limit.
     pub fn set_window_clamp(&mut self, bytes: Option<u32>) {
         self.settings.window_clamp = bytes.map_or(u32::MAX, |bytes| bytes.max(CLAMP_MIN));
     }
 }
 
 impl TcpStream {
-    /// SO_RCVLOWAT, bytes: a blocking read waits until so many have come (or as many as it asks for, if that is less), and the socket
-    /// is *readable*, for [`Poll`](crate::poll::Poll) and tasks, only then; or once the peer's window is used up, at the end of
-    /// the stream, and on errors. A read that does not block takes what there is; so does one whose time is over. At most the size of the
-    /// receive buffer, which grows to it if the program has not set its size. 0 counts as 1. Does not block.
+    /// SO_RCVLOWAT, bytes: a blocking read waits until this many bytes have arrived (or as many as it asks for, if that
+    /// is less), and only then is the socket *readable* for [`Poll`](crate::poll::Poll) and tasks. It is also readable
+    /// when the peer's window is used up, at the end of the stream, and on errors. A non-blocking read takes what there
+    /// is, and so does one whose timeout has passed. The value is limited to the size of the receive buffer, which
+    /// grows to it if the program has not set its size. 0 counts as 1. Does not block.
     ///
     /// # Errors
     /// None today.
@@ -58,7 +59,8 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().rcv.lowat)
     }
 
-    /// TCP_WINDOW_CLAMP: the largest window to offer the peer, bytes, at least 1,152. What was offered is not taken back. Does not block.
+    /// TCP_WINDOW_CLAMP: the largest window to offer the peer, bytes, at least 1,152. An offered window is not
+    /// withdrawn. Does not block.
     ///
     /// # Errors
     /// EINVAL for 0.
@@ -74,7 +76,8 @@ impl TcpStream {
         self.notify(reason::OUTPUT)
     }
 
-    /// The largest window that the connection can offer, bytes: TCP_WINDOW_CLAMP, or what the agreed scale can express.
+    /// The largest window that the connection can offer, bytes: TCP_WINDOW_CLAMP, or what the negotiated scale can
+    /// express.
     ///
     /// # Errors
     /// None today.
@@ -82,8 +85,8 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().rcv.wnd_max)
     }
 
-    /// TCP_INQ: bytes that are left to read; 1 if nothing but the end of the stream is. After a read it tells whether another one is worth
-    /// a call. Does not block.
+    /// TCP_INQ: bytes left to read; 1 if only the end of the stream is left. After a read, it shows whether another one
+    /// is useful. Does not block.
     ///
     /// # Errors
     /// None today.
@@ -92,7 +95,7 @@ impl TcpStream {
         Ok(so.rcv.chain.len().max(usize::from(so.rcv.fin)))
     }
 
-    /// SO_INCOMING_CPU: the CPU on which data last came in; `None` before. Does not block.
+    /// SO_INCOMING_CPU: the CPU on which data last arrived; `None` before the first data. Does not block.
     ///
     /// # Errors
     /// None today.

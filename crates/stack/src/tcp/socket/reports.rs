@@ -17,7 +17,7 @@ use crate::tcp::conn::contain;
 use crate::tcp::conn::sockbuf::SendBuf;
 
 impl Stack {
-    /// The time since the stack was made, by the clock of its time stamps; in a child of fork(2) zero. Does not block.
+    /// The time since the stack was made, by the clock of its timestamps; zero in a child of fork(2). Does not block.
     pub fn now(&self) -> Duration {
         self.core::<Core>()
             .map_or(Duration::ZERO, |core| crate::base::clock::Clock::since_start(core.clock.now()))
@@ -59,8 +59,9 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// SO_ZEROCOPY: sends with [`SendFlags::ZEROCOPY`](crate::SendFlags::ZEROCOPY) are reported once the peer has acknowledged their bytes, or the
-    /// connection has ended ([`recv_report`](Self::recv_report)). Each such send that takes a byte has a number, from 0 on. Does not block.
+    /// SO_ZEROCOPY: sends with [`SendFlags::ZEROCOPY`](crate::SendFlags::ZEROCOPY) are reported when the peer has
+    /// acknowledged their bytes, or the connection has ended ([`recv_report`](Self::recv_report)). Each such send that
+    /// takes a byte has a number, from 0 on. Does not block.
     ///
     /// # Errors
     /// None today.
@@ -80,9 +81,9 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().snd.reports().is_some_and(|reports| reports.zerocopy))
     }
 
-    /// SO_TIMESTAMPING, in software: which time stamps are taken from now on. Those of sends come by
-    /// [`recv_report`](Self::recv_report), that of received bytes by [`recv_timestamp`](Self::recv_timestamp). Several segments that are
-    /// processed in one go have one time. Does not block.
+    /// SO_TIMESTAMPING, in software: which timestamps are taken from now on. [`recv_report`](Self::recv_report) returns
+    /// those of sends, [`recv_timestamp`](Self::recv_timestamp) that of received bytes. Segments that are processed
+    /// together have one time. Does not block.
     ///
     /// # Errors
     /// None today.
@@ -107,9 +108,9 @@ impl TcpStream {
         Ok(so.snd.reports().map_or(Timestamping::NONE, |reports| reports.timestamping()))
     }
 
-    /// Takes the first report on bytes that were sent (`recvmsg` with `MSG_ERRQUEUE`). While there is one, the socket is ready with an error
-    /// ([`Event::is_error`](crate::poll::Event::is_error)), which is no failure of the connection. At most 1,024 time stamps wait; later
-    /// ones are lost, completions are not. Does not block.
+    /// Takes the first report on sent bytes (`recvmsg` with `MSG_ERRQUEUE`). While there is one, the socket is ready
+    /// with an error ([`Event::is_error`](crate::poll::Event::is_error)), which is not a failure of the connection. At
+    /// most 1,024 timestamps wait; later ones are lost, but completions are not. Does not block.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
@@ -118,8 +119,9 @@ impl TcpStream {
         Ok(so.snd.reports().and_then(|reports| reports.take()).ok_or(Errno::AGAIN)?)
     }
 
-    /// When the last byte of the last read came, as the time since the stack was made ([`Stack::now`]), with
-    /// [`Timestamping::RECEIVED`] (`SCM_TIMESTAMPING` of `recvmsg`); `None` if that was before it was asked for. Does not block.
+    /// When the last byte of the last read arrived, as the time since the stack was made ([`Stack::now`]), with
+    /// [`Timestamping::RECEIVED`] (`SCM_TIMESTAMPING` of `recvmsg`); `None` if that was before timestamps were
+    /// requested. Does not block.
     ///
     /// # Errors
     /// None today.

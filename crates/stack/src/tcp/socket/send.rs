@@ -19,22 +19,22 @@ use crate::tcp::conn::{contain, reason, user};
 pub struct SendFlags(u8);
 
 impl SendFlags {
-    /// None.
+    /// No flag.
     pub const NONE: Self = Self(0);
-    /// `MSG_MORE`: the program will write more at once. A short segment at the end of these bytes is held back, also with TCP_NODELAY,
-    /// until the next send, an acknowledgment or another window of the peer, TCP_NODELAY set once more, or a retransmission timeout if nothing is on
-    /// its way.
+    /// `MSG_MORE`: the program will write more at once. A short segment at the end of these bytes is held back, even
+    /// with TCP_NODELAY, until the next send, an acknowledgment or a changed window of the peer, TCP_NODELAY set again,
+    /// or a retransmission timeout if nothing is in flight.
     pub const MORE: Self = Self(1);
-    /// `MSG_EOR`: a record ends with these bytes. No segment has bytes from both sides of the boundary, whether first or sent
-    /// again. The receiver does not see it in the stream.
+    /// `MSG_EOR`: a record ends with these bytes. No segment has bytes from both sides of the boundary, in the first
+    /// transmission or a repetition. The receiver does not see the boundary in the stream.
     pub const EOR: Self = Self(1 << 1);
-    /// `MSG_ZEROCOPY`: the program wants to hear when the stack needs the bytes no more, where SO_ZEROCOPY is on
-    /// ([`TcpStream::set_zerocopy`]). Bytes in slices are copied all the same, and the report says so; those of
-    /// [`TcpStream::send_mbufs_with`] are not.
-    /// Over an interface a packet has at most 17 parts, slices or pieces of a chain: one with less than 64 KiB in them ends there.
+    /// `MSG_ZEROCOPY`: the program wants a report when the stack no longer needs the bytes, if SO_ZEROCOPY is on
+    /// ([`TcpStream::set_zerocopy`]). Bytes in slices are copied nevertheless, and the report says so; those of
+    /// [`TcpStream::send_mbufs_with`] are not. Over an interface, a packet has at most 17 parts (slices or pieces of a
+    /// chain): it ends there even if they have less than 64 KiB.
     pub const ZEROCOPY: Self = Self(1 << 2);
 
-    /// Those of both.
+    /// The flags of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -47,8 +47,9 @@ impl SendFlags {
 }
 
 impl TcpSocket {
-    /// TCP_MAXSEG of the connection, or of a listener's connections: the most bytes of text in a segment, options of TCP included, that
-    /// is announced to the peer and sent to it, if the interface takes as much; 88 to 32,767, or 0 for the interface's own.
+    /// TCP_MAXSEG of the connection, or of a listener's connections: the largest number of bytes in a segment, text and
+    /// TCP options, that is announced to the peer and sent to it, if the interface supports it; 88 to 32,767, or 0 for
+    /// the interface's own.
     ///
     /// # Errors
     /// `InvalidInput` for another value.
@@ -67,7 +68,7 @@ impl TcpListener {
     /// TCP_MAXSEG of handshakes that begin from now on: see [`TcpSocket::set_maxseg`].
     ///
     /// # Errors
-    /// `InvalidInput` for a value that it does not take.
+    /// `InvalidInput` for a value that it does not accept.
     pub fn set_maxseg(&self, bytes: u16) -> io::Result<()> {
         let bytes = maxseg_of(bytes)?;
         // Relaxed: an option, which orders nothing.
@@ -86,9 +87,9 @@ impl TcpStream {
         user::send_with(core, &ends, bufs, flags)
     }
 
-    /// TCP_CORK: while it is on, only full segments leave; a short one with nothing before it leaves after a retransmission
-    /// timeout, 200 ms at least. TCP_NODELAY does not count meanwhile. Switching it off sends what was held back. Does not
-    /// block.
+    /// TCP_CORK: while it is on, only full segments are sent; a short one with nothing before it is sent after a
+    /// retransmission timeout, at least 200 ms. TCP_NODELAY has no effect meanwhile. Switching it off sends what was
+    /// held back. Does not block.
     ///
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
@@ -104,7 +105,8 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().pcb.cork())
     }
 
-    /// TCP_MAXSEG: bytes of text in a full segment to the peer now, where it carries no blocks of SACK beside them. Does not block.
+    /// TCP_MAXSEG: the present number of bytes of text in a full segment to the peer without SACK blocks. Does not
+    /// block.
     ///
     /// # Errors
     /// None; the signature is that of `socket2`.
@@ -112,8 +114,8 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().pcb.mss_in_window())
     }
 
-    /// TCP_CONGESTION, from now on: the window stays, and the new algorithm begins with it. On loopback, which loses nothing, NewReno stays;
-    /// BBR needs a peer with SACK and is CUBIC without. Does not block.
+    /// TCP_CONGESTION, from now on: the window stays, and the new algorithm begins with it. On loopback, which loses
+    /// nothing, NewReno stays; BBR needs a peer with SACK, and without it CUBIC is used. Does not block.
     ///
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
@@ -129,8 +131,8 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().pcb.congestion_control())
     }
 
-    /// SO_MAX_PACING_RATE: bytes a second at which text leaves at most; it is then spread over the round trip. `None` for no bound, which is the
-    /// default. Does not count on loopback. Does not block.
+    /// SO_MAX_PACING_RATE: the largest sending rate, bytes per second; data is then spread over the round trip. `None`
+    /// for no limit, which is the default. It has no effect on loopback. Does not block.
     ///
     /// # Errors
     /// `InvalidInput` for `Some(0)`; `ConnectionAborted` if protocol code panicked.

@@ -26,13 +26,13 @@ use crate::tcp::conn::ready;
 use crate::tcp::conn::{Conn, LINGER_OFF, SocketOptions, close, contain, engine, reason, user};
 use crate::tcp::handshake::listen::Child;
 
-/// A TCP connection between two sockets of one stack, in the shape of `std::net::TcpStream`.
+/// A TCP connection, in the shape of `std::net::TcpStream`.
 ///
-/// Dropping the last handle closes the connection; bytes that were written are still delivered. As on
-/// Linux, closing with unread bytes resets it.
+/// Dropping the last handle closes the connection; written bytes are still delivered. As on Linux, closing with unread
+/// bytes resets it.
 ///
-/// Reads and writes block unless [`set_nonblocking`](Self::set_nonblocking) or a timeout says otherwise.
-/// All methods take `&self`: several threads may use one stream.
+/// Reads and writes block, unless [`set_nonblocking`](Self::set_nonblocking) or a timeout is set. All methods take
+/// `&self`: several threads may use one stream.
 pub struct TcpStream {
     held: Held<Ends>,
 }
@@ -49,9 +49,8 @@ impl TcpStream {
     /// Connects on the current stack ([`Stack::current`]), trying each address in turn. Blocks.
     ///
     /// # Errors
-    /// The last address's: `ConnectionRefused` (no listener), `TimedOut` (no answer),
-    /// `NetworkUnreachable` (not a loopback address), `AddrNotAvailable` (no free port), `OutOfMemory`
-    /// (too many connections). Those of [`ToSocketAddrs`].
+    /// The last address's: `ConnectionRefused` (no listener), `TimedOut` (no answer), `NetworkUnreachable` (no route),
+    /// `AddrNotAvailable` (no free port), `OutOfMemory` (too many connections). Those of [`ToSocketAddrs`].
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         Self::connect_on(&Stack::current(), addr)
     }
@@ -86,9 +85,10 @@ impl TcpStream {
         Self::of(conn, stack)
     }
 
-    /// Takes the value that the listener's hook has sent along with the SYN
-    /// ([`Syn::accept_with`](crate::Syn::accept_with)). `None` if there is none of this type, or it was taken: a value
-    /// of another type stays. It is the connection's: one of its handles takes it, and it is dropped with the last of them.
+    /// Takes the value that the listener's hook has attached to the SYN
+    /// ([`Syn::accept_with`](crate::Syn::accept_with)). `None` if there is none of this type, or it was already taken;
+    /// a value of another type stays. It belongs to the connection: one of its handles can take it, and it is dropped
+    /// with the last handle.
     pub fn take_accept_value<T: Any + Send>(&self) -> Option<T> {
         let place = self.conn().ok()?.accept_value.get()?;
         let mut value = place.lock();
@@ -129,7 +129,7 @@ impl TcpStream {
     /// The address of the other end.
     ///
     /// # Errors
-    /// `NotConnected` while the handshake is not done, and once the connection has ended.
+    /// `NotConnected` before the handshake has ended, and after the connection has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         let (core, conn) = self.enter()?;
         let ended = matches!(conn.state(), State::Closed | State::TimeWait);
@@ -148,8 +148,8 @@ impl TcpStream {
         Ok(shown(core, conn, conn.tuple.local))
     }
 
-    /// Closes one direction or both. Bytes that were written before are still delivered. While the connect is under way this gives it up, whatever the
-    /// direction, with `ConnectionReset` (RFC 9293 section 3.10.4).
+    /// Closes one direction or both. Bytes written before are still delivered. During a connect, this gives the connect
+    /// up in either direction, with `ConnectionReset` (RFC 9293 section 3.10.4).
     ///
     /// # Errors
     /// `NotConnected` if the connection is closed.
@@ -169,7 +169,7 @@ impl TcpStream {
         Ok(Self::of(Arc::clone(conn), self.stack().clone()))
     }
 
-    /// Copies received bytes without taking them. Blocks like a read.
+    /// Copies received bytes without removing them. Blocks like a read.
     ///
     /// # Errors
     /// As for a read.
@@ -178,7 +178,7 @@ impl TcpStream {
         user::peek(core, conn, buf)
     }
 
-    /// Makes all calls on this connection return `WouldBlock` where they would block.
+    /// Makes all calls on this connection return `WouldBlock` instead of blocking.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -214,8 +214,8 @@ impl TcpStream {
         Ok(self.conn()?.options.nodelay.load(Ordering::Relaxed))
     }
 
-    /// TCP_QUICKACK: received bytes are acknowledged without waiting for an answer that carries the acknowledgment; one that waits is
-    /// sent now. `false`: they wait. Traffic changes it again, as on Linux.
+    /// TCP_QUICKACK: received bytes are acknowledged without waiting for an answer that carries the acknowledgment; a
+    /// waiting acknowledgment is sent now. `false`: acknowledgments wait. Traffic changes this again, as on Linux.
     ///
     /// # Errors
     /// `ConnectionAborted` if protocol code panicked.
@@ -231,7 +231,7 @@ impl TcpStream {
         self.notify(reason::OUTPUT)
     }
 
-    /// Whether received bytes are acknowledged without waiting for an answer, now.
+    /// Whether received bytes are now acknowledged without waiting for an answer.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -258,9 +258,9 @@ impl TcpStream {
         Ok(self.conn()?.options.keepalive.load(Ordering::Relaxed))
     }
 
-    /// SO_LINGER: the treatment of unsent bytes when the last handle is dropped. `None`: they are sent in the
-    /// background; zero: they are dropped and the connection reset; else the drop blocks until they are
-    /// acknowledged, for at most that long (a blocking socket only).
+    /// SO_LINGER: what happens to unsent bytes when the last handle is dropped. `None`: they are sent in the
+    /// background; zero: they are dropped and the connection is reset; otherwise the drop blocks until they are
+    /// acknowledged, for at most that long (blocking sockets only).
     ///
     /// # Errors
     /// `InvalidInput` for more than 49 days.
@@ -334,8 +334,8 @@ impl TcpStream {
         Ok(2 * self.conn()?.so.lock().snd.hiwat as usize)
     }
 
-    /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. A window that was already
-    /// advertised is not taken back (RFC 9293 section 3.8.6).
+    /// SO_RCVBUF: bytes that may wait in the receive buffer, 2 KiB to 64 MiB. An advertised window is not withdrawn
+    /// (RFC 9293 section 3.8.6).
     ///
     /// # Errors
     /// None today.
@@ -358,8 +358,9 @@ impl TcpStream {
         Ok(2 * self.conn()?.so.lock().rcv.hiwat as usize)
     }
 
-    /// SO_ERROR: takes the pending error, if there is one. Where there is none, it tells what the network has last reported of this
-    /// connection's packets (ICMP errors, RFC 5461) since the peer was heard, as on Linux: the connection goes on, and other calls do not fail by it.
+    /// SO_ERROR: takes the pending error, if there is one. If there is none, it returns what the network has last
+    /// reported about this connection's packets (ICMP errors, RFC 5461) since the peer was heard, as on Linux: the
+    /// connection continues, and other calls do not fail because of it.
     ///
     /// # Errors
     /// None; the signature is that of `std`.
@@ -384,7 +385,7 @@ impl TcpStream {
         Ok(self.conn()?.so.lock().snd.chain.len())
     }
 
-    /// The state of RFC 9293 section 3.3.2, by its name there. Waits as [`info`](Self::info) does.
+    /// The name of the state in RFC 9293 section 3.3.2. Waits as [`info`](Self::info) does.
     pub fn state_name(&self) -> &'static str {
         self.conn().map_or(State::Closed.name(), |conn| info::state_name(conn))
     }

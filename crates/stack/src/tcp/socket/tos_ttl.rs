@@ -64,15 +64,15 @@ fn hop_limit(ttl: u32) -> io::Result<u8> {
 }
 
 impl TcpSocket {
-    /// IP_TOS, or IPV6_TCLASS: the DSCP of the connection's segments, or of a listener's connections', in the upper six bits;
-    /// the two of ECN are the stack's. 0.
+    /// IP_TOS, or IPV6_TCLASS: the DSCP of the connection's segments, or of a listener's connections', in the upper six
+    /// bits; the stack sets the two ECN bits. Default 0.
     pub fn set_tos(&mut self, tos: u32) {
         // The option is an octet, whatever its argument's type.
         self.settings.tos_ttl.tos = tos as u8 & !ECN_MASK;
     }
 
-    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. 64, or the value that IPv6 routers
-    /// advertise.
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of the connection's segments, or of a listener's connections', 1 to 255. Default
+    /// 64, or the value that IPv6 routers advertise.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -83,7 +83,8 @@ impl TcpSocket {
 }
 
 impl TcpStream {
-    /// IP_TOS, or IPV6_TCLASS: the DSCP of segments from now on, in the upper six bits; the two of ECN are the stack's.
+    /// IP_TOS, or IPV6_TCLASS: the DSCP of segments from now on, in the upper six bits; the stack sets the two ECN
+    /// bits.
     ///
     /// # Errors
     /// None; the signature is that of `socket2`.
@@ -101,7 +102,7 @@ impl TcpStream {
         Ok(self.options()?.tos.load(Ordering::Relaxed).into())
     }
 
-    /// IP_TTL, or IPV6_UNICAST_HOPS, of segments from now on, 1 to 255. 64.
+    /// IP_TTL, or IPV6_UNICAST_HOPS, of segments from now on, 1 to 255. Default 64.
     ///
     /// # Errors
     /// EINVAL if it is out of these bounds.
@@ -132,7 +133,7 @@ impl TcpListener {
         Ok(())
     }
 
-    /// The value set; 64 before.
+    /// The value set; 64 by default.
     ///
     /// # Errors
     /// None; the signature is that of `std`.

@@ -10,10 +10,10 @@ use super::TcpStream;
 use crate::tcp::conn::user;
 
 impl TcpStream {
-    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the peer learns with the next segment, or with the next probe of its shut window, that
-    /// the last of the bytes taken is urgent, ahead of data that its window may hold back. Blocks as a write does, and takes as much as a write would;
-    /// none of the bytes leaves before the call has taken all, or waits for room. Each call moves the mark. A program that
-    /// begins today should not use it (RFC 6093 section 5).
+    /// Sends `buf` as urgent data (send(2) with MSG_OOB): the next segment, or the next probe of the peer's closed
+    /// window, announces that the last of the bytes taken is urgent, ahead of data that the window may hold back.
+    /// Blocks as a write does, and takes as much as a write would; none of the bytes is sent before the call has taken
+    /// all, or waits for room. Each call moves the mark. New programs should not use it (RFC 6093 section 5).
     ///
     /// # Errors
     /// As for a write.
@@ -22,10 +22,10 @@ impl TcpStream {
         user::send_urgent(core, &ends, buf)
     }
 
-    /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never goes
-    /// beyond the mark unless it begins there; once the byte is read, there is no mark any more. It may be announced
-    /// before it has come: then this is true with nothing to read. `Interest::PRIORITY` of a [`Poll`](crate::poll::Poll)
-    /// reports when it is there.
+    /// Whether the next byte to be read is the last of the peer's urgent data (sockatmark(3)). A read or peek never
+    /// continues beyond the mark unless it begins there; after the byte is read, there is no mark. A mark may be
+    /// announced before its byte has arrived: then this returns true although there is nothing to read.
+    /// `Interest::PRIORITY` of a [`Poll`](crate::poll::Poll) reports a mark.
     ///
     /// # Errors
     /// None today.

@@ -109,7 +109,7 @@ impl UnixDatagram {
         self.poll_recv_from(cx, buf).map_ok(|_from| ())
     }
 
-    /// Receives a datagram, once there is one, and says whose.
+    /// Receives a datagram, once there is one, and returns its sender.
     ///
     /// # Errors
     /// As for [`crate::unix::UnixDatagram::recv_from`].
@@ -182,7 +182,7 @@ impl UnixDatagram {
         self.inner.recv(buf)
     }
 
-    /// Receives a datagram if there is one, and says whose. Never blocks.
+    /// Receives a datagram if there is one, and returns its sender. Never blocks.
     ///
     /// # Errors
     /// `WouldBlock` if there is none.
@@ -190,7 +190,7 @@ impl UnixDatagram {
         self.inner.recv_from(buf)
     }
 
-    /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which `put` gets piece by piece.
+    /// [`try_recv_from`](Self::try_recv_from) of at most `room` bytes, which are passed to `put` piece by piece.
     fn recv_pieces(&self, room: usize, put: impl FnMut(&[u8])) -> io::Result<(usize, SocketAddr)> {
         self.inner.recv_pieces(room, put)
     }

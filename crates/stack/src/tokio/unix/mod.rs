@@ -67,8 +67,8 @@ fn address(path: impl AsRef<Path>) -> io::Result<SocketAddr> {
     }
 }
 
-/// A datagram socket that does not block gets `WouldBlock` when nothing more comes (Linux). A task waits, so it gets the end as a
-/// blocked thread does.
+/// A datagram socket that does not block gets `WouldBlock` when nothing more comes (Linux). A task waits, so it gets
+/// the end, like a blocked thread.
 fn or_end<R>(sock: &Held<Sock>, received: io::Result<R>, end: impl Fn() -> R) -> io::Result<R> {
     match received {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && sock.open()?.is_at_end() => Ok(end()),

@@ -1,13 +1,13 @@
 //! Upper bounds of BBR on data in flight, learned from losses and marks.
 //!
-//! Two bounds on data in flight. The long-term one is the most that the path was seen to bear: probing raises it, too
-//! much loss while probing sets it. The short-term one, with its bandwidth, follows losses down between probes, and is
-//! forgotten when the next begins. It does not depend on states, but only on whether a probe is going on. Tests: here,
-//! and `tests.rs`.
+//! There are two bounds. The long-term one is the most that the path was seen to carry: probing raises it, and too much
+//! loss during a probe sets it. The short-term one, with its bandwidth, follows losses down between probes, and is
+//! forgotten when the next begins. They do not depend on states, only on whether a probe is under way. Tests: here, and
+//! `tests.rs`.
 
 use super::super::{CWND_MAX, LossSample, percent};
 
-/// A bound that does not bind.
+/// A bound that has no effect.
 pub(super) const UNBOUND: u32 = CWND_MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,13 +16,12 @@ pub(super) struct Bounds {
     pub longterm: u32,
     /// BBR.inflight_shortterm, bytes.
     pub shortterm: u32,
-    /// BBR.bw_shortterm, bytes per second; `u64::MAX` if it does not bind.
+    /// BBR.bw_shortterm, bytes per second; `u64::MAX` if it has no effect.
     pub bw_shortterm: u64,
-    /// BBR.bw_latest and BBR.inflight_latest: the most of this round trip.
+    /// BBR.bw_latest and BBR.inflight_latest: the maxima of this round trip.
     bw_latest: u64,
     inflight_latest: u32,
-    /// The part of the short-term bounds that is kept at the end of this round trip, percent; 100 if nothing
-    /// was lost.
+    /// Percentage of the short-term bounds kept at the end of this round trip; 100 if nothing was lost.
     keep_percent: u32,
     /// A round of loss ends when this much was delivered.
     round_ends: u64,
@@ -51,8 +50,8 @@ impl Bounds {
         self.inflight_latest
     }
 
-    /// A sample: `rate` over a flight of `delivered` bytes. At the end of a round with losses the short-term bounds fall,
-    /// from the current values (`bw`, `cwnd`) if they did not bind, unless more is being asked for (`probing`).
+    /// A sample: `rate` over a flight of `delivered` bytes. At the end of a round with losses, the short-term bounds
+    /// fall, from the current values (`bw`, `cwnd`) if they had no effect, unless BBR is `probing`.
     pub fn on_sample(&mut self, sample: &Sample, bw: u64, cwnd: u32, probing: bool) {
         self.bw_latest = self.bw_latest.max(sample.rate);
         self.inflight_latest = self.inflight_latest.max(sample.delivered);
@@ -70,7 +69,7 @@ impl Bounds {
         (self.bw_latest, self.inflight_latest) = (sample.rate, sample.delivered);
     }
 
-    /// A probe is over: signals from before it do not count any more.
+    /// A probe has ended: earlier signals no longer count.
     pub fn reset_signals(&mut self) {
         (self.bw_latest, self.inflight_latest, self.keep_percent) = (0, 0, 100);
     }
@@ -105,7 +104,7 @@ pub(super) fn is_too_much(lost: u32, in_flight: u32) -> bool {
     lost > percent(in_flight, LOSS_THRESH_PERCENT)
 }
 
-/// Bytes in flight when the share of losses passed BBR.LossThresh; `bytes` were just found lost.
+/// Bytes in flight when the share of losses exceeded BBR.LossThresh; `bytes` were just found lost.
 pub(super) fn inflight_at_loss(sample: &LossSample, bytes: u32) -> u32 {
     let (before, lost) = (sample.tx_in_flight.saturating_sub(bytes), sample.lost.saturating_sub(bytes));
     let allowed = percent(before, LOSS_THRESH_PERCENT).saturating_sub(lost);
@@ -175,7 +174,7 @@ mod tests {
         assert_eq!([100_000, 2_000, 500, UNBOUND].map(with), [85_000, 1_000, 0, UNBOUND]);
     }
 
-    /// Where a share of 2 % is passed, of so many bytes the last of which were lost together.
+    /// The amount at which a share of 2 % is exceeded, if the last bytes were lost together.
     #[test]
     fn the_bytes_in_flight_where_losses_became_too_many_are_between_those_before_and_after() {
         for (tx_in_flight, lost, bytes) in
@@ -184,7 +183,7 @@ mod tests {
             let at = inflight_at_loss(&LossSample { tx_in_flight, lost, app_limited: false }, bytes);
             assert!((tx_in_flight - bytes..=tx_in_flight).contains(&at), "{at}");
             let part = at - (tx_in_flight - bytes);
-            // A hundred bytes are what the division leaves.
+            // The division has a remainder of a hundred bytes.
             assert!(!is_too_much(lost.saturating_sub(bytes) + part, at) || part == 0);
             assert!(is_too_much(lost.saturating_sub(bytes) + part + 200, at + 200) || bytes == lost);
         }

@@ -1,7 +1,7 @@
 //! BBR's states and their transitions: see the table at the head of `bbr.rs`.
 //!
-//! All moves are made here, by an acknowledgment ([`Bbr::on_ack_in_state`], [`Bbr::check_probe_rtt`]), a mark or an undo.
-//! Rounds are counted by delivery: a round is over when something arrives that was sent after it began. Tests:
+//! All transitions are here: by an acknowledgment ([`Bbr::on_ack_in_state`], [`Bbr::check_probe_rtt`]), a mark or an
+//! undo. Rounds are counted by delivery: a round ends when something arrives that was sent after it began. Tests:
 //! `tests.rs`, `cycle/decisions.rs`.
 
 use crate::time::Instant;
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// More bandwidth is being asked for, so that losses are expected.
+    /// BBR probes for more bandwidth, so losses are expected.
     pub fn is_probing(self) -> bool {
         match self {
             Self::Startup | Self::Refill | Self::Up => true,
@@ -64,22 +64,22 @@ impl State {
 /// BBR.ack_phase: the phase of sending that current acknowledgments reflect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AckPhase {
-    /// Of nothing special.
+    /// They reflect nothing special.
     Nothing,
     /// A probe has begun; they reflect the time before it.
     Starting,
-    /// Of the probe.
+    /// They reflect the probe.
     Probe,
-    /// The probe is over; they still reflect it.
+    /// The probe has ended; they still reflect it.
     Stopping,
 }
 
-/// Where the search for bandwidth stands.
+/// The state of the search for bandwidth.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cycle {
     pub state: State,
     ack_phase: AckPhase,
-    /// All that was delivered by now, and by when the round is over.
+    /// All bytes delivered so far, and the number at which the round ends.
     pub delivered: u64,
     round_ends: u64,
     pub round_start: bool,
@@ -95,7 +95,7 @@ pub(super) struct Cycle {
     since: Instant,
     /// Time from one probe to the next, microseconds.
     wait_us: u32,
-    /// Too much loss is held against the long-term bound, once a probe.
+    /// Too much loss lowers the long-term bound, once per probe.
     samples_probe: bool,
     /// Growth of the long-term bound in this round, bytes, and rounds of it.
     growth: u32,
@@ -161,7 +161,7 @@ impl Cycle {
         self.rng % n
     }
 
-    /// The reason for the changes since `before` was none.
+    /// Undoes the changes since `before`: their reason was a mistake.
     pub fn undo(&mut self, before: &Self) {
         let left_startup = before.state == State::Startup && self.state != State::Startup;
         let left_probe = before.state == State::Up && matches!(self.state, State::Down | State::Cruise);
@@ -176,7 +176,7 @@ impl Cycle {
 }
 
 impl Bbr {
-    /// Moves the state at an acknowledgment, the model being up to date.
+    /// Changes the state at an acknowledgment. The model must be up to date.
     pub(super) fn on_ack_in_state(&mut self, ack: &Ack) {
         self.check_full_bw(ack);
         self.check_startup_loss(ack);
@@ -195,7 +195,7 @@ impl Bbr {
         }
     }
 
-    /// Has the bandwidth stopped to grow?
+    /// Checks whether the bandwidth has stopped growing.
     fn check_full_bw(&mut self, ack: &Ack) {
         let Some(rate) = ack.rate.filter(|rate| !rate.app_limited) else { return };
         if self.cycle.full_bw_now {
@@ -211,7 +211,7 @@ impl Bbr {
         }
     }
 
-    /// Startup ends too if a round loses too much, in enough places.
+    /// Startup also ends if a round loses too much, in enough places.
     fn check_startup_loss(&mut self, ack: &Ack) {
         if self.cycle.full_bw_reached {
             return;
@@ -257,7 +257,7 @@ impl Bbr {
             && ack.pipe <= self.inflight(self.max_bw.get(), 100, ack.mss)
     }
 
-    /// Probes again after some seconds, or when a Reno flow would have grown by as much as it gives up.
+    /// Probes again after some seconds, or when a Reno flow would have grown back by as much as it gives up at a loss.
     fn probe_if_time(&mut self, ack: &Ack) -> bool {
         let held = self.bdp(self.bw(), 100, ack.mss).min(self.cwnd);
         let reno_rounds = (held / ack.mss.max(1)).min(RENO_ROUNDS_MAX);
@@ -283,11 +283,11 @@ impl Bbr {
         self.raise_slope(ack.mss);
     }
 
-    /// The probe has found the available bandwidth: gives way, and waits for the next.
+    /// The probe has found the available bandwidth: sends less, and waits for the next probe.
     pub(super) fn start_down(&mut self, now: Instant) {
         self.bounds.reset_signals();
         self.cycle.growth = 0;
-        // At random, or flows of one bottleneck would probe together.
+        // At random; otherwise flows of one bottleneck would probe together.
         self.cycle.rounds_since_probe = self.cycle.random(2);
         self.cycle.wait_us = PROBE_WAIT_MIN_US + self.cycle.random(PROBE_WAIT_RANDOM_US);
         self.cycle.since = now;
@@ -303,7 +303,7 @@ impl Bbr {
 
     fn is_time_to_go_down(&mut self, ack: &Ack) -> bool {
         if self.is_cwnd_limited(ack) && self.cwnd >= self.bounds.longterm {
-            // The bound holds it back, not the path: it is raised first.
+            // The bound limits the bandwidth, not the path: the bound is raised first.
             self.cycle.reset_full_bw(ack.rate.map_or(0, |rate| rate_of(&rate)));
             return false;
         }
@@ -355,7 +355,7 @@ impl Bbr {
         }
     }
 
-    /// A mark while probing has the meaning of a loss, earlier.
+    /// A mark during a probe means the same as a loss, but earlier.
     pub(super) fn on_mark(&mut self, congestion: &Congestion) {
         let Congestion { now, flight, mss, .. } = *congestion;
         if !self.cycle.full_bw_reached {
@@ -370,7 +370,7 @@ impl Bbr {
         }
     }
 
-    /// The long-term bound was used up and held: it grows, twice as fast each round.
+    /// The long-term bound was used up without losses: it grows, twice as fast each round.
     pub(super) fn raise_longterm(&mut self, ack: &Ack) {
         if !self.is_cwnd_limited(ack) || self.cwnd < self.bounds.longterm {
             return;
@@ -390,7 +390,7 @@ impl Bbr {
         self.cycle.growth_rounds = (self.cycle.growth_rounds + 1).min(GROWTH_ROUNDS_MAX);
     }
 
-    /// Looks for the least round trip if it was not seen for long (`expired`), by emptying the pipe.
+    /// Searches for the minimum round trip time by emptying the pipe, if it was not seen for long (`expired`).
     pub(super) fn check_probe_rtt(&mut self, ack: &Ack, expired: bool) {
         if self.cycle.state != State::ProbeRtt && expired && !self.idle_restart {
             self.save_cwnd();
@@ -426,18 +426,18 @@ impl Bbr {
     }
 }
 
-/// BBR.StartupFullBwThresh: growth that counts, percent.
+/// BBR.StartupFullBwThresh: smallest growth that counts, percent.
 const FULL_BW_PERCENT: u64 = 125;
-/// Rounds without it.
+/// Number of rounds without that growth.
 const FULL_BW_COUNT: u8 = 3;
 /// BBR.StartupFullLossCount; counted in acknowledgments that found losses.
 const STARTUP_LOSS_EVENTS: u8 = 6;
-/// Time between probes, at least, and up to how much more.
+/// Least time between probes, and the largest random addition.
 const PROBE_WAIT_MIN_US: u32 = 2_000_000;
 const PROBE_WAIT_RANDOM_US: u32 = 1_000_000;
-/// No more rounds than these between probes on short paths, where Reno is fast.
+/// Largest number of rounds between probes on short paths, where Reno is fast.
 const RENO_ROUNDS_MAX: u32 = 63;
-/// Doublings of the growth of the long-term bound.
+/// Largest number of doublings of the growth of the long-term bound.
 const GROWTH_ROUNDS_MAX: u8 = 20;
 /// BBR.ProbeRTTDuration.
 const PROBE_RTT_US: u64 = 200_000;

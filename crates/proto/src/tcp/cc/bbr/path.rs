@@ -1,4 +1,4 @@
-//! BBR's model of the path: the bandwidth, the least round trip, and how far acknowledgments lag behind.
+//! BBR's model of the path: the bandwidth, the minimum round trip time, and how much acknowledgments are aggregated.
 //!
 //! Each is a filter over the past. It does not depend on states or windows; its callers report rounds and phases. Rates are
 //! bytes per second. Tests: below, and `tests.rs`.
@@ -18,7 +18,7 @@ pub(super) fn bytes_in(rate: u64, us: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(us) / 1_000_000).unwrap_or(u64::MAX)
 }
 
-/// BBR.MaxBwFilter: the most of this cycle of probing and the one before.
+/// BBR.MaxBwFilter: the maximum of this probing cycle and the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxBw {
     before: u64,
@@ -30,7 +30,7 @@ impl MaxBw {
         self.before.max(self.current)
     }
 
-    /// A sample that the application has not limited, or that shows more than was known.
+    /// Takes a sample that the application has not limited, or that is larger than the known bandwidth.
     pub fn update(&mut self, rate: u64) {
         self.current = self.current.max(rate);
     }
@@ -43,7 +43,8 @@ impl MaxBw {
     }
 }
 
-/// The least round trip of the last 10 s, and of the last 5 s, which says when to look for it again.
+/// The minimum round trip time of the last 10 s, and that of the last 5 s, which determines when to search for it
+/// again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     /// BBR.min_rtt, microseconds; 0 if unknown.
@@ -64,7 +65,7 @@ impl MinRtt {
         self.us
     }
 
-    /// Takes a sample. True if the least round trip was not seen for so long that it is to be looked for.
+    /// Takes a sample. True if the minimum round trip time was not seen for so long that BBR must search for it.
     pub fn update(&mut self, rtt_us: Option<u32>, now: Instant) -> bool {
         let expired = self.probe_us != 0 && since_us(now, self.probe_at) > PROBE_RTT_INTERVAL_US;
         if let Some(rtt_us) = rtt_us
@@ -79,19 +80,19 @@ impl MinRtt {
         expired
     }
 
-    /// It has been looked for.
+    /// The search has ended.
     pub fn probed(&mut self, now: Instant) {
         self.probe_at = now;
     }
 }
 
-/// BBR.extra_acked: how much more than the bandwidth explains arrives at once, because acknowledgments come in heaps. The
-/// most of the last ten to twenty rounds.
+/// BBR.extra_acked: how much more arrives at once than the bandwidth explains, because acknowledgments are aggregated.
+/// The maximum of the last ten to twenty rounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aggregation {
     since: Instant,
     delivered: u64,
-    /// The most in the window of rounds before, and in this one, bytes.
+    /// The maximum in the previous window of rounds, and in this one, bytes.
     before: u32,
     current: u32,
     round_count: u8,
@@ -107,7 +108,7 @@ impl Aggregation {
         self.before.max(self.current)
     }
 
-    /// `delivered` bytes have arrived where `rate` was expected. Before the pipe was full (`startup`) only the last round
+    /// `delivered` bytes have arrived; `rate` was expected. Before the pipe was full (`startup`), only the last round
     /// counts.
     pub fn on_ack(&mut self, delivered: u32, rate: u64, cwnd: u32, now: Instant, round: bool, startup: bool) {
         if round {
@@ -204,7 +205,7 @@ mod tests {
         heaps.restart(at(20));
         heaps.on_ack(1_000, 1_000_000, 100_000, at(20), false, false);
         assert_eq!((heaps.since, heaps.delivered), (at(20), 1_000));
-        // Of one that goes on what was heard before counts.
+        // In a continuing flow, earlier acknowledgments count.
         heaps.on_ack(1_000, 1_000_000, 100_000, at(20), false, false);
         assert_eq!((heaps.since, heaps.delivered), (at(20), 2_000));
     }

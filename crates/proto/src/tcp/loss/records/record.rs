@@ -10,7 +10,7 @@ use crate::time::Instant;
 pub(in crate::tcp) enum Fate {
     /// Nothing is known.
     Flying,
-    /// The peer says that it holds it.
+    /// The peer reports that it holds the bytes.
     Sacked,
     /// Believed lost, and not repeated since.
     Lost,
@@ -28,11 +28,11 @@ pub(in crate::tcp) struct Record {
     /// The rate estimator's snapshot at that time (`rate.rs`).
     pub snapshot: u32,
     pub fate: Fate,
-    /// Its segments.
+    /// Number of its segments.
     pub count: u32,
     /// Bytes of each of its segments but the last, which may have fewer; 0 if they are of several sizes.
     pub segment: u16,
-    /// Sent more than once.
+    /// It was sent more than once.
     pub repeated: bool,
 }
 
@@ -41,13 +41,13 @@ impl Record {
         self.end.since(self.start)
     }
 
-    /// Bytes of its first segment, if it has several; `unknown` if these are of several sizes.
+    /// Bytes of its first segment, if it has several; `unknown` if their sizes differ.
     pub fn segment_or(&self, unknown: u32) -> u32 {
         if self.segment == 0 { unknown } else { self.segment.into() }
     }
 
-    /// How many of its segments lie whole before `at`, and how many there are behind it if it is cut there: the cut one counts in both
-    /// parts, or in the second if nothing is cut.
+    /// How many of its segments lie completely before `at`, and how many others there are. A segment that is cut at
+    /// `at` counts in both parts; if nothing is cut, it counts in the second.
     pub fn counts_at(&self, at: SeqNum) -> (u32, u32) {
         let (before, len) = (at.since(self.start), self.len().max(1));
         let segment = u32::from(self.segment);
@@ -57,14 +57,16 @@ impl Record {
         (whole, self.count - whole)
     }
 
-    /// Where the segment that `at` lies in ends, if it is not its beginning and others follow. One of which a part is acknowledged is still one, and is
-    /// kept apart: what follows would else not begin with a segment.
+    /// The end of the segment that contains `at`, if `at` is not its beginning and others follow. A segment of which a
+    /// part is acknowledged is still one segment, and is kept apart: otherwise, what follows would not begin with a
+    /// segment.
     pub fn cut_segment_end(&self, at: SeqNum) -> Option<SeqNum> {
         let end = self.whole_after(at);
         (end != at && end != self.end).then_some(end)
     }
 
-    /// The beginning of the first segment at or behind `at`, as far as segments are known: its end if there is none.
+    /// The beginning of the first segment at or after `at`, as far as segments are known; the record's end if there is
+    /// none.
     pub fn whole_after(&self, at: SeqNum) -> SeqNum {
         let segment = u32::from(self.segment);
         if segment == 0 {
@@ -74,18 +76,19 @@ impl Record {
         self.start + into.min(self.len())
     }
 
-    /// The end of the last segment at or before `at`, which lies in it: its beginning if there is none.
+    /// The end of the last segment at or before `at`, which lies in the record; the record's beginning if there is
+    /// none.
     pub fn whole_before(&self, at: SeqNum) -> SeqNum {
         let segment = u32::from(self.segment);
         let into = at.since(self.start);
         self.start + if segment == 0 { into } else { into - into % segment }
     }
 
-    /// Where its last segment begins, as far as that is known: where it begins itself, if not.
+    /// The beginning of its last segment if that is known, else its own beginning.
     pub fn last_segment(&self) -> SeqNum {
         let segment = u32::from(self.segment);
         let before = self.len().saturating_sub(1);
-        // A FIN may have left with it.
+        // A FIN may have been sent with it.
         let most = self.count.saturating_sub(1).saturating_mul(segment);
         self.start + if segment == 0 { 0 } else { (before - before % segment).min(most) }
     }
@@ -96,13 +99,13 @@ impl Record {
         if self.segment == segment && is_whole { segment } else { 0 }
     }
 
-    /// Whether its segments are still known then, or do not matter.
+    /// Whether its segments are then still known, or do not matter.
     pub fn goes_on_with(&self, segment: u16) -> bool {
         segment == 0 || self.segment_with(segment) != 0
     }
 
-    /// Since when at the latest any of it has been on its way: the time that counts at arrival. Data still out
-    /// counts from `sent_at`, so that an arrival is never taken for later than something it was sent before.
+    /// The time when the first of it was sent: the time that counts at arrival. Data still in flight counts from
+    /// `sent_at`, so that an arrival never counts as sent later than data that was sent after it.
     pub fn sent_since(&self) -> Instant {
         Instant::from_micros(self.sent_at.as_micros().saturating_sub(u64::from(self.span_us)))
     }
@@ -137,7 +140,7 @@ impl Sent {
 mod tests {
     use super::*;
 
-    /// A record of `len` bytes in segments of `segment`, from a number on that the others wrap behind.
+    /// A record of `len` bytes in segments of `segment`, from a number after which numbers wrap.
     fn record(len: u32, segment: u16) -> Record {
         let start = SeqNum::new(u32::MAX - 5);
         let count = len.div_ceil(u32::from(segment.max(1))).max(1);
@@ -155,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Where segments begin, and where the last ends.
+    /// The beginnings of segments, and the end of the last.
     fn edges(len: u32, segment: u16) -> Vec<u32> {
         (0..len).step_by(segment.into()).chain([len]).collect()
     }
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_fin_needs_no_segment_of_its_own() {
-        // Two segments of five, and a FIN behind them in the second.
+        // Two segments of five bytes, and a FIN at the end of the second.
         let record = Record { count: 2, ..record(11, 5) };
         assert_eq!(record.last_segment(), record.start + 5);
     }

@@ -1,8 +1,8 @@
-//! Segments among the records: how many there are of each fate, where they end, and which go again as one.
+//! Segments among the records: how many there are of each fate, where they end, and which are retransmitted as one.
 //!
-//! The congestion window counts segments, a short one as one. A part that is cut off one counts as another, as on Linux (`tcp_fragment`). Invariant: the
-//! counts are the sums of the records' own. Tests: `segments/tests.rs`, those of the
-//! scoreboard, `tests/tail.rs`.
+//! The congestion window counts segments, a short one as one. A part that is cut off counts as another segment, as on
+//! Linux (`tcp_fragment`). Invariant: the counts are the sums of the records' own. Tests: `segments/tests.rs`, those of
+//! the scoreboard, `tests/tail.rs`.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ impl Counts {
         *self.of(to) += count;
     }
 
-    /// All that are outstanding.
+    /// All outstanding segments.
     pub fn all(&self) -> u32 {
         self.flying + self.sacked + self.lost
     }
@@ -56,7 +56,8 @@ impl Records {
         self.first().is_some_and(|first| first.fate == Fate::Sacked)
     }
 
-    /// The first `segment` bytes are lost, unless they are known to be or were sent again. Returns how many bytes that is.
+    /// The first `segment` bytes are lost, unless they are already marked lost or were retransmitted. Returns how many
+    /// bytes that is.
     pub fn lose_first(&mut self, segment: u32) -> u32 {
         let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) else {
             return 0;
@@ -71,8 +72,9 @@ impl Records {
         self.lose(0)
     }
 
-    /// What goes again ends at `end`: where the peer has no room for the rest of that segment it is one of its own, as what follows would else not begin
-    /// with a segment. What is too large goes in segments of another size.
+    /// A retransmission ends at `end`. If the peer has no room for the rest of that segment, the rest becomes a segment
+    /// of its own; otherwise, what follows would not begin with a segment. Segments that are too large are
+    /// retransmitted in another size.
     pub(super) fn end_repetition(&mut self, end: SeqNum) {
         let record = self.list.get(self.find(end)).filter(|record| record.segment <= self.segment);
         if let Some(behind) = record.and_then(|record| record.cut_segment_end(end)) {
@@ -81,19 +83,20 @@ impl Records {
         self.split(end);
     }
 
-    /// Whether something of `start` to `end` is out, and none of it was sent again.
+    /// Whether something from `start` to `end` is in flight, and none of it was retransmitted.
     pub fn is_sent_once(&self, start: SeqNum, end: SeqNum) -> bool {
         let mut over = self.list.iter().skip(self.find(start)).take_while(|record| record.start.before(end));
         over.next().is_some_and(|first| !first.repeated) && over.all(|record| !record.repeated)
     }
 
-    /// Segments that were sent again, before `at`, and about which nothing is known, up to `until`. Looks at every record.
+    /// Number of segments up to `until` that were retransmitted before `at`, and about which nothing is known. Visits
+    /// every record.
     pub fn repeated_count(&self, until: SeqNum, at: Instant) -> u32 {
         let repeats = self.repeats().filter(|record| record.sent_at < at);
         repeats.filter(|record| !record.end.after(until)).map(|record| record.count).sum()
     }
 
-    /// Segments from `seq` on, where something left that was new; of many records the last [`LOOKED_AT_MAX`] count.
+    /// Number of segments from `seq` on, where new data was sent; of many records, the last [`LOOKED_AT_MAX`] count.
     pub fn count_from(&self, seq: SeqNum) -> u32 {
         let latest = self.list.iter().rev().take(LOOKED_AT_MAX);
         latest.take_while(|record| !record.start.before(seq)).map(|record| record.count).sum()
@@ -108,10 +111,11 @@ impl Records {
         self.list.iter().filter(|record| record.repeated && record.fate == Fate::Flying)
     }
 
-    /// Where the segment that begins at `start`, the beginning of a record, ends if it is sent again in segments of `mss`: as it was
-    /// sent, or as much of it as fits; and if there is room for them, with whole segments behind it that the peer does not hold
-    /// (`tcp_retrans_try_collapse`), as far as the peer takes them, up to `edge`. `behind` is the number of a FIN, which takes no room. `None` if it is
-    /// a full one, or if its end is not known.
+    /// The end of the segment that begins at `start`, the beginning of a record, if it is retransmitted in segments of
+    /// `mss`. It is retransmitted as it was sent, or as much of it as fits. If there is room, whole segments after it
+    /// that the peer does not hold are joined to it (`tcp_retrans_try_collapse`), up to `edge`, the end of what the
+    /// peer accepts. `behind` is the number of a FIN, which takes no room. `None` if the segment is a full one, or if
+    /// its end is not known.
     pub fn short_segment(
         &mut self,
         start: SeqNum,
@@ -127,7 +131,7 @@ impl Records {
             |from: SeqNum, to: SeqNum| to.since(from) - u32::from(behind.is_some_and(|fin| to.after(fin)));
         let mut end = record.start + record.len().min(record.segment.into());
         if text(start, end) > mss {
-            // The rest was a part of it, and is no segment with what follows.
+            // The rest was a part of the segment, and makes no segment with what follows.
             self.split(end);
             return Some(start + mss);
         }
@@ -154,7 +158,8 @@ impl Records {
             .is_some_and(|record| record.start.before(at) && record.whole_before(at) != at)
     }
 
-    /// A part of a segment has left, up to `at`: the rest counts as many as it will leave in (`tcp_fragment`).
+    /// A part of a segment was sent, up to `at`: the rest counts as many segments as it will be sent in
+    /// (`tcp_fragment`).
     pub fn count_rest(&mut self, at: SeqNum, mss: u32) {
         let rest = self.find(at);
         if let Some(record) = self.list.get_mut(rest).filter(|record| record.start == at) {
@@ -165,9 +170,9 @@ impl Records {
         }
     }
 
-    /// What was sent again from `start` to `end` has become one segment.
+    /// What was retransmitted from `start` to `end` has become one segment.
     pub fn make_one(&mut self, start: SeqNum, end: SeqNum) {
-        // It may have been joined with what was sent again before it.
+        // It may have been joined with what was retransmitted before it.
         let from = self.split(start);
         let to = self.list.partition_point(|record| record.end.at_or_before(end));
         if to <= from || self.list.range(from..to).any(|record| record.fate != Fate::Flying) {
@@ -190,26 +195,27 @@ impl Records {
         self.counts.all() == 1
     }
 
-    /// Whether little is forgotten of the records from index `from` up to `to` if they become one: their segments are known, and left within an eighth of a
-    /// round trip.
+    /// Whether joining the records from index `from` up to `to` loses little information: their segments are known, and
+    /// were sent within an eighth of a round trip.
     pub(super) fn is_alike(&self, from: usize, to: usize) -> bool {
         let (first, last) = (self.list.get(from), self.list.get(to.saturating_sub(1)));
         let span_us = first.zip(last).map_or(0, |(first, last)| since_us(last.sent_at, first.sent_since()));
         span_us >> self.cell_shift < NEAR_CELLS && self.is_aligned(from, to)
     }
 
-    /// Whether the segments of the records from index `from` up to `to` are known if they become one.
+    /// Whether the segments of the records from index `from` up to `to` are known if these are joined.
     fn is_aligned(&self, from: usize, to: usize) -> bool {
         let pairs = self.list.range(from..to).zip(self.list.range(from + 1..to));
         pairs.into_iter().all(|(a, b)| a.goes_on_with(b.segment))
     }
 
-    /// Bytes that were sent again and are not acknowledged in any way. Looks at every record.
+    /// Bytes that were retransmitted and are not acknowledged in any way. Visits every record.
     pub fn repeated(&self) -> u32 {
         self.repeats().map(Record::len).sum()
     }
 
-    /// What has just left first ends with a FIN, behind `text` bytes: it needs no segment of its own if there are any.
+    /// The first transmission just made ends with a FIN, after `text` bytes: the FIN needs no segment of its own if
+    /// there are any.
     pub fn seat_fin(&mut self, text: u32) {
         let segment = u32::from(self.segment);
         let is_extra = text > 0 && segment != 0 && text.is_multiple_of(segment);
@@ -219,7 +225,7 @@ impl Records {
         }
     }
 
-    /// What was sent again is judged anew too, by the time at which it was: a timeout has given up what it judged.
+    /// Retransmissions are also judged anew, by the times at which they were sent: a timeout had marked them lost.
     pub(super) fn note_repeats_anew(&mut self) {
         let repeat =
             |record: &Record| Repeat { start: record.start, end: record.end, sent_at: record.sent_at };
@@ -238,12 +244,13 @@ impl Records {
         }
     }
 
-    /// Segments of more than `size` bytes that the peer does not hold are lost: they are too long to arrive. The others are judged by arrivals.
+    /// Segments of more than `size` bytes that the peer does not hold are lost: they are too long to arrive. Arrivals
+    /// decide about the others.
     pub fn lose_longer_than(&mut self, size: u32) {
         let mut at = 0;
         while let Some(record) = self.list.get(at).copied() {
             let last = record.last_segment();
-            // The last may be short enough where the others are not.
+            // The last may be short enough even if the others are not.
             if last != record.start && record.end.since(last) <= size && record.segment_or(size) > size {
                 self.split(last);
             }

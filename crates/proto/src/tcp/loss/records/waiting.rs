@@ -1,8 +1,8 @@
-//! How long the timer of reordering waits: for all that was sent before the latest arrival, and so for the last of it (RFC 8985 section 6.2 step 5;
-//! `tcp_rack_detect_loss`). What is due before that is found by the next acknowledgment.
+//! How long the reordering timer waits: for everything sent before the latest arrival, and so for the last of it (RFC
+//! 8985 section 6.2 step 5; `tcp_rack_detect_loss`). The next acknowledgment finds what is due before that.
 //!
-//! Of the records behind the first that is waited for [`LOOKED_AT_MAX`] are looked at: a timer that is early looks again. Does not depend on why
-//! something was sent. Tests: below, `tests/rack.rs`.
+//! Of the records after the first one that the timer waits for, [`LOOKED_AT_MAX`] are visited: a timer that is early
+//! looks again. Does not depend on why something was sent. Tests: below, `tests/rack.rs`.
 
 use core::cmp::Ordering;
 
@@ -18,27 +18,29 @@ use super::{Fate, Record, Records, Repeat, Sent};
 pub(in crate::tcp) struct Detection {
     /// Bytes newly believed lost.
     pub lost: u32,
-    /// Where the first record of them ends that had been sent again.
+    /// The end of the first of them that had been retransmitted.
     pub lost_again: Option<SeqNum>,
-    /// When the last of those that are waited for will be, if nothing is heard of them; [`NEVER`] if none is.
+    /// When the last record that the timer waits for will be lost, if nothing is heard of it; [`NEVER`] if it waits for
+    /// none.
     pub due: Instant,
-    /// The snapshot of the last of them (`rate.rs`).
+    /// The snapshot of the last lost record (`rate.rs`).
     pub snapshot: Option<u32>,
 }
 
-/// How long what was sent before the latest arrival may be out.
+/// How long data sent before the latest arrival may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Patience {
     /// A round trip and the reordering window, microseconds.
     pub wait_us: u64,
-    /// Where the segment ends that has made that round trip.
+    /// The end of the segment that made that round trip.
     pub timed: SeqNum,
 }
 
 impl Patience {
-    /// Whether a first transmission has been out for longer. The segments of the write of `write_us` have left one by one, though at one time of our clock, so what stands
-    /// behind the one that has made the round trip has been out for less (as on Linux, where each has a time of its own). If `latest` was of the same
-    /// write, it has overtaken them all the same.
+    /// Whether a first transmission has been in flight for longer. The segments of the write at `write_us` were sent
+    /// one by one, although at one time of our clock. So the segments after the one that made the round trip have been
+    /// in flight for less (as on Linux, where each has its own time). If `latest` is of the same write, it has
+    /// overtaken them nevertheless.
     pub(super) fn is_over(self, record: &Record, latest: Sent, write_us: u32, now: Instant) -> bool {
         let due = self.due(record.sent_at);
         let is_later = || {
@@ -48,22 +50,22 @@ impl Patience {
         due < now || (due == now && !is_later())
     }
 
-    /// When what left at `sent_at` has been out for so long.
+    /// When data sent at `sent_at` has been in flight for this long.
     pub(super) fn due(self, sent_at: Instant) -> Instant {
         after_us(sent_at, self.wait_us)
     }
 }
 
-/// Records that are looked at for one time.
+/// Largest number of records visited to find one time.
 pub(super) const LOOKED_AT_MAX: usize = 128;
-/// Repetitions that are.
+/// Largest number of repetitions visited.
 const REPEATS_LOOKED_AT_MAX: usize = 16;
 
 impl Detection {
-    /// Nothing was found, and nothing is waited for.
+    /// Nothing was found, and the timer waits for nothing.
     pub const NOTHING: Self = Self { lost: 0, lost_again: None, due: NEVER, snapshot: None };
 
-    /// Something is waited for until `due`.
+    /// The timer waits until `due`.
     pub(super) fn wait_until(&mut self, due: Instant) {
         self.due = if self.due == NEVER { due } else { self.due.max(due) };
     }
@@ -107,7 +109,7 @@ impl Records {
                 && record.start.before(end)
             {
                 self.step(1);
-                // One that was sent again since has an entry of its own.
+                // A range that was retransmitted since then has its own entry.
                 if record.fate == Fate::Flying && record.repeated && record.sent_at <= repeat.sent_at {
                     found.snapshot = Some(record.snapshot);
                     found.lost_again = Some(found.lost_again.map_or(record.end, |end| end.min(record.end)));
@@ -118,7 +120,8 @@ impl Records {
         }
     }
 
-    /// When the last first transmission from index `at` on will be lost that was sent before `latest`. Their times rise with their numbers.
+    /// When the last of the first transmissions from index `at` on that were sent before `latest` will be lost. Their
+    /// times rise with their numbers.
     pub(super) fn last_due(&mut self, at: usize, latest: Sent, patience: Patience) -> Instant {
         let mut last = NEVER;
         let to = self.list.len().min(at.saturating_add(LOOKED_AT_MAX));
@@ -138,7 +141,8 @@ impl Records {
         last
     }
 
-    /// True if part of a repetition, before `end`, is still out, or may be: of many records the first [`LOOKED_AT_MAX`] are looked at.
+    /// True if a part of a repetition, before `end`, is still in flight, or may be: of many records, the first
+    /// [`LOOKED_AT_MAX`] are visited.
     pub(super) fn is_out(&mut self, repeat: &Repeat, end: SeqNum) -> bool {
         let at = self.find(repeat.start);
         let to = at.saturating_add(LOOKED_AT_MAX);
@@ -154,12 +158,12 @@ impl Records {
         true
     }
 
-    /// The same of what was sent again.
+    /// The same for retransmissions.
     pub(super) fn last_repeat_due(&mut self, latest: Sent, patience: Patience) -> Instant {
         let count = self.repeats.partition_point(|repeat| repeat.sent_before(latest).after(repeat.start));
         let first = count.saturating_sub(REPEATS_LOOKED_AT_MAX);
         self.step(1);
-        // The first of all is out, the last may have arrived.
+        // The first of all is in flight, the last may have arrived.
         for index in (first..count).rev() {
             if let Some(repeat) = self.repeats.get(index).copied()
                 && (index == 0 || self.is_out(&repeat, repeat.sent_before(latest)))
@@ -183,7 +187,8 @@ mod tests {
         Instant::from_micros(1_000_000 + us)
     }
 
-    /// The rest of a write has left behind the segment that has made the round trip; of what left otherwise at one time all has been out for as long.
+    /// The rest of a write was sent after the segment that made the round trip; other data sent at one time has all
+    /// been in flight equally long.
     #[test]
     fn what_stands_behind_the_one_that_was_timed_is_lost_a_microsecond_later_if_it_is_of_a_write() {
         for (is_write, timed, now, latest, lost) in [
@@ -192,7 +197,7 @@ mod tests {
             (false, 400, 50, 20, 900),
             (true, 1000, 50, 20, 900),
             (true, 400, 49, 20, 0),
-            // The latest is of the write itself.
+            // The latest is of the same write.
             (true, 400, 50, 0, 900),
         ] {
             let mut records = Records::new(seq(0));
