@@ -130,6 +130,11 @@ impl<P: Payload> Pcb<P> {
         self.tuning.rto_min_us = self.tuning.rto_min_us.min(self.tuning.rto_max_us);
     }
 
+    /// The ceiling of the retransmission timeout.
+    pub fn rto_max(&self) -> Duration {
+        Duration::from_micros(u64::from(self.tuning.rto_max_us))
+    }
+
     /// `TCP_LINGER2`: see [`Settings::fin_wait_2`](super::settings::Settings::fin_wait_2). Has no effect on a FIN-WAIT-2 that has begun.
     pub fn set_fin_wait_2(&mut self, timeout: Duration) {
         self.tuning.fin_wait_2_ms = millis(timeout);

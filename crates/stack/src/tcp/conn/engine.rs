@@ -332,7 +332,6 @@ fn notified(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>, so: &mu
         pcb.set_syn_retries(conn.options.syn_retries.load(Ordering::Relaxed));
         let fin_timeout_ms = conn.options.fin_timeout_ms.load(Ordering::Relaxed);
         pcb.set_fin_wait_2(Duration::from_millis(u64::from(fin_timeout_ms)));
-        pcb.set_rto_max(Duration::from_millis(u64::from(conn.options.rto_max_ms.load(Ordering::Relaxed))));
         let user_timeout_ms = conn.options.user_timeout_ms.load(Ordering::Relaxed);
         pcb.set_user_timeout(Duration::from_millis(u64::from(user_timeout_ms)));
         pcb.set_rcv_hiwat(so.rcv.hiwat);

@@ -76,7 +76,6 @@ pub(crate) fn make(
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
     options.syn_retries.store(settings.syn_retries_or(core.tcp_config().syn_retries), Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
-    options.rto_max_ms.store(settings.rto_max_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut reports = Reports::of(settings.zerocopy, settings.timestamping);
     let mut rcv = RecvBuf::new(settings.rcvbuf, !settings.rcvbuf_set);

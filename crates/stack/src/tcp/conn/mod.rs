@@ -134,8 +134,6 @@ pub(crate) struct SocketOptions {
     pub user_timeout_ms: AtomicU32,
     /// TCP_LINGER2; 0: no FIN-WAIT-2.
     pub fin_timeout_ms: AtomicU32,
-    /// TCP_RTO_MAX_MS.
-    pub rto_max_ms: AtomicU32,
     /// TCP_SYNCNT, or the stack's.
     pub syn_retries: AtomicU8,
     /// Whether there was a first write: a connection for one message does best with no more references
@@ -172,7 +170,6 @@ impl SocketOptions {
             keepalive_interval_ms: AtomicU32::new(0),
             user_timeout_ms: AtomicU32::new(0),
             fin_timeout_ms: AtomicU32::new(0),
-            rto_max_ms: AtomicU32::new(0),
             syn_retries: AtomicU8::new(0),
             has_written: AtomicBool::new(false),
             reuse_addr,

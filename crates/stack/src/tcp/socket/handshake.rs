@@ -148,8 +148,9 @@ impl TcpStream {
     /// # Errors
     /// `InvalidInput` for a time that is not 1 s to 120 s.
     pub fn set_rto_max(&self, rto_max: Duration) -> io::Result<()> {
-        self.conn()?.options.rto_max_ms.store(rto_max_ms(rto_max)?, Ordering::Relaxed);
-        self.notify(reason::OPTION)
+        let ms = rto_max_ms(rto_max)?;
+        self.conn()?.so.lock().pcb.set_rto_max(Duration::from_millis(u64::from(ms)));
+        Ok(())
     }
 
     /// The TCP_RTO_MAX_MS time.
@@ -157,7 +158,7 @@ impl TcpStream {
     /// # Errors
     /// None today.
     pub fn rto_max(&self) -> io::Result<Duration> {
-        Ok(Duration::from_millis(u64::from(self.conn()?.options.rto_max_ms.load(Ordering::Relaxed))))
+        Ok(self.conn()?.so.lock().pcb.rto_max())
     }
 }
 
