@@ -1,7 +1,7 @@
 //! Many scenarios: run on both sides, repeated where the kernel's run was disturbed or differs, and sorted.
 //!
-//! The kernel's runs are not all the same, since its timers meet the scenario's events at different ticks. So a scenario differs only if the
-//! stack's trace is none of the kernel's in [`RUNS`] undisturbed runs. Tests: `tests/random.rs`.
+//! The kernel's runs are not all the same, since the scenario's events fall at different times between the kernel's timer ticks. So a scenario counts
+//! as different only if the stack's trace agrees with none of [`RUNS`] undisturbed runs of the kernel. Tests: `tests/random.rs`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,22 +13,22 @@ use crate::trace::Trace;
 use crate::wheel::PHASES;
 use crate::{driven, kernel};
 
-/// Undisturbed runs of the kernel of which none is like the stack's.
+/// A scenario differs if none of this many undisturbed runs of the kernel agrees with the stack's.
 pub const RUNS: usize = 3;
-/// Runs of the kernel, disturbed or not.
+/// The largest number of runs of the kernel, disturbed or not.
 pub const TRIES: usize = 6;
-/// So many scenarios of a hundred may be disturbed in all tries, and a test still says that it has compared.
+/// The percentage of scenarios that may be disturbed in all tries without a message from a test.
 pub const DISTURBED_MAX_PERCENT: usize = 5;
-/// With more of them a test under continuous integration fails: it would compare too little. A virtual machine that was denied a tenth of its
-/// time by its host disturbed a third of the scenarios in all tries.
+/// With a higher percentage, a test under continuous integration fails, because it would compare too little. A virtual machine that was denied a
+/// tenth of its time by its host disturbed a third of the scenarios in all tries.
 pub const DISTURBED_MAX_PERCENT_CI: usize = 50;
-/// So many times more a test tries the disturbed ones, [`TRIES`] runs each.
+/// How many more times a test tries the disturbed ones, with [`TRIES`] runs each.
 const REPEATS: usize = 2;
 
 /// A scenario's outcome.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// No difference but those with these names.
+    /// No differences except the known ones with these names.
     Same(Vec<&'static str>),
     /// They differ: the kernel's trace and the first difference.
     Differs(Box<(Trace, Comparison)>),
@@ -68,14 +68,14 @@ pub fn run(scenarios: &[Scenario]) -> io::Result<Vec<Outcome>> {
             Outcome::Disturbed => true,
         });
     }
-    // Fewer runs say nothing: one of them may have met a pause of the machine that no thread of ours noticed.
+    // Fewer runs prove nothing: the machine may have paused during one of them without any thread of ours noticing.
     for index in open {
         outcomes[index] = Outcome::Disturbed;
     }
     Ok(outcomes)
 }
 
-/// The known differences to the stack's trace that is like the kernel's at one of the phases of the kernel's ticks, if there is one.
+/// The known differences, if the stack's trace at one of the phases of the kernel's ticks agrees with the kernel's trace.
 fn at_some_phase(scenario: &Scenario, kernel: &Trace) -> Option<Vec<&'static str>> {
     (0..PHASES).find_map(|phase| {
         let comparison = compare(scenario, kernel, &driven::run_at_phase(scenario, phase));
@@ -83,11 +83,11 @@ fn at_some_phase(scenario: &Scenario, kernel: &Trace) -> Option<Vec<&'static str
     })
 }
 
-/// [`run`], and again those that the machine disturbed each time, as a test wants it. With the outcomes comes what is to be said where too few were
-/// compared. **Blocks**.
+/// [`run`], and again for those that were disturbed each time, for tests. Returns the outcomes, and a message if too few scenarios were compared.
+/// **Blocks**.
 ///
 /// # Errors
-/// The system's; with `is_strict`, where more than [`DISTURBED_MAX_PERCENT_CI`] were disturbed all the same.
+/// The system's; with `is_strict`, where more than [`DISTURBED_MAX_PERCENT_CI`] were still disturbed.
 pub fn run_as_test(scenarios: &[Scenario], is_strict: bool) -> io::Result<(Vec<Outcome>, Option<String>)> {
     let mut outcomes = run(scenarios)?;
     for _ in 0..REPEATS {
@@ -102,7 +102,7 @@ pub fn run_as_test(scenarios: &[Scenario], is_strict: bool) -> io::Result<(Vec<O
     Ok((outcomes, too_few))
 }
 
-/// What is to be said of outcomes of which too many are of a machine that was too busy; `Err` if nothing was tested.
+/// The message if too many scenarios were disturbed because the machine was too busy; `Err` if nothing was tested.
 fn too_few_compared(outcomes: &[Outcome], is_strict: bool) -> Result<Option<String>, String> {
     let disturbed = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Disturbed)).count();
     let percent = disturbed * 100 / outcomes.len().max(1);
@@ -130,7 +130,7 @@ pub fn shrunk(scenario: &Scenario, kind: &str) -> io::Result<Scenario> {
     })
 }
 
-/// How often each known difference was met.
+/// How often each known difference occurred.
 pub fn count_known(outcomes: &[Outcome]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for outcome in outcomes {

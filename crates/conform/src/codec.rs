@@ -1,6 +1,7 @@
 //! Segments as packets of IPv4 and IPv6, and packets as segments.
 //!
-//! A codec of its own, so that a fault of the stack's codec shows. It knows one connection's names and first numbers, [`Names`]. Tests: below.
+//! It is separate from the stack's codec, so that a fault of that one is noticed. It knows one connection's addresses and initial numbers, [`Names`].
+//! Tests: below.
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,13 +15,13 @@ use crate::segment::{Cookie, Echo, Flags, Ip, Opt, Segment, pattern};
 pub struct Names {
     /// The peer's address and port.
     pub peer: (IpAddr, u16),
-    /// The tested side's. The port of one that connects is known from its first segment on.
+    /// The tested side's address and port. If it connects, its port is known from its first segment on.
     pub local: (IpAddr, u16),
     /// The peer's first sequence number.
     pub peer_isn: u32,
     /// The tested side's, once it was seen.
     pub isn: Option<u32>,
-    /// The tested side's first timestamp that tells the time.
+    /// The tested side's first timestamp that contains the time.
     pub ts_first: Option<u32>,
     /// Its latest.
     pub ts_last: u32,
@@ -28,18 +29,18 @@ pub struct Names {
     label: Option<u32>,
     /// The time of the event, and the latest timestamp before it.
     arrival: (u32, Option<u32>),
-    /// The tested side's next SYN is that of another connection.
+    /// The tested side's next SYN belongs to another connection.
     is_over: bool,
     /// The Fast Open cookie that the tested side gives the peer.
     cookie: Vec<u8>,
-    /// The timestamps of SYN-ACKs carry options in their low bits, and not the time.
+    /// The timestamps of SYN-ACKs carry options in their low bits instead of the time.
     has_cookies: bool,
 }
 
 /// The key of the tested side's Fast Open cookies, as `tcp_fastopen_key` has it, and its bytes.
 pub const COOKIE_KEY: &str = "00000001-00000002-00000003-00000004";
 const COOKIE_KEY_BYTES: [u8; 16] = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0];
-/// The number of Fast Open among the experiments that share an option's kind.
+/// The number that identifies Fast Open among the experiments that share an option kind.
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// The peer's first sequence number: a few thousand bytes later the numbers wrap.
@@ -73,7 +74,7 @@ pub struct Report {
 pub enum Reported {
     /// "Destination unreachable" with this code, which is not 4 over IPv4.
     Unreachable(u8),
-    /// The packet is longer than the next hop takes. That one's MTU, bytes.
+    /// The packet is longer than the next hop accepts; with the MTU of that hop, bytes.
     TooBig(u32),
     /// "Time exceeded" with this code.
     TimeExceeded(u8),
@@ -119,7 +120,7 @@ pub fn sizes(segment: &Segment, is_ipv6: bool) -> (usize, usize) {
     (options, headers(is_ipv6) + options + segment.len as usize)
 }
 
-/// The options of a segment of the peer, with echoes and cookies that are nobody's.
+/// The options of a segment of the peer, with placeholders for echoes and cookies.
 pub fn options_of(segment: &Segment) -> Vec<u8> {
     let nobody = (Ipv4Addr::UNSPECIFIED.into(), 0);
     Names::new(nobody, nobody).options(segment)
@@ -144,7 +145,7 @@ impl Names {
         }
     }
 
-    /// Of a side that answers SYNs with cookies, if that is so.
+    /// Sets whether the tested side answers SYNs with cookies.
     #[must_use]
     pub fn with_cookies(self, has_cookies: bool) -> Self {
         Self { has_cookies, ..self }
@@ -155,7 +156,7 @@ impl Names {
         self.is_over = true;
     }
 
-    /// An event is due. Segments of one time arrive together, and none of them echoes what another one has let leave.
+    /// An event is due. Segments of one time arrive together, and none of them echoes a timestamp that was sent in response to another one of them.
     pub fn begin_event(&mut self, at_ms: u32) {
         if self.arrival.0 != at_ms {
             self.arrival = (at_ms, self.ts_first.map(|_| self.ts_last));
@@ -303,7 +304,8 @@ impl Names {
         Ok(Packet::Tcp(segment))
     }
 
-    /// What a header has besides, and whether its label is another than the one before. A reset's is forgotten: its socket may be gone.
+    /// The other fields of a header, and whether its flow label differs from the previous one. A reset's label is not remembered, since its socket
+    /// may be gone.
     fn rest_of(&mut self, head: &Head, is_reset: bool) -> Ip {
         let before = if is_reset { self.label } else { self.label.replace(head.label) };
         Ip {
@@ -329,7 +331,7 @@ impl Names {
         self.local.1 = u16_at(body, 0)?;
         let mut segment = Segment {
             flags,
-            // An answer to what belongs to no connection begins at nothing.
+            // An answer to a segment that belongs to no connection has no initial number.
             seq: if flags.has(Flags::RST) && seq == 0 { 0 } else { seq.wrapping_sub(self.isn.unwrap_or(0)) },
             len: (body.len() - header_len) as u32,
             ack: if flags.has(Flags::ACK) { ack.wrapping_sub(self.peer_isn) } else { ack },
@@ -348,7 +350,7 @@ impl Names {
         Ok(segment)
     }
 
-    /// With `is_cookie` a timestamp does not tell the time, and is read as 0.
+    /// With `is_cookie`, a timestamp does not contain the time, and is read as 0.
     fn read_options(&mut self, mut bytes: &[u8], is_cookie: bool) -> Result<Vec<Opt>, &'static str> {
         let mut options = Vec::new();
         while let [kind, rest @ ..] = bytes {

@@ -1,7 +1,7 @@
-//! Holds two traces of a scenario against each other.
+//! Compares two traces of a scenario.
 //!
-//! Records must be the same, one by one and in order. Times and what follows from them (timestamps, the retransmission timeout) may differ by
-//! what stands here and nowhere else:
+//! Records must be the same, one by one and in order. Times and values that depend on them (timestamps, the retransmission timeout) may differ by
+//! these tolerances, which are all defined here:
 //!
 //! | what | may differ by |
 //! |---|---|
@@ -19,13 +19,13 @@ use crate::scenario::{Action, Scenario};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Info, Record, State, Trace, What};
 
-/// Two ticks of the kernel's clock of 4 ms, and what a run may be late.
+/// Two ticks of 4 ms of the kernel's clock, and the time by which a run may be late.
 pub const SLACK: Duration = Duration::from_millis(12);
 
-/// What leaves within so much leaves together.
+/// Segments that leave within this time count as leaving together.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Text that leaves sooner after text of the peer is an answer to it (`TCP_ATO_MIN`).
+/// Text that leaves within this time after text of the peer is an answer to it (`TCP_ATO_MIN`).
 pub const ANSWER_MAX: Duration = Duration::from_millis(40);
 
 /// The kernel answers unacceptable segments without text once in this time (`tcp_invalid_ratelimit`).
@@ -45,7 +45,7 @@ pub fn granularity(wait: Duration) -> Duration {
     }
 }
 
-/// Where two traces part.
+/// Where two traces differ.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The first records that differ; `None` where a trace is over.
@@ -54,14 +54,14 @@ pub struct Difference {
     pub stack: Option<Record>,
     /// The records' places in the kernel's trace and the stack's.
     pub places: (usize, usize),
-    /// In what they differ.
+    /// How they differ.
     pub why: String,
 }
 
 /// What was found.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The names of the known differences that were met.
+    /// The names of the known differences that occurred.
     pub known: Vec<&'static str>,
     /// The first that is not known.
     pub difference: Option<Difference>,
@@ -141,8 +141,8 @@ fn begins(record: &Record) -> bool {
 /// How far the kernel's timers may have moved its trace.
 #[derive(Default)]
 struct Drift {
-    /// The times of the stack's latest segments that a retransmission, persist or keepalive timer may have sent, the latest last: a timer that
-    /// sends one has run since one of them.
+    /// The times of the stack's latest segments that a retransmission, persist or keepalive timer may have sent, the latest last: a timer that sends
+    /// one was started at one of these times.
     sent: [Duration; 3],
     late: Duration,
     /// By how much the retransmission timeouts differed when they were last looked at.
@@ -160,14 +160,14 @@ impl Drift {
         let is_bare = segment.flags == Flags::ACK && segment.len == 0 && segment.seq == self.top;
         self.top = self.top.max(segment.end());
         if is_bare {
-            // What delays an acknowledgment runs for less than the coarse timers do.
+            // The delayed-acknowledgment timer runs for a shorter time than the coarse timers.
             return SLACK + granularity(Duration::ZERO);
         }
         let coarse = granularity(stack.at.saturating_sub(self.sent[0])) / 2;
-        // Since then it may have been doubled, also more than once.
+        // Since then the timeout may have been doubled, even more than once.
         let doubled = stack.at.saturating_sub(self.sent[2]).mul_f64(self.share);
         let allowed = SLACK + self.late + coarse + doubled.max(2 * self.rto);
-        // Segments that leave together are one time.
+        // Segments that leave together count as one time.
         if stack.at > self.sent[2] + AT_ONCE {
             self.sent.rotate_left(1);
             self.sent[2] = stack.at;
@@ -186,7 +186,7 @@ impl Drift {
                 packets(a, b, allowed)
             }
             (What::State(i, a), What::State(j, b)) if i == j => {
-                // A closed socket goes on with the one that it had.
+                // A closed socket keeps its last timeout.
                 if let (Some(a), Some(b)) = (&a.info, &b.info) {
                     self.rto = a.rto.abs_diff(b.rto);
                     self.share = self.rto.as_secs_f64() / b.rto.as_secs_f64().max(0.001);
@@ -215,7 +215,7 @@ fn packets(kernel: &Packet, stack: &Packet, late: Duration) -> Option<String> {
     segments(a, b, late)
 }
 
-/// The IP headers' other fields, but of a reset: its socket may be gone, and nobody knows any more what it had set.
+/// The IP headers' other fields, except for a reset: its socket may be gone, and with it the options that were set.
 fn ip_parts(kernel: &Segment, stack: &Segment) -> impl Iterator<Item = (&'static str, u32, u32)> {
     let (a, b) = (kernel.ip, stack.ip);
     let fields = [
@@ -291,7 +291,7 @@ fn infos(kernel: &Info, stack: &Info, late: Duration) -> Option<String> {
     differs.then(|| format!("rto: {:?} is not {:?}", stack.rto, kernel.rto))
 }
 
-/// A difference as text: the scenario, both traces, and where they part.
+/// A difference as text: the scenario, both traces, and where they differ.
 pub fn report(scenario: &Scenario, kernel: &Trace, stack: &Trace, difference: &Difference) -> String {
     use std::fmt::Write;
     let mut text = format!("{}\n", scenario);
@@ -311,5 +311,5 @@ pub fn report(scenario: &Scenario, kernel: &Trace, stack: &Trace, difference: &D
     text
 }
 
-/// Lines of each side that a report shows from the difference on.
+/// How many lines of each side a report shows, from the difference on.
 const SHOWN: usize = 6;

@@ -1,7 +1,7 @@
 //! The tested side that is Sockeye: a stack without threads, behind a channel, with a clock that jumps.
 //!
-//! A run is the same each time and takes no time but that of its instructions. It can be stepped, so that the generator sees the state that its
-//! next event meets. Tests: `tests/written.rs`.
+//! A run is the same each time, and only takes the time of its instructions. It can be stepped, so that the generator sees the state before its next
+//! event. Tests: `tests/written.rs`.
 
 mod device;
 mod options;
@@ -28,7 +28,7 @@ use device::Device;
 pub struct Driven {
     /// The clock at the scenario's begin.
     begin: Duration,
-    /// How late timers are; by half of what they may be where there is none.
+    /// How late timers are; without a wheel, they are late by half of what is possible.
     wheel: Option<Wheel>,
     stack: Stack,
     port: ChannelPort,
@@ -39,11 +39,11 @@ pub struct Driven {
     listener: Option<TcpListener>,
     written: u32,
     read: u32,
-    /// When the stack wants to run next, and since when the timer runs for that.
+    /// When the stack wants to run next, and when the timer for that was started.
     wanted: Option<(Duration, Duration)>,
-    /// When the connection's timer expires, and since when it runs; noted where there is a wheel.
+    /// When the connection's timer expires, and when it was started; noted where there is a wheel.
     timer: Option<(Duration, Duration)>,
-    /// When something has happened last that may have started a timer: an event, or a segment of the stack.
+    /// The time of the latest event, or segment of the stack, which may have started a timer.
     touched_at: Duration,
     /// When the stack has last run for its timers.
     ran_at: Option<Duration>,
@@ -78,7 +78,7 @@ fn run_in(mut driven: Driven, scenario: &Scenario) -> Trace {
 }
 
 impl Driven {
-    /// A run of which nothing has happened.
+    /// A run in which nothing has happened yet.
     ///
     /// # Panics
     /// If there can be no stack.
@@ -96,7 +96,7 @@ impl Driven {
         stack
             .attach(device, &[interface(scenario.is_ipv6).parse().expect("a prefix")])
             .expect("an interface");
-        // Not at the clock's first instant, which the kernel's socket does not meet either.
+        // Does not start at time 0 of the clock, since the kernel's socket does not either.
         let now = begin;
         stack.poll(now);
         Self {
@@ -146,19 +146,20 @@ impl Driven {
         }
         self.collect();
         self.now = self.now.max(end);
-        // All that is due runs now, also what is not late yet.
+        // Everything that is due runs now, even if a timer of the kernel would still be late.
         if let (Some(late), Some(_)) = (next, self.wanted.filter(|(due, _)| *due <= self.now)) {
             self.ran_at = Some(late - self.begin);
         }
         self.collect();
     }
 
-    /// When the stack is run next: by as much later than it wants to as a timer of the kernel is on average. A timer is late by the time that it
-    /// had to run when it was started, and one that had to run for less than the coarse ones expires at a tick. The stack may also want to run in between, to sort its timers anew, which starts none.
+    /// When the stack is run next: later than it wants to, by the average lateness of the kernel's timers. How late a timer is depends on the time
+    /// for which it was started; one with less than the time of coarse timers expires at a tick. The stack may also want to run in between to re-sort
+    /// its timers, which starts no timer.
     fn next_run(&mut self) -> Option<Duration> {
         let next = self.stack.poll(self.now)?;
         let known = self.wanted.filter(|(known, _)| *known == next);
-        // One that is due at once was started by one that has just expired, at a tick.
+        // A timer that is due at once was started by one that has just expired, at a tick.
         let is_hop = known.is_none() && next > self.now && next <= self.now + HOP;
         let since = if is_hop { self.now } else { known.map_or(self.touched_at, |(_, since)| since) };
         self.wanted = Some((next, since));
@@ -168,7 +169,8 @@ impl Driven {
         if let Some(wheel) = self.wheel {
             self.note_timer();
             let own = wheel.expires(since, next.saturating_sub(since));
-            // The stack wants to run on the way to a timer, too, which must not expire then, and for it to its own millisecond.
+            // The stack also wants to run before a timer is due, when that timer must not expire, and for the timer itself, at the resolution of its
+            // own milliseconds.
             return Some(match self.timer.filter(|(due, _)| next < *due + HOP) {
                 Some((due, since)) if next + HOP > due => wheel.expires(since, due - since).max(next),
                 Some((due, _)) => own.min(due - TICK).max(next),
@@ -180,13 +182,13 @@ impl Driven {
         if coarse > JIFFY {
             return Some(next + coarse / 2);
         }
-        // So many whole ticks, from the next one on: half of one after an event on average, a whole one after a timer.
+        // This many whole ticks, counted from the next tick, which comes half a tick after an event on average, and a whole tick after a timer.
         let ticks = wait.as_micros().div_ceil(JIFFY.as_micros()) as u32;
         let rest = if wait <= HOP { JIFFY } else { JIFFY / 2 };
         Some(since + JIFFY * ticks + rest)
     }
 
-    /// Notes since when the connection's timer runs: one that is started again for the same time runs on, in its place of the wheel.
+    /// Notes when the connection's timer was started: a timer that is restarted for the same expiry time keeps its place in the wheel.
     fn note_timer(&mut self) {
         let sockets = self.stack.sockets(false);
         let left = sockets.iter().find_map(|socket| Some(socket.timer.as_ref()?.left));
@@ -215,14 +217,14 @@ impl Driven {
         self.next_run().map(|next| next.saturating_sub(self.begin))
     }
 
-    /// How long the timer runs for which that is.
+    /// For how long the timer for that run was started.
     pub fn next_wait(&mut self) -> Option<Duration> {
         self.next_run()?;
         self.wanted.map(|(due, since)| due.saturating_sub(since))
     }
 
-    /// When it has last run for its timers, from the scenario's begin on; it may have found none due. Where an event came before a timer was late, when that would have
-    /// run.
+    /// When it last ran for its timers, from the scenario's begin on; it may have found none due. If an event came before a late timer ran, this is
+    /// when the timer would have run.
     pub fn ran_at(&self) -> Option<Duration> {
         self.ran_at
     }
@@ -232,7 +234,7 @@ impl Driven {
         self.stack.sockets(false).iter().any(|socket| socket.state == "TIME-WAIT")
     }
 
-    /// The retransmission timeout now, which the trace tells at the next event.
+    /// The current retransmission timeout, which the trace records at the next event.
     pub fn rto(&self) -> Option<Duration> {
         self.state().info.map(|info| info.rto)
     }
@@ -265,7 +267,7 @@ impl Driven {
     }
 
     fn send(&mut self, bytes: &[u8], gso_size: u16) {
-        // The queue is longer than what one event sends. What the device does not carry would be a difference by itself.
+        // The queue has room for everything that one event sends.
         let frame = FrameBytes { bytes, checksum: Checksum::Software, gso_size };
         self.port.try_send(frame).expect("a packet that the device carries");
     }
@@ -439,7 +441,7 @@ fn fresh_socket(stack: &Stack, is_ipv6: bool) -> TcpSocket {
     socket
 }
 
-/// What a poll that asks for everything says.
+/// The result of a poll that asks for everything.
 fn ready(source: &impl Pollable) -> Ready {
     let poll = Poll::new(Duration::ZERO);
     let all = Interest::READABLE | Interest::WRITABLE | Interest::PRIORITY;
@@ -482,7 +484,7 @@ fn figures(info: &TcpInfo) -> Info {
         ("dsack_dups", info.dsack_count.into()),
         ("bytes_retrans", info.rexmt_bytes),
     ];
-    // Not counted before the first segment after the handshake: nothing was.
+    // Not counted before the first segment after the handshake.
     let carried = info.carried.as_ref();
     figures.push(("bytes_acked", carried.map_or(0, |carried| carried.bytes_acked)));
     figures.push(("bytes_received", carried.map_or(0, |carried| carried.bytes_received)));
@@ -504,15 +506,15 @@ fn number(error: &io::Error) -> i32 {
     })
 }
 
-/// An error that has no number. None of the kernel's.
+/// For an error that has no number; it is no number of the kernel's.
 const UNKNOWN_ERROR: i32 = 9999;
-/// A slow start threshold of so many bytes is none.
+/// A slow start threshold of this many bytes means that there is none.
 const ENDLESS: u32 = 1 << 30;
 /// The clock at a scenario's begin.
 const START: Duration = Duration::from_secs(10);
-/// An event takes so long, as on the kernel: no round trip is 0.
+/// How long an event takes, as on the kernel, so that no round trip is 0.
 const STEP: Duration = Duration::from_micros(50);
-/// A timer that is started for no longer is due at once.
+/// A timer that is started for at most this time is due at once.
 const HOP: Duration = Duration::from_millis(1);
 /// The least step of the clock.
 const TICK: Duration = Duration::from_micros(1);
@@ -531,8 +533,8 @@ mod tests {
         sent.collect()
     }
 
-    /// The timers of a probe and of a timeout behind it run for 300 ms each, and text of the peer comes in between. So each expires at a 32nd
-    /// millisecond of the kernel's, and over the phases at any.
+    /// The timers of a probe and of a timeout behind it run for 300 ms each, and text of the peer comes in between. So each expires at a multiple of
+    /// 32 ms of the kernel's clock, and over all phases at any millisecond.
     #[test]
     fn at_a_phase_coarse_timers_expire_as_far_apart_as_the_kernels_wheel_has_it() {
         let text = "\

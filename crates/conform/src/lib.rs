@@ -1,9 +1,9 @@
 //! Differential tests of Sockeye's TCP against the Linux kernel's.
 //!
-//! A [scenario] is a list of an application's calls and of a scripted peer's segments, with times. It is run on both tested sides,
-//! the [kernel] and a [driven] stack, which record the same kind of [trace]; [compare] says where these differ beyond the tolerances that stand
-//! there, and [known] which differences are meant to be. [generate] makes random scenarios, [shrink] makes a differing one small, and
-//! [campaign] does all of that for many. [text] is the form in which people write scenarios, and in which a difference is printed.
+//! A [scenario] is a list of an application's calls and of a scripted peer's segments, with times. It is run on both tested sides, the [kernel] and a
+//! [driven] stack, which record the same kind of [trace]; [compare] finds where these differ beyond its tolerances, and [known] lists the intended
+//! differences. [generate] makes random scenarios, [shrink] makes a differing one small, and [campaign] does all of that for many. [text] is the form
+//! in which people write scenarios, and in which a difference is printed.
 //!
 //! The programs are `src/bin/conform.rs` and the tests; `docs/reference/conformance.md` is the page for their users.
 //!

@@ -1,4 +1,4 @@
-//! Random numbers that follow from a seed: SplitMix64, of which the next scenario's seed may be the last one plus one.
+//! Random numbers that follow from a seed: SplitMix64, with which consecutive seeds can be used for consecutive scenarios.
 //!
 //! Tests: those of `generate.rs`.
 
@@ -26,7 +26,7 @@ impl Random {
         (self.number() % u64::from(end)) as u32
     }
 
-    /// True in so many of a hundred cases.
+    /// True in this percentage of cases.
     pub fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }

@@ -37,19 +37,20 @@ pub enum Action {
     Listen(u32),
     /// The socket connects to the peer, without waiting.
     Connect,
-    /// The same with Fast Open and the first so many bytes of the stream (MSG_FASTOPEN). Returns how many were taken, 0 where the connection is only begun.
+    /// The same with Fast Open and the first bytes of the stream, of this number (MSG_FASTOPEN). Returns how many were taken, 0 where the connection
+    /// is only begun.
     ConnectWith(u32),
-    /// Another connection begins: a socket is made anew, and numbers count from its SYN. The one before is to be over.
+    /// Another connection begins: a new socket is made, and numbers count from its SYN. The previous connection must be over.
     Again,
     /// The listener's first connection is taken; later calls are on it.
     Accept,
-    /// Up to so many bytes are read.
+    /// Up to this many bytes are read.
     Read(u32),
-    /// The same, and how many bytes are left then (TCP_INQ).
+    /// The same, and returns how many bytes are left (TCP_INQ).
     ReadInq(u32),
-    /// Up to so many bytes are looked at (MSG_PEEK).
+    /// Up to this many bytes are read without taking them (MSG_PEEK).
     Peek(u32),
-    /// The next so many bytes of the stream are written.
+    /// The next bytes of the stream, of this number, are written.
     Write(u32),
     /// The same with MSG_MORE.
     WriteMore(u32),
@@ -65,17 +66,17 @@ pub enum Action {
     CloseListener,
     /// A socket option, on the connection if there is one.
     Set(SockOpt, u32),
-    /// What getsockopt(2) says of one, of a connection.
+    /// A socket option of a connection is read (getsockopt(2)).
     Get(SockOpt),
     /// SO_ERROR.
     TakeError,
-    /// What ioctl(2) says.
+    /// A question is asked by ioctl(2).
     Ask(Question),
     /// The peer sends a segment.
     Segment(Segment),
     /// A router reports an error.
     Report(Report),
-    /// Nothing, but the state is looked at.
+    /// Nothing happens, but the state is recorded.
     Wait,
 }
 
@@ -112,7 +113,7 @@ pub enum How {
     Both,
 }
 
-/// Socket options that scenarios set. The number is 0 or 1 for switches, and what the kernel's option takes else.
+/// Socket options that scenarios set. The number is 0 or 1 for switches, and otherwise the value of the kernel's option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SockOpt {
     /// TCP_NODELAY.
@@ -201,13 +202,13 @@ impl SockOpt {
 }
 
 impl Scenario {
-    /// The time at which it is over: some while after the last event, so that an answer to that is seen. A last look is the end.
+    /// The time at which it is over: some time after the last event, so that an answer to it is seen. The state is recorded a last time then.
     pub fn end(&self) -> Duration {
         let Some(last) = self.events.last() else { return AFTERMATH };
         last.at() + if last.action == Action::Wait { Duration::ZERO } else { AFTERMATH }
     }
 
-    /// Whether an event's action is such a one.
+    /// Whether `is` holds for the action of any event.
     pub fn any(&self, is: impl Fn(&Action) -> bool) -> bool {
         self.events.iter().any(|event| is(&event.action))
     }
@@ -237,5 +238,5 @@ impl Event {
     }
 }
 
-/// How long a run goes on after its last event. Longer than a delayed acknowledgment takes, shorter than a retransmission.
+/// How long a run continues after its last event. Longer than a delayed acknowledgment takes, shorter than a retransmission.
 const AFTERMATH: Duration = Duration::from_millis(100);

@@ -18,11 +18,11 @@ impl Flags {
     pub const RST: Self = Self(4);
     /// Text that is to be given to the application.
     pub const PSH: Self = Self(8);
-    /// The acknowledgment number means something.
+    /// The acknowledgment number is valid.
     pub const ACK: Self = Self(16);
-    /// The urgent pointer means something.
+    /// The urgent pointer is valid.
     pub const URG: Self = Self(32);
-    /// ECN's echo; on a SYN the question for ECN.
+    /// ECN's echo; on a SYN, the request to use ECN.
     pub const ECE: Self = Self(64);
     /// Its sender has reduced its window.
     pub const CWR: Self = Self(128);
@@ -47,11 +47,11 @@ impl Flags {
 /// The echo of a timestamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Echo {
-    /// That of the latest segment that the tested side has sent before the time of the event, if there is one.
+    /// The timestamp of the latest segment that the tested side sent before the time of the event, if there is one.
     Last,
     /// So many milliseconds after that of its first segment. In a segment of the tested side: the peer's value itself.
     Is(u32),
-    /// Zero, which is none.
+    /// Zero, which means no echo.
     Nothing,
 }
 
@@ -64,19 +64,19 @@ pub enum Opt {
     Wscale(u8),
     /// SACK may be used.
     SackOk,
-    /// Ranges that were received, each from its first byte to the one behind it.
+    /// Ranges that were received, each from its first byte to the byte after its last.
     Sack(Vec<(u32, u32)>),
     /// Value and echo.
     Ts(u32, Echo),
     /// Fast Open's option.
     FastOpen(Cookie),
-    /// The same as the experiment that it once was (RFC 6994): kind 254 with a number of its own.
+    /// The same in its earlier, experimental form (RFC 6994): kind 254 with a number of its own.
     FastOpenExperiment(Cookie),
     /// One byte of padding.
     Nop,
     /// Another: its kind and bytes.
     Raw(u8, Vec<u8>),
-    /// Bytes in the place of an option, which may be none.
+    /// Bytes in the place of an option, which may be no valid option.
     Bytes(Vec<u8>),
 }
 
@@ -112,7 +112,7 @@ pub struct Segment {
     pub ecn: u8,
     /// The rest of the IP header, of the tested side's.
     pub ip: Ip,
-    /// The text is not what the sender's stream has there. The tested side's only.
+    /// The text differs from the sender's stream at that place. Only for segments of the tested side.
     pub is_corrupt: bool,
 }
 
@@ -123,11 +123,11 @@ pub struct Ip {
     pub dscp: u8,
     /// TTL or hop limit.
     pub ttl: u8,
-    /// Routers must not cut it: "don't fragment", or IPv6.
+    /// Routers must not fragment it: "don't fragment", or IPv6.
     pub is_whole: bool,
     /// It has a flow label (IPv6).
     pub is_labelled: bool,
-    /// That is another than the segment before had.
+    /// The label differs from that of the previous segment.
     pub is_relabelled: bool,
 }
 
@@ -138,7 +138,7 @@ impl Default for Ip {
 }
 
 impl Segment {
-    /// The number behind its last.
+    /// The sequence number after its last.
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
     }
@@ -162,7 +162,7 @@ impl Segment {
         })
     }
 
-    /// The shift of its sender's windows, if it says one.
+    /// The shift of its sender's windows, if it has that option.
     pub fn shift(&self) -> Option<u8> {
         self.options.iter().find_map(|option| match option {
             Opt::Wscale(shift) => Some(*shift),

@@ -24,7 +24,7 @@ const RETRIES: &str = "retries";
 /// In seconds.
 const TIMES: [&str; 3] = ["fin_timeout", "keepalive_time", "keepalive_intvl"];
 
-/// A closed socket's timer expires at most so often: here, and where the kernel is told nothing else.
+/// How often a closed socket's timer expires at most: here, and by the kernel's default.
 const ORPHAN_RETRIES: u32 = 8;
 
 const ON_OFF: &[(&str, &str)] = &[("off", "0"), ("on", "1")];
@@ -60,7 +60,7 @@ const SETTINGS: &[Setting] = &[
         values: &[("1s", "1000"), ("1500ms", "1500"), ("2s", "2000"), ("5s", "5000"), ("120s", "120000")],
     },
     Setting { key: RETRIES, sysctl: "tcp_retries2", values: &[] },
-    // No sysctl: a namespace may not choose one that the machine's default does not allow. It is set on each socket.
+    // Not a sysctl, since a namespace may only choose what the machine's default allows. It is set on each socket.
     Setting { key: CONGESTION_CONTROL, sysctl: "", values: &[("newreno", "reno"), ("cubic", "cubic")] },
     Setting {
         key: "mtu_probing",
@@ -96,8 +96,8 @@ const USUAL: &[(&str, &str)] = &[
     ("syn_cookies", "pressure"),
 ];
 
-/// Set in the kernel's namespace besides. Buffers are so large that no scenario fills one: the kernel counts memory with all that goes
-/// with a packet, the stack bytes of text.
+/// Also set in the kernel's namespace. Buffers are so large that no scenario fills one: the kernel counts memory with all that goes with a packet,
+/// the stack bytes of text.
 const KERNEL: &[(&str, &str)] = &[
     ("ipv4/tcp_rmem", "4096 131072 6291456"),
     ("ipv4/tcp_wmem", "4096 4194304 4194304"),

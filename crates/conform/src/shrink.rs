@@ -6,10 +6,10 @@ use std::io;
 
 use crate::scenario::Scenario;
 
-/// Rounds at most: each halves what is left, or takes one event out.
+/// The largest number of rounds: each halves the rest, or takes one event out.
 const ROUNDS_MAX: usize = 40;
 
-/// A smaller scenario of which `differs` still says so. `differs` is asked about many at once, and answers for each.
+/// A smaller scenario for which `differs` is still true. `differs` is called with many scenarios at once, and answers for each.
 ///
 /// # Errors
 /// Those of `differs`.

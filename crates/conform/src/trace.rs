@@ -1,6 +1,6 @@
 //! What a tested side did in a scenario: segments, results of calls, and its state before each next event.
 //!
-//! Both sides make the same records, whatever they are made from. `compare.rs` holds two traces against each other. Tests: there.
+//! Both sides make the same records, whatever they are made from. `compare.rs` compares two traces. Tests: there.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub enum What {
     Returned(usize, Result<u32, i32>),
     /// Text that was read is not what the peer's stream has there.
     Corrupt(usize),
-    /// The state, before the event behind that with this index.
+    /// The state, before the event that follows the one with this index.
     State(usize, State),
 }
 
@@ -99,7 +99,7 @@ impl Info {
     }
 }
 
-/// This figure of the latest of these looks that has it.
+/// This figure from the latest of these records of the state that has it.
 pub fn latest_figure(records: &[Record], name: &str) -> Option<u64> {
     records.iter().rev().find_map(|record| match &record.what {
         What::State(_, state) => state.info.as_ref()?.get(name),

@@ -1,8 +1,8 @@
-//! The kernel's timer wheel: when a timer expires that was started at some time, as it meets the kernel's ticks.
+//! The kernel's timer wheel: when a timer that was started at some time expires, depending on the kernel's ticks.
 //!
-//! A timer is due a whole number of ticks later, and expires at a multiple of its level's granularity behind that: each level is eight times as coarse as the one
-//! below. How late that is follows from the phase of the ticks, of which a run knows nothing, but it is one phase for all timers of a run. Does not depend
-//! on the stack. Tests: below.
+//! A timer is due a whole number of ticks later, and expires at the next multiple of its level's granularity after that: each level is eight times as
+//! coarse as the one below. How late that is depends on the phase of the ticks, which a run does not know, but which is the same for all timers of a
+//! run. Does not depend on the stack. Tests: below.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::random::Random;
 
 /// A tick (HZ is 250).
 pub const JIFFY: Duration = Duration::from_millis(4);
-/// So many phases are tried.
+/// The number of phases that are tried.
 pub const PHASES: u64 = 48;
 /// Ticks of a turn of the coarsest level that scenarios meet.
 const TURN: u64 = 64 << (3 * LEVEL_SHIFT);
-/// Each level is so many times coarser, as a power of two.
+/// The binary logarithm of how much coarser each level is.
 const LEVEL_SHIFT: u32 = 3;
-/// A timer of at least so many ticks of a level goes to the next.
+/// A timer of at least this many ticks of a level goes to the next level.
 const LEVEL_END: u64 = 63;
 
 /// A wheel at a phase.
 #[derive(Clone, Copy, Debug)]
 pub struct Wheel {
-    /// The time since the ticks were 0, when the clock is.
+    /// The time since tick 0, at time 0 of the clock.
     phase: Duration,
 }
 
@@ -33,7 +33,7 @@ impl Wheel {
         Self { phase: Duration::from_micros(us) }
     }
 
-    /// How far the phase is into a millisecond: the clock that timestamps tell has no other phase.
+    /// The part of the phase within a millisecond, which is the phase of the clock for timestamps.
     pub fn within_a_millisecond(self) -> Duration {
         Duration::from_micros(u64::from(self.phase.subsec_micros() % 1000))
     }

@@ -1,7 +1,9 @@
-//! That random scenarios are not narrow: changes of policy are planted into a copy of the sources, and each has to be found by random scenarios alone.
+//! Tests that random scenarios cover enough: changes of policy are planted into a copy of the sources, and random scenarios alone have to find each
+//! of them.
 //!
-//! Purpose: `plants.txt` lists them. A scenario that goes as on the kernel with the sources as they are finds a plant if it does not with it. Only those
-//! are asked whose trace on Sockeye the plant changes: of the others a few differ in one run and not in the next. The copy is built and run in the folder that `SOCKEYE_PLANTS_DIR` names, outside of the checkout; `SOCKEYE_PLANTS` names those to try, by a part of their names, and
+//! Purpose: `plants.txt` lists them. A scenario finds a plant if it agrees with the kernel in the unchanged sources, and not in those with the plant. Only
+//! scenarios whose trace on Sockeye the plant changes are run: a few of the others differ in one run and not in the next. The copy is built and run
+//! in the folder that `SOCKEYE_PLANTS_DIR` names, outside of the checkout; `SOCKEYE_PLANTS` names those to try, by a part of their names, and
 //! `SOCKEYE_PLANTS_COUNT` says how many scenarios. Not part of an ordinary run: each plant builds the stack once.
 //!
 //! ```sh
@@ -20,7 +22,7 @@ struct Plant {
     to: String,
 }
 
-/// The list. A text goes on in the next lines up to the next mark.
+/// The list. A text continues in the following lines up to the next mark.
 fn plants() -> Vec<Plant> {
     let mut plants: Vec<Plant> = Vec::new();
     let mut part = ' ';
@@ -105,7 +107,7 @@ fn traces(conform: &Path, folder: &Path) -> BTreeMap<String, String> {
     traces
 }
 
-/// How many traces a plant changes, and how many of these scenarios no longer go as on the kernel.
+/// How many traces a plant changes, and how many of these scenarios no longer agree with the kernel.
 fn look_for(conform: &Path, folder: &Path, usual: &BTreeMap<String, String>) -> (usize, usize) {
     let planted = traces(conform, folder);
     let changed: Vec<&String> = usual

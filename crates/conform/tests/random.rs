@@ -15,8 +15,8 @@ use sockeye_conform::scenario::Scenario;
 /// Seeds of a run.
 const COUNT: u64 = 2000;
 
-/// Kinds of differences that are still open, in figures and times of recovery, congestion control and what a write takes. No other kind is let pass: a wrong
-/// byte, state, readiness, count of bytes or acknowledgment number fails.
+/// Kinds of differences that are still open, in figures and times of recovery, congestion control and what a write takes. No other kind is accepted:
+/// a wrong byte, state, readiness, count of bytes or acknowledgment number fails.
 const OPEN: [&str; 29] = [
     "ECN bits",
     "backoff",
@@ -49,7 +49,7 @@ const OPEN: [&str; 29] = [
     "time",
 ];
 
-/// So many of them may have such a difference. It is the count of today and a few for the kernel's timers, and goes down.
+/// How many scenarios may have such a difference: the current count, and a few more because of the kernel's timers. It only goes down.
 const OPEN_MAX: usize = 5;
 
 #[test]

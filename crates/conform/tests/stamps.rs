@@ -147,7 +147,7 @@ impl Socket for sockeye::UdpSocket {
     }
 }
 
-/// What a case has seen, one call a line.
+/// The results of a case, one call a line.
 struct Story(String);
 
 impl Story {

@@ -14,8 +14,8 @@ use sockeye_conform::scenario::Scenario;
 
 const PAGE: &str = include_str!("../../../docs/reference/differences.md");
 
-/// How often a scenario is run again that has not shown its known difference. Some show it at most phases of the kernel's ticks only: `round-trip-of-a-repetition`
-/// in five runs of six.
+/// How often a scenario that has not shown its known difference is run again. Some show it only at most phases of the kernel's ticks:
+/// `round-trip-of-a-repetition` in five runs of six.
 const TRIES_TO_SHOW: usize = 8;
 
 fn written() -> Vec<(String, Scenario)> {
@@ -65,7 +65,7 @@ fn written_scenarios_go_as_on_linux() {
     assert!(names.is_empty(), "the scenarios of these known differences do not show them: {names:?}");
 }
 
-/// Whether this outcome shows a known difference. Nothing follows from a machine that was too busy.
+/// Whether this outcome shows a known difference. Where the machine was too busy, this is not known.
 fn shows(outcome: &Outcome, name: &str) -> bool {
     match outcome {
         Outcome::Same(met) => met.contains(&name),

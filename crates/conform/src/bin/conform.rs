@@ -1,7 +1,7 @@
 //! `conform`: runs scenarios on the kernel and on Sockeye, and shows where they differ.
 //!
-//! Purpose: the written scenarios and as many random ones as one likes. Exit codes: 0 no difference that is not known, 1 one, 2 wrong command line or
-//! no right to make namespaces and devices. Does not depend on what a scenario is about. Tests: `tests/command.rs`.
+//! Purpose: to run the written scenarios and any number of random ones. Exit codes: 0 no unknown difference, 1 an unknown difference, 2 wrong command
+//! line or no right to make namespaces and devices. Does not depend on what a scenario is about. Tests: `tests/command.rs`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

@@ -19,7 +19,7 @@ pub(super) fn set(socket: &mut Socket, option: SockOpt, value: u32) -> io::Resul
     }
 }
 
-/// Of a socket that is not connected yet.
+/// Sets an option of a socket that is not connected yet.
 fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result<()> {
     let on = value != 0;
     match option {
@@ -54,7 +54,7 @@ fn set_before(socket: &mut TcpSocket, option: SockOpt, value: u32) -> io::Result
     Ok(())
 }
 
-/// Of a connection, which may still be begun.
+/// Sets an option of a connection, which may still be in its handshake.
 fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
     let on = value != 0;
     match option {
@@ -90,7 +90,7 @@ fn set_on(stream: &TcpStream, option: SockOpt, value: u32) -> io::Result<()> {
 /// getsockopt(2).
 pub(super) fn get(stream: &TcpStream, option: SockOpt) -> io::Result<u32> {
     Ok(match option {
-        // Linux has them on a connection too; nobody asks.
+        // Linux has them on a connection too; no scenario asks for them.
         SockOpt::FastOpen | SockOpt::FastOpenConnect | SockOpt::DeferAccept => {
             return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
         }
@@ -139,7 +139,7 @@ fn milliseconds(value: u32) -> Option<Duration> {
     (value != 0).then(|| Duration::from_millis(value.into()))
 }
 
-/// A number below 0 is no time at all, and 0 the usual one.
+/// A number below 0 means no time at all, and 0 the default.
 fn fin_timeout(value: u32) -> Option<Duration> {
     match value.cast_signed() {
         0 => None,

@@ -7,7 +7,7 @@
 //! can be read right after it.
 //!
 //! # Disturbed runs
-//! An event that was late, and a pause between two looks at the device, mark the traces that they may have changed; the caller repeats those runs.
+//! A late event, and a pause between two looks at the device, mark the traces that they may have changed as disturbed; the caller repeats those runs.
 //!
 //! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
 
@@ -33,7 +33,7 @@ use run::Run;
 
 /// Scenarios that run at once in a namespace.
 pub const SLOTS: usize = 500;
-/// An event may be so late; the same goes for a look at the device.
+/// The time by which an event, or a look at the device, may be late.
 const LATE_MAX: Duration = Duration::from_millis(3);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
 const STAGGER: Duration = Duration::from_micros(700);
@@ -108,7 +108,7 @@ impl Device {
     fn write(&self, packet: &[u8], gso_size: u16) {
         let offload = offload(packet, gso_size);
         let parts = [IoSlice::new(&offload), IoSlice::new(packet)];
-        // Into the kernel nothing is held back; a packet that it refuses is a dropped one.
+        // A write to the kernel never waits; a packet that it refuses counts as dropped.
         let _ = rustix::io::writev(&self.fd, &parts);
     }
 }
@@ -186,13 +186,15 @@ impl<'s> Lab<'s> {
             let next_start =
                 (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
             let next_event = self.due.peek().map(|Reverse((at, _))| *at);
-            // Packets that came meanwhile are late by the time that the events took. The time until the next look counts from the end of the wait.
+            // Packets that arrived meanwhile are recorded late by the time that the events took. The time until the next look counts from the end of
+            // the wait.
             self.note_pause(looked);
             looked = looked.max(self.wait(next_event.into_iter().chain(next_start).min())?);
         }
     }
 
-    /// Voids all runs if the device was last looked at too long ago, at `looked`, and no wait explains it: what comes now may get too late a time.
+    /// Voids all runs if the device was last looked at too long ago, at `looked`, and no wait explains it: packets read now may be recorded with a
+    /// time that is too late.
     fn note_pause(&mut self, looked: Instant) {
         if looked.elapsed() > LATE_MAX {
             self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
@@ -222,9 +224,9 @@ impl<'s> Lab<'s> {
         Ok(())
     }
 
-    /// Does what is due for a run.
+    /// Performs the due events of a run.
     fn step(&mut self, at: Instant, peer: IpAddr) {
-        // What the kernel sent before comes before.
+        // Packets that the kernel sent before are recorded before.
         self.drain();
         let Some(run) = self.runs.get_mut(&peer) else { return };
         run.trace.is_disturbed |= at.elapsed() > LATE_MAX;

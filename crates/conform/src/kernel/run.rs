@@ -42,7 +42,7 @@ pub struct Run<'s> {
     pub trace: Trace,
 }
 
-/// A scenario begins so long after its socket was made.
+/// The time from making the socket to the begin of the scenario.
 const LEAD: Duration = Duration::from_millis(1);
 
 impl<'s> Run<'s> {
@@ -95,7 +95,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// The scenario's place, and its trace. Ends its sockets without a word.
+    /// The scenario's place, and its trace. Ends its sockets without sending anything.
     pub fn finish(self) -> (usize, Trace) {
         if let Some(socket) = self.socket.as_ref().filter(|_| self.is_stream) {
             let _ = set_socket_linger(socket, Some(Duration::ZERO));
@@ -337,7 +337,7 @@ fn ready(socket: &OwnedFd) -> Ready {
     }
 }
 
-/// The kernel's states in RFC 9293's words, from its number 1 on.
+/// The kernel's states by their names in RFC 9293, from number 1 on.
 const STATES: [&str; 12] = [
     "ESTABLISHED",
     "SYN-SENT",
@@ -386,7 +386,7 @@ fn fresh_socket(scenario: &Scenario) -> io::Result<OwnedFd> {
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
     set_socket_reuseaddr(&socket, true)?;
     set_tcp_congestion(&socket, &settings::kernel_congestion_control(&scenario.settings))?;
-    // Urgent data is in line on the other side.
+    // Urgent data is in line on the other tested side.
     sys::set_option(&socket, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
     Ok(socket)
 }

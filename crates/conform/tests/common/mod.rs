@@ -1,4 +1,4 @@
-//! What both runs beside the kernel have in common: nothing is passed over without a word.
+//! The common part of both tests beside the kernel: nothing is skipped without a message.
 
 use std::io::Write;
 
@@ -6,12 +6,12 @@ use sockeye_conform::campaign::{self, Outcome};
 use sockeye_conform::scenario::Scenario;
 use sockeye_conform::{driven, kernel};
 
-/// Whether this is a run of continuous integration, where what cannot be tested fails.
+/// Whether this is a run of continuous integration, where a test that cannot run fails.
 fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// Says it where it is seen: not into what the test harness keeps of a test that passes.
+/// Prints it where it is seen: the test harness hides the output of a test that passes.
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {text}");
 }
