@@ -277,7 +277,7 @@ impl Records {
         let is_overdue = |sent_at: Instant| after_us(sent_at, wait_us) <= now;
         if let Some(first) = self.list.front().copied().filter(|first| first.fate == Fate::Flying) {
             let segment = first.segment_or(segment);
-            if !is_overdue(first.sent_at) && first.len() > segment {
+            if !is_overdue(first.sent_at) && first.count > 1 && first.len() > segment {
                 self.split(first.start + segment);
             }
             self.lose(0);

@@ -41,6 +41,12 @@ fn the_first_segment_is_lost_and_no_part_of_the_next() {
     let mut with_fin = sent(&[101, 100]);
     with_fin.list[0].count = 1;
     assert_eq!(with_fin.lose_first(100), 101);
+    let mut for_timeout = Records::new(seq(0));
+    for_timeout.set_segment(100);
+    for_timeout.sent(seq(0), seq(101), at(0), 0);
+    for_timeout.seat_fin(100);
+    for_timeout.lose_overdue(100, 10, at(5));
+    assert_eq!(all(&for_timeout), [(101, 1, Lost)]);
     // Several of unknown sizes, all of them shorter than one of today.
     let mut unknown = sent(&[50, 100]);
     (unknown.list[0].count, unknown.list[0].segment) = (2, 0);
