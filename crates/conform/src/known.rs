@@ -105,11 +105,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "unacknowledged-behind-the-end",
         is: closing::unacknowledged_behind_the_end,
     },
-    Known {
-        name: "write behind a record",
-        scenario: "write-behind-a-record",
-        is: sending::write_behind_a_record,
-    },
     Known { name: "TIME-WAIT in TCP_INFO", scenario: "half-close", is: time_wait_in_tcp_info },
     Known {
         name: "acknowledgment of a crossed FIN",

@@ -37,23 +37,6 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     (kernel.seq == stack.seq && kernel.len > 0 && edges.any(is_cut)).then_some(Then::Stop)
 }
 
-/// While the end of a record is queued, Sockeye sends data written after it as soon as segments are full. The kernel
-/// sends it at the end of the write, which TCP_NOTSENT_LOWAT may end earlier.
-pub(super) fn write_behind_a_record(pair: &Pair<'_>) -> Option<Then> {
-    let (What::Returned(index, Ok(kernel)), What::Returned(_, Ok(stack))) =
-        (&pair.kernel?.what, &pair.stack?.what)
-    else {
-        return None;
-    };
-    let calls = pair.scenario.events[..*index].iter().rev().map(|event| &event.action);
-    let is_behind =
-        matches!(calls.clone().find(|action| action.written().is_some()), Some(Action::WriteRecord(_)));
-    let is_bounded = calls.clone().any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
-    let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
-    let is_write = pair.event.is_some_and(|action| action.written().is_some());
-    (is_write && kernel < stack && is_behind && is_bounded && waits).then_some(Then::Stop)
-}
-
 /// If the peer's SYN has no MSS option, Sockeye sends segments of 536 bytes, or 1,220 over IPv6 (RFC 9293 section
 /// 3.7.1, MUST-15). The kernel sends segments of its own size if the SYN was sent with Fast Open and nothing is known
 /// about the peer.

@@ -48,6 +48,8 @@ pub struct Pushes {
     pushed: SeqNum,
     /// The beginning of the last run.
     run: SeqNum,
+    /// Where the write ends that goes on, if it does not block; not behind `front` if it is not known.
+    over: SeqNum,
     /// Everything before this was sent, as of the last output.
     sent: SeqNum,
     /// Bytes of a full run, and the segment and window from which it is computed.
@@ -131,6 +133,7 @@ impl Pushes {
             last: begin,
             pushed: begin,
             run: begin,
+            over: begin,
             sent: begin,
             run_max: RUN_MAX,
             mss: 0,
@@ -160,7 +163,12 @@ impl Pushes {
             self.pass_runs(start, end, is_end);
         }
         self.is_begun = !is_end;
-        if then == Then::Ends || (then == Then::More && end.since(self.pushed) > self.wnd_max / 2) {
+        if is_end {
+            self.over = self.front;
+        }
+        // One that has no more room leaves now, and may go on later.
+        let is_over = then == Then::Ends || (!is_end && end == self.over);
+        if is_over || (then == Then::More && end.since(self.pushed) > self.wnd_max / 2) {
             self.mark(end);
             self.pushed = end;
         }
@@ -175,15 +183,27 @@ impl Pushes {
 
     /// Bytes that a writer may append to a buffer of `len` if there is less space than it wants, only `space`: it fills
     /// its present run, and begins another as long as there is any space. On Linux, only the beginning of a socket
-    /// buffer checks for memory (`tcp_sendmsg_locked`).
-    pub fn room(&self, len: u32, space: u32) -> u32 {
+    /// buffer checks for memory (`tcp_sendmsg_locked`). Behind runs that wait, none of the write's own is sent before the
+    /// write ends, so the writer gets all of its room at once, and a write that does not block ends there.
+    pub fn room(&mut self, len: u32, space: u32) -> u32 {
         let start = self.front + len;
-        let filled = if self.sent.at_or_after(start) { 0 } else { start.since(self.run.max(self.sent)) };
-        match self.run_max.checked_sub(filled).filter(|rest| filled > 0 && *rest > 0) {
-            Some(rest) => rest,
-            None if space > 0 => self.run_max,
-            None => 0,
+        let run = self.run.max(self.sent);
+        let waits = self.sent.before(start);
+        let rest = if waits { self.run_max.saturating_sub(start.since(run)) } else { 0 };
+        if !waits || (rest > 0 && rest < self.run_max && !run.after(self.sent)) {
+            // The first of what waits leaves as soon as it is full (`tcp_push_one`).
+            return if rest == 0 && space > 0 { self.run_max } else { rest };
         }
+        // A run that has just ended takes nothing more.
+        let rest = if rest < self.run_max { rest } else { 0 };
+        let room = rest + space.saturating_sub(rest).div_ceil(self.run_max).saturating_mul(self.run_max);
+        self.over = start + room;
+        room
+    }
+
+    /// Whether a write that does not block, and has appended up to here, is over: what it had room for ends at `len`.
+    pub fn is_over(&self, len: u32) -> bool {
+        self.is_begun && self.over == self.front + len
     }
 
     /// The last run ends here: later writes are not joined with it (`MSG_EOR`).
@@ -195,7 +215,7 @@ impl Pushes {
     /// The buffer has `len` bytes.
     pub fn interrupted(&mut self, len: u32) {
         let end = self.front + len;
-        self.is_begun = false;
+        (self.is_begun, self.over) = (false, self.front);
         if self.sent.before(end) {
             self.mark(end);
             self.pushed = end;

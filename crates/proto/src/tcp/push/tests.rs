@@ -100,6 +100,26 @@ fn a_write_that_waits_for_space_marks_what_is_not_sent() {
     assert_eq!(marks(&pushes, 10_000), [10_000]);
 }
 
+/// `tcp_sendmsg_locked`: only the first packet that waits leaves while a write goes on.
+#[test]
+fn a_write_behind_runs_that_wait_has_its_room_at_once_and_is_over_then() {
+    // Runs of 16,000 bytes, and two wait.
+    let mut pushes = towards(32_000);
+    pushes.written(20_000, 20_000, Then::Ends);
+    for (space, room) in [(0, 12_000), (12_000, 12_000), (12_001, 28_000), (28_001, 44_000)] {
+        assert_eq!(pushes.room(20_000, space), room, "{space}");
+    }
+    pushes.written(44_000, 64_000, Then::GoesOn);
+    assert!(pushes.is_over(64_000) && !pushes.is_over(63_999));
+    pushes.interrupted(64_000);
+    assert!(!pushes.is_over(64_000));
+    // Another that had more room than it wanted does not end there.
+    assert_eq!(pushes.room(64_000, 1), 16_000);
+    pushes.written(1_000, 65_000, Then::Ends);
+    pushes.written(15_000, 80_000, Then::GoesOn);
+    assert!(!pushes.is_over(80_000));
+}
+
 #[test]
 fn a_write_fills_the_run_that_it_has_begun_and_begins_one_where_there_is_space() {
     // Runs of 16,000 bytes.

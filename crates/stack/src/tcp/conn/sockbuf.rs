@@ -255,17 +255,20 @@ impl SendBuf {
     /// Bytes that a writer may add now, of `want`; 0 if it has to wait. A writer that blocks waits for room that is worth it,
     /// instead of filling every gap with a segment; it is woken when the socket `is_writable`, and then has it. Where segments leave the
     /// stack, both fill what they have begun ([`Pushes::room`]), by which the buffer may have up to 64 KiB more than `hiwat`.
-    pub fn room(&self, want: u32, blocks: bool) -> u32 {
+    pub fn room(&mut self, want: u32, blocks: bool) -> u32 {
         if !self.takes_bytes() {
             return 0;
         }
         let (space, len) = (self.space(), self.len() + self.reserved.bytes());
-        let rare = self.rare.as_deref();
-        let mark = rare.map_or(u32::MAX, |rare| rare.mark.room(len));
-        let Some(pushes) = rare.and_then(|rare| rare.pushes.as_ref()) else {
-            let worth = if blocks { want.min(self.writable_space()) } else { 1 };
+        let worth = if blocks { want.min(self.writable_space()) } else { 1 };
+        let rare = self.rare.as_deref_mut();
+        let mark = rare.as_ref().map_or(u32::MAX, |rare| rare.mark.room(len));
+        let Some(pushes) = rare.and_then(|rare| rare.pushes.as_mut()) else {
             return if space < worth { 0 } else { want.min(space).min(mark) };
         };
+        if !blocks && pushes.is_over(len) {
+            return 0;
+        }
         match space.min(mark) {
             most if most < want => want.min(pushes.room(len, most)),
             _ => want,
