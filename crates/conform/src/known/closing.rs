@@ -232,6 +232,11 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
         () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
         // A block takes room from data.
         () if is_it && is_shorter => Some(Then::Stop),
+        // Text that is so much shorter fits the window, which there is no room for a whole segment in.
+        () if is_it && stack.is_bare_ack() && kernel.len > 0 && kernel.seq == stack.seq => {
+            let is_full = pair.acks().any(|told| pair.edge(told) == kernel.end());
+            is_full.then_some(Then::Stop)
+        }
         () => None,
     }
 }

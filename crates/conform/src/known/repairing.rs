@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::compare::SLACK;
-use crate::scenario::Action;
+use crate::scenario::{Action, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
 
@@ -259,6 +259,16 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
         let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
         return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
+    }
+    if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    {
+        // CUBIC's window is filled at a rate, and what waits for that bounds a write.
+        let is_bounded =
+            pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
+        let is_write = pair.event.is_some_and(|action| action.written().is_some());
+        let repaired = pair.earlier.iter().any(repaired) && !pair.is_newreno();
+        return (is_write && is_bounded && repaired && stack < kernel).then_some(Then::Stop);
     }
     if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info, .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
