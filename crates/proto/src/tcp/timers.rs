@@ -288,13 +288,15 @@ impl<P: Payload> Pcb<P> {
 
     /// Number of packets that a write begins, after which `so_snd` has `snd_len` bytes, while nothing is in flight:
     /// each ends the pause, except those after one that is sent (`tcp_skb_entail`). Text that waits although it fits
-    /// the window is the beginning of that one. One if nothing was written.
+    /// the window is the beginning of that one, unless a record ends with it. One if nothing was written.
     fn packets_begun(&self, snd_len: u32) -> u32 {
         if snd_len <= self.snd_len {
             return 1;
         }
         if self.snd_wnd >= u32::from(self.mss) && !self.is_urgent_up_to(snd_len) {
-            return u32::from(self.snd_len == 0);
+            let (end, new_end) = (self.snd_una + self.snd_len, self.snd_una + snd_len);
+            let is_parted = self.rare.records().is_some_and(|records| records.parts_at(end, new_end));
+            return u32::from(self.snd_len == 0 || is_parted);
         }
         // As they were cut, ignoring blocks beside the text.
         let full = self.whole_packet(self.mss_in_window());
