@@ -40,8 +40,8 @@ use memory::{held_text_beside_text, window_probe_beside_text};
 use opening::{
     echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, label_of_a_cookie, number_of_a_cookie,
     numbers_that_fit_a_cookie, options_of_a_crossed_syn_ack, order_of_checks_in_syn_received,
-    size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received, text_of_a_syn_ack,
-    timestamp_of_a_repeated_syn, window_after_a_lost_syn,
+    size_behind_a_report, size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
+    text_of_a_syn_ack, timestamp_of_a_repeated_syn, window_after_a_lost_syn,
 };
 use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
@@ -95,6 +95,7 @@ pub struct Known {
 pub const KNOWN: &[Known] = &[
     Known { name: "receive window", scenario: "passive-open", is: receive_window },
     Known { name: "first window", scenario: "passive-open", is: first_window },
+    Known { name: "size behind a report", scenario: "size-behind-a-report", is: size_behind_a_report },
     Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
     Known { name: "ECN of a repeated SYN", scenario: "ecn-syn-then-plain-syn", is: ecn_of_a_repeated_syn },
     Known { name: "window of a reset", scenario: "linger-zero", is: window_of_a_reset },

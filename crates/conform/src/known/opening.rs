@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::pair::Pair;
 use super::{Then, reports};
-use crate::codec::Packet;
+use crate::codec::{Packet, Reported};
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
@@ -17,6 +17,22 @@ pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_near = kernel.win.abs_diff(stack.win) < 1460;
     (pair.why.starts_with("window:") && kernel.flags.has(Flags::SYN) && is_near).then_some(Then::GoOn)
+}
+
+/// A SYN of Sockeye announces the segment size that its device takes. The kernel's, up to 6.18, announces no more than an
+/// ICMP report has told of the path in the other direction.
+pub(super) fn size_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let size = |syn: &Segment| {
+        syn.options.iter().find_map(|option| match option {
+            Opt::Mss(mss) => Some(*mss),
+            _ => None,
+        })
+    };
+    let is_smaller = size(kernel)? < size(stack)?;
+    let is_report = |event: &Event| matches!(&event.action, Action::Report(report) if matches!(report.what, Reported::TooBig(_)));
+    let is_told = pair.scenario.events[..pair.begin.min(pair.scenario.events.len())].iter().any(is_report);
+    (is_smaller && is_told && pair.why.starts_with("option: mss")).then_some(Then::GoOn)
 }
 
 /// The kernel resets a half-open connection for a second SYN in its window. It takes a SYN with an ACK and with data or a
