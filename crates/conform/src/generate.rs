@@ -31,7 +31,7 @@ use crate::driven::Driven;
 use crate::random::Random;
 use crate::scenario::{Action, Event, How, Scenario, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
-use crate::trace::What;
+use crate::trace::{Record, What};
 
 /// The scenario of a seed.
 pub fn generate(seed: u64) -> Scenario {
@@ -183,6 +183,11 @@ impl Maker {
         self.packet_max() - timestamps - blocks
     }
 
+    /// Bytes of the peer's full segments.
+    fn peer_mss(&self) -> u32 {
+        if self.peer.mss == 0 { 536 } else { self.peer.mss }
+    }
+
     /// Lets some time pass.
     fn pause(&mut self) {
         if self.habit.is_patient() {
@@ -220,10 +225,7 @@ impl Maker {
 
     /// Whether the stack's latest segment has SACK blocks.
     fn reports_a_hole(&self) -> bool {
-        let sent = self.driven.trace().records.iter().rev().find_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(segment)) => Some(segment),
-            _ => None,
-        });
+        let sent = self.driven.trace().records.iter().rev().find_map(Record::segment);
         sent.is_some_and(|segment| !segment.sack().is_empty())
     }
 
@@ -413,7 +415,7 @@ impl Maker {
         }
         let full = self.text_max();
         self.not_before_an_answer();
-        let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
+        let mss = self.peer_mss();
         let len = self.random.pick(&[1, 100, 536, mss.min(full), mss.min(full), full]);
         let flags = if self.random.chance(50) { Flags::PSH } else { Flags::default() };
         let (next, first) = (self.peer.snd_nxt, self.peer.first.max(1));

@@ -143,11 +143,6 @@ impl Segment {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
     }
 
-    /// How many segments it was on the way.
-    pub fn parts(&self) -> u32 {
-        if self.gso_size == 0 { 1 } else { self.len.div_ceil(self.gso_size.into()).max(1) }
-    }
-
     /// Whether it only acknowledges. It may carry the flags of ECN, and point at urgent data.
     pub fn is_bare_ack(&self) -> bool {
         let others = [Flags::FIN, Flags::SYN, Flags::RST, Flags::PSH];
@@ -158,6 +153,14 @@ impl Segment {
     pub fn timestamp(&self) -> Option<(u32, Echo)> {
         self.options.iter().find_map(|option| match option {
             Opt::Ts(value, echo) => Some((*value, *echo)),
+            _ => None,
+        })
+    }
+
+    /// The MSS that it announces.
+    pub fn mss(&self) -> Option<u16> {
+        self.options.iter().find_map(|option| match option {
+            Opt::Mss(mss) => Some(*mss),
             _ => None,
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::codec::Packet;
 use crate::scenario::Scenario;
-use crate::segment::Flags;
+use crate::segment::{Flags, Segment};
 
 /// A trace, in the order in which things happened.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +25,16 @@ pub struct Record {
     pub at: Duration,
     /// What.
     pub what: What,
+}
+
+impl Record {
+    /// The segment that the tested side sent, if it is one.
+    pub fn segment(&self) -> Option<&Segment> {
+        match &self.what {
+            What::Sent(Packet::Tcp(segment)) => Some(segment),
+            _ => None,
+        }
+    }
 }
 
 /// What was seen.

@@ -5,11 +5,10 @@
 
 use super::Maker;
 use super::habits::Habit;
-use crate::codec::Packet;
 use crate::random::Random;
 use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
-use crate::trace::What;
+use crate::trace::Record;
 
 impl Habit {
     /// Some devices join segments, whatever habit the scenario would have.
@@ -25,7 +24,7 @@ impl Maker {
             return false;
         }
         self.not_before_an_answer();
-        let mss = if self.peer.mss == 0 { 536 } else { self.peer.mss };
+        let mss = self.peer_mss();
         let each = self.habits.pick(&[mss, mss, mss, 536, 100]).min(self.text_max());
         let count = self.habits.pick(&[2, 2, 3, 4, 5, 8, 12]);
         let rest = self.habits.pick(&[0, 0, 1, each / 2, each - 1]);
@@ -62,10 +61,8 @@ impl Maker {
 
     /// Bytes of the tested side's window behind what the peer has sent.
     fn room(&self) -> u32 {
-        let mut sent = self.driven.trace().records.iter().filter_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(segment)) if !segment.flags.has(Flags::RST) => Some(segment),
-            _ => None,
-        });
+        let sent = self.driven.trace().records.iter().filter_map(Record::segment);
+        let mut sent = sent.filter(|segment| !segment.flags.has(Flags::RST));
         let shift = sent.clone().find_map(Segment::shift).filter(|_| self.is_scaled());
         let edge = sent.next_back().map_or(0, |told| told.ack + (u32::from(told.win) << shift.unwrap_or(0)));
         edge.saturating_sub(self.peer.snd_nxt)

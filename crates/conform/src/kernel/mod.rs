@@ -37,8 +37,8 @@ pub const SLOTS: usize = 500;
 const LATE_MAX: Duration = Duration::from_millis(3);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
 const STAGGER: Duration = Duration::from_micros(700);
-/// The largest packet.
-const PACKET_MAX: usize = 65_536 + OFFLOAD_LEN;
+/// The longest read: a packet and what stands before it.
+const READ_MAX: usize = codec::PACKET_MAX + OFFLOAD_LEN;
 const DEVICE: &str = "conform0";
 
 /// Whether this process may make namespaces and devices; if not, why.
@@ -151,7 +151,7 @@ impl<'s> Lab<'s> {
         sys::run_first();
         Self {
             device,
-            buffer: vec![0; PACKET_MAX],
+            buffer: vec![0; READ_MAX],
             runs: HashMap::new(),
             due: BinaryHeap::new(),
             started: 0,

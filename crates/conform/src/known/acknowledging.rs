@@ -89,14 +89,9 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
 ///
 /// Or the reverse: the kernel's window has become smaller.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
-    fn sent(record: &Record) -> Option<&Segment> {
-        match &record.what {
-            What::Sent(Packet::Tcp(sent)) => Some(sent),
-            _ => None,
-        }
-    }
-    // The kernel's may come after other events.
-    let (ack, last) = (pair.later.iter().find_map(sent)?, pair.earlier.iter().rev().find_map(sent)?);
+    // The kernel's ACK may come after other events.
+    let ack = pair.later.iter().find_map(Record::segment)?;
+    let last = pair.earlier.iter().rev().find_map(Record::segment)?;
     let hurry = Hurry::of(pair)?;
     let depends = if hurry.is_kernels { ack.win >= last.win } else { ack.win < last.win };
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
@@ -225,10 +220,8 @@ pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
     let waits = |kernel: &Record| !matches!(kernel.what, What::Sent(_)) || kernel.at > stack.at + SLACK;
     let is_at_once = stack.at < event.at() + SLACK && pair.kernel.is_none_or(waits);
     // What it acknowledges was acknowledged before.
-    let is_told = pair.earlier.iter().any(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) => sent.flags.has(Flags::ACK) && sent.ack == update.ack,
-        _ => false,
-    });
+    let acknowledges = |sent: &Segment| sent.flags.has(Flags::ACK) && sent.ack == update.ack;
+    let is_told = pair.earlier.iter().filter_map(Record::segment).any(acknowledges);
     // The peer's next segment may echo its timestamp, so that a round trip is measured by another.
     let then = if update.timestamp().is_some() { Then::Stop } else { Then::SkipStack };
     (is_read && is_at_once && is_told && update.is_bare_ack()).then_some(then)
@@ -364,12 +357,7 @@ const ACKNOWLEDGMENT_MAX: Duration = Duration::from_millis(44);
 pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
-        let sent = || {
-            pair.earlier.iter().filter_map(|record| match &record.what {
-                What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
-                _ => None,
-            })
-        };
+        let sent = || pair.earlier.iter().filter_map(|record| Some((record.at, record.segment()?)));
         // There is no connection to accept.
         let is_waiting = |state: &State| !state.ready.readable && state.info.is_none();
         let is_half_open = sent().any(|(_, sent)| sent.flags.has(Flags::SYN.with(Flags::ACK)))
@@ -425,10 +413,7 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
     }
     let (cause, answer) = pair.only_the_stack_answers()?;
     let since = answer.at.saturating_sub(CHALLENGE_INTERVAL + SLACK);
-    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) => Some((record.at, sent)),
-        _ => None,
-    });
+    let mut sent = pair.earlier.iter().rev().filter_map(|record| Some((record.at, record.segment()?)));
     let is_probe = cause.len == 0 && sent.clone().next()?.1.ack == cause.seq + 1;
     let is_limited = sent.any(|(at, ack)| at >= since && ack.is_bare_ack());
     (is_probe && is_limited).then_some(Then::SkipStack)
@@ -476,10 +461,7 @@ pub(super) fn window_behind_an_option(pair: &Pair<'_>) -> Option<Then> {
     if !told.is_bare_ack() || !waits || stack.at > event.at() + SLACK {
         return None;
     }
-    let acked = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(sent)) => Some(sent.ack),
-        _ => None,
-    })?;
+    let acked = pair.earlier.iter().rev().find_map(Record::segment)?.ack;
     if enlarges(event) {
         // From here on, the peer echoes another timestamp.
         let has_ts = told.options.iter().any(|option| matches!(option, Opt::Ts(..)));

@@ -109,10 +109,7 @@ pub(super) fn mark_on_text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn fin_before_its_text(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.states() {
         // The data has only this one byte.
-        let next = pair.earlier.iter().rev().find_map(|record| match &record.what {
-            What::Sent(Packet::Tcp(ack)) => Some(ack.ack),
-            _ => None,
-        })?;
+        let next = pair.earlier.iter().rev().find_map(Record::segment)?.ack;
         let is_fin = |fin: &Segment| fin.flags.has(Flags::FIN) && fin.end() == next;
         let is_text = |text: &Segment| text.len > 0 && !text.flags.has(Flags::FIN) && text.end() == next;
         let is_it = !kernel.ready.read_closed && stack.ready.read_closed;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::pair::Pair;
 use super::{Then, reports};
-use crate::codec::{Packet, Reported};
+use crate::codec::{Packet, Report, Reported};
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{State, What};
+use crate::trace::{Record, State, What};
 
 /// The kernel's first window is a multiple of the segment size; Sockeye's is the receive buffer.
 pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
@@ -23,14 +23,9 @@ pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
 /// ICMP report has told of the path in the other direction.
 pub(super) fn size_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let size = |syn: &Segment| {
-        syn.options.iter().find_map(|option| match option {
-            Opt::Mss(mss) => Some(*mss),
-            _ => None,
-        })
-    };
-    let is_smaller = size(kernel)? < size(stack)?;
-    let is_report = |event: &Event| matches!(&event.action, Action::Report(report) if matches!(report.what, Reported::TooBig(_)));
+    let is_smaller = kernel.mss()? < stack.mss()?;
+    let is_report =
+        |event: &Event| matches!(event.action, Action::Report(Report { what: Reported::TooBig(_), .. }));
     let is_told = pair.scenario.events[..pair.begin.min(pair.scenario.events.len())].iter().any(is_report);
     (is_smaller && is_told && pair.why.starts_with("option: mss")).then_some(Then::GoOn)
 }
@@ -39,8 +34,7 @@ pub(super) fn size_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
 /// FIN for the last segment of the handshake, and a SYN with a FIN for the first SYN again. Sockeye answers each with an
 /// ACK (RFC 9293 section 3.10.7.4).
 pub(super) fn syn_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
-    let event = pair.index().and_then(|index| pair.scenario.events.get(index)).map(|event| &event.action);
-    let Some(Action::Segment(cause)) = event.or(pair.event) else { return None };
+    let cause = pair.cause()?;
     let (has_ack, has_fin) = (cause.flags.has(Flags::ACK), cause.flags.has(Flags::FIN));
     let is_challenge = |answer: &Segment| answer.flags == Flags::ACK && answer.seq == 1 && answer.len == 0;
     let is_more = has_ack && (has_fin || cause.len > 0);
@@ -177,10 +171,7 @@ const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
 /// A connection that was made from a cookie keeps the flow label of its SYN-ACK. The kernel uses another one, since it
 /// stored none.
 pub(super) fn label_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
-    let mut sent = pair.earlier.iter().rev().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(segment)) => Some(segment),
-        _ => None,
-    });
+    let mut sent = pair.earlier.iter().rev().filter_map(Record::segment);
     // The SYN-ACK, or the end of an earlier connection.
     let is_end =
         |segment: &Segment| [Flags::SYN, Flags::FIN, Flags::RST].iter().any(|flag| segment.flags.has(*flag));
@@ -223,10 +214,7 @@ pub(super) fn size_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
         Some((kernel, stack)) => pair.why.starts_with("length:") && kernel.seq == stack.seq,
         None => pair.why.starts_with("snd_mss:"),
     };
-    let mss = pair.peer().find_map(|(_, syn)| {
-        let mut options = syn.options.iter().filter(|_| syn.flags.has(Flags::SYN));
-        options.find_map(|option| if let Opt::Mss(mss) = option { Some(*mss) } else { None })
-    });
+    let mss = pair.peer().filter(|(_, syn)| syn.flags.has(Flags::SYN)).find_map(|(_, syn)| syn.mss());
     let sizes: &[u16] =
         if pair.scenario.is_ipv6 { &[1220, 1420, 1440, 8940] } else { &[536, 1300, 1440, 1460] };
     let theirs = sizes.iter().rev().find(|size| Some(**size) <= mss).or(sizes.first());

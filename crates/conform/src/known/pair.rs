@@ -72,14 +72,21 @@ impl<'a> Pair<'a> {
         self.only_one_answers(self.stack?, self.kernel)
     }
 
+    /// The peer's segment that the two answer, if it is one. If one side waits, the other is at the next event.
+    pub(super) fn cause(&self) -> Option<&'a Segment> {
+        let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
+        match event.or(self.event)? {
+            Action::Segment(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
     pub(super) fn only_one_answers(
         &self,
         answer: &'a Record,
         other: Option<&Record>,
     ) -> Option<(&'a Segment, &'a Record)> {
-        // If one side waits, the other is at the next event.
-        let event = self.index().and_then(|index| self.scenario.events.get(index)).map(|event| &event.action);
-        let Some(Action::Segment(cause)) = event.or(self.event) else { return None };
+        let cause = self.cause()?;
         let waits = other.is_none_or(|record| match &record.what {
             // A timer caused it, not the segment.
             What::Sent(Packet::Tcp(text)) if text.len > 0 => record.at > answer.at + JIFFY,

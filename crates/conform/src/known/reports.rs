@@ -148,10 +148,7 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
 /// The segments that were sent before the event with this number.
 fn sent_before<'a>(pair: &Pair<'a>, index: usize) -> impl Iterator<Item = &'a Segment> + use<'a> {
     let is_before = move |record: &&Record| !matches!(record.what, What::State(at, _) if at == index);
-    pair.earlier.iter().take_while(is_before).filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(segment)) => Some(segment),
-        _ => None,
-    })
+    pair.earlier.iter().take_while(is_before).filter_map(Record::segment)
 }
 
 /// What SO_ERROR was on both sides.

@@ -9,6 +9,7 @@ use crate::codec::Packet;
 use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Segment};
+use crate::settings;
 use crate::trace::{Info, Record, State, What};
 use crate::wheel::JIFFY;
 
@@ -46,23 +47,14 @@ pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
         }
         _ => None,
     });
-    let inherited = || pair.scenario.settings.get("rto_max").and_then(|text| time_of(text));
     let set = set.next_back();
-    let bound = set.or_else(inherited)?;
+    let bound = set.unwrap_or_else(|| settings::stack(&pair.scenario.settings).tcp.rto_max);
     let then = match () {
         () if kernel > bound && stack == bound => Then::GoOn,
         () if set.is_some() => Then::Stop,
         () => return None,
     };
     pair.why.starts_with("rto:").then_some(then)
-}
-
-/// A time of a setting, in seconds or milliseconds.
-fn time_of(text: &str) -> Option<Duration> {
-    if let Some(ms) = text.strip_suffix("ms") {
-        return ms.parse().ok().map(Duration::from_millis);
-    }
-    text.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
 }
 
 /// A listener that waits for data has already received the acknowledgment of its SYN-ACK. In Sockeye, the time until

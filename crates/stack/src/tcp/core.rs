@@ -188,7 +188,6 @@ impl Core {
             window_scaling: config.window_scaling,
             delack: config.delack,
             rto_min: config.rto_min,
-            rto_max: config.rto_max,
             congestion_control: config.congestion_control,
             ecn: config.ecn,
             slow_start_after_idle: config.slow_start_after_idle,
