@@ -106,7 +106,8 @@ pub struct Segment {
     pub urg: u16,
     /// The options in order.
     pub options: Vec<Opt>,
-    /// Bytes of text of each of the segments, but the last, that the device has joined to this one; 0 if it has joined none. The peer's only.
+    /// If the device has joined segments to this one, bytes of text of each of them but the last; otherwise 0. Only for
+    /// segments of the peer.
     pub gso_size: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,

@@ -1,6 +1,7 @@
-//! The device of the driven stack: it cuts nothing on the way out, and on the way in its packets may be joined.
+//! The device of the driven stack. It delivers joined segments, but does not segment what the stack sends.
 //!
-//! A channel does both or neither. The kernel's device here does the second only, too (`kernel/sys.rs`). Tests: every scenario.
+//! A channel supports both or neither. The kernel's device in this crate also supports joined segments only
+//! (`kernel/sys.rs`). Tests: every scenario.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use sockeye::netif::{
 
 use crate::codec::PACKET_MAX;
 
-/// A channel that the stack takes for one that neither completes checksums nor cuts packets.
+/// A channel that offers the stack neither checksum nor segmentation offload.
 pub struct Device(Channel);
 
 impl Device {

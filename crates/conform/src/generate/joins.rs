@@ -1,7 +1,8 @@
-//! Text of the peer that the device has joined: a packet of several segments, as drivers and the kernel's GRO make them.
+//! Data from the peer that the device has joined: one packet made of several segments, as drivers and the kernel's GRO do.
 //!
-//! It arrives as other text does: in order, ahead of its turn, again, over what was there before, with FIN, PSH or a mark. It stays inside the window,
-//! as what goes beyond it is a known difference. Tests: those of `generate.rs`.
+//! Like other data, it arrives in order, out of order, again, overlapping earlier data, or with FIN or PSH. It stays
+//! inside the window, because Sockeye and the kernel are known to treat data beyond it differently. Tests: those of
+//! `generate.rs`.
 
 use super::Maker;
 use super::habits::Habit;
@@ -11,14 +12,14 @@ use crate::segment::{Flags, Segment};
 use crate::trace::Record;
 
 impl Habit {
-    /// Some devices join segments, whatever habit the scenario would have.
+    /// In some scenarios the device joins segments, instead of the habit that the scenario would have.
     pub(super) fn or_joins(self, seed: u64) -> Self {
         if Random::new(seed.rotate_left(12)).chance(PERCENT) { Self::Joins } else { self }
     }
 }
 
 impl Maker {
-    /// Text of several segments in one packet.
+    /// The peer sends several segments, which arrive as one packet.
     pub(super) fn joins(&mut self) -> bool {
         if self.peer.is_done {
             return false;
@@ -37,7 +38,7 @@ impl Maker {
         let seq = match self.habits.below(10) {
             0..6 => next,
             6 => {
-                // A segment is lost on the way, and all behind it come.
+                // The first segment is lost, and the others arrive.
                 self.peer.hole.get_or_insert((next, next + each));
                 next + each
             }
@@ -59,7 +60,7 @@ impl Maker {
         true
     }
 
-    /// Bytes of the tested side's window behind what the peer has sent.
+    /// Bytes of the tested side's window that the peer has not used.
     fn room(&self) -> u32 {
         let sent = self.driven.trace().records.iter().filter_map(Record::segment);
         let mut sent = sent.filter(|segment| !segment.flags.has(Flags::RST));
@@ -68,7 +69,7 @@ impl Maker {
         edge.saturating_sub(self.peer.snd_nxt)
     }
 
-    /// Whether the peer's SYN had a shift, without which neither side's windows are scaled.
+    /// Whether the peer's SYN offers window scaling; without it, neither side scales its windows.
     fn is_scaled(&self) -> bool {
         self.scenario.events.iter().any(|event| match &event.action {
             Action::Segment(segment) => segment.shift().is_some(),
@@ -77,7 +78,8 @@ impl Maker {
     }
 }
 
-/// How many scenarios are of this kind.
+/// The percentage of scenarios of this kind.
 const PERCENT: u32 = 2;
-/// So much of the window is left: more than half of the buffer, as below that acknowledgments are no longer quick, and the kernel's buffer is larger.
+/// Bytes of the window that stay free: more than half of Sockeye's buffer. With less, Sockeye sends no more quick ACKs,
+/// and the kernel, whose buffer is larger, still does.
 const ROOM_MIN: u32 = 36_000;

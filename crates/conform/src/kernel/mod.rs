@@ -37,7 +37,7 @@ pub const SLOTS: usize = 500;
 const LATE_MAX: Duration = Duration::from_millis(3);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
 const STAGGER: Duration = Duration::from_micros(700);
-/// The longest read: a packet and what stands before it.
+/// Bytes of the longest read: a header of the device, and a packet.
 const READ_MAX: usize = codec::PACKET_MAX + OFFLOAD_LEN;
 const DEVICE: &str = "conform0";
 
@@ -104,7 +104,7 @@ impl Device {
         buffer.get(OFFLOAD_LEN..len)
     }
 
-    /// Writes a packet; one with a `gso_size` is joined from segments with so many bytes of text each.
+    /// Writes a packet. If `gso_size` is not 0, the packet is joined from segments with this many bytes of data each.
     fn write(&self, packet: &[u8], gso_size: u16) {
         let offload = offload(packet, gso_size);
         let parts = [IoSlice::new(&offload), IoSlice::new(packet)];
@@ -113,11 +113,11 @@ impl Device {
     }
 }
 
-/// Bytes of what stands before each packet: `struct virtio_net_hdr`.
+/// Bytes of the `struct virtio_net_hdr` before each packet.
 const OFFLOAD_LEN: usize = 10;
 
-/// What stands before a packet of the peer: nothing, or that it is joined from several. The kernel then asks for a checksum that is not
-/// complete, and does not look at it.
+/// The `struct virtio_net_hdr` before a packet from the peer; all zero if the packet is not joined. For a joined packet, the
+/// kernel requires that the checksum is marked as not complete, and does not verify it.
 fn offload(packet: &[u8], gso_size: u16) -> [u8; OFFLOAD_LEN] {
     const NEEDS_CSUM: u8 = 1;
     const GSO_TCPV4: u8 = 1;

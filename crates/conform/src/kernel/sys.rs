@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use libc::{c_int, c_void, socklen_t};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-/// TCP_RTO_MAX_MS, which libc does not have.
+/// TCP_RTO_MAX_MS, which `libc` does not define.
 pub const TCP_RTO_MAX_MS: c_int = 44;
 /// Bytes of TCP_INFO that are asked for; a kernel that knows fewer gives fewer.
 pub const INFO_LEN: usize = 256;
@@ -129,7 +129,8 @@ fn controls(mut bytes: &[u8]) -> Vec<Control> {
     found
 }
 
-/// Makes the file of `/dev/net/tun` the device `name`, with IP packets behind a `struct virtio_net_hdr`, which says what was joined.
+/// Makes the file of `/dev/net/tun` the device `name`. Each IP packet has a `struct virtio_net_hdr` before it, which tells
+/// whether it is joined.
 pub fn attach_tun(fd: impl AsFd, name: &str) -> io::Result<()> {
     // Name, flags, and what the union has besides.
     let mut request = [0_u8; size_of::<libc::ifreq>()];

@@ -155,7 +155,7 @@ impl<'a> Hurry<'a> {
         let Action::Segment(text) = &event.action else { return None };
         let at = event.at();
         let bare = |record: Option<&'a Record>| match record.map(|record| (record.at, &record.what)) {
-            // It may point at urgent data that waits.
+            // The ACK may have an urgent pointer to data that is queued.
             Some((sent_at, What::Sent(Packet::Tcp(ack))))
                 if ack.len == 0 && ack.flags.with(Flags::URG) == Flags::ACK.with(Flags::URG) =>
             {
@@ -219,10 +219,10 @@ pub(super) fn update_of_the_window(pair: &Pair<'_>) -> Option<Then> {
     let is_read = matches!(event.action, Action::Read(_) | Action::ReadInq(_));
     let waits = |kernel: &Record| !matches!(kernel.what, What::Sent(_)) || kernel.at > stack.at + SLACK;
     let is_at_once = stack.at < event.at() + SLACK && pair.kernel.is_none_or(waits);
-    // What it acknowledges was acknowledged before.
+    // It acknowledges nothing new.
     let acknowledges = |sent: &Segment| sent.flags.has(Flags::ACK) && sent.ack == update.ack;
     let is_told = pair.earlier.iter().filter_map(Record::segment).any(acknowledges);
-    // The peer's next segment may echo its timestamp, so that a round trip is measured by another.
+    // The peer's next segment may echo its timestamp, which changes a round trip sample.
     let then = if update.timestamp().is_some() { Then::Stop } else { Then::SkipStack };
     (is_read && is_at_once && is_told && update.is_bare_ack()).then_some(then)
 }
@@ -282,7 +282,7 @@ pub(super) fn duplicate_at_a_joint(pair: &Pair<'_>) -> Option<Then> {
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let (start, end) = *stack.sack().first()?;
     let is_inside = |block: &(u32, u32)| block.0 < start && end <= block.1;
-    // Of a packet that the device has joined, a part may be one; what lies inside it confuses the kernel from then on.
+    // A part of a joined packet may be the duplicate. If it lies inside the packet, later reports of the kernel differ, too.
     let is_duplicate = cause.seq <= start && end <= cause.end() && stack.sack().get(1).is_some_and(is_inside);
     let is_joint = pair.taken_before(pair.index()?).any(|text| text.len > 0 && text.end() == cause.seq);
     let fin = u32::from(cause.flags.has(Flags::FIN));

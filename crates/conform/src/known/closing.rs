@@ -229,7 +229,7 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
         () if is_it && pair.why.starts_with("option") => Some(Then::GoOn),
         // A block takes room from data.
         () if is_it && is_shorter => Some(Then::Stop),
-        // Text that is so much shorter fits the window, which there is no room for a whole segment in.
+        // The kernel's blocks make its data shorter, so it fits a window that has no room for a whole segment.
         () if is_it && stack.is_bare_ack() && kernel.len > 0 && kernel.seq == stack.seq => {
             let is_full = pair.acks().any(|told| pair.edge(told) == kernel.end());
             is_full.then_some(Then::Stop)
@@ -286,7 +286,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
             return Some(Then::Stop);
         }
-        // The record's limit of answers has begun with an answer that there was none of here.
+        // The kernel's record limits its answers since one that Sockeye did not send.
         let is_bare = |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_ack(sent));
         let last = pair.earlier.iter().rev().find(|record| is_bare(record));
         let is_soon = last.is_some_and(|last| answer.at < last.at + CHALLENGE_INTERVAL);

@@ -27,7 +27,7 @@ pub struct Pair<'a> {
     /// What the kernel did before on this connection, and the state before the connection began, if it is not the
     /// first.
     pub earlier: &'a [Record],
-    /// What it does from here on.
+    /// What the kernel does from this record on.
     pub later: &'a [Record],
     /// The place in the scenario where the connection began.
     pub begin: usize,
@@ -124,7 +124,8 @@ impl<'a> Pair<'a> {
         self.received_before(index).map_or(came, |count| came.min(count + 1))
     }
 
-    /// What the kernel has received before this place of the scenario, while it is open: old timestamps, for example, have segments dropped.
+    /// The bytes that the kernel has received before this place in the scenario, while the connection is open. It drops
+    /// some segments, for example for old timestamps.
     fn received_before(&self, index: usize) -> Option<u32> {
         let mut states = self.earlier.iter().filter_map(|record| match &record.what {
             What::State(at, State { info: Some(info), .. }) if *at < index => Some(info),
@@ -134,7 +135,7 @@ impl<'a> Pair<'a> {
         u32::try_from(last.get("bytes_received")?).ok()
     }
 
-    /// The number behind all that has come without a hole before the peer's segment at this place of the scenario.
+    /// RCV.NXT before the peer's segment at this place in the scenario, if the kernel has accepted everything.
     fn came_before(&self, index: usize) -> u32 {
         let segments = || self.taken_before(index);
         let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
@@ -212,7 +213,7 @@ impl<'a> Pair<'a> {
             let info = states.next_back().filter(|info| info.state != "CLOSED");
             info.and_then(|info| info.get("bytes_acked")).unwrap_or(u64::MAX)
         };
-        // One with an old timestamp is dropped. The SYN may count.
+        // An ACK with an old timestamp is dropped. `bytes_acked` may include the SYN.
         let is_taken = move |index, told: &Segment| u64::from(told.ack) <= acked(index).saturating_add(1);
         let told = self.peer().filter(move |(index, told)| {
             *index < end && told.flags.has(Flags::ACK) && is_taken(*index, told)

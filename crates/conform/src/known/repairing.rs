@@ -87,7 +87,7 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
     let cause = pair.peer().last()?.1;
-    // An acknowledgment that a later one has overtaken tells nothing.
+    // An ACK that a later one has overtaken is ignored.
     let before = pair.acks().rev().skip(1).find(|told| told.ack >= cause.ack)?;
     let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
     let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
@@ -263,7 +263,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
     {
-        // CUBIC's window is filled at a rate, and what waits for that bounds a write.
+        // CUBIC fills its window at a rate. Data that waits for this counts against the write's limit.
         let is_bounded =
             pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
         let is_write = pair.event.is_some_and(|action| action.written().is_some());

@@ -77,7 +77,7 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         matches!(event.action, Action::Report(Report { what: Reported::Unreachable(0 | 1), .. }))
     });
     let at = |record: Option<&Record>| record.map_or(Duration::MAX, |record| record.at);
-    // Or one that a timer of reordering has put off, by the age of what it waits for.
+    // Or the reordering timer has delayed the timeout by the age of the data that it waits for.
     let apart = at(pair.stack).saturating_sub(at(pair.kernel));
     let is_as_old = |record: &Record| {
         age(record).is_some_and(|age| age > SLACK && age.abs_diff(apart) < granularity(MEDIUM))
@@ -102,14 +102,14 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
 }
 
-/// The age of the timestamp that data has.
+/// How much older the timestamp of a segment with data is than the segment.
 fn age(record: &Record) -> Option<Duration> {
     let What::Sent(Packet::Tcp(text)) = &record.what else { return None };
     let (value, _) = text.timestamp().filter(|_| text.len > 0)?;
     Some(record.at.saturating_sub(Duration::from_millis(value.into())))
 }
 
-/// Timers of up to this time are late by tens of milliseconds in the kernel.
+/// The kernel's timers of about this time are late by tens of milliseconds.
 const MEDIUM: Duration = Duration::from_secs(1);
 
 /// Whether a record is data that the kernel has sent before.

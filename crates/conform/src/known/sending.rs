@@ -216,7 +216,8 @@ fn is_filled_up(pair: &Pair<'_>, rest: &Segment, mss: u64) -> bool {
     rest.len > 0 && u64::from(rest.len) < mss && is_end()
 }
 
-/// Whether a packet ended at this number when it was written, cut for the SACK blocks that stood beside text then: a write fills up the last packet that has not left, and begins others.
+/// Whether the kernel ended a packet at this sequence number when the application wrote it, because the segments sent at
+/// that time had SACK blocks. A write fills up the last queued packet, and then begins others.
 fn ends_beside_blocks(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
     let (mut next, mut last, mut top, mut blocks) = (1, 1, 1, 0);
     for record in pair.earlier {

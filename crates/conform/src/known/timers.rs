@@ -309,7 +309,7 @@ pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
     (is_over && goes_on && kernel.at >= Duration::from_millis(ms.into())).then_some(Then::Stop)
 }
 
-/// What TCP_RTO_MAX_MS takes.
+/// The values that TCP_RTO_MAX_MS accepts.
 const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
 /// The first timeout of a SYN.
 const FIRST_SYN_MS: u32 = 1_000;

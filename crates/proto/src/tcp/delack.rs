@@ -413,7 +413,7 @@ impl<P: Payload> Pcb<P> {
             return;
         }
         self.acks.scheduled = true;
-        // What is written soon is an answer to the SYN-ACK.
+        // Data that the application writes soon counts as an answer to the SYN-ACK.
         self.note_waiting_writer(now);
         self.delack_at = after_us(now, u64::from(ATO_MAX_US));
     }

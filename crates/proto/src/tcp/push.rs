@@ -48,7 +48,7 @@ pub struct Pushes {
     pushed: SeqNum,
     /// The beginning of the last run.
     run: SeqNum,
-    /// Where the write ends that goes on, if it does not block; not behind `front` if it is not known.
+    /// Where the current write ends if it does not block; not after `front` if that is not known.
     over: SeqNum,
     /// Everything before this was sent, as of the last output.
     sent: SeqNum,
@@ -166,7 +166,7 @@ impl Pushes {
         if is_end {
             self.over = self.front;
         }
-        // One that has no more room leaves now, and may go on later.
+        // A write that has used all of its room ends now; what it sends leaves.
         let is_over = then == Then::Ends || (!is_end && end == self.over);
         if is_over || (then == Then::More && end.since(self.pushed) > self.wnd_max / 2) {
             self.mark(end);
@@ -191,17 +191,17 @@ impl Pushes {
         let waits = self.sent.before(start);
         let rest = if waits { self.run_max.saturating_sub(start.since(run)) } else { 0 };
         if !waits || (rest > 0 && rest < self.run_max && !run.after(self.sent)) {
-            // The first of what waits leaves as soon as it is full (`tcp_push_one`).
+            // The first queued run is sent as soon as it is full (`tcp_push_one`).
             return if rest == 0 && space > 0 { self.run_max } else { rest };
         }
-        // A run that has just ended takes nothing more.
+        // A run that has just ended takes no more data.
         let rest = if rest < self.run_max { rest } else { 0 };
         let room = rest + space.saturating_sub(rest).div_ceil(self.run_max).saturating_mul(self.run_max);
         self.over = start + room;
         room
     }
 
-    /// Whether a write that does not block, and has appended up to here, is over: what it had room for ends at `len`.
+    /// Whether a write that does not block has used all of its room when the buffer has `len` bytes.
     pub fn is_over(&self, len: u32) -> bool {
         self.is_begun && self.over == self.front + len
     }

@@ -50,7 +50,7 @@ pub struct Settings {
     pub rto_min: Duration,
     /// The retransmission timeout before the first round trip is measured (RFC 6298 section 2.1).
     pub rto_initial: Duration,
-    /// Ceiling of the retransmission timeout, and of the time between two window probes.
+    /// Ceiling of the retransmission timeout, of the time between two window probes, and of the wait for a tail loss probe.
     pub rto_max: Duration,
     /// How often a SYN or SYN-ACK is repeated before the connection is given up.
     pub syn_retries: u8,

@@ -262,7 +262,7 @@ fn a_connect_repeats_its_syn_as_often_as_it_was_told_on_the_way() {
 
 #[test]
 fn a_timeout_is_no_longer_than_the_stack_or_the_socket_says() {
-    // The seconds in which something is sent again.
+    // The seconds in which data is retransmitted.
     let seconds = |world: &mut World, set: Option<u64>| {
         world.send(Flags::SYN, 0, 0, b"");
         world.send(Flags::ACK, 1, 1, b"");

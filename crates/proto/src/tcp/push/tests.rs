@@ -100,7 +100,7 @@ fn a_write_that_waits_for_space_marks_what_is_not_sent() {
     assert_eq!(marks(&pushes, 10_000), [10_000]);
 }
 
-/// `tcp_sendmsg_locked`: only the first packet that waits leaves while a write goes on.
+/// As in `tcp_sendmsg_locked`, only the first queued packet is sent during a write.
 #[test]
 fn a_write_behind_runs_that_wait_has_its_room_at_once_and_is_over_then() {
     // Runs of 16,000 bytes, and two wait.
@@ -113,7 +113,7 @@ fn a_write_behind_runs_that_wait_has_its_room_at_once_and_is_over_then() {
     assert!(pushes.is_over(64_000) && !pushes.is_over(63_999));
     pushes.interrupted(64_000);
     assert!(!pushes.is_over(64_000));
-    // Another that had more room than it wanted does not end there.
+    // A write that had more room than it needed does not end there.
     assert_eq!(pushes.room(64_000, 1), 16_000);
     pushes.written(1_000, 65_000, Then::Ends);
     pushes.written(15_000, 80_000, Then::GoesOn);

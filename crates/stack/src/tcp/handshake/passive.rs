@@ -94,7 +94,7 @@ pub(crate) fn on_syn(
     shard.arm(core, Demux::index(hash), cx.now);
     if let Some((mut reply, rehashes)) = reply.flatten() {
         reply.options.fast_open = offered;
-        // A challenge is as those of segments that are no SYNs.
+        // A challenge ACK is sent with the defaults, as for segments other than SYNs.
         let is_syn_ack = reply.flags.has(Flags::SYN);
         let tos_ttl = if is_syn_ack { listener.tos_ttl() } else { Unowned::default().tos_ttl };
         answer_by(cx, tuple, reply, Unowned { tos_ttl, rehashes });

@@ -1,5 +1,5 @@
 //! Options of the two ends of a connection's life: how often a SYN is repeated, when a listener takes a handshake for done, and how
-//! long a closed connection waits for the peer's FIN; and how long at most a timeout is between them.
+//! long a closed connection waits for the peer's FIN. Also the bound of the timeouts in between (TCP_RTO_MAX_MS).
 //!
 //! Does not depend on the protocol. Tests: `tests/ip/handshakes.rs`.
 
@@ -19,7 +19,7 @@ use crate::tcp::conn::reason;
 const SYN_RETRIES_MAX: u32 = 127;
 /// Linux's `TCP_FIN_TIMEOUT_MAX`.
 const FIN_TIMEOUT_MAX: Duration = Duration::from_secs(120);
-/// What Linux takes for TCP_RTO_MAX_MS.
+/// The values that Linux accepts for TCP_RTO_MAX_MS.
 const RTO_MAX_MS: RangeInclusive<u32> = 1_000..=120_000;
 
 impl SocketSettings {
