@@ -48,10 +48,20 @@ impl<P: Payload> Pcb<P> {
     /// that must wait if records are kept, and text written while other text waits and nothing is in flight. Meaningful
     /// after `poll_transmit` has returned `None`. `u32::MAX`: something else must happen first, no matter what is
     /// appended.
+    #[inline]
     pub fn snd_due_at(&self) -> u32 {
         if !self.state.can_send() {
             return u32::MAX;
         }
+        let next_byte = self.snd_nxt.since(self.snd_una) + 1;
+        // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
+        let is_at_rest = self.rexmt_at == NEVER && self.loss.is_none();
+        if is_at_rest { next_byte } else { self.snd_due_in_flight() }
+    }
+
+    /// The same if something may be in flight.
+    #[inline(never)]
+    fn snd_due_in_flight(&self) -> u32 {
         let offset = self.snd_nxt.since(self.snd_una);
         let next_byte = offset + 1;
         // The fact that there is something to send shows how the window is used, so output learns of the first byte
@@ -61,7 +71,6 @@ impl<P: Payload> Pcb<P> {
         if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
             return if is_told() { u32::MAX } else { next_byte };
         }
-        // Nothing in flight, nothing held back: the first byte is sent, or starts the persist timer.
         if self.rexmt_at == NEVER {
             return next_byte;
         }

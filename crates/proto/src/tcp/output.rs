@@ -237,6 +237,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Bytes that both windows allow beyond `offset` past SND.UNA.
+    #[inline]
     pub(super) fn usable(&self, offset: u32) -> u32 {
         let mss = u32::from(self.mss);
         let room = self.recovery.window(&self.cc, mss).saturating_sub(offset);

@@ -52,6 +52,7 @@ impl Recovery {
     }
 
     /// The congestion window for sending, bytes.
+    #[inline]
     pub fn window(&self, cc: &Cc, mss: u32) -> u32 {
         cc.cwnd().saturating_add_signed(self.inflation).max(mss)
     }

@@ -88,6 +88,7 @@ impl Rtt {
     }
 
     /// The time for which the retransmission timer is armed, microseconds.
+    #[inline]
     pub fn rto_us(&self, rto_max_us: u32) -> u64 {
         let rto_us = u64::from(self.srtt_8 / 8) + u64::from(self.rttvar_4);
         (rto_us << self.doublings).min(u64::from(rto_max_us))

@@ -19,6 +19,7 @@ use crate::seq::SeqNum;
 /// The edge must be able to move by as much as receiver SWS avoidance requires. In addition, either the peer can no
 /// longer send a full segment, or the gain is a quarter of the buffer: a fast reader must not cause one update per
 /// read.
+#[inline]
 pub fn window_update_due(space: u32, rcv_nxt: SeqNum, rcv_adv: SeqNum, hiwat: u32, mss: u32) -> bool {
     let remaining = rcv_adv.since(rcv_nxt);
     let growth = space.saturating_sub(remaining);
@@ -27,6 +28,7 @@ pub fn window_update_due(space: u32, rcv_nxt: SeqNum, rcv_adv: SeqNum, hiwat: u3
 }
 
 /// The smallest step of the right edge, bytes.
+#[inline]
 pub(super) fn least_growth(hiwat: u32, unit: u32) -> u32 {
     (hiwat / 2).min(unit).max(1)
 }

@@ -144,9 +144,11 @@ impl<'s> Context<'s> {
     /// The wheel has panicked over this call. Those after it are still to be asked for.
     #[inline]
     pub fn arm_timers(&mut self) -> Result<(), (Option<TimerKey>, Caught)> {
-        if self.due.timers.is_empty() {
-            return Ok(());
-        }
+        if self.due.timers.is_empty() { Ok(()) } else { self.arm_all_timers() }
+    }
+
+    #[inline(never)]
+    fn arm_all_timers(&mut self) -> Result<(), (Option<TimerKey>, Caught)> {
         let mut timers = std::mem::take(&mut self.due.timers);
         let (mut rest, mut arming) = (timers.drain(..), None);
         let armed = panics::catch(PanicSource::Protocol, "arming a timer", || {

@@ -136,7 +136,7 @@ impl<P: Payload> Pcb<P> {
             && self.reass.is_none()
     }
 
-    #[inline]
+    #[inline(always)]
     fn on_predicted(&mut self, header: &PlainHeader, piece: Piece, now: Instant) -> u32 {
         let text = if piece.len > 0 { self.text_of(piece) } else { self.no_text() };
         self.take_predicted(header, header.seq, text, now)

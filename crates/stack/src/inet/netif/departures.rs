@@ -175,6 +175,13 @@ pub(crate) fn offer(
 /// locks: interfaces are called.
 #[inline]
 pub(crate) fn depart(cx: &mut Context<'_>) {
+    if !cx.due.departures.exits.is_empty() {
+        depart_all(cx);
+    }
+}
+
+#[inline(never)]
+fn depart_all(cx: &mut Context<'_>) {
     while let Some((exit, carries)) = cx.due.departures.exits.first().copied() {
         carry(cx, exit, carries);
         cx.due.departures.exits.remove(0);
@@ -248,7 +255,15 @@ fn transmit(cx: &mut Context<'_>, id: NetifId, netif: &Device, flow: u64, frames
 }
 
 /// Rings. Outside all locks.
+#[inline]
 pub(crate) fn ring(cx: &mut Context<'_>) {
+    if !cx.due.doorbells.is_empty() {
+        ring_all(cx);
+    }
+}
+
+#[inline(never)]
+fn ring_all(cx: &mut Context<'_>) {
     for bell in cx.due.doorbells.drain(..) {
         if let Some(netif) = cx.core.netifs.netif(bell.netif) {
             netif.ring(cx.core, bell.queue);

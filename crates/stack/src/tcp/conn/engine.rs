@@ -396,8 +396,10 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         tell_rare(pcb, &mut so.snd);
     }
     let mut next = None;
+    // To send takes nothing out of either buffer.
+    let (snd_len, rcv_space) = (so.snd.len(), so.rcv.space());
     loop {
-        pcb.transmit_into(&mut next, so.snd.len(), so.rcv.space(), cx.now);
+        pcb.transmit_into(&mut next, snd_len, rcv_space, cx.now);
         let Some(segment) = &mut next else { break };
         // As it was cut: to send changes neither the window nor the holes that this rests on.
         let mss = pcb.send_mss();
@@ -420,7 +422,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         let mss = if is_whole { u16::MAX } else { mss };
         emit(cx, conn, &mut segment.head, &mut payload, mss);
         failpoints::hit(Point::Emitted, failpoints::of_conn(conn));
-        if pcb.has_sent_all(so.snd.len()) {
+        if pcb.has_sent_all(snd_len) {
             break;
         }
     }

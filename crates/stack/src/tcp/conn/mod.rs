@@ -327,9 +327,9 @@ impl Conn {
     }
 
     fn publish_state(&self, state: State, has_hole: bool) {
+        let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
         // The line is shared with readers of other fields: it is written only on a change. No other thread writes it.
-        if self.state() != state || self.has_hole() != has_hole {
-            let code = state_code(state) | if has_hole { HAS_HOLE } else { 0 };
+        if self.state.load(Ordering::Relaxed) != code {
             self.state.store(code, Ordering::Relaxed);
         }
     }
@@ -370,26 +370,13 @@ impl Conn {
 /// Bit of [`Conn`]'s published state.
 const HAS_HOLE: u8 = 1 << 7;
 
-const STATES: [State; 10] = [
-    State::Closed,
-    State::SynSent,
-    State::SynReceived,
-    State::Established,
-    State::FinWait1,
-    State::FinWait2,
-    State::CloseWait,
-    State::Closing,
-    State::LastAck,
-    State::TimeWait,
-];
-
+/// A state as a number: that of [`State::ALL`].
 fn state_code(state: State) -> u8 {
-    let index = STATES.iter().position(|s| *s == state).unwrap_or(0);
-    u8::try_from(index).unwrap_or(0)
+    state as u8
 }
 
 fn state_of(code: u8) -> State {
-    STATES.get(usize::from(code)).copied().unwrap_or(State::Closed)
+    State::ALL.get(usize::from(code)).copied().unwrap_or(State::Closed)
 }
 
 /// An idle connection costs this twice: it fills twelve lines of 64 bytes, and another field makes it thirteen.

@@ -252,9 +252,10 @@ pub(crate) fn third_segment(
         return;
     }
     let len = segment.payload.len();
-    let retries = cx.core.tcp_config().synack_retries;
+    let core = cx.core;
     let outcome = handshake(cx, &mut shard, &tuple, |half_open| {
-        half_open.on_ack(&tuple, &header, len, now, |listener| listener.patience(retries))
+        half_open
+            .on_ack(&tuple, &header, len, now, |listener| listener.patience(core.tcp_config().synack_retries))
     });
     let Some(outcome) = outcome else { return };
     match outcome {
