@@ -13,7 +13,7 @@ use clap::ValueEnum;
 use sockeye_drivers::Namespace;
 
 use super::GatewayBenchArgs;
-use super::place::{Ended, HOLD_PORT, Place};
+use super::place::{Ended, HOLD_PORT, Place, choose_congestion};
 
 /// The host's loopback, as the inside reaches it.
 const HOST: &str = "10.0.2.2";
@@ -91,6 +91,7 @@ impl Gateway {
         command.args(["-Urn", "sleep", "infinity"]).stdin(Stdio::null());
         let holder = Ended(place.host.run(|| command.spawn())??);
         let inside = entered(holder.0.id(), place)?;
+        choose_congestion(&inside)?;
         let mut command = command_of(kind, &program, holder.0.id(), args);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if kind.is_peer() {

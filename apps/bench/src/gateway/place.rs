@@ -16,6 +16,7 @@ use sockeye_shared::limit;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::work::Work;
+use crate::providers::kernel::congestion;
 
 /// Where the servers are.
 pub const HTTP_PORT: u16 = 8090;
@@ -50,6 +51,7 @@ impl Place {
     /// A program is not installed; the system's.
     pub fn new(works: &[Work]) -> io::Result<Self> {
         let host = Namespace::new()?;
+        choose_congestion(&host)?;
         // pasta takes its way out for granted. Nobody reads what is sent there.
         let uplink = host.run(|| -> io::Result<Tun> {
             let tun = Tun::open(&TunConfig {
@@ -111,6 +113,16 @@ impl Place {
         let program = std::env::current_exe()?;
         self.start(&program.to_string_lossy(), &[HOLD_SUBCOMMAND], HOLD_PORT)
     }
+}
+
+/// Connections of a namespace use the [congestion control](congestion) of all comparisons with the kernel: that which a machine has by default may serve one
+/// gateway better than another.
+///
+/// # Errors
+/// The system's.
+pub fn choose_congestion(namespace: &Namespace) -> io::Result<()> {
+    let Some(name) = congestion().set() else { return Ok(()) };
+    namespace.run(|| fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name))?
 }
 
 /// The hidden sub-command of the server that holds connections.

@@ -129,7 +129,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    fn set(&self) -> Option<&'static str> {
+    pub fn set(&self) -> Option<&'static str> {
         match self {
             Congestion::Set(name) => Some(name),
             Congestion::Default { .. } => None,
