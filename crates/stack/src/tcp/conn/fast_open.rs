@@ -28,12 +28,13 @@ pub(super) fn over(
     header: &Header,
 ) {
     let core = cx.core;
-    if events.has(Events::CONNECTED) {
+    let (asked, text) = (pcb.fast_open_option(), pcb.syn_text());
+    if events.has(Events::CONNECTED) && (asked.is_some() || text != SynText::None) {
         let lesson = Lesson {
-            asked: pcb.fast_open_option(),
+            asked,
             answer: header.options.fast_open,
             mss: header.options.mss.unwrap_or(DEFAULT_MSS),
-            text: pcb.syn_text(),
+            text,
             is_repeated: pcb.is_fast_open_repeated(),
         };
         match lesson.text {

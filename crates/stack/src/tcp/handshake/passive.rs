@@ -114,17 +114,15 @@ enum FastOpen {
 /// Decides as RFC 7413 section 4.2 says. A listener that has no place answers no request for a cookie either, as on Linux.
 fn fast_open(cx: &Context<'_>, shard: &Shard, segment: &Routed, listener: &Listener) -> FastOpen {
     let (core, queue) = (cx.core, &listener.fast_open);
-    let bits = core.tcp_config().fastopen;
     let asked = segment.header.options.fast_open;
+    if asked.is_none() && segment.payload.is_empty() {
+        return FastOpen::No;
+    }
+    let bits = core.tcp_config().fastopen;
     if asked.is_some_and(|cookie| cookie.is_request()) {
         core.count(counter::FASTOPEN_COOKIE_REQD);
     }
-    let is_wanted = asked.is_some() || !segment.payload.is_empty();
-    if !is_wanted
-        || bits & fastopen::SERVER == 0
-        || queue.len_max() == 0
-        || !shard.half_open.is_new(&segment.to)
-    {
+    if bits & fastopen::SERVER == 0 || queue.len_max() == 0 || !shard.half_open.is_new(&segment.to) {
         return FastOpen::No;
     }
     if !queue.has_room(cx.now) {

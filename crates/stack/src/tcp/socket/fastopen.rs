@@ -39,8 +39,11 @@ pub(super) struct FastOpenOptions {
 impl FastOpenOptions {
     /// Purpose of a connect's SYN.
     pub fn syn(&self, core: &Core, tuple: &FourTuple, mss_default: u16, now: Instant) -> Option<FastOpenSyn> {
+        if !self.connects && !self.asks {
+            return None;
+        }
         let config = core.tcp_config();
-        let asks = (self.connects || self.asks) && config.fastopen & CLIENT != 0;
+        let asks = config.fastopen & CLIENT != 0;
         let wish = Wish {
             no_cookie: self.no_cookie || config.fastopen & CLIENT_WITHOUT_COOKIE != 0,
             mss_default,
