@@ -103,6 +103,15 @@ impl<P: Payload> Pcb<P> {
         self.state == State::Established && is_plain && is_next && is_same
     }
 
+    /// Whether the segment has no text, and is on the short path: an acknowledgment that waits goes on waiting
+    /// (`tcp_rcv_established`). After a connect with window scaling, the kernel has no short path until text or a
+    /// window arrives.
+    pub(super) fn brings_nothing(&self, seg: &Segment<P>) -> bool {
+        let is_opened = self.scale.snd == 0 || self.rcv_nxt != self.irs + 1;
+        let is_timed = seg.header.options.timestamps.is_some() == self.ts_on;
+        seg.is_bare && is_opened && is_timed && self.is_on_short_path(seg)
+    }
+
     /// Text arrived as expected, without news about ours: if its window is unchanged, the kernel does not look for
     /// something to send.
     #[inline]

@@ -42,12 +42,13 @@ impl<P: Payload> Pcb<P> {
         self.second_check_rst(seg, now, input)?;
         // Third, security and compartment, does not exist here.
         self.fourth_check_syn(seg, now)?;
+        let brings_nothing = self.brings_nothing(seg);
         self.fifth_check_ack(seg, now, input)?;
         self.sixth_check_urg(&seg.header, input);
         let waits = self.delack_at != NEVER;
         self.seventh_segment_text(seg, now, input)?;
         self.eighth_check_fin(seg, now, input)?;
-        if waits {
+        if waits && !brings_nothing {
             self.recheck_waiting_ack(now);
         }
         Step::Continue(())
