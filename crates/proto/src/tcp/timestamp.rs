@@ -27,9 +27,9 @@ pub const fn older(a: u32, b: u32) -> bool {
 
 /// True if TS.Recent shows that a segment with this timestamp is an old duplicate (PAWS, RFC 7323 section 5.3 R1). Zero
 /// shows nothing, as on Linux: some hosts send zero with their SYN, and then their clock, which may be in the other
-/// half of its range.
+/// half of its range. Nor does a distance of half of the range, which may be later as well as older.
 pub const fn is_stale(val: u32, ts_recent: u32) -> bool {
-    ts_recent != 0 && older(val, ts_recent)
+    ts_recent != 0 && ts_recent.wrapping_sub(val) as i32 > 0
 }
 
 /// True if this timestamp is a later TS.Recent.
@@ -54,6 +54,7 @@ mod tests {
         }
         assert!(is_stale(0xffff_ffff, 1) && !is_later(0xffff_ffff, 1));
         assert!(!is_stale(2, 1) && is_later(2, 1));
+        assert!(!is_stale(0x8000_0001, 1) && is_stale(0x8000_0002, 1) && is_later(0x8000_0001, 1));
     }
 
     #[test]
