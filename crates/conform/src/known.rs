@@ -208,6 +208,16 @@ pub const KNOWN: &[Known] = &[
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
+    Known {
+        name: "later number without text",
+        scenario: "later-number-without-text",
+        is: opening::later_number_without_text,
+    },
+    Known {
+        name: "user timeout behind a report",
+        scenario: "user-timeout-behind-a-report",
+        is: timers::user_timeout_behind_a_report,
+    },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {
         name: "order of checks in SYN-RECEIVED",
@@ -466,10 +476,10 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
     let end = reports.next()?;
     let is_behind = |cause: &Segment| cause.flags.has(Flags::RST) && cause.seq == end;
     let What::State(_, State { info, .. }) = &pair.kernel?.what else {
-        // For a closed socket, only the next record shows it.
+        // For a socket that is closed or not accepted yet, only the next record shows it.
         let is_gone = pair.kernel_resets() && pair.peer().any(|(_, cause)| is_behind(cause));
-        let waits = matches!(pair.stack?.what, What::State(..));
-        return (is_gone && waits && pair.is_closed()).then_some(Then::Stop);
+        let waits = matches!(pair.stack?.what, What::State(_, State { info: None, .. }));
+        return (is_gone && waits).then_some(Then::Stop);
     };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let goes_on = match &pair.stack?.what {

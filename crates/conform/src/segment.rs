@@ -150,9 +150,14 @@ impl Segment {
         self.len == 0 && self.flags.has(Flags::ACK) && !others.iter().any(|flag| self.flags.has(*flag))
     }
 
+    /// The options that a receiver finds: none behind bytes that are no options.
+    fn found(&self) -> impl Iterator<Item = &Opt> {
+        self.options.iter().take_while(|option| !matches!(option, Opt::Bytes(bytes) if !is_valid(bytes)))
+    }
+
     /// Value and echo of its timestamp.
     pub fn timestamp(&self) -> Option<(u32, Echo)> {
-        self.options.iter().find_map(|option| match option {
+        self.found().find_map(|option| match option {
             Opt::Ts(value, echo) => Some((*value, *echo)),
             _ => None,
         })
@@ -176,12 +181,28 @@ impl Segment {
 
     /// Its SACK blocks.
     pub fn sack(&self) -> &[(u32, u32)] {
-        let found = self.options.iter().find_map(|option| match option {
+        let found = self.found().find_map(|option| match option {
             Opt::Sack(blocks) => Some(&blocks[..]),
             _ => None,
         });
         found.unwrap_or(&[])
     }
+}
+
+/// Whether these bytes are whole options, without the end of the list.
+fn is_valid(mut bytes: &[u8]) -> bool {
+    while let [kind, rest @ ..] = bytes {
+        let len = match *kind {
+            0 => return false,
+            1 => 1,
+            _ => rest.first().map_or(0, |len| usize::from(*len)),
+        };
+        if len == 0 || (len == 1 && *kind != 1) || len > bytes.len() {
+            return false;
+        }
+        bytes = &bytes[len..];
+    }
+    true
 }
 
 /// The byte at this place of a stream; both directions have the same ones. Neighboring segments' worth of them differ.

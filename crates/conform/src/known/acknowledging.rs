@@ -378,7 +378,15 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
             && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.len == 0)
     });
     let is_limitable = cause.len == 0 || cause.flags.has(Flags::SYN);
-    (is_limited && is_limitable).then_some(Then::SkipKernel)
+    // Old data with an acknowledgment of data that was never sent, which in Sockeye counts as any unacceptable segment.
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let is_implausible = cause.end() <= pair.rcv_nxt_before(pair.index()?) && cause.ack > top;
+    let since = answer.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
+    let is_soon = || {
+        let mut sent = pair.earlier.iter().rev().take_while(|record| record.at >= since);
+        sent.any(|record| record.segment().is_some_and(Segment::is_bare_ack))
+    };
+    ((is_limited && is_limitable) || (is_implausible && is_soon())).then_some(Then::SkipKernel)
 }
 
 /// The kernel answers window probes once in 500 ms, as any unacceptable segment without data. Sockeye has a separate
@@ -391,20 +399,20 @@ pub(super) fn answer_to_a_probe(pair: &Pair<'_>) -> Option<Then> {
         return echoes_an_answer_to_a_probe(pair).then_some(Then::Stop);
     }
     if let Some((cause, answer)) = pair.only_the_kernel_answers() {
-        let is_probe =
-            |(index, probe): (usize, &Segment)| probe.len == 0 && probe.seq + 1 == pair.rcv_nxt_before(index);
+        let is_probe = |(index, probe): (usize, &Segment)| {
+            probe.end() == probe.seq && probe.seq + 1 == pair.rcv_nxt_before(index)
+        };
         let index = pair.index()?;
         let before = pair.peer().rev().skip_while(|(at, _)| *at >= index);
         let (last, _) = before.clone().find(|probe| is_probe(*probe))?;
         let last_at = pair.scenario.events[last].at();
         // Sockeye's answer to the earlier probe, which the kernel did not send, was the last segment for a while.
-        let is_told = |record: &Record| match &record.what {
-            What::Sent(Packet::Tcp(told)) => {
-                told.is_bare_ack() && record.at >= last_at && record.at < last_at + SLACK
-            }
-            _ => false,
-        };
-        let is_limited = last_at + CHALLENGE_INTERVAL_MAX > answer.at && !pair.earlier.iter().any(is_told);
+        let is_state_of =
+            |at| move |record: &Record| matches!(record.what, What::State(index, _) if index == at);
+        let from = pair.earlier.iter().position(is_state_of(last - 1));
+        let to = pair.earlier.iter().position(is_state_of(last));
+        let mut told = pair.earlier.get(from?..to?)?.iter().filter_map(Record::segment);
+        let is_limited = last_at + CHALLENGE_INTERVAL_MAX > answer.at && !told.any(Segment::is_bare_ack);
         return match () {
             () if is_probe((index, cause)) && last_at + PROBE_INTERVAL > answer.at => Some(Then::SkipKernel),
             // The peer echoes its timestamp.

@@ -81,8 +81,11 @@ pub(super) fn timestamp_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let echo = |segment: &Segment| segment.timestamp().map(|(_, echo)| echo);
     let is_it = pair.why.starts_with("option:") && kernel.flags == Flags::ACK && echo(kernel) != echo(stack);
-    let Some(Action::Segment(cause)) = pair.event else { return None };
-    let is_fin = cause.flags.has(Flags::FIN) && kernel.ack == cause.end();
+    // The FIN has arrived again.
+    let is_fin = pair.peer().any(|(_, fin)| {
+        let value = fin.timestamp().map(|(value, _)| Echo::Is(value));
+        fin.flags.has(Flags::FIN) && kernel.ack == fin.end() && value == echo(stack)
+    });
     let top = pair.texts().filter(|text| text.flags.has(Flags::FIN)).map(Segment::end).max()?;
     let is_unsent = pair.peer().any(|(_, old)| {
         let value = old.timestamp().map(|(value, _)| Echo::Is(value));
@@ -290,7 +293,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         let is_bare = |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_ack(sent));
         let last = pair.earlier.iter().rev().find(|record| is_bare(record));
         let is_soon = last.is_some_and(|last| answer.at < last.at + CHALLENGE_INTERVAL);
-        if is_over && is_soon && cause.end() == cause.seq && is_ack(ack) {
+        if is_over && (is_soon || has_old_timestamp(pair, cause)) && cause.end() == cause.seq && is_ack(ack) {
             return Some(Then::SkipStack);
         }
         // In CLOSING as well, because TIME-WAIT is such a record.
@@ -338,6 +341,13 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             (cause.flags.has(Flags::SYN) && is_ended).then_some(Then::Stop)
         }
     }
+}
+
+/// Whether the segment's timestamp is older than an earlier one of the peer. The kernel's record only knows that of the
+/// acknowledgment of the FIN.
+fn has_old_timestamp(pair: &Pair<'_>, cause: &Segment) -> bool {
+    let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
+    value(cause).is_some() && pair.peer().any(|(_, old)| value(old) > value(cause))
 }
 
 /// Whether the peer has acknowledged more than was ever sent since then.

@@ -91,9 +91,9 @@ pub(super) fn timestamp_of_a_repeated_syn(pair: &Pair<'_>) -> Option<Then> {
 /// The kernel accepts the last segment of the handshake only if it echoes the timestamp of a SYN-ACK. Sockeye also
 /// accepts the timestamp of a challenge ACK that was sent in between.
 pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
-    // Sockeye has accepted the segment: it acknowledges its data, or the connection can be accepted.
+    // Sockeye has accepted the segment: it acknowledges its data, or the connection can be accepted, or waits for data.
     let is_taken = match &pair.stack?.what {
-        What::State(_, stack) => stack.info.is_none() && stack.ready.readable,
+        What::State(_, stack) => stack.info.is_none() && (stack.ready.readable || defers(pair)),
         What::Sent(Packet::Tcp(ack)) => ack.ack > 1 && pair.why.starts_with("acknowledgment:"),
         _ => false,
     };
@@ -113,6 +113,21 @@ pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
         matches!(&record.what, What::Sent(Packet::Tcp(ack)) if ack.flags == Flags::ACK && ack.timestamp().is_some())
     });
     (is_taken && (answers || waits) && is_challenged).then_some(Then::Stop)
+}
+
+/// A listener that waits for data (TCP_DEFER_ACCEPT) gets an acknowledgment without data, whose number is not the next:
+/// something before it was lost. For the kernel the connection is ready to be accepted.
+pub(super) fn later_number_without_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let cause = pair.cause()?;
+    let is_later = cause.flags == Flags::ACK && cause.len == 0 && cause.seq > 1;
+    let is_ready = kernel.ready.readable && !stack.ready.readable && kernel.info.is_none();
+    (is_later && is_ready && defers(pair)).then_some(Then::Stop)
+}
+
+/// Whether the listener waits for data.
+fn defers(pair: &Pair<'_>) -> bool {
+    pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::DeferAccept, 1..)))
 }
 
 /// After a SYN or SYN-ACK was lost, Sockeye's first window is one segment, and its timeout is three seconds until a

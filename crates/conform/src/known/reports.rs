@@ -227,7 +227,13 @@ pub(super) fn search_for_the_mtu(pair: &Pair<'_>) -> Option<Then> {
 /// returned it.
 pub(super) fn report_told_twice(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
-    let is_told = |record: &Record| matches!(&record.what, What::Returned(_, Err(error)) if *error == kernel);
+    let asks =
+        |index: usize| pair.scenario.events.get(index).is_some_and(|event| event.action == Action::TakeError);
+    let is_told = |record: &Record| match &record.what {
+        What::Returned(_, Err(error)) => *error == kernel,
+        What::Returned(index, Ok(error)) => i32::try_from(*error) == Ok(kernel) && asks(*index),
+        _ => false,
+    };
     let is_it = kernel != 0 && stack == 0 && pair.earlier.iter().any(is_told);
     (is_it && reports(pair).next().is_some()).then_some(Then::GoOn)
 }

@@ -63,11 +63,22 @@ pub(super) fn urgent_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
         }
         // The kernel then reads the earlier urgent byte as any other byte; it is no longer marked.
         (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) => {
-            *kernel == stack + 1 || (is_asked(pair) && *stack == kernel + 1)
+            *kernel == stack + 1 || (is_asked(pair) && *stack == kernel + 1) || ends_at_a_mark(pair, *stack)
         }
         _ => false,
     };
     (is_it && pair.peer().any(is_behind)).then_some(Then::Stop)
+}
+
+/// Whether a read of so many bytes ends before an urgent byte.
+fn ends_at_a_mark(pair: &Pair<'_>, count: u32) -> bool {
+    let action = |index: usize| pair.scenario.events.get(index).map(|event| &event.action);
+    let reads = pair.earlier.iter().filter_map(|record| match record.what {
+        What::Returned(index, Ok(count)) if matches!(action(index), Some(Action::Read(_))) => Some(count),
+        _ => None,
+    });
+    let next = 1 + reads.sum::<u32>() + count;
+    matches!(pair.event, Some(Action::Read(_))) && marks(pair).any(|mark| mark == next)
 }
 
 /// Whether the event asks if the next byte is the mark (SIOCATMARK).
