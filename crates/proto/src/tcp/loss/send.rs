@@ -282,7 +282,7 @@ impl<P: Payload> Pcb<P> {
         {
             loss.make_one(start, at);
             if is_part {
-                loss.records.count_rest(at, mss);
+                loss.records.count_rest(at, mss, fin);
             }
         }
         if let Some(loss) = self.loss.take() {

@@ -159,11 +159,12 @@ impl Records {
     }
 
     /// A part of a segment was sent, up to `at`: the rest counts as many segments as it will be sent in
-    /// (`tcp_fragment`).
-    pub fn count_rest(&mut self, at: SeqNum, mss: u32) {
+    /// (`tcp_fragment`). `behind` is the number of a FIN, which takes no room.
+    pub fn count_rest(&mut self, at: SeqNum, mss: u32, behind: Option<SeqNum>) {
         let rest = self.find(at);
         if let Some(record) = self.list.get_mut(rest).filter(|record| record.start == at) {
-            let count = record.len().div_ceil(mss.max(1));
+            let text = record.len() - u32::from(behind.is_some_and(|fin| record.end.after(fin)));
+            let count = text.div_ceil(mss.max(1)).max(1);
             let all = self.counts.of(record.fate);
             *all = *all + count - record.count;
             record.count = count;
