@@ -186,6 +186,9 @@ pub(super) fn reset_before_a_fin(pair: &Pair<'_>) -> Option<Then> {
 /// Sockeye's blocks cover data only. When the hole before a FIN is filled, the kernel's ACK of the FIN still has its
 /// blocks.
 pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
+    if takes_less(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.segments()?;
     let is_below = |(_, end): &(u32, u32)| *end <= kernel.ack;
     let is_filled =
@@ -239,6 +242,22 @@ pub(super) fn sack_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
         }
         () => None,
     }
+}
+
+/// Whether the kernel's write takes less than the stack's: it cuts data to packets that have room for its blocks, and the
+/// room of a write is counted in packets (TCP_NOTSENT_LOWAT).
+fn takes_less(pair: &Pair<'_>) -> bool {
+    let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
+    let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) = (&kernel.what, &stack.what) else {
+        return false;
+    };
+    let fin = pair.peer().filter(|(_, fin)| fin.flags.has(Flags::FIN)).map(|(_, fin)| fin.end()).min();
+    let told = pair.earlier.iter().rev().find_map(Record::segment);
+    let has_block =
+        told.is_some_and(|told| told.sack().iter().any(|block| Some(block.1) >= fin && fin.is_some()));
+    let is_write = pair.event.is_some_and(|action| action.written().is_some());
+    // A block, or the first of them, in each packet.
+    is_write && kernel < stack && (stack - kernel) % 4 == 0 && has_block
 }
 
 /// In FIN-WAIT-2 of a closed socket, Sockeye handles a reset with an old timestamp as any other, since PAWS does not

@@ -82,8 +82,8 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// If the packet of data that brings no news about the kernel's own data does not fit the memory that the socket has
-/// reserved, the data leaves the kernel's fast path, and causes a retransmission before it is processed. In Sockeye it
-/// never does.
+/// reserved, the data leaves the kernel's fast path, and causes a retransmission before it is processed, or new data if a
+/// timeout has joined segments and so made room. In Sockeye it never does.
 pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
     let cause = pair.peer().last()?.1;
@@ -91,12 +91,17 @@ pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
     let before = pair.acks().rev().skip(1).find(|told| told.ack >= cause.ack)?;
     let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
     let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
+    let top = pair.texts().map(Segment::end).max()?;
+    let joins = |text: &Segment| {
+        pair.texts().any(|part| part.len > 0 && text.seq < part.seq && part.end() == text.end())
+    };
+    let is_new = again.len > 0 && again.seq == top && pair.texts().last().is_some_and(joins);
     let waits = match &pair.stack?.what {
         What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
         _ => true,
     };
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
-    (is_text && is_again && waits && is_repaired).then_some(Then::Stop)
+    (is_text && (is_again || is_new) && waits && is_repaired).then_some(Then::Stop)
 }
 
 /// Such data also makes the kernel check the use of the window, which is full while a timeout is repaired and data
@@ -205,7 +210,7 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     let is_text = is_new(pair.kernel) != is_new(pair.stack);
-    let is_ack = matches!(pair.event, Some(Action::Segment(_)));
+    let is_ack = pair.cause().is_some();
     (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
 }
 

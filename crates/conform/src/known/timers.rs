@@ -239,8 +239,9 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
 }
 
-/// A write comes about one timeout after a retransmission by a timer, which was later in the kernel than in Sockeye.
-/// This decides whether the write ends a pause and reduces the window.
+/// A write comes about one timeout after a retransmission by a timer, which was later in the kernel than in Sockeye, or
+/// the pause is longer than the kernel's timeout and shorter than Sockeye's. This decides whether the write ends a pause
+/// and reduces the window.
 pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
@@ -254,8 +255,9 @@ pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     let rto = kernel.rto.min(stack.rto);
     let is_near = age <= kernel.rto && age + pair.late + SLACK > rto;
     let is_smaller = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
-    let is_it = pair.why.starts_with("snd_cwnd:") && is_smaller && pair.times_sent(again.seq) > 1;
-    (is_it && is_near).then_some(Then::Stop)
+    let is_between = age + SLACK > kernel.rto && age <= stack.rto + SLACK + pair.late;
+    let is_it = pair.why.starts_with("snd_cwnd:") && pair.times_sent(again.seq) > 1;
+    (is_it && if is_smaller { is_near } else { is_between }).then_some(Then::Stop)
 }
 
 /// A timeout marks as lost what has been in flight for a round trip. For data that was sent about that long before the
