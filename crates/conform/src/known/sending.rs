@@ -143,11 +143,19 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
 
 /// Data with PSH is cut into packets again, because it has more SACK blocks beside it or segments have become smaller.
 /// In Sockeye, PSH stays with the byte for which it was set. In the kernel it is at the end of the packet from which
-/// the data was cut; a SACK block may have joined the data to that packet.
+/// the data was cut; a SACK block or a retransmission may have joined the data to that packet.
 pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let is_push = stack.flags == kernel.flags.with(Flags::PSH) && stack.flags != kernel.flags;
     let is_same = (kernel.seq, kernel.len) == (stack.seq, stack.len) && kernel.len > 0;
+    // What a retransmission joined to pushed data remains alone.
+    let is_pushed = kernel.flags == stack.flags.with(Flags::PSH) && stack.flags != kernel.flags;
+    let joins = |text: &Segment| text.seq < kernel.seq && text.end() == kernel.end();
+    let is_rest = pair.texts().any(|text| joins(text) && text.flags.has(Flags::PSH));
+    let was_alone = pair.texts().any(|text| text.seq == kernel.seq && !text.flags.has(Flags::PSH));
+    if pair.why.starts_with("flags:") && is_pushed && is_same && is_rest && was_alone {
+        return Some(Then::GoOn);
+    }
     let count = kernel.sack().len();
     // It was longer by the difference when it was first cut, or went on beyond this end when it was last sent.
     let is_cut_anew = pair.texts().any(|text| {
