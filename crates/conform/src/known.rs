@@ -190,6 +190,11 @@ pub const KNOWN: &[Known] = &[
         scenario: "defer-accept-and-a-timeout",
         is: round_trip_of_text_that_was_waited_for,
     },
+    Known {
+        name: "round trip of a closed handshake",
+        scenario: "round-trip-of-a-closed-handshake",
+        is: timers::round_trip_of_a_closed_handshake,
+    },
     Known { name: "limit of challenges", scenario: "challenge-rate", is: limit_of_challenges },
     Known { name: "answer to a probe", scenario: "probe-behind-a-probe", is: answer_to_a_probe },
     Known { name: "SACK of a FIN", scenario: "sack-of-a-fin", is: sack_of_a_fin },

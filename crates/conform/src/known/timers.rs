@@ -90,6 +90,17 @@ pub(super) fn round_trip_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
     (is_measured && is_time).then_some(Then::Stop)
 }
 
+/// With Fast Open, a listener's connection is closed before the handshake has ended, and its FIN is sent at once. The
+/// acknowledgment of the SYN-ACK then gives the kernel no round trip sample.
+pub(super) fn round_trip_of_a_closed_handshake(pair: &Pair<'_>) -> Option<Then> {
+    let (index, _) = pair.peer().find(|(_, told)| told.flags.has(Flags::ACK))?;
+    let told_at = pair.scenario.events[index].at();
+    let mut early = pair.earlier.iter().take_while(|record| record.at < told_at);
+    let is_closed =
+        early.any(|record| record.segment().is_some_and(|fin| fin.flags.has(Flags::FIN.with(Flags::ACK))));
+    (is_closed && (pair.why.starts_with("time:") || is_timer(pair))).then_some(Then::Stop)
+}
+
 /// Whether a timer of one side retransmits something while the other side waits.
 fn is_timer(pair: &Pair<'_>) -> bool {
     let again = |record: Option<&Record>| match record.map(|record| &record.what) {
