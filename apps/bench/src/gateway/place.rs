@@ -115,7 +115,7 @@ impl Place {
     }
 }
 
-/// Connections of a namespace use the [congestion control](congestion) of all comparisons with the kernel: that which a machine has by default may serve one
+/// Makes connections of a namespace use the [congestion control](congestion) of the other comparisons with the kernel. The machine's default may suit one
 /// gateway better than another.
 ///
 /// # Errors

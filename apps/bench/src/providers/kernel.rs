@@ -129,6 +129,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
+    /// Its name, if it can be chosen.
     pub fn set(&self) -> Option<&'static str> {
         match self {
             Congestion::Set(name) => Some(name),

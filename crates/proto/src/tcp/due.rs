@@ -71,6 +71,7 @@ impl<P: Payload> Pcb<P> {
         if self.loss.as_deref().is_some_and(Loss::holds_new_data) {
             return if is_told() { u32::MAX } else { next_byte };
         }
+        // Nothing in flight, though records are still kept.
         if self.rexmt_at == NEVER {
             return next_byte;
         }

@@ -396,7 +396,7 @@ pub(crate) fn finish(cx: &mut Context<'_>, pcb: &mut Pcb<Data>, conn: &Arc<Conn>
         tell_rare(pcb, &mut so.snd);
     }
     let mut next = None;
-    // To send takes nothing out of either buffer.
+    // Sending takes nothing out of either buffer.
     let (snd_len, rcv_space) = (so.snd.len(), so.rcv.space());
     loop {
         pcb.transmit_into(&mut next, snd_len, rcv_space, cx.now);
