@@ -15,6 +15,7 @@ use super::outbox::Context;
 use super::sockbuf::Buffers;
 use crate::base::payload::Data;
 use crate::rt::counter;
+use crate::tcp::Core;
 use crate::tcp::handshake::fastopen::Lesson;
 
 /// Updates Fast Open's memory when a handshake is over, well or not.
@@ -29,7 +30,7 @@ pub(super) fn over(
 ) {
     let core = cx.core;
     let (asked, text) = (pcb.fast_open_option(), pcb.syn_text());
-    if events.has(Events::CONNECTED) && (asked.is_some() || text != SynText::None) {
+    if events.has(Events::CONNECTED) {
         let lesson = Lesson {
             asked,
             answer: header.options.fast_open,
@@ -44,9 +45,8 @@ pub(super) fn over(
                 core.count(counter::FASTOPEN_ACTIVE_FAIL);
             }
         }
-        let counts = core.tcp_config().fastopen_blackhole_timeout;
-        if core.fast_open_cache.learn(conn.tuple.remote.addr, &lesson, counts, cx.now) {
-            core.count(counter::FASTOPEN_BLACKHOLE);
+        if core.fast_open_cache.learn(conn.tuple.remote.addr, &lesson, cx.now) {
+            count_black_hole(core);
         }
     }
     if let Some(place) = so.fast_open.take() {
@@ -83,8 +83,13 @@ pub(super) fn given_up(cx: &Context<'_>, pcb: &Pcb<Data>, conn: &Conn, so: &Buff
 #[cold]
 fn unanswered(cx: &Context<'_>, conn: &Conn) {
     cx.core.count(counter::FASTOPEN_ACTIVE_FAIL);
-    if !cx.core.tcp_config().fastopen_blackhole_timeout.is_zero() {
-        cx.core.count(counter::FASTOPEN_BLACKHOLE);
-    }
+    count_black_hole(cx.core);
     cx.core.fast_open_cache.note_unanswered(conn.tuple.remote.addr, cx.now);
+}
+
+/// Text on a SYN was lost: it is held to be dropped on the way, unless the settings say that this counts for nothing.
+fn count_black_hole(core: &Core) {
+    if !core.tcp_config().fastopen_blackhole_timeout.is_zero() {
+        core.count(counter::FASTOPEN_BLACKHOLE);
+    }
 }

@@ -51,13 +51,13 @@ pub(crate) fn tcp_settings(core: &Core, name: &Name, settings: &SocketSettings, 
     tcp
 }
 
-/// The connection around `pcb`. `is_mapped`: IPv4 addresses are shown as mapped ones. If the handshake is done, `so_rcv` takes over
+/// The connection around `pcb`, which was made of `tcp`. `is_mapped`: IPv4 addresses are shown as mapped ones. If the handshake is done, `so_rcv` takes over
 /// the agreed values.
 pub(crate) fn make(
     core: &Core,
     name: Name,
     discipline: <Chosen as Discipline>::OfConn,
-    pcb: Pcb<Data>,
+    (pcb, tcp): (Pcb<Data>, &Settings),
     settings: &SocketSettings,
     is_mapped: bool,
 ) -> Arc<Conn> {
@@ -74,7 +74,7 @@ pub(crate) fn make(
     options.linger_ms.store(settings.linger_ms, Ordering::Relaxed);
     let user_timeout_ms = u32::try_from(settings.user_timeout.as_millis()).unwrap_or(u32::MAX);
     options.user_timeout_ms.store(user_timeout_ms, Ordering::Relaxed);
-    options.syn_retries.store(settings.syn_retries_or(core.tcp_config().syn_retries), Ordering::Relaxed);
+    options.syn_retries.store(tcp.syn_retries, Ordering::Relaxed);
     options.fin_timeout_ms.store(settings.fin_timeout_ms, Ordering::Relaxed);
     let is_connected = pcb.state().can_send();
     let mut reports = Reports::of(settings.zerocopy, settings.timestamping);

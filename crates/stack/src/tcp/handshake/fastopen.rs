@@ -109,8 +109,8 @@ impl Cache {
         Some(FastOpenSyn { cookie: Some(cookie), mss })
     }
 
-    /// A handshake with `server` is done. Returns true if text on its SYN is now held to be dropped on the way.
-    pub fn learn(&self, server: IpAddr, lesson: &Lesson, loss_counts: Duration, now: Instant) -> bool {
+    /// A handshake with `server` is done. Returns true if text on its SYN was lost.
+    pub fn learn(&self, server: IpAddr, lesson: &Lesson, now: Instant) -> bool {
         if lesson.asked.is_none() && lesson.text == SynText::None {
             return false;
         }
@@ -141,7 +141,7 @@ impl Cache {
         } else if matches!(lesson.text, SynText::Taken | SynText::Part) {
             known.losses = 0;
         }
-        lesson.text == SynText::Lost && !loss_counts.is_zero()
+        lesson.text == SynText::Lost
     }
 
     /// Forgets every server (`ip tcp_metrics flush`).

@@ -360,9 +360,9 @@ fn complete(
     let discipline = Chosen::of_conn(cx.core, hash, via, segment.from.as_deref());
     let now = cx.now;
     let make = |settings: &Settings| Pcb::accept(settings, accepted, now);
-    let aborts = cx.core.tcp_config().abort_on_overflow;
     let child = establish(cx, &mut shard, Name { tuple, hash, via }, listener, discipline, make);
-    if child.is_none() && aborts {
+    let aborts = child.is_none() && cx.core.tcp_config().abort_on_overflow;
+    if aborts {
         let _listener = shard.half_open.remove(&tuple);
     }
     drop(shard);
@@ -402,7 +402,8 @@ fn establish(
     let made = panics::catch(PanicSource::Protocol, "a connection in the making", || {
         let child = listener.child_settings();
         let settings = init::tcp_settings(core, &name, &child, core.ts_offset(&tuple));
-        let conn = init::make(core, name, discipline, make(&settings), &child, listener.is_mapped);
+        let conn =
+            init::make(core, name, discipline, (make(&settings), &settings), &child, listener.is_mapped);
         shard.half_open.remove(&tuple);
         failpoints::hit(Point::Establish, u64::from(tuple.local.port));
         core.ports.note_conn(tuple.local.port);

@@ -449,7 +449,7 @@ impl TcpSocket {
         tcp.fast_open = self.fast_open.syn(core, &tuple, tcp.mss, now);
         let pcb = Pcb::connect(&tcp, iss, self.settings.rcvbuf, now);
         let discipline = Chosen::of_conn(core, hash, via, None);
-        let conn = init::make(core, name, discipline, pcb, &self.settings, self.is_mapped());
+        let conn = init::make(core, name, discipline, (pcb, &tcp), &self.settings, self.is_mapped());
         self.fast_open.prepare(&conn, tcp.fast_open);
         failpoints::hit(Point::Connect, u64::from(tuple.remote.port));
         core.ports.note_conn(tuple.local.port);

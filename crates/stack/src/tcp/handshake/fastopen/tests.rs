@@ -23,7 +23,7 @@ fn lesson(answer: Option<Cookie>, text: SynText) -> Lesson {
 
 impl Cache {
     fn learns(&self, server: IpAddr, answer: Option<Cookie>, text: SynText, now: Instant) -> bool {
-        self.learn(server, &lesson(answer, text), wish().loss_counts, now)
+        self.learn(server, &lesson(answer, text), now)
     }
 }
 
@@ -54,9 +54,9 @@ fn a_client_asks_then_knows_and_stays_within_its_bound() {
 fn a_cookie_that_nobody_asked_for_is_none() {
     let cache = Cache::default();
     let unasked = Lesson { asked: None, ..lesson(Cookie::new(b"12345678"), SynText::None) };
-    cache.learn(HERE, &unasked, wish().loss_counts, at(0));
+    cache.learn(HERE, &unasked, at(0));
     assert!(!cache.has_entries.load(Ordering::Relaxed), "a handshake without Fast Open leaves nothing");
-    cache.learn(HERE, &Lesson { text: SynText::Taken, ..unasked }, wish().loss_counts, at(0));
+    cache.learn(HERE, &Lesson { text: SynText::Taken, ..unasked }, at(0));
     let asks = FastOpenSyn { cookie: Some(Cookie::REQUEST), mss: 1460 };
     assert_eq!(cache.syn(HERE, wish(), at(0)), Some(asks), "only the MSS was learnt");
 }
@@ -67,7 +67,7 @@ fn a_server_without_a_cookie_is_asked_by_the_experimental_option_once() {
     let asked = |cache: &Cache| cache.syn(HERE, wish(), at(0)).and_then(|syn| syn.cookie).unwrap();
     let answer = |answer, is_repeated| {
         let lesson = Lesson { asked: Some(asked(&cache)), is_repeated, ..lesson(answer, SynText::None) };
-        cache.learn(HERE, &lesson, wish().loss_counts, at(0));
+        cache.learn(HERE, &lesson, at(0));
         asked(&cache)
     };
     let experimental = Cookie::REQUEST.experimental();
@@ -96,7 +96,6 @@ fn each_lost_syn_disables_fast_open_to_the_server_for_longer() {
     assert!(!goes(179) && goes(180));
     let uncounted = Wish { loss_counts: Duration::ZERO, ..wish() };
     assert!(cache.syn(HERE, uncounted, at(60)).is_some(), "as on Linux unless told otherwise");
-    assert!(!cache.learn(HERE, &lesson(None, SynText::Lost), Duration::ZERO, at(60)));
     assert!(!cache.learns(HERE, None, SynText::Taken, at(180)));
     assert!(goes(180));
 }
