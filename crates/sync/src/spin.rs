@@ -14,7 +14,7 @@
 //! * Not more threads than twice the cores yield at a time: beyond that they would only take turns in
 //!   finding that there is nothing to do. They are counted, on a line of their own, which only waits
 //!   that outlast the pauses touch.
-//! * Where a thread of other work computes on the same CPU, a yield lasts as long as that thread's time slice. After such a one nothing
+//! * Where a thread of other work computes on the same CPU, a yield lasts as long as that thread's time slice. After such a one (none of our threads was seen there for a millisecond) nothing
 //!   yields on that CPU for a while (`spin/kept.rs`): a sleep is cheaper there.
 //! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
@@ -25,7 +25,6 @@
 
 use core::cell::Cell;
 use core::time::Duration;
-use std::time::Instant;
 
 use crossbeam_utils::CachePadded;
 
@@ -35,7 +34,7 @@ use crate::facade::{spin_loop, thread, thread_local};
 
 mod kept;
 
-use kept::{Kept, LOST_MIN};
+use kept::Kept;
 
 /// The caller's permissions and hints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,7 +141,10 @@ fn yield_among_others(budget: Duration, untimed: bool, done: &mut impl FnMut() -
     let spun = match (others as usize) < 2 * cpu::count() {
         true if untimed => yield_untimed(budget, done),
         true => yield_until(budget, done),
-        false => Spun::InVain,
+        false => {
+            KEPT.see(cpu::current(), cpu::monotonic_micros());
+            Spun::InVain
+        }
     };
     YIELDING.fetch_sub(1, Ordering::Relaxed);
     spun
@@ -156,6 +158,7 @@ fn yielding_count() -> u32 {
 /// In a child of fork(2), of whose parent's threads only one is left.
 pub(crate) fn forget_others() {
     YIELDING.store(0, Ordering::Relaxed);
+    KEPT.forget_offers();
 }
 
 /// Threads in the second part of a spin. A measure and no protocol: nothing is ordered by it.
@@ -179,17 +182,14 @@ fn yield_untimed(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
 /// Offers the core to others each time. Under the model checker, which has no
 /// time, it is one look.
 fn yield_until(budget: Duration, done: &mut impl FnMut() -> bool) -> Spun {
-    let start = Instant::now();
-    let mut before = start;
+    let start = cpu::monotonic_micros();
+    let mut now = start;
     loop {
-        let cpu = cpu::current();
-        thread::yield_now();
-        let after = Instant::now();
-        let (lost, is_late) = (after - before, cfg!(loom) || after - start >= budget);
-        before = after;
-        if lost >= LOST_MIN {
-            KEPT.note(cpu, lost, cpu::monotonic_micros());
-        }
+        now = KEPT.offer(cpu::current(), now, || {
+            thread::yield_now();
+            cpu::monotonic_micros()
+        });
+        let is_late = cfg!(loom) || u128::from(now.saturating_sub(start)) >= budget.as_micros();
         match (done(), is_late) {
             (true, false) => return Spun::InTime,
             (true, true) => return Spun::Late,
