@@ -237,7 +237,7 @@ impl Records {
                 if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
-                if !patience.is_over(&record, latest, self.write_us, now) {
+                if !patience.is_over(&record, self.write_us, now) {
                     found.wait_until(self.last_due(at, latest, patience));
                     break;
                 }
@@ -353,6 +353,9 @@ impl Records {
     }
 
     fn append(&mut self, start: SeqNum, end: SeqNum, now: Instant, snapshot: u32) {
+        // New data leaves after what was retransmitted for the same acknowledgment, and has a later time (`tcp_write_xmit`).
+        let is_behind = self.repeats.back().is_some_and(|repeat| repeat.sent_at == now);
+        let now = after_us(now, u64::from(is_behind));
         let full = self.list.len() >= RECORDS_MAX;
         let shift = self.time_shift();
         let count = if self.segment == 0 { 1 } else { end.since(start).div_ceil(self.segment.into()) };
