@@ -36,7 +36,9 @@ use closing::{
     syn_and_fin_in_time_wait, text_before_a_fin_that_waits, text_behind_a_fin, time_wait_in_tcp_info,
     timestamp_in_time_wait,
 };
-use memory::{held_text_beside_text, window_probe_beside_text};
+use memory::{
+    held_text_beside_text, text_in_a_repair, use_of_the_window_beside_text, window_probe_beside_text,
+};
 use opening::{
     echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, label_of_a_cookie, number_of_a_cookie,
     numbers_that_fit_a_cookie, options_of_a_crossed_syn_ack, order_of_checks_in_syn_received,
@@ -48,8 +50,8 @@ pub use pair::Pair;
 use repairing::{
     answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
     repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery,
-    text_in_a_repair, time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate,
-    undo_of_what_did_not_fit, use_of_the_window_beside_text, window_after_an_undone_repair,
+    time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
+    window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -212,6 +214,11 @@ pub const KNOWN: &[Known] = &[
     Known { name: "pointer of a reset", scenario: "pointer-of-a-reset", is: urgency::pointer_of_a_reset },
     Known { name: "echo of a challenge", scenario: "echo-of-a-challenge", is: echo_of_a_challenge },
     Known { name: "duplicate beside text", scenario: "duplicate-beside-text", is: duplicate_beside_text },
+    Known {
+        name: "text beside a report of a duplicate",
+        scenario: "text-beside-a-report-of-a-duplicate",
+        is: acknowledging::text_beside_a_report_of_a_duplicate,
+    },
     Known { name: "reset before a FIN", scenario: "reset-before-a-fin", is: reset_before_a_fin },
     Known {
         name: "later number without text",

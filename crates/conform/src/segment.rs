@@ -171,10 +171,14 @@ impl Segment {
         })
     }
 
-    /// The shift of its sender's windows, if it has that option.
+    /// The shift of its sender's windows, if it has that option. A larger one counts as 14 (RFC 7323 section 2.3).
     pub fn shift(&self) -> Option<u8> {
-        self.options.iter().find_map(|option| match option {
-            Opt::Wscale(shift) => Some(*shift),
+        self.found().find_map(|option| match option {
+            Opt::Wscale(shift) => Some((*shift).min(SHIFT_MAX)),
+            Opt::Bytes(bytes) => match bytes[..] {
+                [3, 3, shift, ..] => Some(shift.min(SHIFT_MAX)),
+                _ => None,
+            },
             _ => None,
         })
     }
@@ -188,6 +192,9 @@ impl Segment {
         found.unwrap_or(&[])
     }
 }
+
+/// The largest shift of a window.
+const SHIFT_MAX: u8 = 14;
 
 /// Whether these bytes are whole options, without the end of the list.
 fn is_valid(mut bytes: &[u8]) -> bool {

@@ -20,8 +20,13 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
     let top = pair.texts().map(|text| text.end()).max()?;
     // Without the probe the reordering timer continues, and may find a loss first.
+    // Or the only segment in flight is repeated by the stack's timeout, which counts from when it was sent.
+    let una = pair.acks().map(|told| told.ack).max()?;
     let waits = pair.stack.is_none_or(|stack| match &stack.what {
-        What::Sent(Packet::Tcp(again)) => stack.at > at || (again.len > 0 && again.end() < top),
+        What::Sent(Packet::Tcp(again)) => {
+            let is_timeout = again.seq == una && again.end() == top && kernel.seq == una;
+            stack.at > at || (again.len > 0 && (again.end() < top || is_timeout))
+        }
         _ => true,
     });
     // The last segment, or its rest, for the second time, or the next one. Or for the third time, if the stack's
@@ -136,6 +141,22 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
         |record| matches!(&record.what, What::Sent(Packet::Tcp(text)) if text.end() > text.seq && text.ack == next),
     );
     (is_out_of_order && has_text && !pair.has_sack()).then_some(Then::SkipStack)
+}
+
+/// The kernel answers data that it drops, for its number or its timestamp, with an ACK that reports the duplicate. In
+/// Sockeye, the answer may carry data, if the report makes so little room for it that it fits the peer's window.
+pub(super) fn text_beside_a_report_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let cause = pair.cause()?;
+    let duplicate = kernel.sack().first()?;
+    let is_dropped = cause.len > 0 && cause.end() <= kernel.ack && duplicate.1 <= kernel.ack;
+    let is_it =
+        kernel.is_bare_ack() && stack.len > 0 && stack.seq == kernel.seq && stack.sack() == kernel.sack();
+    let una = pair.acks().map(|told| told.ack).max()?;
+    let room = if kernel.sack().len() > 1 { 8 } else { 12 };
+    let fits = |told: &Segment| (stack.end()..stack.end() + room).contains(&pair.edge(told));
+    let is_small = pair.acks().any(|told| told.ack == una && fits(told));
+    (is_dropped && is_it && is_small).then_some(Then::Stop)
 }
 
 /// Data that one side acknowledges at once, and the other when its delay is over or the application reads.

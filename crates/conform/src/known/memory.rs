@@ -7,7 +7,7 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::Action;
 use crate::segment::{Flags, Segment};
-use crate::trace::{Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// The window is closed, or data is held back and nothing is in flight. Data from the peer whose packet does not fit
 /// the memory that the socket has reserved restarts the kernel's probe timer (header prediction takes a packet that
@@ -77,4 +77,57 @@ pub(super) fn held_text_beside_text(pair: &Pair<'_>) -> Option<Then> {
     let written = calls.clone().find(|action| action.written().is_some());
     let is_held = matches!(written, Some(Action::WriteMore(_)));
     (is_text && is_new && is_short && waits && is_held).then_some(Then::Stop)
+}
+
+/// If the packet of data that brings no news about the kernel's own data does not fit the memory that the socket has
+/// reserved, the data leaves the kernel's fast path, and causes a retransmission before it is processed, or new data if a
+/// timeout has joined segments and so made room. In Sockeye it never does.
+pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
+    let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
+    let cause = pair.peer().last()?.1;
+    // An ACK that a later one has overtaken is ignored.
+    let before = pair.acks().rev().skip(1).find(|told| told.ack >= cause.ack)?;
+    let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
+    let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
+    let top = pair.texts().map(Segment::end).max()?;
+    let joins = |text: &Segment| {
+        pair.texts().any(|part| part.len > 0 && text.seq < part.seq && part.end() == text.end())
+    };
+    let is_new = again.len > 0 && again.seq == top && pair.texts().last().is_some_and(joins);
+    let waits = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
+        _ => true,
+    };
+    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
+    (is_text && (is_again || is_new) && waits && is_repaired).then_some(Then::Stop)
+}
+
+/// Such data also makes the kernel check the use of the window, which is full while a timeout is repaired and data
+/// waits. So the ACK that ends the repair lets the kernel's window grow, and not Sockeye's; a later loss computes the
+/// threshold from it. The same holds for the ACK after a probe that fills a small window, because sending such a probe
+/// checks nothing.
+pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
+    let differs = |name: &str| pair.why.starts_with(name) && kernel.get(name) > stack.get(name);
+    let is_larger = differs("snd_cwnd") || differs("snd_ssthresh");
+    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
+        What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
+        _ => None,
+    });
+    let is_probed =
+        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_wnd") < info.get("snd_mss");
+    let repair = states
+        .skip_while(|(_, info)| is_probed(info))
+        .take_while(|(_, info)| info.get("ca_state") == Some(4));
+    let mut full = repair.filter(|(_, info)| info.get("notsent_bytes") > Some(0));
+    let is_it = full.any(|(index, _)| {
+        let Some(Action::Segment(text)) = pair.scenario.events.get(index).map(|event| &event.action) else {
+            return false;
+        };
+        let is_next = text.len > 0 && text.seq == pair.rcv_nxt_before(index);
+        let before = pair.acks_before(index).last();
+        is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
+    });
+    (is_it && is_larger).then_some(Then::Stop)
 }

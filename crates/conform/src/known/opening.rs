@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pair::Pair;
 use super::{Then, reports};
 use crate::codec::{Packet, Report, Reported};
-use crate::compare::SLACK;
+use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
 use crate::trace::{Record, State, What};
@@ -134,11 +134,14 @@ fn defers(pair: &Pair<'_>) -> bool {
 /// round trip is measured (RFC 5681 section 3.1, RFC 6298 section 5.7). The kernel's window is one segment only if two
 /// were lost.
 pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
     let syns = pair.earlier.iter().filter(
         |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
     );
+    if probes_without_a_round_trip(pair) {
+        return (syns.count() > 1).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
     let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
     // The kernel takes the echo in the handshake as a round trip sample.
     let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
@@ -149,6 +152,26 @@ pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let is_reported = is_timeout && pair.scenario.any(reports::is_report);
     let is_first = is_reported || pair.texts().all(|text| text.len == 0);
     (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
+}
+
+/// Whether the stack sends its first tail loss probe after one second, because it knows no round trip (RFC 8985 section
+/// 7.2), and the kernel, which has measured one, waits.
+fn probes_without_a_round_trip(pair: &Pair<'_>) -> bool {
+    let (Some(Record { at, what: What::Sent(Packet::Tcp(probe)) }), Some(kernel)) = (pair.stack, pair.kernel)
+    else {
+        return false;
+    };
+    let sent = pair
+        .earlier
+        .iter()
+        .rev()
+        .find(|record| record.segment().is_some_and(|text| text.end() == probe.end()));
+    let is_due = sent.is_some_and(|sent| {
+        at.abs_diff(sent.at + PROBE_OF_NO_ROUND_TRIP) < granularity(PROBE_OF_NO_ROUND_TRIP)
+    });
+    let is_first =
+        pair.texts().all(|text| pair.times_sent_to(text.end()) == 1) && pair.acks().all(|told| told.ack <= 1);
+    is_due && is_first && probe.end() > probe.seq && kernel.at > *at
 }
 
 /// In SYN-RECEIVED, Sockeye checks the sequence number first (RFC 9293 section 3.10.7.4). The kernel checks the
@@ -182,6 +205,8 @@ pub(super) fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
 
 /// RFC 6298 section 5.7.
 const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
+/// How long the first tail loss probe waits without a round trip.
+const PROBE_OF_NO_ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// A connection that was made from a cookie keeps the flow label of its SYN-ACK. The kernel uses another one, since it
 /// stored none.

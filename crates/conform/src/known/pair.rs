@@ -233,6 +233,23 @@ impl<'a> Pair<'a> {
         })
     }
 
+    /// The kernel's segments with data or a FIN that a timer has sent, and no event.
+    pub(super) fn by_timer(&self) -> impl Iterator<Item = &'a Segment> {
+        let (events, mut since) = (&self.scenario.events, Duration::MAX);
+        self.earlier.iter().filter_map(move |record| match &record.what {
+            What::State(index, _) => {
+                since = events.get(index + 1).map_or(Duration::MAX, |event| event.at());
+                None
+            }
+            What::Sent(Packet::Tcp(text))
+                if text.end() > text.seq && record.at > since.saturating_add(SLACK) =>
+            {
+                Some(text)
+            }
+            _ => None,
+        })
+    }
+
     /// True if the kernel's record is a segment with data or a FIN that begins with this number, and is not later than
     /// the stack's.
     pub(super) fn kernel_sends(&self, seq: u32) -> bool {

@@ -81,59 +81,6 @@ pub(super) fn answer_to_a_mark(pair: &Pair<'_>) -> Option<Then> {
     (is_echoed && is_of_the_window).then_some(Then::Stop)
 }
 
-/// If the packet of data that brings no news about the kernel's own data does not fit the memory that the socket has
-/// reserved, the data leaves the kernel's fast path, and causes a retransmission before it is processed, or new data if a
-/// timeout has joined segments and so made room. In Sockeye it never does.
-pub(super) fn text_in_a_repair(pair: &Pair<'_>) -> Option<Then> {
-    let What::Sent(Packet::Tcp(again)) = &pair.kernel?.what else { return None };
-    let cause = pair.peer().last()?.1;
-    // An ACK that a later one has overtaken is ignored.
-    let before = pair.acks().rev().skip(1).find(|told| told.ack >= cause.ack)?;
-    let is_text = cause.end() > cause.seq && (cause.ack, cause.win) == (before.ack, before.win);
-    let is_again = again.len > 0 && again.ack == cause.seq && pair.times_sent(again.seq) > 0;
-    let top = pair.texts().map(Segment::end).max()?;
-    let joins = |text: &Segment| {
-        pair.texts().any(|part| part.len > 0 && text.seq < part.seq && part.end() == text.end())
-    };
-    let is_new = again.len > 0 && again.seq == top && pair.texts().last().is_some_and(joins);
-    let waits = match &pair.stack?.what {
-        What::Sent(Packet::Tcp(ack)) => ack.len == 0 && ack.ack == cause.end(),
-        _ => true,
-    };
-    let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
-    (is_text && (is_again || is_new) && waits && is_repaired).then_some(Then::Stop)
-}
-
-/// Such data also makes the kernel check the use of the window, which is full while a timeout is repaired and data
-/// waits. So the ACK that ends the repair lets the kernel's window grow, and not Sockeye's; a later loss computes the
-/// threshold from it. The same holds for the ACK after a probe that fills a small window, because sending such a probe
-/// checks nothing.
-pub(super) fn use_of_the_window_beside_text(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let differs = |name: &str| pair.why.starts_with(name) && kernel.get(name) > stack.get(name);
-    let is_larger = differs("snd_cwnd") || differs("snd_ssthresh");
-    let states = pair.earlier.iter().rev().filter_map(|record| match &record.what {
-        What::State(index, State { info: Some(info), .. }) => Some((index + 1, info)),
-        _ => None,
-    });
-    let is_probed =
-        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_wnd") < info.get("snd_mss");
-    let repair = states
-        .skip_while(|(_, info)| is_probed(info))
-        .take_while(|(_, info)| info.get("ca_state") == Some(4));
-    let mut full = repair.filter(|(_, info)| info.get("notsent_bytes") > Some(0));
-    let is_it = full.any(|(index, _)| {
-        let Some(Action::Segment(text)) = pair.scenario.events.get(index).map(|event| &event.action) else {
-            return false;
-        };
-        let is_next = text.len > 0 && text.seq == pair.rcv_nxt_before(index);
-        let before = pair.acks_before(index).last();
-        is_next && before.is_some_and(|before| (before.ack, before.win) == (text.ack, text.win))
-    });
-    (is_it && is_larger).then_some(Then::Stop)
-}
-
 /// A retransmission of an undone repair is found lost. The kernel only marks it as retransmitted, and continues after
 /// it. Sockeye sends it first, as everything that is lost again (RFC 8985 section 6.2 step 5).
 pub(super) fn repetition_that_is_lost_again(pair: &Pair<'_>) -> Option<Then> {
@@ -209,7 +156,8 @@ pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
         Some(What::Sent(Packet::Tcp(text))) => text.len > 0 && text.seq >= top,
         _ => false,
     };
-    let is_text = is_new(pair.kernel) != is_new(pair.stack);
+    let is_text = is_new(pair.kernel) && (pair.why.starts_with("time:") || !is_new(pair.stack));
+    let is_text = is_text || (is_new(pair.stack) && !is_new(pair.kernel));
     let is_ack = pair.cause().is_some();
     (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
 }
@@ -370,7 +318,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_state = |record: &&Record| matches!(record.what, What::State(..));
     for record in pair.earlier.iter().chain(pair.kernel.filter(is_state)) {
         match &record.what {
-            What::Sent(Packet::Tcp(text)) => top = top.max(text.end()),
+            What::Sent(Packet::Tcp(text)) if !text.flags.has(Flags::RST) => top = top.max(text.end()),
             What::State(_, State { info: Some(info), .. }) => {
                 // The repair of an undone timeout and the next repair may end and begin with the same ACK.
                 let is_next = acked == info.get("bytes_acked")? && timeouts > info.get("retransmits")?;
@@ -392,6 +340,7 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
     let is_out = acked + 1 < u64::from(end);
     let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
     let is_open = |state: &State| ca_state(state).is_some_and(|state| state <= 1);
+    let is_undone = || acknowledges_an_original(pair) || undoes_a_timeout(pair);
     let is_judged = match (pair.kernel.map(|record| &record.what), &pair.stack?.what) {
         (Some(What::State(_, kernel)), What::State(_, stack)) => {
             // What is not found lost, or was retransmitted before the undo, counts as in flight in the window of the
@@ -404,12 +353,12 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
         (Some(What::State(_, kernel)), What::Sent(Packet::Tcp(again))) => {
             // Options take room from the original segment.
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
-            is_again && (undone.is_some() || is_open(kernel))
+            // A closed socket does not show that a timeout was undone.
+            is_again && (undone.is_some() || is_open(kernel) || (kernel.info.is_none() && is_undone()))
         }
         // Instead the kernel sends new data, or what was sent after the data that the repair had found lost.
         (Some(What::Sent(Packet::Tcp(new))), What::Sent(Packet::Tcp(again))) => {
             let is_again = again.len > 0 && again.seq < end && pair.times_sent(again.seq) > 0;
-            let is_undone = acknowledges_an_original(pair) || undoes_a_timeout(pair);
             if new.is_bare_ack() {
                 return (is_out && is_again && undone.is_some()).then_some(Then::Stop);
             }
@@ -417,7 +366,8 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             // Or the same data, by its timeout.
             let is_timeout = new.seq == again.seq && pair.kernel?.at > pair.stack?.at;
             let is_next = is_behind || is_timeout || new.seq == top;
-            is_again && new.len > 0 && is_next && (undone.is_some() || is_undone)
+            // New data, or only a FIN.
+            is_again && new.end() > new.seq && is_next && (undone.is_some() || is_undone())
         }
         _ => false,
     };
@@ -436,7 +386,9 @@ fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
         Some((_, Echo::Nothing)) | None => false,
     };
     let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
-    let is_beyond = pair.times_sent(una) > 1 && covered.any(|text| pair.times_sent(text.seq) == 1);
+    // Or the end of a segment whose beginning was sent again, without room for all of it beside SACK blocks.
+    let is_once = covered.any(|text| pair.times_sent(text.seq) == 1) || pair.times_sent(cause.ack - 1) == 1;
+    let is_beyond = pair.times_sent(una) > 1 && is_once;
     let is_repaired = ca_state == Some(4) || (is_old && ca_state == Some(3));
     is_repaired && cause.ack > una && (is_old || is_beyond)
 }
@@ -451,14 +403,25 @@ fn was_repeated_since_the_latest_echo(pair: &Pair<'_>, seq: u32) -> bool {
         && latest.is_some_and(|record| record.at >= Duration::from_millis(event.at_ms.into()))
 }
 
-/// Whether the peer's latest segment undoes a timeout after a fast recovery in which the first segment was
-/// retransmitted: it reports a segment that was sent once.
+/// Whether the peer's latest segment undoes a timeout: it reports a segment that was sent once, before the timeout, or
+/// at any time if the first segment was retransmitted by a fast recovery as well.
 fn undoes_a_timeout(pair: &Pair<'_>) -> bool {
     let is_repaired = latest_figure(pair.earlier, "ca_state") == Some(4);
     let (una, report) = (pair.acks().map(|segment| segment.ack).max(), pair.acks().next_back());
     let is_original = report.and_then(|report| report.sack().first().copied());
     let is_original = is_original.is_some_and(|block| pair.times_sent_to(block.1) == 1);
-    is_repaired && is_original && una.is_some_and(|una| pair.times_sent(una) >= 3)
+    let is_first = una.is_some_and(|una| pair.times_sent(una) >= 3);
+    is_repaired
+        && is_original
+        && (is_first || report.is_some_and(|report| is_older_than_a_repetition(pair, report)))
+}
+
+/// Whether the kernel sent the first data that this segment reports before it last retransmitted anything.
+fn is_older_than_a_repetition(pair: &Pair<'_>, report: &Segment) -> bool {
+    let Some((_, end)) = report.sack().first() else { return false };
+    let sent_to = |record: &Record| record.segment().is_some_and(|text| text.len > 0 && text.end() == *end);
+    let mut later = pair.earlier.iter().skip_while(|record| !sent_to(record));
+    later.any(|record| record.segment().is_some_and(|text| text.len > 0 && text.end() < *end))
 }
 
 /// A repair is undone if the peer reports each retransmission as a duplicate. The kernel also counts other reports: of

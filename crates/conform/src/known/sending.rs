@@ -44,11 +44,14 @@ pub(super) fn size_that_nobody_has_told(pair: &Pair<'_>) -> Option<Then> {
     let is_told = |segment: &Segment| segment.options.iter().any(|option| matches!(option, Opt::Mss(_)));
     let is_fast =
         |action: &Action| matches!(action, Action::ConnectWith(_) | Action::Set(SockOpt::FastOpenConnect, 1));
+    // TCP_MAXSEG counts as what the peer has told.
+    let is_set = |action: &Action| matches!(action, Action::Set(SockOpt::MaxSeg, _));
+    let is_set = pair.scenario.any(is_set) && pair.scenario.any(|action| *action == Action::Connect);
     let is_untold = pair.peer().any(|(_, segment)| segment.flags.has(Flags::SYN) && !is_told(segment));
     let is_longer =
         pair.segments().is_some_and(|(kernel, stack)| kernel.seq == stack.seq && kernel.len > stack.len);
     let is_size = pair.why.starts_with("snd_mss:") || is_longer;
-    (is_size && pair.scenario.any(is_fast) && is_untold).then_some(Then::Stop)
+    (is_size && (pair.scenario.any(is_fast) || is_set) && is_untold).then_some(Then::Stop)
 }
 
 /// Each SYN-ACK has another flow label. A connection that the peer has begun with Fast Open keeps the label of the
@@ -156,6 +159,11 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     if pair.why.starts_with("flags:") && is_pushed && is_same && is_rest && was_alone {
         return Some(Then::GoOn);
     }
+    // What is new is cut from packets that were written when other blocks were sent.
+    let is_other = is_push || is_pushed;
+    if pair.why.starts_with("flags:") && is_other && is_same && is_written_beside_others(pair, kernel) {
+        return Some(Then::GoOn);
+    }
     let count = kernel.sack().len();
     // It was longer by the difference when it was first cut, or went on beyond this end when it was last sent.
     let is_cut_anew = pair.texts().any(|text| {
@@ -174,6 +182,26 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         || pair.acks().any(|told| told.sack().iter().any(|block| goes_on(*block)));
     let is_it = is_cut_anew || (was_pushed && is_cut_off);
     (pair.why.starts_with("flags:") && is_push && is_same && is_it).then_some(Then::Stop)
+}
+
+/// Whether this new data may be cut from packets that have no room for its SACK blocks, or room for more: at the time of
+/// an earlier write, segments had another number of blocks.
+fn is_written_beside_others(pair: &Pair<'_>, text: &Segment) -> bool {
+    let (mut next, mut blocks) = (1, 0);
+    let mut is_other = pair.earlier.iter().map(|record| match &record.what {
+        What::Sent(Packet::Tcp(sent)) if !sent.flags.has(Flags::RST) => {
+            blocks = sent.sack().len();
+            false
+        }
+        What::Returned(index, Ok(len)) if pair.scenario.events[*index].action.written().is_some() => {
+            let start = next;
+            next += len;
+            start < text.end() && blocks != text.sack().len()
+        }
+        _ => false,
+    });
+    let is_new = pair.times_sent(text.seq) == 0;
+    is_new && !text.sack().is_empty() && is_other.any(|is_other| is_other)
 }
 
 /// The rest of a retransmission that was cut for a small window counts as two segments in the kernel if it is longer

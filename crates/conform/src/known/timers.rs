@@ -228,7 +228,9 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     // Or a probe of new data.
     let is_more = kernel.seq == top && kernel.len > 0;
     let is_new = what.end() == top && pair.times_sent_to(top) == 1;
-    let was_probed = pair.texts().any(|text| text.end() < top && pair.times_sent_to(text.end()) == 2);
+    // The probe was the last segment again, or new data.
+    let is_probe = |text: &Segment| text.end() < top && pair.times_sent_to(text.end()) == 2;
+    let was_probed = pair.texts().any(is_probe) || pair.by_timer().any(|text| text.len > 0);
     let age = new_at - sent_at;
     let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 3 * JIFFY;
     (is_later && (is_again || is_more) && is_new && was_probed && is_then).then_some(Then::Stop)
