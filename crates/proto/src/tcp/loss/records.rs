@@ -481,13 +481,21 @@ impl Records {
         len < usize::from(self.split_max) && at.min(len - at.min(len)) <= MOVED_MAX
     }
 
-    /// Joins the records from index `from` up to `to`, all Sacked, and neighbours that are Sacked as well.
+    /// Joins the records from index `from` up to `to`, all Sacked, and neighbours that are Sacked as well. What was sent more than once stays apart from
+    /// what was sent once, whose acknowledgment measures a round trip.
     fn join_sacked(&mut self, from: usize, to: usize) {
         let is_sacked = |at: usize| self.list.get(at).is_some_and(|record| record.fate == Fate::Sacked);
         let from = from.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(from);
-        let to = if is_sacked(to) { to + 1 } else { to };
-        if self.may_collapse(from, to) {
-            self.collapse(from, to);
+        let mut end = if is_sacked(to) { to + 1 } else { to };
+        while let Some(last) = end.checked_sub(1).filter(|last| *last >= from) {
+            let repeated = self.list[last].repeated;
+            let alike =
+                self.list.range(from..last).rev().take_while(|record| record.repeated == repeated).count();
+            let begin = last - alike;
+            if self.may_collapse(begin, end) {
+                self.collapse(begin, end);
+            }
+            end = begin;
         }
     }
 

@@ -193,3 +193,17 @@ fn behind_many_records_a_burst_of_one_cell_has_arrived_when_its_first_segment_ha
     let first = records.list[EXACT_MAX - 1];
     assert_eq!((first.sent_at, first.span_us, first.sent_since()), (at(begin + 15), 15, at(begin)));
 }
+
+/// An acknowledgment of what was sent once measures a round trip, also if a repetition beside it had arrived before.
+#[test]
+fn what_was_sent_again_stays_apart_from_what_was_sent_once_when_both_have_arrived() {
+    let mut records = sent(&[100, 100, 100, 100, 100]);
+    records.sack(seq(200), seq(400), |_| {});
+    records.sent(seq(100), seq(200), at(50), 0);
+    records.sack(seq(100), seq(200), |record| assert!(record.repeated));
+    records.sack(seq(400), seq(500), |record| assert!(!record.repeated));
+    let found: Vec<(u32, bool)> = records.list.iter().map(|record| (record.len(), record.repeated)).collect();
+    assert_eq!(found, [(100, false), (100, true), (300, false)]);
+    assert_eq!(records.ack(seq(200), |_| {}), (true, true));
+    assert_eq!(records.ack(seq(500), |_| {}), (true, false));
+}
