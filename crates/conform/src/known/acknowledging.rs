@@ -37,10 +37,10 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let is_last = kernel.end() == top || (kernel.seq == start && (!kernel.sack().is_empty() || is_cut()));
     let is_again = kernel.seq >= start && is_last && pair.times_sent_to(top) <= 2;
     let is_last = is_again || kernel.seq == top;
-    // The peer has closed its window over the data, so the probe cannot be sent and becomes the timeout of the first
-    // segment.
+    // The peer has closed its window over the data, or over its end, so the probe cannot be sent and becomes the timeout
+    // of the first segment.
     let told = pair.acks().next_back();
-    let is_shut = told.is_some_and(|told| told.win == 0 && told.ack == kernel.seq);
+    let is_shut = told.is_some_and(|told| pair.edge(told) < top && told.ack == kernel.seq);
     let is_timeout = is_shut && pair.times_sent(kernel.seq) > 0;
     let is_probe = kernel.end() > kernel.seq && (is_last || is_timeout);
     let is_repeated = pair.has_repeated_below(top);
@@ -83,7 +83,12 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     let loses = |state: &State| figure(state, "ca_state") == Some(4);
     let is_probe = pair.times_sent(last.seq) == 2 && !loses(kernel) && loses(stack);
     let una = pair.acks().map(|told| told.ack).max();
+    // Or the window has become smaller than what is in flight, so that it has no room for the last segment.
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_cut_off = figure(kernel, "retransmits") == Some(1)
+        && pair.acks().next_back().is_some_and(|told| told.win > 0 && pair.edge(told) < top);
     let is_shut = figure(kernel, "snd_wnd") == Some(0) && figure(kernel, "retransmits") == Some(0);
+    let is_shut = is_shut || is_cut_off;
     let is_first = Some(last.seq) == una && pair.times_sent(last.seq) > 1;
     let is_timeout = loses(kernel) && figure(stack, "ca_state") == Some(3) && is_shut && is_first;
     (pair.why.starts_with("ca_state:") && is_repeated && (is_probe || is_timeout)).then_some(Then::Stop)
