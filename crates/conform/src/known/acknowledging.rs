@@ -103,9 +103,20 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     let ack = pair.later.iter().find_map(Record::segment)?;
     let last = pair.earlier.iter().rev().find_map(Record::segment)?;
     let hurry = Hurry::of(pair)?;
-    let depends = if hurry.is_kernels { ack.win >= last.win } else { ack.win < last.win };
+    // A window that became smaller by less than its unit is announced as it was. Short segments before a FIN may be the
+    // longest that the peer has sent, or TCP_MAXSEG allows no longer ones.
+    let has_small =
+        pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, 1..=LEAST_SEGMENT)));
+    let is_small = has_small || pair.cause().is_some_and(|cause| cause.flags.has(Flags::FIN));
+    let depends = match hurry.is_kernels {
+        true => ack.win >= last.win,
+        false => ack.win < last.win || (is_small && ack.win == last.win),
+    };
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
-    let is_it = depends && ack.ack - last.ack.min(ack.ack) > LEAST_SEGMENT && !has_holes;
+    let lens = pair.peer().map(|(_, text)| text.len).filter(|len| is_small && *len >= MSS_MIN);
+    let least = if has_small { Some(MSS_MIN) } else { lens.min() };
+    let least = least.map_or(LEAST_SEGMENT, |len| len.min(LEAST_SEGMENT));
+    let is_it = depends && ack.ack - last.ack.min(ack.ack) > least && !has_holes;
     is_it.then_some(Then::Stop)
 }
 
@@ -370,6 +381,8 @@ pub(super) fn delay_beside_a_timer(pair: &Pair<'_>) -> Option<Then> {
 
 /// Largest number of immediate ACKs in a row (`TCP_MAX_QUICKACKS` and one).
 const QUICK_ACKS: u8 = 17;
+/// A shorter segment does not change what the kernel takes for the peer's segment size (`TCP_MIN_MSS`).
+const MSS_MIN: u32 = 88;
 /// More data than this is acknowledged at once, if the window allows it (`TCP_MIN_MSS`, and less than any segment size
 /// of the peer).
 const LEAST_SEGMENT: u32 = 500;

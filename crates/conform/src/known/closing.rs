@@ -19,7 +19,13 @@ pub(super) fn text_behind_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_reset = kernel.flags.has(Flags::RST) && !stack.flags.has(Flags::RST);
     // Data that its acknowledgment releases may carry the answer.
     let is_it = cause.len > 0 && is_reset && (stack.len == 0 || pair.peer().any(is_behind));
-    is_it.then_some(Then::Stop)
+    // The kernel sends this data before the reset. In Sockeye, the report of a duplicate takes room from it.
+    let mut at_once = pair.later.iter().take_while(|record| !matches!(record.what, What::State(..)));
+    let resets = at_once.any(|record| record.segment().is_some_and(|reset| reset.flags.has(Flags::RST)));
+    let is_same = kernel.seq == stack.seq && kernel.len > stack.len && kernel.sack().is_empty();
+    let is_shorter = is_same && stack.len > 0 && !stack.sack().is_empty() && resets;
+    let is_shorter = is_shorter && cause.len > 0 && pair.peer().any(is_behind);
+    (is_it || is_shorter).then_some(Then::Stop)
 }
 
 /// The kernel counts a waiting FIN as an unsent or unacknowledged byte, and does not count a retransmitted FIN as a
