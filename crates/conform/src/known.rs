@@ -48,10 +48,10 @@ use opening::{
 use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
-    answer_to_a_mark, end_of_slow_start, loss_after_an_undone_repair, reordering_by_a_part,
-    repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery,
-    time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
-    window_after_an_undone_repair,
+    answer_to_a_mark, end_of_slow_start, hole_beside_an_acknowledgment, loss_after_an_undone_repair,
+    reordering_by_a_part, repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition,
+    tail_of_a_recovery, time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate,
+    undo_of_what_did_not_fit, window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -289,6 +289,11 @@ pub const KNOWN: &[Known] = &[
         is: event_between_two_timeouts,
     },
     Known { name: "text of a SYN-ACK", scenario: "text-of-a-syn-ack", is: text_of_a_syn_ack },
+    Known {
+        name: "hole beside an acknowledgment",
+        scenario: "hole-beside-an-acknowledgment",
+        is: hole_beside_an_acknowledgment,
+    },
     Known { name: "reordering by a part", scenario: "reordering-by-a-part", is: reordering_by_a_part },
     Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
     Known { name: "held text beside text", scenario: "held-text-beside-text", is: held_text_beside_text },

@@ -10,6 +10,7 @@ use crate::compare::SLACK;
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{Info, Record, State, What, latest_figure};
+use crate::wheel::JIFFY;
 
 /// In Sockeye, a timeout marks as lost what an undone repair had retransmitted. The kernel still counts it as
 /// retransmitted and in flight, and its window begins larger by that amount. The first segment has then been sent more
@@ -552,4 +553,20 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
         _ => false,
     };
     (has_blocks && is_other).then_some(Then::Stop)
+}
+
+/// One segment acknowledges the beginning of a write and reports what is behind a hole. The kernel takes the round trip from what is
+/// acknowledged, so the hole is lost only when the timer of reordering fires; until then it sends new text.
+pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
+    let (cause, stack) = (pair.cause()?, pair.stack?);
+    let What::Sent(Packet::Tcp(again)) = &stack.what else { return None };
+    let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
+        What::Sent(Packet::Tcp(text)) if text.len > 0 && pair.times_sent(text.seq) == 0 => true,
+        What::Sent(_) => kernel.at > stack.at + JIFFY,
+        _ => true,
+    });
+    let una = pair.acks().filter(|told| !std::ptr::eq(*told, cause)).map(|told| told.ack).max().unwrap_or(1);
+    let has_hole = cause.ack > una && cause.sack().iter().any(|(start, _)| *start > cause.ack);
+    let is_hole = again.len > 0 && again.seq >= cause.ack && pair.times_sent(again.seq) == 1;
+    (waits && has_hole && is_hole).then_some(Then::Stop)
 }

@@ -237,7 +237,7 @@ impl Records {
                 if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
-                if !patience.is_over(&record, self.write_us, now) {
+                if !patience.is_over(&record, latest, self.write_us, now) {
                     found.wait_until(self.last_due(at, latest, patience));
                     break;
                 }

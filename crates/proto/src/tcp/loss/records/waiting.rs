@@ -39,10 +39,14 @@ pub(in crate::tcp) struct Patience {
 impl Patience {
     /// Whether a first transmission has been in flight for longer. The segments of the write at `write_us` were sent
     /// one by one, although at one time of our clock. So the segments after the one that made the round trip have been
-    /// in flight for less (as on Linux, where each has its own time).
-    pub(super) fn is_over(self, record: &Record, write_us: u32, now: Instant) -> bool {
+    /// in flight for less (as on Linux, where each has its own time). If `latest` is of the same write, it has
+    /// overtaken them nevertheless.
+    pub(super) fn is_over(self, record: &Record, latest: Sent, write_us: u32, now: Instant) -> bool {
         let due = self.due(record.sent_at);
-        let is_later = || low_micros(record.sent_at) == write_us && record.start.at_or_after(self.timed);
+        let is_later = || {
+            let is_of_write = low_micros(record.sent_at) == write_us && record.sent_at < latest.at;
+            is_of_write && record.start.at_or_after(self.timed)
+        };
         due < now || (due == now && !is_later())
     }
 
@@ -193,9 +197,8 @@ mod tests {
             (false, 400, 50, 20, 900),
             (true, 1000, 50, 20, 900),
             (true, 400, 49, 20, 0),
-            // The latest is of the same write, and made no round trip.
-            (true, 400, 50, 0, 300),
-            (true, 1000, 50, 0, 900),
+            // The latest is of the same write.
+            (true, 400, 50, 0, 900),
         ] {
             let mut records = Records::new(seq(0));
             records.set_segment(100);
