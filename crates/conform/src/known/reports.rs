@@ -166,9 +166,13 @@ fn errors(pair: &Pair<'_>) -> Option<(i32, i32)> {
 /// A host reports that it could not reassemble an IPv4 packet in time. The kernel does not pass this on.
 pub(super) fn report_on_a_reassembly(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair).or_else(|| given_up(pair))?;
-    let is_untold = kernel == 0 || kernel == libc::ETIMEDOUT;
-    let is_reported = reports(pair).any(|(_, report)| report.what == Reported::TimeExceeded(1));
-    (is_untold && stack == libc::EHOSTUNREACH && is_reported && !pair.scenario.is_ipv6).then_some(Then::GoOn)
+    let is_of_it = |report: &Report| report.what == Reported::TimeExceeded(1);
+    // An earlier report of another kind may still be told.
+    let is_untold =
+        kernel == 0 || kernel == libc::ETIMEDOUT || reports(pair).any(|(_, report)| !is_of_it(report));
+    let is_reported = reports(pair).any(|(_, report)| is_of_it(report));
+    (is_untold && kernel != stack && stack == libc::EHOSTUNREACH && is_reported && !pair.scenario.is_ipv6)
+        .then_some(Then::GoOn)
 }
 
 /// The error that a call returns for a connection that is given up.
