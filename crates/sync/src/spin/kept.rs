@@ -11,8 +11,9 @@
 
 use crate::facade::unmodelled::{AtomicU64, Ordering};
 
-/// No turn of a thread that has only something to hand over takes so long, microseconds.
-const LOST_MIN: u64 = 1_000;
+/// No turn of a thread that has only something to hand over takes so long, microseconds, and no time slice is shorter. A thread that serves a thousand sockets
+/// after one wait may take half of it.
+const LOST_MIN: u64 = 2_000;
 /// How many times as long as it lost a CPU is left alone the first time.
 const HOLD_FACTOR: u64 = 8;
 /// The longest hold, microseconds.
