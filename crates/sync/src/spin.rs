@@ -14,8 +14,8 @@
 //! * Not more threads than twice the cores yield at a time: beyond that they would only take turns in
 //!   finding that there is nothing to do. They are counted, on a line of their own, which only waits
 //!   that outlast the pauses touch.
-//! * Where a thread of other work computes on the same CPU, a yield lasts as long as that thread's time slice. After such a one (none of our threads was seen there for two milliseconds) nothing
-//!   yields on that CPU for a while (`spin/kept.rs`): a sleep is cheaper there.
+//! * Where a thread of other work computes on the same CPU, a yield lasts as long as that thread's time slice. If one of ours yields and none was seen there
+//!   for two milliseconds, nothing yields on that CPU for a while (`spin/kept.rs`): a sleep is cheaper there.
 //! * Each thread remembers how its last spins ended. No answer halves the time, and after a few
 //!   failures in a row it sleeps at once and only now and then tries a full spin; one answer while
 //!   spinning restores the full time.

@@ -9,6 +9,8 @@
 //! Does not depend on what is waited for. Everything here is a hint, and nothing is ordered by it: an old value costs a yield, or a sleep.
 //! Invariant: a hold ends, [`HOLD_MAX_MICROS`] after it began at the latest. Tests: below.
 
+use crossbeam_utils::CachePadded;
+
 use crate::facade::unmodelled::{AtomicU64, Ordering};
 
 /// No turn of a thread that has only something to hand over takes so long, microseconds, and no time slice is shorter. A thread that serves a thousand sockets
@@ -21,8 +23,7 @@ const HOLD_MAX_MICROS: u64 = 1_000_000;
 /// CPUs that are told apart; of more, some share a slot.
 const SLOTS: usize = 64;
 
-/// The hold of a CPU, in microseconds of the monotonic clock. A line of its own: each wait on the CPU writes it.
-#[repr(align(64))]
+/// The hold of a CPU, in microseconds of the monotonic clock.
 struct Hold {
     /// When a thread of ours was seen there.
     seen: AtomicU64,
@@ -51,19 +52,19 @@ impl Hold {
     }
 }
 
-/// The holds of all CPUs.
-pub(super) struct Kept([Hold; SLOTS]);
+/// The holds of all CPUs, each on lines of its own: every wait on the CPU that outlasts the pauses writes it.
+pub(super) struct Kept([CachePadded<Hold>; SLOTS]);
 
 impl Kept {
     pub const fn new() -> Self {
         Self(
             [const {
-                Hold {
+                CachePadded::new(Hold {
                     seen: AtomicU64::new(0),
                     offers: AtomicU64::new(0),
                     end: AtomicU64::new(0),
                     length: AtomicU64::new(0),
-                }
+                })
             }; SLOTS],
         )
     }
@@ -123,7 +124,7 @@ mod tests {
 
     const CPU: u32 = 3;
 
-    /// A thread yields until `now`, and was alone for `lost` before.
+    /// A thread yields for `lost`, until `now`, and no other one is seen.
     fn lose(kept: &Kept, lost: u64, now: u64) {
         assert_eq!(kept.offer(CPU, now - lost, || now), now);
     }
