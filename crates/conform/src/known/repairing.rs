@@ -565,7 +565,7 @@ pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
         What::Sent(_) => kernel.at > stack.at + JIFFY,
         _ => true,
     });
-    let una = pair.acks().filter(|told| !std::ptr::eq(*told, cause)).map(|told| told.ack).max().unwrap_or(1);
+    let una = pair.acks_before(pair.index()?).map(|told| told.ack).max().unwrap_or(1);
     let has_hole = cause.ack > una && cause.sack().iter().any(|(start, _)| *start > cause.ack);
     let is_hole = again.len > 0 && again.seq >= cause.ack && pair.times_sent(again.seq) == 1;
     (waits && has_hole && is_hole).then_some(Then::Stop)
