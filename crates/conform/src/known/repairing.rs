@@ -388,7 +388,8 @@ fn acknowledges_an_original(pair: &Pair<'_>) -> bool {
     };
     let mut covered = pair.texts().filter(|text| text.seq >= una && text.end() <= cause.ack);
     // Or the end of a segment whose beginning was sent again, without room for all of it beside SACK blocks.
-    let is_once = covered.any(|text| pair.times_sent(text.seq) == 1) || pair.times_sent(cause.ack - 1) == 1;
+    let is_once = covered.any(|text| pair.times_sent(text.seq) == 1)
+        || pair.times_sent(cause.ack.saturating_sub(1)) == 1;
     let is_beyond = pair.times_sent(una) > 1 && is_once;
     let is_repaired = ca_state == Some(4) || (is_old && ca_state == Some(3));
     is_repaired && cause.ack > una && (is_old || is_beyond)
