@@ -11,7 +11,7 @@
 //!
 //! # Deferring to callers
 //! A frame that a caller takes would also wake an input thread that waits in its interface. So a caller says that it prefers to poll when it has
-//! found frames, when it finds the batch taken, and when it has written so much that it will be back ([`has_written`]): the next frames are the
+//! found frames, when it finds the batch taken, and when it writes faster than its peer takes ([`has_written`]): the next frames are the
 //! caller's. A caller that has read much does not say so: one that pauses before each read would keep frames waiting. An input thread that finds this, or the batch taken, clears it
 //! and sleeps for [`DEFER_MAX`] instead of going on: if no caller has said so again by then, it takes its turn and goes back to its interface.
 //! Where callers have polled for long it sleeps longer, [`DEFER_LONG_MAX`]. A caller that gives up and parks clears the preference and wakes it,
@@ -45,8 +45,8 @@ const DEFER_MAX: Duration = Duration::from_micros(200);
 const DEFER_LONG_MAX: Duration = Duration::from_millis(1);
 const DEFER_MANY: u32 = 8;
 
-/// Bytes that a writer hands over at once and is then expected back.
-const STREAM_MIN: usize = 32 << 10;
+/// Bytes of earlier writes that a writer finds in its buffer, and bytes that it adds, from which on it is expected back.
+const STREAM_MIN: u32 = 32 << 10;
 /// Bytes in a socket's buffer from which on its writer looks whether some of them were acknowledged.
 const LOOK_MIN: u32 = 192 << 10;
 /// Bytes after which a caller looks whether its wait is over. Fewer than an input thread takes: the caller is about to read the
@@ -255,16 +255,31 @@ pub(super) fn prefer(queue: &PolledQueue) {
     queue.poll.prefer();
 }
 
+/// What a writer has handed over, of one write's bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Written {
+    /// Bytes in the buffer when the write began.
+    pub earlier: u32,
+    /// Bytes in the buffer before the last ones were sent.
+    pub buffered: u32,
+    /// The last ones.
+    pub bytes: u32,
+}
+
 /// A caller has handed over so much that answers to earlier data may be there: it takes them itself, and the memory that they
-/// acknowledge is in its core's cache for its next bytes. It does not look before `buffered` bytes are many: a look is a system call or
-/// two. Called without locks.
+/// acknowledge is in its core's cache for its next bytes. It does not look before the buffered bytes are many: a look is a system call or
+/// two. If its buffer had much of earlier writes, it writes faster than its peer takes, and will soon be back or wait for room: the next frames are
+/// its own, too. A writer that pauses between its writes finds the buffer empty. Called without locks.
 #[inline]
-pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, bytes: usize, buffered: u32) {
+pub(crate) fn has_written<T: Transport>(core: &T, at: &PlaceCell, written: Written) {
+    let Written { earlier, buffered, bytes } = written;
     if bytes < STREAM_MIN || !Chosen::takes_frames_in_calls(core) {
         return;
     }
     let Some((at, queue)) = at.load().and_then(|at| Some((at, core.input.queues.at(at)?))) else { return };
-    prefer(queue);
+    if earlier >= STREAM_MIN {
+        prefer(queue);
+    }
     if buffered >= LOOK_MIN
         && let Some(mut batch) = queue.poll.try_take()
         && turn(core, at, BATCH_BYTES_MAX, &mut batch) > 0

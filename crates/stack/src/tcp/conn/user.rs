@@ -22,7 +22,7 @@ use super::transfer::Pieces;
 use super::transfer::{Scatter, Sink, Slices, Source};
 use super::{Conn, Locked, connect, contain, cork, rcvd, reports, reserved, serve};
 use crate::base::errno;
-use crate::inet::input::busy;
+use crate::inet::input::busy::{self, Written};
 use crate::inet::input::leader::{self, Waiters};
 use crate::rt::blocking::{self, Timeout};
 use crate::rt::counter;
@@ -148,13 +148,15 @@ fn send_rest<S: Source>(
 ) -> io::Result<usize> {
     let conn = ends.conn;
     let mut timeout = Timeout::of(&conn.options.write_timeout);
-    let wanted = rest.source.len();
+    let (wanted, mut earlier) = (rest.source.len(), None);
     while rest.source.len() > 0 {
         let before = rest.source.len();
         let refusal = match append(core, ends, &mut rest) {
             Ok(buffered) => {
                 if !conn.options.nonblocking.load(Ordering::Relaxed) {
-                    busy::has_written(core, &conn.input_at, before - rest.source.len(), buffered);
+                    let bytes = (before - rest.source.len()) as u32; // At most a chunk.
+                    let earlier = *earlier.get_or_insert(buffered.saturating_sub(bytes));
+                    busy::has_written(core, &conn.input_at, Written { earlier, buffered, bytes });
                 }
                 continue;
             }
@@ -218,7 +220,7 @@ impl From<Exhausted> for Refusal {
     }
 }
 
-/// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before that.
+/// Appends as much as fits now, at most a chunk, and runs output if it is due. Returns how many bytes were buffered before the output.
 pub(super) fn append<S: Source>(core: &Core, ends: &Ends<'_>, rest: &mut Rest<S>) -> Result<u32, Refusal> {
     let conn = ends.conn;
     Chosen::before_write(core, conn);
@@ -573,9 +575,7 @@ pub(super) fn wait(
     ticket: Option<(Ticket, u32)>,
     timeout: &mut Timeout,
 ) -> io::Result<()> {
-    let Some((ticket, cpu)) = ticket else {
-        return Err(Errno::AGAIN.into());
-    };
+    let (ticket, cpu) = ticket.ok_or(Errno::AGAIN)?;
     discipline::Chosen::before_wait(core);
     let woken = match busy::place_of(core, &conn.input_at, conn.via.last()) {
         Some(at) => leader::wait_polling(core, (waiters, ticket), (at, &conn.tuple), timeout),
