@@ -94,24 +94,20 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
     (pair.why.starts_with("ca_state:") && is_repeated && (is_probe || is_timeout)).then_some(Then::Stop)
 }
 
-/// The kernel acknowledges unread data at once if its window has grown in the meantime, because it has learnt how much
-/// memory packets take. Sockeye's window has not grown, and the ACK waits.
+/// Sockeye acknowledges unread data at once while half of its receive buffer is free. The kernel does so unless its window
+/// has become smaller by the memory that packets take.
 ///
-/// Or the reverse: the kernel's window has become smaller.
+/// Or the reverse: Sockeye's buffer is more than half full, and the kernel has learnt that packets take less memory.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     // The kernel's ACK may come after other events.
     let ack = pair.later.iter().find_map(Record::segment)?;
     let last = pair.earlier.iter().rev().find_map(Record::segment)?;
     let hurry = Hurry::of(pair)?;
-    // A window that became smaller by less than its unit is announced as it was. Short segments before a FIN may be the
-    // longest that the peer has sent, or TCP_MAXSEG allows no longer ones.
+    // Short segments before a FIN may be the longest that the peer has sent, or TCP_MAXSEG allows no longer ones.
     let has_small =
         pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, 1..=LEAST_SEGMENT)));
     let is_small = has_small || pair.cause().is_some_and(|cause| cause.flags.has(Flags::FIN));
-    let depends = match hurry.is_kernels {
-        true => ack.win >= last.win,
-        false => ack.win < last.win || (is_small && ack.win == last.win),
-    };
+    let depends = !hurry.is_kernels || ack.win >= last.win;
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
     let lens = pair.peer().map(|(_, text)| text.len).filter(|len| is_small && *len >= MSS_MIN);
     let least = if has_small { Some(MSS_MIN) } else { lens.min() };

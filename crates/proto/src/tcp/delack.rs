@@ -14,9 +14,10 @@
 //! | `acks.scheduled` | `ICSK_ACK_SCHED` | something has arrived that the next acknowledgment answers |
 //!
 //! Text in order is acknowledged at once
-//! 1. beyond one full segment, in each mode, unless the window would shrink: its reader has not read what arrived since
-//!    the last acknowledgment although it was told of it (SO_RCVLOWAT), and acknowledges when it reads
-//!    (`__tcp_ack_snd_check`; never held back within one process, `lossless`);
+//! 1. beyond one full segment, in each mode, unless the receive buffer is more than half full and the window would
+//!    shrink: its reader has not read what arrived since the last acknowledgment although it was told of it
+//!    (SO_RCVLOWAT), and acknowledges when it reads (`__tcp_ack_snd_check`, where the free half stands for memory by
+//!    which Linux's first window is smaller than its buffer; never held back within one process, `lossless`);
 //! 2. unless interactive, while *quick acknowledgments* are left. Up to `QUICK_ACKS_MAX`, as many as pairs of segments
 //!    fit the window, are granted by the first text, by text after a pause longer than the retransmission timeout (the
 //!    sender begins with a small congestion window), and by text that had arrived before (the acknowledgment was lost or
@@ -346,14 +347,16 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Before output, with `rcv_space` free in `so_rcv`: whether a waiting acknowledgment should be sent now, because
-    /// the window is as large as at the last one.
+    /// half of the buffer is free, or the window is as large as at the last one.
     #[inline]
     pub(super) fn settle_waiting_ack(&mut self, rcv_space: u32) {
         if self.delack_at != NEVER && self.has_full_segment() {
             let unit = 1u32 << self.scale.rcv;
             let window = rcv_space.min(self.rcv_wnd_max()).next_multiple_of(unit);
             let is_reader_told = self.rcv_hiwat.saturating_sub(rcv_space) >= self.rcv_limits().lowat;
-            self.ack_now |= !is_reader_told || window >= self.rcv_adv.since(self.last_ack_sent);
+            let is_half_free = rcv_space >= self.rcv_hiwat / 2;
+            self.ack_now |=
+                !is_reader_told || is_half_free || window >= self.rcv_adv.since(self.last_ack_sent);
         }
     }
 

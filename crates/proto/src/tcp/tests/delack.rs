@@ -82,12 +82,30 @@ fn the_delay_follows_the_gaps_between_segments_up_to_the_round_trip() {
 }
 
 #[test]
-fn more_than_a_full_segment_waits_for_a_reader_that_is_behind() {
+fn a_reader_that_is_behind_holds_nothing_up_while_half_of_the_buffer_is_free() {
     let mut t = settled(&plain());
+    let half = t.space / 2;
+    for space in [t.space - 2 * MSS, half] {
+        for _ in 0..2 {
+            let _ = t.input(t.seg(ACK), &full());
+        }
+        t.space = space;
+        assert_eq!(t.lens(), [0], "{space}");
+    }
+}
+
+#[test]
+fn more_than_a_full_segment_waits_for_a_reader_that_is_far_behind() {
+    let mut t = settled(&plain());
+    t.space /= 2;
     // The window that the peer knows is as large as the free space.
-    let _ = t.input(t.seg(ACK), &full());
-    t.output();
-    let _ = t.input(t.seg(ACK), &full());
+    for _ in 0..2 {
+        let _ = t.input(t.seg(ACK), &full());
+    }
+    assert_eq!(t.lens(), [0]);
+    for _ in 0..2 {
+        let _ = t.input(t.seg(ACK), &full());
+    }
     t.space -= 2 * MSS;
     assert_eq!(t.lens(), [] as [u32; 0]);
     assert_eq!(t.pcb.acks_at_read(), AckAtRead::Any);
