@@ -5,8 +5,6 @@
 //! outstanding data, and each takes a bounded number of steps (`records.rs`). It does not depend on text or windows. Tests: `tests/sack.rs`,
 //! `tests/rack.rs`, `tests/undo.rs`, `tests/hostile.rs`.
 
-use core::hint::cold_path;
-
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
@@ -41,7 +39,8 @@ pub(in crate::tcp) struct Report {
     pub(super) sacked: u32,
     /// The latest transmission among them, and its snapshot.
     latest: Option<(Sent, u32)>,
-    /// Round trip of the latest of them that was sent once.
+    /// Round trip of the last segment that a block reports of those that were sent once, else of the last that the acknowledgment itself covers, if all
+    /// that it covers were sent once.
     rtt_us: Option<u32>,
     /// Round trip of the first segment that the acknowledgment itself covers, if all that it covers were sent once.
     ack_rtt_us: Option<u32>,
@@ -75,16 +74,12 @@ impl Report {
         self.is_duplicate || self.sacked > 0 || self.dsack.is_some()
     }
 
-    fn add(&mut self, record: &Record, now: Instant, recover: Option<SeqNum>) {
+    fn add(&mut self, record: &Record, recover: Option<SeqNum>) {
         self.delivered += record.len();
         self.count += record.count;
         let sent = record.arrived();
         if self.latest.is_none_or(|(latest, _)| latest.before(sent)) {
             self.latest = Some((sent, record.snapshot));
-            if !record.repeated {
-                self.rtt_us =
-                    Some(u32::try_from(since_us(now, record.sent_since())).unwrap_or(u32::MAX).max(1));
-            }
         }
         self.original |= !record.repeated && recover.is_some_and(|recover| record.end.at_or_before(recover));
     }
@@ -198,10 +193,10 @@ impl<P: Payload> Pcb<P> {
             }
             let ours =
                 echo.is_none_or(|ecr| !timestamp::older(ecr, timestamp::value(record.sent_at, offset)));
-            report.add(record, now, recover);
+            report.add(record, recover);
             rack.on_delivered(record, now, ours)
         };
-        let (mut first, mut acked_round_trip) = (NEVER, None);
+        let (mut sent, mut acked_round_trip) = (None, None);
         (report.has_segment, report.is_ambiguous) = loss.records.ack(una, |record: &Record| {
             if record.count == 0 {
                 // A part of a segment does not show when it was sent (`tcp_clean_rtx_queue`).
@@ -209,23 +204,25 @@ impl<P: Payload> Pcb<P> {
                 return;
             }
             acked_round_trip = note(&mut loss.rack, &mut report, record).or(acked_round_trip);
-            first = first.min(record.sent_since());
+            sent = Some(record.span_with(sent));
         });
         loss.rack.measure_reordering(una, mss);
-        let round_trip = |since| u32::try_from(since_us(now, since)).unwrap_or(u32::MAX).max(1);
-        report.ack_rtt_us = (first != NEVER && !report.is_ambiguous).then(|| round_trip(first));
+        let round_trip = |at| Some(u32::try_from(since_us(now, at)).unwrap_or(u32::MAX).max(1));
+        if let Some((first, last)) = sent.filter(|_| !report.is_ambiguous) {
+            (report.ack_rtt_us, report.rtt_us) = (round_trip(first), round_trip(last));
+        }
         if has_blocks {
-            let (before, mut first) = (loss.records.sacked(), NEVER);
+            let (before, mut sent) = (loss.records.sacked(), None);
             loss.records.set_segments(flight / mss);
             for block in blocks.into_iter().flatten() {
                 loss.records.sack(block.start, block.end, |record: &Record| {
                     let _ = note(&mut loss.rack, &mut report, record);
-                    if !record.repeated {
-                        first = first.min(record.sent_since());
-                    }
+                    sent = if record.repeated { sent } else { Some(record.span_with(sent)) };
                 });
             }
-            report.sack_rtt_us = (first != NEVER).then(|| round_trip(first));
+            if let Some((first, last)) = sent {
+                (report.sack_rtt_us, report.rtt_us) = (round_trip(first), round_trip(last));
+            }
             loss.rack.measure_reordering(una, mss);
             loss.rack.keep_round_trip(acked_round_trip);
             report.sacked = loss.records.sacked() - before;
@@ -251,10 +248,8 @@ impl<P: Payload> Pcb<P> {
         self.take_sample(rtt_us);
         if let Some(loss) = self.loss.as_deref_mut() {
             loss.note_round_trip();
-            if by_time.is_none() {
-                cold_path();
-                loss.rack.on_echo(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
-            }
+            let last_us = report.rtt_us.unwrap_or_else(|| u32::try_from(rtt_us).unwrap_or(u32::MAX));
+            loss.rack.on_round_trip(last_us, now);
         }
     }
 
@@ -511,9 +506,9 @@ impl<P: Payload> Pcb<P> {
             used: loss.usage.get(),
             mss: u32::from(self.mss),
             phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
-            rtt_us: match report.is_ambiguous && report.sack_rtt_us.is_none() {
-                false => report.rtt_us,
-                true => self.rtt_by_echo(ts, now),
+            rtt_us: match report.rtt_us {
+                None if report.has_segment => self.rtt_by_echo(ts, now),
+                rtt_us => rtt_us,
             },
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),

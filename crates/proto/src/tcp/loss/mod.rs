@@ -178,7 +178,7 @@ impl Loss {
 
     /// The handshake has ended after text was sent: this was its round trip, microseconds.
     pub(super) fn note_handshake(&mut self, rtt_us: u64, now: Instant) {
-        self.rack.on_echo(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
+        self.rack.on_round_trip(u32::try_from(rtt_us).unwrap_or(u32::MAX), now);
     }
 
     /// A pause has reduced the window.

@@ -70,9 +70,8 @@ impl Rack {
     /// earlier transmission of the record caused the acknowledgment. Returns the round trip, microseconds, and the end
     /// of its segment, if it is a sample.
     pub fn on_delivered(&mut self, record: &Record, now: Instant, is_ours: bool) -> Option<(u32, SeqNum)> {
-        let round_trip = |sent_at| u32::try_from(since_us(now, sent_at)).unwrap_or(u32::MAX).max(1);
         let sent = record.arrived();
-        let rtt_us = round_trip(sent.at);
+        let rtt_us = u32::try_from(since_us(now, sent.at)).unwrap_or(u32::MAX).max(1);
         if record.end.after(self.fack) {
             self.fack = record.end;
         } else if record.end.before(self.fack) && !record.repeated {
@@ -82,10 +81,6 @@ impl Rack {
         let too_early = rtt_us < self.min_rtt_us || self.min_rtt_us == 0;
         if record.repeated && (!is_ours || too_early) {
             return None;
-        }
-        if !record.repeated {
-            // Not longer than it was, so that a repetition does not seem to arrive too early.
-            self.note_min_rtt(round_trip(record.sent_at), now);
         }
         // For each reported record, whether it is the latest or not.
         (self.rtt_us, self.timed, self.has_news) = (rtt_us, record.end, true);
@@ -114,13 +109,9 @@ impl Rack {
         core::mem::take(&mut self.has_news)
     }
 
-    /// A round trip measured by the peer's echo of a timestamp, for acknowledged data that had been retransmitted.
-    pub fn on_echo(&mut self, rtt_us: u32, now: Instant) {
-        self.note_min_rtt(rtt_us, now);
-    }
-
-    /// The minimum of some minutes (`tcp_update_rtt_min`).
-    fn note_min_rtt(&mut self, rtt_us: u32, now: Instant) {
+    /// A round trip was measured: that of the last segment reported, or by the peer's echo of a timestamp. Notes the minimum of some minutes
+    /// (`tcp_update_rtt_min`).
+    pub fn on_round_trip(&mut self, rtt_us: u32, now: Instant) {
         let is_old = now.since(self.min_rtt_at) > MIN_RTT_WINDOW;
         if rtt_us <= self.min_rtt_us || self.min_rtt_us == 0 || is_old {
             (self.min_rtt_us, self.min_rtt_at) = (rtt_us, now);
@@ -233,7 +224,7 @@ mod tests {
         let at = |secs: u64| Instant::from_micros(secs * 1_000_000);
         let mut rack = Rack::new(SeqNum::new(1), (0, 0), at(0));
         let mut seen = |rtt_us, secs| {
-            rack.on_echo(rtt_us, at(secs));
+            rack.on_round_trip(rtt_us, at(secs));
             rack.min_rtt_us()
         };
         assert_eq!((seen(20_000, 1), seen(10_000, 2), seen(30_000, 3)), (20_000, 10_000, 10_000));

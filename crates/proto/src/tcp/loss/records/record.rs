@@ -110,6 +110,12 @@ impl Record {
         Instant::from_micros(self.sent_at.as_micros().saturating_sub(u64::from(self.span_us)))
     }
 
+    /// When the first and the last segment were sent of it and of what was reported before it.
+    pub fn span_with(&self, before: Option<(Instant, Instant)>) -> (Instant, Instant) {
+        let since = self.sent_since();
+        (before.map_or(since, |(first, _)| first.min(since)), self.sent_at)
+    }
+
     /// Its place in the order of transmissions, now that it has arrived.
     pub fn arrived(&self) -> Sent {
         Sent { at: self.sent_since(), end: self.end, repeated: self.repeated }
