@@ -90,11 +90,12 @@ impl Cubic {
         self.ssthresh = ssthresh;
     }
 
-    fn smooth(&mut self, rtt_us: Option<u32>) {
+    /// `elapsed_us`: how much longer the period has lasted than it says.
+    fn smooth(&mut self, rtt_us: Option<u32>, elapsed_us: u64) {
         let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
         self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
         // Right after a recovery, round trips say little about the path.
-        let is_settled = self.period.is_none_or(|period| period.age_us >= SETTLING_US);
+        let is_settled = self.period.is_none_or(|period| period.age_us + elapsed_us >= SETTLING_US);
         if is_settled && (self.delay_min_us == 0 || rtt_us < self.delay_min_us) {
             self.delay_min_us = rtt_us;
         }
@@ -232,7 +233,7 @@ impl CongestionControl for Cubic {
             // continues to count.
             self.acked_at = ack.now;
         }
-        self.smooth(ack.rtt_us);
+        self.smooth(ack.rtt_us, elapsed_us);
         let round_ended = ack.acked > 0 && self.pass_round(ack);
         match ack.phase {
             Phase::Open | Phase::Loss => {}

@@ -410,8 +410,15 @@ fn the_least_round_trip_is_of_settled_times() {
     ] {
         let mut cc = Cubic::new(20 * MSS);
         (cc.period, cc.delay_min_us) = (age_us.map(period), known);
-        cc.smooth(Some(100));
+        cc.smooth(Some(100), 0);
         assert_eq!(cc.delay_min_us, expected, "{age_us:?} {known}");
+    }
+    // Blocks have let no time count so far.
+    for (elapsed_us, expected) in [(999_999, 0), (1_000_000, 100)] {
+        let mut cc = Cubic::new(20 * MSS);
+        cc.period = Some(period(0));
+        cc.smooth(Some(100), elapsed_us);
+        assert_eq!(cc.delay_min_us, expected, "{elapsed_us}");
     }
 }
 
