@@ -214,9 +214,10 @@ impl Loss {
     }
 
     /// What was sent last fills a small window: it gets no tail loss probe, and says nothing about the use of the
-    /// congestion window.
+    /// congestion window, which the next write checks.
     pub(super) fn note_window_probe(&mut self) {
         (self.probe_at, self.has_sent, self.is_looked_at) = (NEVER, false, false);
+        self.usage.is_untold = true;
     }
 
     /// The timestamp that the first repetition of the present repair had, or would have had.

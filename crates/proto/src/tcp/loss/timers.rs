@@ -28,7 +28,7 @@ impl<P: Payload> Pcb<P> {
             loss.rate.shrink();
         }
         if loss.reorder_at <= now {
-            loss.is_only_repair = true;
+            (loss.is_only_repair, loss.usage.is_untold) = (true, true);
             let found = self.find_losses(&mut loss, now);
             let begins = self.begins_recovery(&loss, found.lost > 0);
             self.rexmt_at = self.first_is_due(&loss).max(after_us(now, 1));
