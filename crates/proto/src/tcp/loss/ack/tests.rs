@@ -121,10 +121,18 @@ fn an_echo_tells_the_round_trip_to_a_millisecond() {
     assert_eq!(t.pcb.rtt_by_echo(None, t.now), None);
 }
 
-/// A write that finds text waiting begins no output of its own.
+/// A write that finds a segment waiting begins no output of its own, unless it fills that segment up.
 #[test]
-fn output_begins_for_a_write_if_all_before_it_has_left() {
-    for (waiting, more, begins) in [(0, 0, false), (0, 1, true), (1, 0, false), (1, 1, false)] {
+fn output_begins_for_a_write_if_no_whole_segment_waits_before_it() {
+    for (waiting, more, begins) in [
+        (0, 0, false),
+        (0, 1, true),
+        (1, 0, false),
+        (1, 1, true),
+        (MSS - 1, 1, true),
+        (MSS, 1, false),
+        (MSS + 1, 1, false),
+    ] {
         let mut t = sending(&with_sack(), 10);
         t.write(waiting);
         t.pcb.nagle.set_write(false);
