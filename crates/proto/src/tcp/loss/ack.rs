@@ -179,11 +179,10 @@ impl<P: Payload> Pcb<P> {
             return None;
         }
         let (una, max, mss) = (self.snd_una, self.snd_max, u32::from(self.mss));
-        let oldest = una - self.max_snd_wnd.min(DSACK_BELOW_UNA_MAX);
-        let (echo, offset) = (self.echo(ts), self.ts_offset);
+        let (echo, offset, wnd) = (self.echo(ts), self.ts_offset, self.max_snd_wnd);
         let loss = self.loss.as_deref_mut()?;
         let has_blocks = self.sack_ok && !sack.is_empty();
-        let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, oldest));
+        let told = has_blocks.then(|| sorted(sack.as_slice(), una, max, wnd));
         let (dsack, blocks) = told.unwrap_or_default();
         let was_sent_once = dsack.is_some_and(|dsack| loss.records.is_sent_once(dsack.start, dsack.end));
         let mut report = Report { acked, flight, was_sent_once, ..Report::default() };
@@ -229,8 +228,7 @@ impl<P: Payload> Pcb<P> {
             loss.rack.measure_reordering(una, mss);
             loss.rack.keep_round_trip(acked_round_trip);
             report.sacked = loss.records.sacked() - before;
-            report.dsack = dsack
-                .filter(|dsack| loss.stats.take_duplicate(dsack.start, dsack.end, mss, &mut report.count));
+            report.dsack = dsack.filter(|dsack| loss.stats.take_duplicate(*dsack, mss, &mut report.count));
         }
         loss.twice_count = twice_count;
         if !self.sack_ok {
@@ -561,24 +559,25 @@ impl<P: Payload> Pcb<P> {
 }
 
 /// The valid blocks, in order of their numbers, and the report of a duplicate if there is one (RFC 2883 section 4: the first block, if it lies below
-/// SEG.ACK or inside the second).
+/// SEG.ACK or inside the second). No block is longer than the largest window, `wnd`; a duplicate may be old (`tcp_dsack_seen`).
 fn sorted(
     blocks: &[SackBlock],
     una: SeqNum,
     max: SeqNum,
-    oldest: SeqNum,
+    wnd: u32,
 ) -> (Option<SackBlock>, [Option<SackBlock>; SACK_BLOCKS_MAX]) {
     let inside = |a: &SackBlock, b: &SackBlock| a.start.at_or_after(b.start) && a.end.at_or_before(b.end);
     let dsack = blocks.first().copied().filter(|first| {
         first.start.before(first.end)
-            && first.start.at_or_after(oldest)
+            && first.start.at_or_after(una - DSACK_BELOW_UNA_MAX)
+            && first.end.since(first.start) <= wnd
             && first.end.at_or_before(max)
             && (first.start.before(una) || blocks.get(1).is_some_and(|second| inside(first, second)))
     });
     let mut out = [None; SACK_BLOCKS_MAX];
     for (slot, block) in out.iter_mut().zip(blocks.iter().skip(usize::from(dsack.is_some()))) {
         let valid = block.start.before(block.end) && block.end.at_or_before(max) && block.end.after(una);
-        if valid && block.start.at_or_after(oldest) {
+        if valid && block.start.at_or_after(una - wnd.min(DSACK_BELOW_UNA_MAX)) {
             *slot = Some(SackBlock { start: block.start.max(una), end: block.end });
         }
     }

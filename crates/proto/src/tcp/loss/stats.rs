@@ -3,7 +3,7 @@
 //! They are kept beside the recovery state, and are made with the first repetition: a connection that never repeats
 //! anything has none. Tests: with what they count.
 
-use crate::seq::SeqNum;
+use super::super::sack::SackBlock;
 
 /// Repetitions and their reasons. Segments are counted in units of the MSS, a shorter one as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,10 +71,10 @@ impl LossStats {
         self.rexmt_bytes += u64::from(bytes);
     }
 
-    /// The peer reports `start` to `end` as a duplicate. Its segments have arrived, and `arrived` counts them like
+    /// The peer reports this block as a duplicate. Its segments have arrived, and `arrived` counts them like
     /// others (`tcp_dsack_seen`). False if that would be more than were ever retransmitted.
-    pub(super) fn take_duplicate(&mut self, start: SeqNum, end: SeqNum, mss: u32, arrived: &mut u32) -> bool {
-        let count = end.since(start).div_ceil(mss.max(1)).max(1);
+    pub(super) fn take_duplicate(&mut self, block: SackBlock, mss: u32, arrived: &mut u32) -> bool {
+        let count = block.end.since(block.start).div_ceil(mss.max(1)).max(1);
         self.dsack_count = self.dsack_count.saturating_add(count);
         let repeated = [self.rexmt_fast, self.rexmt_probe, self.rexmt_rto, self.rexmt_mtu];
         let is_ours = self.dsack_count <= repeated.into_iter().fold(0, u32::saturating_add);
@@ -92,6 +92,8 @@ pub(super) fn count(counter: &mut u32) {
 
 #[cfg(test)]
 mod tests {
+    use crate::seq::SeqNum;
+
     use super::*;
 
     #[test]
@@ -101,7 +103,8 @@ mod tests {
         stats.on_rexmt(Why::Probe, 1, 1_000);
         let mut arrived = 5;
         let mut take = |start, end| {
-            let ours = stats.take_duplicate(SeqNum::new(start), SeqNum::new(end), 1_000, &mut arrived);
+            let block = SackBlock { start: SeqNum::new(start), end: SeqNum::new(end) };
+            let ours = stats.take_duplicate(block, 1_000, &mut arrived);
             (ours, arrived)
         };
         assert_eq!(take(0, 1_001), (true, 7));

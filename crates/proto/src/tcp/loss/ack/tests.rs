@@ -26,18 +26,21 @@ fn the_first_block_is_a_duplicate_if_it_is_below_the_acknowledgment_or_inside_th
     let block = |(start, end)| SackBlock { start: seq(start), end: seq(end) };
     let read = |blocks: &[(u32, u32)]| {
         let blocks: Vec<SackBlock> = blocks.iter().copied().map(block).collect();
-        let (dsack, rest) = sorted(&blocks, seq(1_000), seq(2_000), seq(500));
+        let (dsack, rest) = sorted(&blocks, seq(1_000), seq(2_000), 500);
         let place = |block: SackBlock| (block.start.since(seq(0)), block.end.since(seq(0)));
         (dsack.map(place), rest.into_iter().flatten().map(place).collect::<Vec<_>>())
     };
     for (blocks, dsack, rest) in [
         (&[(600, 700)][..], Some((600, 700)), &[][..]),
         (&[(500, 700)], Some((500, 700)), &[]),
-        (&[(499, 700)], None, &[]),
+        // However old, but not longer than the peer's window.
+        (&[(100, 600)], Some((100, 600)), &[]),
+        (&[(99, 600)], None, &[]),
         (&[(700, 600)], None, &[]),
         (&[(600, 600)], None, &[]),
-        (&[(900, 2_001)], None, &[]),
-        (&[(900, 2_000)], Some((900, 2_000)), &[]),
+        (&[(1_600, 2_001), (1_500, 2_001)], None, &[]),
+        (&[(900, 1_400)], Some((900, 1_400)), &[]),
+        (&[(900, 1_401)], None, &[(1_000, 1_401)]),
         (&[(1_200, 1_300), (1_100, 1_400)], Some((1_200, 1_300)), &[(1_100, 1_400)]),
         (&[(1_200, 1_300), (1_250, 1_400)], None, &[(1_200, 1_300), (1_250, 1_400)]),
         // Those that count stand in order; what is acknowledged is cut off.
