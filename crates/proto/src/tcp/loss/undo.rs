@@ -134,7 +134,7 @@ impl<P: Payload> Pcb<P> {
         let is_late = sign == Some(Sign::Echo)
             && self.recovery.phase() == Phase::Recovery
             && self.snd_una.before(self.recovery.recover());
-        if is_late && self.sack_ok {
+        if is_late {
             loss.rack.on_late(self.snd_una - report.acked, self.snd_una, self.mss.into());
         }
         // While a retransmission is in flight, nothing is undone or judged, and only new data is sent.
