@@ -121,6 +121,8 @@ impl Cubic {
             match self.hystart.on_ack(ack.rtt_us, round_ended, ack.paced, ack.now) {
                 Growth::Full => {}
                 Growth::Quarter => growth /= 4,
+                // So few segments tell nothing (`hystart_low_window`).
+                Growth::Over if self.cwnd / ack.mss.max(1) < HYSTART_WINDOW_MIN => {}
                 Growth::Over => {
                     self.ssthresh = self.cwnd;
                     return 0;
@@ -337,6 +339,8 @@ impl CongestionControl for Cubic {
     }
 }
 
+/// Smallest window that HyStart++ may end slow start with, segments.
+const HYSTART_WINDOW_MIN: u32 = 16;
 /// What may be sent at once when a recovery ends, bytes: a packet of segmentation offload.
 const BURST_CALM: u32 = 65_536;
 /// beta_cubic, 0.7, as on Linux: 717 of 1,024.
