@@ -330,7 +330,7 @@ impl<P: Payload> Pcb<P> {
     /// been in flight.
     fn renews_timer(&self, loss: &Loss, report: &Report, now: Instant) -> bool {
         let is_longer = |rtt_us| {
-            loss.records.first().is_some_and(|first| since_us(now, first.sent_at) < u64::from(rtt_us))
+            loss.records.first().is_some_and(|first| since_us(now, first.sent_since()) < u64::from(rtt_us))
         };
         report.has_segment || report.sack_rtt_us.is_some_and(is_longer)
     }
