@@ -166,6 +166,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "time of a report", scenario: "too-big-in-flight", is: time_of_a_report },
     Known {
+        name: "original behind a report on size",
+        scenario: "original-behind-a-report-on-size",
+        is: reports::original_behind_a_report_on_size,
+    },
+    Known {
         name: "size that nobody has told",
         scenario: "fast-open-without-a-size",
         is: size_that_nobody_has_told,

@@ -99,7 +99,52 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     let begins = |(kernel, stack)| ca_state(kernel) == Some(3) && ca_state(stack) == Some(4);
     let has_blocks = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
     let is_found = is_found || (has_blocks && pair.states().is_some_and(begins));
+    let is_found = is_found || (is_repetition(pair, pair.kernel) && reports_what_was_sent_just_before(pair));
+    // Or a timeout finds more or less of it in flight for long, which counts in its window.
+    let is_timeout = |(kernel, stack): (&State, &State)| {
+        [kernel, stack].iter().all(|state| {
+            let info = state.info.as_ref();
+            info.is_some_and(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1))
+        })
+    };
+    let is_found = is_found || (pair.why.starts_with("snd_cwnd:") && pair.states().is_some_and(is_timeout));
     (is_again && (is_measured || is_later || is_found || is_shorter && is_sooner)).then_some(Then::Stop)
+}
+
+/// Whether the peer's latest segment has a block of data that was sent just before a report on the size.
+fn reports_what_was_sent_just_before(pair: &Pair<'_>) -> bool {
+    let Some((start, _)) = pair.peer().last().and_then(|(_, told)| told.sack().first().copied()) else {
+        return false;
+    };
+    let mut reports = so_far(pair).iter().filter(|event| is_on_size(event));
+    let holds = |record: &&Record| {
+        record.segment().is_some_and(|text| (text.seq..text.end()).contains(&start) && text.len > 0)
+    };
+    let sent = pair.earlier.iter().rev().find(holds);
+    sent.is_some_and(|sent| reports.any(|event| event.at().abs_diff(sent.at) < Duration::from_millis(1)))
+}
+
+/// A block reports data that was sent once, during the repair of what was too long. If a timeout has expired on this connection before, the kernel takes
+/// that for a sign that the timeout was needless, and ends the repair.
+pub(super) fn original_behind_a_report_on_size(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
+    let ends = pair.why.starts_with("ca_state:") && ca_state(kernel) <= Some(1) && ca_state(stack) == Some(4);
+    let last = so_far(pair)
+        .iter()
+        .enumerate()
+        .rfind(|(index, event)| is_on_size(event) && sends_again(pair, *index))?;
+    let mut before =
+        pair.earlier.iter().take_while(|record| !matches!(record.what, What::State(at, _) if at == last.0));
+    let is_timeout = |record: &Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => {
+            info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1)
+        }
+        _ => false,
+    };
+    let has_block = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
+    let has_block = has_block || pair.peer().rev().nth(1).is_some_and(|(_, told)| !told.sack().is_empty());
+    (ends && before.any(is_timeout) && has_block).then_some(Then::Stop)
 }
 
 /// How much older the timestamp of a segment with data is than the segment.
