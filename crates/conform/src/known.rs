@@ -301,6 +301,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "reordering by a part", scenario: "reordering-by-a-part", is: reordering_by_a_part },
     Known { name: "tiny segments", scenario: "tiny-segments", is: tiny_segments },
+    Known {
+        name: "segments that were thrown away",
+        scenario: "segments-that-were-thrown-away",
+        is: sending::segments_that_were_thrown_away,
+    },
     Known { name: "held text beside text", scenario: "held-text-beside-text", is: held_text_beside_text },
     Known { name: "text in a repair", scenario: "text-in-a-repair", is: text_in_a_repair },
     Known {

@@ -78,7 +78,15 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
             kernel / cut == stack / full && kernel.is_multiple_of(cut)
         };
         let is_whole = kernel < stack && stack.is_multiple_of(full);
-        return (is_write && is_whole && (1..=4).any(is_cut)).then_some(Then::Stop);
+        let is_whole = is_whole && (1..=4).any(is_cut);
+        // Or the last packet before the limit is another, because packets that wait have room for other blocks.
+        let is_limited =
+            pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
+        let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
+        let sent = pair.earlier.iter().rev().find_map(Record::segment);
+        let is_beside_blocks = sent.is_some_and(|sent| !sent.sack().is_empty());
+        let is_near = is_limited && waits && is_beside_blocks && kernel.abs_diff(*stack) < full;
+        return (is_write && (is_whole || is_near)).then_some(Then::Stop);
     }
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
     let mss = latest_figure(pair.earlier, "snd_mss")?;
@@ -113,14 +121,18 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// fifth), even if that segment had no data and arrived out of order. In the kernel, data that header prediction takes
 /// sets the number back.
 pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
-    let What::State(..) = &pair.kernel?.what else { return None };
+    // Or a repetition into the window shows it, by its flow label.
+    let is_it = match &pair.kernel?.what {
+        What::State(..) => pair.why.starts_with("snd_wnd:"),
+        _ => pair.why.starts_with("new flow label:"),
+    };
     let index = pair.index()?;
     let next = pair.rcv_nxt_before(index + 1);
     let is_ahead = |(at, told): (usize, &Segment)| {
         told.end() == told.seq && told.seq > pair.rcv_nxt_before(at) && told.seq >= next
     };
     let is_ahead = pair.peer().any(|(at, told)| told.flags == Flags::ACK && is_ahead((at, told)));
-    (pair.why.starts_with("snd_wnd:") && is_ahead).then_some(Then::Stop)
+    (is_it && is_ahead).then_some(Then::Stop)
 }
 
 /// While nothing is in flight, each packet that a write begins ends a pause, and shrinks the window. The kernel's
@@ -159,6 +171,11 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     if pair.why.starts_with("flags:") && is_pushed && is_same && is_rest && was_alone {
         return Some(Then::GoOn);
     }
+    // What fills a small window was cut from a packet, of which the rest keeps the mark of a probe.
+    let was_probe = || pair.by_timer().any(|text| text.end() == kernel.seq && text.flags.has(Flags::PSH));
+    if pair.why.starts_with("flags:") && is_pushed && is_same && was_probe() {
+        return Some(Then::GoOn);
+    }
     // What is new is cut from packets that were written when other blocks were sent.
     let is_other = is_push || is_pushed;
     if pair.why.starts_with("flags:") && is_other && is_same && is_written_beside_others(pair, kernel) {
@@ -184,6 +201,21 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("flags:") && is_push && is_same && is_it).then_some(Then::Stop)
 }
 
+/// The peer has discarded what it had reported. The kernel retransmits it as it was sent, or as its blocks have joined it. Sockeye has joined what a block
+/// reported, and sends full segments of it.
+pub(super) fn segments_that_were_thrown_away(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let is_again =
+        pair.times_sent(kernel.seq) > 0 && kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    let holds = |told: &Segment| {
+        told.sack().iter().any(|(start, end)| (*start..*end).contains(&kernel.seq) && told.ack <= *start)
+    };
+    let is_reported = pair.acks().any(holds);
+    let una = pair.acks().map(|told| told.ack).max();
+    let is_it = pair.why.starts_with("length:") && is_again && is_reported;
+    (is_it && una <= Some(kernel.seq)).then_some(Then::Stop)
+}
+
 /// Whether this new data may be cut from packets that have no room for its SACK blocks, or room for more: at the time of
 /// an earlier write, segments had another number of blocks.
 fn is_written_beside_others(pair: &Pair<'_>, text: &Segment) -> bool {
@@ -200,8 +232,11 @@ fn is_written_beside_others(pair: &Pair<'_>, text: &Segment) -> bool {
         }
         _ => false,
     });
-    let is_new = pair.times_sent(text.seq) == 0;
-    is_new && !text.sack().is_empty() && is_other.any(|is_other| is_other)
+    let is_push = |text: &Segment| text.flags.has(Flags::PSH);
+    let is_same = |old: &Segment| (old.seq, old.end(), is_push(old)) == (text.seq, text.end(), is_push(text));
+    // New, or the same again.
+    let is_it = pair.times_sent(text.seq) == 0 || pair.texts().any(is_same);
+    is_it && is_other.any(|is_other| is_other)
 }
 
 /// The rest of a retransmission that was cut for a small window counts as two segments in the kernel if it is longer
@@ -214,9 +249,9 @@ pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     let mut is_cut = false;
     for text in pair.texts() {
         let before = ends.iter().find(|(start, end)| *start == text.seq && *end > text.end());
-        let most = mss.saturating_sub(4 + 8 * text.sack().len() as u64);
-        is_cut |=
-            before.is_some_and(|(_, end)| !text.sack().is_empty() && u64::from(end - text.end()) > most);
+        let blocks = if text.sack().is_empty() { 0 } else { 4 + 8 * text.sack().len() as u64 };
+        // Or than one of the smaller segments that a report has asked for.
+        is_cut |= before.is_some_and(|(_, end)| u64::from(end - text.end()) > mss.saturating_sub(blocks));
         ends.push((text.seq, text.end()));
     }
     let is_over = latest_figure(pair.earlier, "ca_state") == Some(4) && kernel.get("ca_state") == Some(0);
@@ -227,17 +262,19 @@ pub(super) fn count_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// The smallest window after a pause, in segments.
 const INITIAL_WINDOW: u64 = 10;
 
-/// Whether a packet ended at this number when it was written.
+/// Whether a packet ended at this number when it was written. A write fills up the last packet that waits, so an earlier write may have begun it.
 fn ends_a_packet(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
-    let mut next = 1;
+    let (mut next, mut begins) = (1, vec![]);
     pair.earlier.iter().any(|record| {
         let What::Returned(index, Ok(len)) = record.what else { return false };
         if pair.scenario.events[index].action.written().is_none() {
             return false;
         }
-        let start = next;
+        begins.push(next);
+        let written = next + 1..=next + len;
         next += len;
-        (start + 1..=next).contains(&end) && u64::from(end - start).is_multiple_of(mss)
+        let is_aligned = |begin: &u32| u64::from(end - begin).is_multiple_of(mss);
+        written.contains(&end) && begins.iter().any(is_aligned)
     })
 }
 
@@ -301,13 +338,16 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
         return ((is_tiny && waits) || (is_half && is_packet)).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;
-    let (mut begin, mut end) = (1, 1);
-    let write = pair.scenario.events.iter().position(|event| {
+    // A write fills up the last packet that waits, so an earlier write may have begun the packets.
+    let (mut begins, mut end) = (vec![], 1);
+    let write = pair.scenario.events.iter().skip(pair.begin).position(|event| {
         if let Some(len) = event.action.written() {
-            (begin, end) = (end, end + len);
+            begins.push(end);
+            end += len;
         }
         kernel.end() <= end
     })?;
+    let write = write + pair.begin;
     let windows = pair.earlier.iter().filter_map(|record| match &record.what {
         What::State(index, state) if *index < write => state.info.as_ref()?.get("snd_wnd"),
         _ => None,
@@ -316,7 +356,11 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     // `tcp_bound_to_half_wnd`.
     let size = (if largest > MSS_DEFAULT { largest / 2 } else { largest }).max(1);
     let is_cut = kernel.seq == stack.seq && kernel.len > 0 && kernel.len < stack.len;
-    let is_end = u64::from(kernel.end() - begin.min(kernel.end())) % size == 0;
+    let blocks = std::iter::once(0).chain((1..=4).map(|count| 4 + 8 * count));
+    let mut sizes = blocks.map(|blocks| size.saturating_sub(blocks).max(1));
+    let is_end = sizes.any(|size| {
+        begins.iter().any(|begin| u64::from(kernel.end().saturating_sub(*begin)).is_multiple_of(size))
+    });
     (is_cut && is_end && u64::from(stack.len) > size).then_some(Then::Stop)
 }
 
@@ -335,8 +379,12 @@ pub(super) fn probe_at_the_end_of_a_window(pair: &Pair<'_>) -> Option<Then> {
     });
     let top = pair.texts().map(Segment::end).max()?;
     let is_probe = probe.len > 0 && probe.end() == top && pair.times_sent_to(top) == 1;
-    let edge = pair.edge(pair.acks().next_back()?);
-    let is_at_the_end = top < edge && edge < top + probe.len;
+    let last = pair.acks().next_back()?;
+    // The window of a segment that was dropped for its timestamp does not count.
+    let wnd = latest_figure(pair.earlier, "snd_wnd").and_then(|wnd| u32::try_from(wnd).ok())?;
+    let is_at_the_end = [pair.edge(last), last.ack.saturating_add(wnd)]
+        .iter()
+        .any(|edge| top < *edge && *edge < top + probe.len);
     let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
     (is_later && is_probe && is_at_the_end && waits).then_some(Then::Stop)
 }
