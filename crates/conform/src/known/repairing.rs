@@ -246,8 +246,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
             .iter()
             .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1));
         let before = latest_figure(pair.earlier, "snd_ssthresh");
-        let is_less =
-            kernel.get("snd_ssthresh") < stack.get("snd_ssthresh") && stack.get("snd_ssthresh") < before;
+        let is_less = kernel.get("snd_ssthresh").max(stack.get("snd_ssthresh")) < before;
         return (was_repaired && is_timeout && is_less && !has_sack).then_some(Then::Stop);
     }
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
@@ -258,8 +257,10 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_beyond = is_newreno
         && kernel.get("snd_cwnd") == kernel.get("snd_ssthresh")
         && stack.get("snd_cwnd") == kernel.get("snd_cwnd").map(|cwnd| cwnd + 1);
+    // The ACK that ends it may also lead CUBIC's over the threshold, from below.
+    let is_near = kernel.get("snd_cwnd") <= stack.get("snd_cwnd").map(|cwnd| cwnd + 2);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
-    (is_it && was_repaired && ((is_smaller && is_below) || is_beyond)).then_some(Then::Stop)
+    (is_it && was_repaired && ((is_smaller && (is_below || is_near)) || is_beyond)).then_some(Then::Stop)
 }
 
 /// In Sockeye, the time up to an ACK does not advance CUBIC's curve if the window was not used (RFC 9438 section 5.8).
@@ -364,8 +365,9 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
                 return (is_out && is_again && undone.is_some()).then_some(Then::Stop);
             }
             let is_behind = new.seq > again.seq && pair.times_sent(new.seq) > 0;
-            // Or the same data, by its timeout.
-            let is_timeout = new.seq == again.seq && pair.kernel?.at > pair.stack?.at;
+            // Or the same data or the first, by its timeout.
+            let is_timeout =
+                new.seq <= again.seq && pair.times_sent(new.seq) > 0 && pair.kernel?.at > pair.stack?.at;
             let is_next = is_behind || is_timeout || new.seq == top;
             // New data, or only a FIN.
             is_again && new.end() > new.seq && is_next && (undone.is_some() || is_undone())
