@@ -188,9 +188,9 @@ impl<'a> Hurry<'a> {
         let Action::Segment(text) = &event.action else { return None };
         let at = event.at();
         let bare = |record: Option<&'a Record>| match record.map(|record| (record.at, &record.what)) {
-            // The ACK may have an urgent pointer to data that is queued.
+            // The ACK may have an urgent pointer to data that is queued, or echo a mark.
             Some((sent_at, What::Sent(Packet::Tcp(ack))))
-                if ack.len == 0 && ack.flags.with(Flags::URG) == Flags::ACK.with(Flags::URG) =>
+                if ack.len == 0 && ack.flags.with(EXTRAS) == Flags::ACK.with(EXTRAS) =>
             {
                 Some((sent_at < at + SLACK, ack))
             }
@@ -209,6 +209,9 @@ impl<'a> Hurry<'a> {
         (text.end() > text.seq && ack.ack == text.end()).then_some(Self { index, at, ack, is_kernels })
     }
 }
+
+/// What an acknowledgment may say besides.
+const EXTRAS: Flags = Flags::URG.with(Flags::ECE);
 
 /// Each time its window grows, the kernel acknowledges one more segment at once (`tcp_grow_window`). Sockeye's window
 /// does not grow. If the first data arrives behind a hole, the kernel uses up the immediate ACKs that the first

@@ -298,7 +298,7 @@ pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
 /// In FIN-WAIT-2 of a closed socket, the kernel keeps a record without a socket. This record reports no duplicates,
 /// echoes the timestamp of the segment that acknowledged the FIN and ignores the data of that segment, answers resets
 /// out of the window, and has its own limit for answers. A SYN, or any reset in the window, ends the connection; but if
-/// a SYN arrives again with a FIN, the FIN is accepted. Sockeye reports duplicates (RFC 2883), echoes the latest
+/// a SYN arrives again with a FIN, the FIN is accepted, or if it has no acknowledgment, the segment is dropped. Sockeye reports duplicates (RFC 2883), echoes the latest
 /// timestamp, drops such resets, and answers a SYN or a reset in the window with a challenge ACK (RFC 5961 sections 3
 /// and 4).
 pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
@@ -313,6 +313,9 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
         if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
             return Some(Then::Stop);
+        }
+        if is_over && is_ack(ack) && is_dropped_syn(cause, ack.ack) {
+            return Some(Then::SkipStack);
         }
         // The kernel's record limits its answers since one that Sockeye did not send.
         let is_bare = |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_ack(sent));
@@ -366,6 +369,12 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             (cause.flags.has(Flags::SYN) && is_ended).then_some(Then::Stop)
         }
     }
+}
+
+/// Whether the kernel's record drops a SYN: it has no acknowledgment, and begins before RCV.NXT and ends behind it.
+fn is_dropped_syn(cause: &Segment, rcv_nxt: u32) -> bool {
+    let is_plain = cause.flags.has(Flags::SYN) && !cause.flags.has(Flags::ACK);
+    is_plain && cause.seq < rcv_nxt && cause.end() > rcv_nxt
 }
 
 /// Whether the segment's timestamp is older than an earlier one of the peer. The kernel's record only knows that of the

@@ -161,11 +161,9 @@ fn probes_without_a_round_trip(pair: &Pair<'_>) -> bool {
     else {
         return false;
     };
-    let sent = pair
-        .earlier
-        .iter()
-        .rev()
-        .find(|record| record.segment().is_some_and(|text| text.end() == probe.end()));
+    // The probe has new data, or repeats what was sent last.
+    let sent =
+        pair.earlier.iter().rev().find(|record| record.segment().is_some_and(|text| text.end() > text.seq));
     let is_due = sent.is_some_and(|sent| {
         at.abs_diff(sent.at + PROBE_OF_NO_ROUND_TRIP) < granularity(PROBE_OF_NO_ROUND_TRIP)
     });
