@@ -121,6 +121,17 @@ fn more_than_a_full_segment_waits_for_a_reader_that_is_far_behind() {
 }
 
 #[test]
+fn an_acknowledgment_without_news_does_not_hurry_the_one_that_waits() {
+    for (window, sent) in [(WND, &[][..]), (WND - 1, &[0][..])] {
+        let mut t = settled(&plain());
+        let _ = t.input(t.seg(ACK), b"x");
+        assert!(t.wait(ms(35)).is_empty());
+        let _ = t.input(Header { window, ..t.seg(ACK) }, &[]);
+        assert_eq!(t.lens(), sent, "{window}");
+    }
+}
+
+#[test]
 fn one_and_a_bit_of_a_full_segment_is_acknowledged_at_once() {
     let mut t = settled(&plain());
     for _ in 0..2 {

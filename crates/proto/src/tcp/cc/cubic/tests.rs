@@ -503,3 +503,16 @@ fn less_than_half_of_the_threshold_is_filled_up_at_a_pace() {
         assert_eq!((cc.is_deflated, cc.refill_left != 0), (!paced, paced));
     }
 }
+
+/// Text is cut into smaller segments and sent again: the window is what is left, or the threshold is kept as before a pause.
+#[test]
+fn text_that_is_cut_anew_begins_another_period() {
+    for (left, cwnd, ssthresh) in
+        [(Some(5 * MSS), 5 * MSS, 8 * MSS), (Some(1), MSS, 8 * MSS), (None, 20 * MSS, 15 * MSS)]
+    {
+        let mut cc = Cubic::new(20 * MSS);
+        (cc.ssthresh, cc.period) = (8 * MSS, Some(period(0)));
+        cc.on_resegmented(left, MSS);
+        assert_eq!((cc.cwnd, cc.ssthresh, cc.period.is_none()), (cwnd, ssthresh, true), "{left:?}");
+    }
+}

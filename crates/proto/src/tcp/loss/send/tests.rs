@@ -456,3 +456,20 @@ fn the_program_limits_the_rate_while_less_than_a_window_is_out() {
         assert_eq!(rate.loss_sample(number).unwrap().app_limited, limited, "{out}");
     }
 }
+
+/// The next write looks whether the window is used, and new data may follow.
+#[test]
+fn only_repairs_are_sent_behind_a_timer_and_before_the_next_look() {
+    for (is_only_repair, waits, is_looked_at, expected) in [
+        (false, false, false, false),
+        (true, false, false, true),
+        (false, true, false, true),
+        (false, true, true, false),
+        (true, true, true, true),
+    ] {
+        let mut t = in_flight(&settings(), 3, 0);
+        let loss = loss(&mut t);
+        (loss.is_only_repair, loss.waits_for_look, loss.is_looked_at) = (is_only_repair, waits, is_looked_at);
+        assert_eq!(loss.sends_only_repairs(), expected, "{is_only_repair} {waits} {is_looked_at}");
+    }
+}

@@ -207,3 +207,30 @@ fn what_was_sent_again_stays_apart_from_what_was_sent_once_when_both_have_arrive
     assert_eq!(records.ack(seq(200), |_| {}), (true, true));
     assert_eq!(records.ack(seq(500), |_| {}), (true, false));
 }
+
+#[test]
+fn a_place_is_inside_a_segment_if_none_begins_or_ends_there() {
+    let records = sent(&[300, 50]);
+    for (place, is_inside) in
+        [(0, false), (1, true), (100, false), (199, true), (300, false), (325, true), (350, false)]
+    {
+        assert_eq!(records.is_inside(seq(place)), is_inside, "{place}");
+    }
+}
+
+#[test]
+fn a_range_was_sent_once_if_it_is_in_flight_and_no_part_of_it_was_sent_again() {
+    let mut records = sent(&[100, 100, 100, 100]);
+    records.lose_all();
+    records.sent(seq(100), seq(200), at(50), 0);
+    for (start, end, expected) in [
+        (0, 100, true),
+        (200, 400, true),
+        (100, 200, false),
+        (0, 150, false),
+        (150, 300, false),
+        (400, 500, false),
+    ] {
+        assert_eq!(records.is_sent_once(seq(start), seq(end)), expected, "{start} {end}");
+    }
+}
