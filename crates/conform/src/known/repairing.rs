@@ -204,15 +204,14 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     };
     let was_repaired =
         latest_figure(pair.earlier, "ca_state") == Some(3) || is_newreno && pair.earlier.iter().any(repaired);
+    if !pair.is_newreno() && loses_what_was_paced(pair) {
+        return Some(Then::Stop);
+    }
     if let Some((kernel, stack)) = pair.segments()
         && pair.why.starts_with("time:")
     {
-        // Data for which the window has no room is sent as a tail loss probe, or without SACK not before a timeout.
-        let top = pair.texts().map(Segment::end).max()?;
-        let is_timer = stack.seq == top || pair.times_sent(stack.seq) > 0;
-        let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
-        let is_later = pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top;
-        return (is_newreno && was_repaired && is_new && is_later).then_some(Then::Stop);
+        let is_later = is_newreno && was_repaired && has_no_room(pair, kernel, stack)?;
+        return is_later.then_some(Then::Stop);
     }
     if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
@@ -261,6 +260,32 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_near = kernel.get("snd_cwnd") <= stack.get("snd_cwnd").map(|cwnd| cwnd + 2);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
     (is_it && was_repaired && ((is_smaller && (is_below || is_near)) || is_beyond)).then_some(Then::Stop)
+}
+
+/// Whether the stack's window has no room for the kernel's new data, which is sent as a tail loss probe, or without SACK not before a timeout.
+fn has_no_room(pair: &Pair<'_>, kernel: &Segment, stack: &Segment) -> Option<bool> {
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_timer = stack.seq == top || pair.times_sent(stack.seq) > 0;
+    let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
+    Some(is_new && pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top)
+}
+
+/// Whether the stack finds data lost that CUBIC has sent at a rate, behind a recovery, and the kernel at once: the later segments have made a shorter
+/// round trip.
+fn loses_what_was_paced(pair: &Pair<'_>) -> bool {
+    let Some(What::Sent(Packet::Tcp(again))) = pair.stack.map(|record| &record.what) else { return false };
+    let is_repaired = |record: &Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
+        _ => false,
+    };
+    let Some(ended) = pair.earlier.iter().rposition(is_repaired) else { return false };
+    let burst = || pair.earlier[ended..].iter().filter_map(Record::segment);
+    let sent: u32 = burst().map(|text| text.len).sum();
+    let is_of_it = burst().any(|text| text.seq == again.seq && text.len > 0);
+    let is_reported = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
+    let waits = !matches!(pair.kernel.map(|record| &record.what), Some(What::Sent(_)));
+    // More than `BURST_CALM`.
+    sent > 65_536 && is_of_it && is_reported && waits
 }
 
 /// In Sockeye, the time up to an ACK does not advance CUBIC's curve if the window was not used (RFC 9438 section 5.8).

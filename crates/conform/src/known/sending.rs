@@ -173,7 +173,9 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
     }
     // What fills a small window was cut from a packet, of which the rest keeps the mark of a probe.
     let was_probe = || pair.by_timer().any(|text| text.end() == kernel.seq && text.flags.has(Flags::PSH));
-    if pair.why.starts_with("flags:") && is_pushed && is_same && was_probe() {
+    // What was thrown away had been joined with pushed data.
+    let has_mark = || was_probe() || was_thrown_away(pair, kernel.seq);
+    if pair.why.starts_with("flags:") && is_pushed && is_same && has_mark() {
         return Some(Then::GoOn);
     }
     // What is new is cut from packets that were written when other blocks were sent.
@@ -205,15 +207,18 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// reported, and sends full segments of it.
 pub(super) fn segments_that_were_thrown_away(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
-    let is_again =
-        pair.times_sent(kernel.seq) > 0 && kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    let is_same = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
+    let is_it = pair.why.starts_with("length:") && is_same && was_thrown_away(pair, kernel.seq);
+    is_it.then_some(Then::Stop)
+}
+
+/// Whether the kernel retransmits the data at this number, which the peer has reported with what follows, and discarded.
+fn was_thrown_away(pair: &Pair<'_>, seq: u32) -> bool {
     let holds = |told: &Segment| {
-        told.sack().iter().any(|(start, end)| (*start..*end).contains(&kernel.seq) && told.ack <= *start)
+        told.sack().iter().any(|(start, end)| (*start..*end).contains(&seq) && told.ack <= *start)
     };
-    let is_reported = pair.acks().any(holds);
     let una = pair.acks().map(|told| told.ack).max();
-    let is_it = pair.why.starts_with("length:") && is_again && is_reported;
-    (is_it && una <= Some(kernel.seq)).then_some(Then::Stop)
+    pair.times_sent(seq) > 0 && una <= Some(seq) && pair.acks().any(holds)
 }
 
 /// Whether this new data may be cut from packets that have no room for its SACK blocks, or room for more: at the time of
