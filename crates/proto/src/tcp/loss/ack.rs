@@ -429,7 +429,12 @@ impl<P: Payload> Pcb<P> {
     /// Was the tail loss probe needed (RFC 8985 section 7.4.2)?
     fn judge_probe(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
         let Some(probe) = loss.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
-        let duplicate = report.dsack.is_some_and(|dsack| dsack.end == probe.end);
+        // Of the last segment, a small window may have let only the beginning go again.
+        let is_beginning = |dsack: SackBlock| {
+            let left = probe.end.since(dsack.start);
+            dsack.end.since(dsack.start) == u32::from(probe.len) && left <= u32::from(self.mss)
+        };
+        let duplicate = report.dsack.is_some_and(|dsack| dsack.end == probe.end || is_beginning(dsack));
         if !probe.repeats || duplicate || report.is_bare_duplicate {
             loss.probe = None;
         } else if self.snd_una.after(probe.end) {
