@@ -15,6 +15,7 @@ mod pair;
 mod repairing;
 mod reports;
 mod sending;
+mod slow_start;
 mod timers;
 mod urgency;
 
@@ -48,10 +49,10 @@ use opening::{
 use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
 use repairing::{
-    answer_to_a_mark, end_of_slow_start, hole_beside_an_acknowledgment, loss_after_an_undone_repair,
-    reordering_by_a_part, repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition,
-    tail_of_a_recovery, time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate,
-    undo_of_what_did_not_fit, window_after_an_undone_repair,
+    answer_to_a_mark, hole_beside_an_acknowledgment, loss_after_an_undone_repair, reordering_by_a_part,
+    repair_beside_text, repetition_that_is_lost_again, round_trip_of_a_repetition, tail_of_a_recovery,
+    time_behind_a_duplicate, time_of_an_unused_window, undo_by_another_duplicate, undo_of_what_did_not_fit,
+    window_after_an_undone_repair,
 };
 use reports::{
     error_of_a_rare_report, error_queue_of_a_connect, report_before_text, report_of_a_larger_size,
@@ -62,6 +63,7 @@ use sending::{
     packet_of_a_small_window, probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet,
     size_that_nobody_has_told, tiny_segments, window_told_ahead_of_its_turn,
 };
+use slow_start::end_of_slow_start;
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
     largest_timeout, pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie,

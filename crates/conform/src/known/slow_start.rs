@@ -1,0 +1,58 @@
+//! Differences in the end of slow start.
+//!
+//! Tests: as those of `known.rs`.
+
+use super::{Pair, Then};
+use crate::codec::Packet;
+use crate::segment::Segment;
+use crate::trace::{Record, State, What, latest_figure};
+
+/// When the round trip time has grown, Sockeye's CUBIC does not end slow start at once: the window first grows by a
+/// quarter for some round trips (RFC 9406 section 4.3). The kernel ends slow start, with the threshold at the window.
+pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
+    let is_cubic = !pair.is_newreno();
+    if is_cubic && is_slow_start_behind_an_undo(pair) {
+        return Some(Then::Stop);
+    }
+    let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
+    let is_slow_start =
+        cwnd >= HYSTART_WINDOW_MIN && Some(cwnd) < latest_figure(pair.earlier, "snd_ssthresh");
+    let is_figure = ["snd_cwnd:", "snd_ssthresh:"].iter().any(|figure| pair.why.starts_with(figure));
+    // Data for which one window has room, and the other has none.
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_new = |record: Option<&Record>| match record.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(text))) => text.len > 0 && text.seq >= top,
+        _ => false,
+    };
+    let is_text = is_new(pair.kernel) && (pair.why.starts_with("time:") || !is_new(pair.stack));
+    let is_text = is_text || (is_new(pair.stack) && !is_new(pair.kernel));
+    let is_ack = pair.cause().is_some();
+    (is_cubic && is_slow_start && (is_ack && is_figure || is_text)).then_some(Then::Stop)
+}
+
+/// The ACK that undoes a timeout lets the window grow as in the slow start before it: the stack's window is as large as
+/// then, or has grown by less.
+fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
+    let state = |record: &'_ Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => {
+            [info.get("ca_state"), info.get("snd_cwnd"), info.get("snd_ssthresh")]
+        }
+        _ => [None; 3],
+    };
+    let open = pair.earlier.iter().rev().map(state).find(|[phase, ..]| *phase == Some(0));
+    let (Some([_, before, threshold]), Some([phase, after, _])) = (open, pair.stack.map(state)) else {
+        return false;
+    };
+    let is_slow_start = before >= Some(HYSTART_WINDOW_MIN) && before < threshold;
+    let is_undone = phase == Some(0) && after >= before && latest_figure(pair.earlier, "ca_state") == Some(4);
+    let is_growth = match pair.kernel.map(|record| &record.what) {
+        Some(What::Sent(Packet::Tcp(text))) => {
+            text.len > 0 && pair.texts().all(|earlier| earlier.end() <= text.seq)
+        }
+        _ => pair.why.starts_with("snd_cwnd:"),
+    };
+    is_slow_start && is_undone && is_growth
+}
+
+/// Smallest window that can end slow start (`hystart_low_window`, RFC 9406 section 4.3), in segments.
+const HYSTART_WINDOW_MIN: u64 = 16;
