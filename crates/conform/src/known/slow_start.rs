@@ -11,7 +11,7 @@ use crate::trace::{Record, State, What, latest_figure};
 /// quarter for some round trips (RFC 9406 section 4.3). The kernel ends slow start, with the threshold at the window.
 pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_cubic = !pair.is_newreno();
-    if is_cubic && is_slow_start_behind_an_undo(pair) {
+    if is_cubic && (is_slow_start_behind_an_undo(pair) || ends_with_an_undo(pair)) {
         return Some(Then::Stop);
     }
     let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
@@ -52,6 +52,26 @@ fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
         _ => pair.why.starts_with("snd_cwnd:"),
     };
     is_slow_start && is_undone && is_growth
+}
+
+/// Whether the kernel ends slow start with the ACK that undoes a timeout, at the window from before it, and the stack sends more new data.
+fn ends_with_an_undo(pair: &Pair<'_>) -> bool {
+    let (Some(What::State(_, kernel)), Some(What::Sent(Packet::Tcp(text)))) =
+        (pair.kernel.map(|record| &record.what), pair.stack.map(|record| &record.what))
+    else {
+        return false;
+    };
+    let Some(kernel) = kernel.info.as_ref() else { return false };
+    let open = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) if info.get("ca_state") == Some(0) => Some(info),
+        _ => None,
+    });
+    let before = open.and_then(|info| info.get("snd_cwnd"));
+    let was_slow_start =
+        before >= Some(HYSTART_WINDOW_MIN) && before < open.and_then(|info| info.get("snd_ssthresh"));
+    let is_undone = latest_figure(pair.earlier, "ca_state") == Some(4) && kernel.get("ca_state") == Some(0);
+    let is_new = text.len > 0 && pair.texts().all(|earlier| earlier.end() <= text.seq);
+    was_slow_start && is_undone && is_new && kernel.get("snd_ssthresh") == before
 }
 
 /// Smallest window that can end slow start (`hystart_low_window`, RFC 9406 section 4.3), in segments.
