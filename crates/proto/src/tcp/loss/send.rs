@@ -199,10 +199,9 @@ impl<P: Payload> Pcb<P> {
     fn keeps_trying_new_data(&mut self) -> bool {
         let offset = self.snd_nxt.since(self.snd_una);
         let is_fin = self.has_unsent() && self.snd_len == offset;
-        let can_go = if is_fin {
-            self.snd_wnd > offset && self.usable(offset) > 0
-        } else {
-            self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0
+        let can_go = match is_fin {
+            true => self.usable(offset) > 0,
+            false => self.sendable(offset, self.snd_len.saturating_sub(offset)) > 0,
         };
         let snd_max = self.snd_max;
         let Some(loss) = self.loss.as_deref_mut() else { return false };

@@ -516,3 +516,16 @@ fn text_that_is_cut_anew_begins_another_period() {
         assert_eq!((cc.cwnd, cc.ssthresh, cc.period.is_none()), (cwnd, ssthresh, true), "{left:?}");
     }
 }
+
+/// A few acknowledgments that arrive together say nothing of the path.
+#[test]
+fn a_train_ends_slow_start_from_sixteen_segments_on() {
+    for (segments, ends) in [(15, false), (16, true)] {
+        let mut cc = Cubic::new(segments * MSS);
+        for i in 0..60 {
+            let told = ack(at(2 * i), MSS, segments * MSS, MSS, Phase::Open, Some(100_000));
+            cc.grow_in_slow_start(&told, 0, i == 0);
+        }
+        assert_eq!(cc.ssthresh < CWND_MAX, ends, "{segments}");
+    }
+}

@@ -4,6 +4,8 @@ use super::super::super::cc::Algorithm;
 use super::super::super::segment::Flags;
 use super::super::super::settings::Settings;
 use super::super::super::tests::script::{ISS, MSS, Script, WND, ms, plain, secs};
+use super::super::prr::Prr;
+use super::super::undo::Frto;
 use super::*;
 
 fn settings() -> Settings {
@@ -471,5 +473,39 @@ fn only_repairs_are_sent_behind_a_timer_and_before_the_next_look() {
         let loss = loss(&mut t);
         (loss.is_only_repair, loss.waits_for_look, loss.is_looked_at) = (is_only_repair, waits, is_looked_at);
         assert_eq!(loss.sends_only_repairs(), expected, "{is_only_repair} {waits} {is_looked_at}");
+    }
+}
+
+/// A short segment counts as a whole one, and a FIN as none beside text (`tcp_cwnd_reduction`).
+#[test]
+fn what_leaves_in_a_recovery_is_counted_in_whole_segments() {
+    for (text, has_fin, count) in
+        [(MSS, false, 1), (MSS + 1, false, 2), (MSS, true, 1), (MSS - 1, true, 1), (0, true, 1)]
+    {
+        let mut t = in_flight(&settings(), 3, 0);
+        let start = t.pcb.snd_max;
+        t.pcb.recovery.begin(start);
+        let mut prr = Prr::new(10 * MSS);
+        prr.on_ack(5 * MSS, false, 0, 20 * MSS, MSS);
+        loss(&mut t).prr = prr;
+        t.pcb.fin_sent = has_fin;
+        t.pcb.snd_max = start + (text + u32::from(has_fin));
+        t.pcb.record(start, t.pcb.snd_max, t.now);
+        let prr = &mut loss(&mut t).prr;
+        prr.on_ack(1, false, 0, 20 * MSS, MSS);
+        assert_eq!(prr.cwnd(), (5 - count) * MSS + 1, "{text} {has_fin}");
+    }
+}
+
+#[test]
+fn f_rto_waits_for_a_fin_that_both_windows_have_room_for() {
+    for (count, wnd, waits) in [(3, 10, true), (3, 3, false), (10, 20, false)] {
+        let mut t = in_flight(&settings(), count, 0);
+        t.pcb.shutdown_write();
+        t.pcb.snd_wnd = wnd * MSS;
+        let recover = t.pcb.snd_max;
+        loss(&mut t).frto = Some(Frto { recover, tries_new_data: true, pushes: false });
+        assert_eq!(t.pcb.keeps_trying_new_data(), waits, "{count} {wnd}");
+        assert_eq!(loss(&mut t).frto.is_some(), waits, "{count} {wnd}");
     }
 }
