@@ -16,8 +16,8 @@
 //! Text in order is acknowledged at once
 //! 1. beyond one full segment, in each mode, unless the receive buffer is more than half full and the window would
 //!    shrink: its reader has not read what arrived since the last acknowledgment although it was told of it
-//!    (SO_RCVLOWAT), and acknowledges when it reads (`__tcp_ack_snd_check`, where the free half stands for memory by
-//!    which Linux's first window is smaller than its buffer; never held back within one process, `lossless`);
+//!    (SO_RCVLOWAT), and acknowledges when it reads (`__tcp_ack_snd_check`; Linux has no free half, but its first
+//!    window is half of its buffer). Within one process, it is never held back (`lossless`);
 //! 2. unless interactive, while *quick acknowledgments* are left. Up to `QUICK_ACKS_MAX`, as many as pairs of segments
 //!    fit the window, are granted by the first text, by text after a pause longer than the retransmission timeout (the
 //!    sender begins with a small congestion window), and by text that had arrived before (the acknowledgment was lost or
@@ -354,10 +354,15 @@ impl<P: Payload> Pcb<P> {
             let unit = 1u32 << self.scale.rcv;
             let window = rcv_space.min(self.rcv_wnd_max()).next_multiple_of(unit);
             let is_reader_told = self.rcv_hiwat.saturating_sub(rcv_space) >= self.rcv_limits().lowat;
-            let is_half_free = rcv_space >= self.rcv_hiwat / 2;
-            self.ack_now |=
-                !is_reader_told || is_half_free || window >= self.rcv_adv.since(self.last_ack_sent);
+            let shrinks = window < self.rcv_adv.since(self.last_ack_sent);
+            self.ack_now |= self.is_half_free(rcv_space) || !is_reader_told || !shrinks;
         }
+    }
+
+    /// Whether at least half of the receive buffer is free, of which `rcv_space` bytes are.
+    #[inline]
+    pub(super) fn is_half_free(&self, rcv_space: u32) -> bool {
+        rcv_space >= self.rcv_hiwat / 2
     }
 
     fn grant_quick_acks(&mut self, mss: u16, most: u8) {

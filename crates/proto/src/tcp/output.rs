@@ -562,7 +562,7 @@ impl<P: Payload> Pcb<P> {
         if !self.state.receives() {
             return;
         }
-        if rcv_space < self.rcv_hiwat / 2 {
+        if !self.is_half_free(rcv_space) {
             self.end_quick_acks();
         }
         let most = self.rcv_wnd_max();

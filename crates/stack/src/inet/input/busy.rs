@@ -255,14 +255,14 @@ pub(super) fn prefer(queue: &PolledQueue) {
     queue.poll.prefer();
 }
 
-/// What a writer has handed over, of one write's bytes.
+/// How far a write has come.
 #[derive(Clone, Copy)]
 pub(crate) struct Written {
     /// Bytes in the buffer when the write began.
     pub earlier: u32,
-    /// Bytes in the buffer before the last ones were sent.
+    /// Bytes in the buffer after the last were added, before any of them was sent.
     pub buffered: u32,
-    /// The last ones.
+    /// Bytes that were added last.
     pub bytes: u32,
 }
 
