@@ -107,7 +107,11 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     let has_small =
         pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, 1..=LEAST_SEGMENT)));
     let is_small = has_small || pair.cause().is_some_and(|cause| cause.flags.has(Flags::FIN));
-    let depends = !hurry.is_kernels || ack.win >= last.win;
+    // For more than one full segment: a single one has a FIN behind it, or was joined.
+    let is_longer = pair.cause().is_some_and(|text| {
+        last.ack < text.seq || text.flags.has(Flags::FIN) || text.gso_size > 0 || has_small
+    });
+    let depends = is_longer && (!hurry.is_kernels || ack.win >= last.win);
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
     let lens = pair.peer().map(|(_, text)| text.len).filter(|len| is_small && *len >= MSS_MIN);
     let least = if has_small { Some(MSS_MIN) } else { lens.min() };
@@ -213,9 +217,10 @@ impl<'a> Hurry<'a> {
 /// What an acknowledgment may say besides.
 const EXTRAS: Flags = Flags::URG.with(Flags::ECE);
 
-/// Each time its window grows, the kernel acknowledges one more segment at once (`tcp_grow_window`). Sockeye's window
-/// does not grow. If the first data arrives behind a hole, the kernel uses up the immediate ACKs that the first
-/// in-order data would get.
+/// Each time its window grows, the kernel acknowledges one more segment at once (`tcp_grow_window`). How far it grows
+/// depends on the memory of packets; Sockeye does the same until twice the data that has arrived would fill its buffer.
+/// If the first data arrives behind a hole, the kernel uses up the immediate ACKs that the first in-order data would
+/// get.
 pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then> {
     let hurry = Hurry::of(pair)?;
     let is_text = |segment: &&Segment| segment.len > 0 && !segment.flags.has(Flags::SYN);
@@ -243,7 +248,9 @@ pub(super) fn acknowledgment_of_a_growing_window(pair: &Pair<'_>) -> Option<Then
             shift = sent.shift().unwrap_or(shift);
         }
     }
-    (hurry.is_kernels && is_growing && since <= QUICK_ACKS).then_some(Then::Stop)
+    let has_grown = most.is_some_and(|most| most > u32::from(u16::MAX));
+    let is_it = if hurry.is_kernels { is_growing && since <= QUICK_ACKS } else { has_grown };
+    is_it.then_some(Then::Stop)
 }
 
 /// A read that frees a quarter of the receive buffer sends an ACK with the new window. The kernel sends one only if at

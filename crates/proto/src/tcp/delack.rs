@@ -21,7 +21,8 @@
 //! 2. unless interactive, while *quick acknowledgments* are left. Up to `QUICK_ACKS_MAX`, as many as pairs of segments
 //!    fit the window, are granted by the first text, by text after a pause longer than the retransmission timeout (the
 //!    sender begins with a small congestion window), and by text that had arrived before (the acknowledgment was lost or
-//!    late); two by a first congestion mark. None are left when the receive buffer is more than half full;
+//!    late); two by a first congestion mark; one by each segment of a new connection, while Linux's window would grow
+//!    (`would_grow`). None are left when the receive buffer is more than half full;
 //! 3. when the reader has emptied `so_rcv` ([`Pcb::on_read`]), if the end of a message has arrived ("pushed": a segment
 //!    shorter than a full one, or one with PSH) and the connection is not interactive; with two short segments in each
 //!    mode; and at each read if more than a full segment waits (`tcp_cleanup_rbuf`).
@@ -98,6 +99,10 @@ const ATO_MAX_OF_BULK_US: u32 = 500_000;
 const ATO_NONE_US: u32 = 2_000;
 /// How long before the earliest expiry of the sender's retransmission timeout an acknowledgment is sent, microseconds.
 const BEFORE_RTO_US: u32 = 1_000;
+/// Shorter text does not make Linux's window grow (`tcp_event_data_recv`).
+const GROWTH_LEN_MIN: u32 = 128;
+/// What that window is at first, at most: a SYN's window is not scaled.
+const FIRST_WINDOW: u64 = 65_535;
 /// Maximum of `pushed`.
 const PUSHED_MAX: u8 = 2;
 /// `rcv_mss_seen` before the peer has sent a segment: a small guess makes the first acknowledgments early
@@ -248,11 +253,28 @@ impl<P: Payload> Pcb<P> {
         if self.ato_us != self.ato_min_us() || gap_us > self.ato_us / 2 {
             self.adapt_ato(gap_us, text);
         }
+        if text.len >= GROWTH_LEN_MIN && self.would_grow() {
+            self.acks.quick |= 1;
+        }
         if self.acks.is_quick() || (self.tuning.lossless && self.has_full_segment()) {
             self.ack_now = true;
         } else {
             self.delay_ack(now);
         }
+    }
+
+    /// Whether Linux's window would grow with text that arrives now (`tcp_grow_window`). It begins with 64 KiB, and grows by
+    /// twice the text of each segment, and by two full segments at least, up to the receive buffer. Our window is open
+    /// from the beginning, but the peer's slow start needs the acknowledgments: where only every second segment is
+    /// acknowledged, they are further apart than HyStart's train may have pauses (`cc/hystart.rs`). Within one process,
+    /// where nothing is counted, no path is measured by them.
+    #[inline]
+    fn would_grow(&self) -> bool {
+        let buffer = u64::from(self.rcv_hiwat.min(self.rcv_wnd_max()));
+        self.meter.as_deref().is_some_and(|meter| {
+            let full = meter.data_segs_in * u64::from(self.rcv_mss);
+            FIRST_WINDOW + 2 * meter.bytes_received.max(full) < buffer
+        })
     }
 
     /// The gap before text adapts the delay (`tcp_event_data_recv`).

@@ -184,7 +184,8 @@ fn two_bbr_flows_share_a_bottleneck() {
         let first = begin(&from, &to, 80).0;
         time::sleep(Duration::from_secs(3)).await;
         let second = begin(&from, &to, 81).0;
-        time::sleep(Duration::from_secs(12)).await;
+        // What the second finds while it starts depends on chance; the difference becomes smaller within some probes.
+        time::sleep(Duration::from_secs(27)).await;
         let before = [first.get(), second.get()];
         time::sleep(Duration::from_secs(30)).await;
         [first.get() - before[0], second.get() - before[1]]

@@ -183,12 +183,13 @@ fn the_first_slow_start_ends_before_it_has_lost_more_than_a_few_packets() {
 
 #[test]
 fn packets_that_come_late_do_not_keep_slow_start_from_ending_before_the_queue_is_full() {
-    // A packet that others overtake leaves a hole of several packets between two acknowledgments.
-    for rtt in [100 * MS, 200 * MS] {
-        let held = 10 * MBIT / 8 * u64::try_from(rtt.as_millis()).unwrap() / 1_000 / 1_500;
+    // A packet that others overtake leaves a hole of several packets between two acknowledgments: at this rate half a
+    // millisecond. At a tenth of it, the hole would be longer than a train's pause may be, as on Linux.
+    for rtt in [50 * MS, 100 * MS] {
+        let held = 100 * MBIT / 8 * u64::try_from(rtt.as_millis()).unwrap() / 1_000 / 1_500;
         for seed in 1..=8 {
-            let link = LinkConfig { reorder: 0.02, ..path(10 * MBIT, rtt) };
-            let traffic = send(seed, link, 1, Duration::ZERO, Duration::from_secs(4)).traffic;
+            let link = LinkConfig { reorder: 0.02, ..path(100 * MBIT, rtt) };
+            let traffic = send(seed, link, 1, Duration::ZERO, Duration::from_secs(2)).traffic;
             assert!(traffic.segments > 1_000, "seed {seed}, {rtt:?}: {traffic:?}");
             assert!(traffic.retransmitted * 2 <= held, "seed {seed}, {rtt:?}: {traffic:?} of {held}");
         }

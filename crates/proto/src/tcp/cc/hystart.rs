@@ -51,8 +51,7 @@ impl Train {
             return false;
         }
         let least_us = u64::from(self.least_us);
-        let pause_us = least_us / TRAIN_PAUSE_DIVISOR;
-        self.last_at = self.last_at.filter(|last| since_us(now, *last) <= pause_us).map(|_| now);
+        self.last_at = self.last_at.filter(|last| since_us(now, *last) <= TRAIN_PAUSE_US).map(|_| now);
         let long_us = if paced { least_us } else { least_us / 2 };
         self.least_us != UNKNOWN
             && least_us / 2 >= u64::from(RTT_THRESHOLD_MIN_US)
@@ -138,10 +137,8 @@ const CSS_ROUNDS: u8 = 5;
 /// MIN_RTT_THRESH and MAX_RTT_THRESH.
 const RTT_THRESHOLD_MIN_US: u32 = 4_000;
 const RTT_THRESHOLD_MAX_US: u32 = 16_000;
-/// The minimum round trip time divided by this, without an acknowledgment, ends a train. Linux has two milliseconds. At
-/// ten megabits per second, the two segments of a delayed acknowledgment take longer than that, and so does the gap
-/// that a late or lost segment makes between acknowledgments. On short paths, two milliseconds would never be exceeded.
-const TRAIN_PAUSE_DIVISOR: u64 = 16;
+/// A longer pause between two acknowledgments ends a train, microseconds (Linux's `hystart_ack_delta_us`).
+const TRAIN_PAUSE_US: u64 = 2_000;
 
 #[cfg(test)]
 mod tests {
@@ -173,9 +170,7 @@ mod tests {
         for (rtt_us, count, gap_us, growth) in [
             (200_000, 50, 2_000, Growth::Full),
             (200_000, 52, 2_000, Growth::Over),
-            (200_000, 9, 12_500, Growth::Full),
-            (200_000, 10, 12_500, Growth::Over),
-            (200_000, 100, 12_501, Growth::Full),
+            (200_000, 200, 2_001, Growth::Full),
             (8_000, 10, 500, Growth::Over),
             (7_999, 100, 400, Growth::Full),
         ] {

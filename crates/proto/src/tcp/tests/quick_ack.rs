@@ -3,6 +3,7 @@
 
 use super::super::delack::{AckAtRead, QUICK_ACKS_MAX};
 use super::super::ecn::EcnMode;
+use super::super::meter::Tally;
 use super::super::segment::{Flags, Header};
 use super::super::settings::Settings;
 use super::super::state::State;
@@ -68,6 +69,37 @@ fn converse(t: &mut Script) {
     t.snd = 0;
     let _ = t.pcb.on_segment(&t.seg(ACK), Vec::new(), t.now);
     assert!(t.output().is_empty());
+}
+
+/// How many segments of `len` bytes are acknowledged at once, before one is not. The reader takes each of them. Over an
+/// interface, segments are counted.
+fn quick_with_a_reader(rcv_buf: u32, len: u32, is_counted: bool) -> u32 {
+    let mut t =
+        Script::established(&Settings { rcv_buf, rcv_buf_max: rcv_buf, window_scaling: true, ..plain() });
+    let text = vec![0; len as usize];
+    (0..1_000)
+        .take_while(|count| {
+            if is_counted {
+                let tally = Tally { segments: 1, with_text: u32::from(*count > 0), text_bytes: len };
+                t.pcb.meter(tally, Tally::default(), t.now);
+            }
+            is_acknowledged(&mut t, ACK, &text)
+        })
+        .count()
+        .try_into()
+        .unwrap()
+}
+
+/// Each segment is worth two full ones of the window, which begins with 64 KiB. The sixteen come on top.
+#[test]
+fn segments_are_acknowledged_at_once_while_linuxs_window_would_grow() {
+    let more = u32::from(QUICK_ACKS_MAX);
+    for len in [MSS, MSS / 2, 128] {
+        assert_eq!(quick_with_a_reader(65_535, len, true), more, "{len}");
+        assert_eq!(quick_with_a_reader(65_535 + 100 * MSS, len, true), 50 + more, "{len}");
+        assert_eq!(quick_with_a_reader(65_535 + 100 * MSS, len, false), more, "{len}, in one process");
+    }
+    assert_eq!(quick_with_a_reader(65_535 + 100 * MSS, 127, true), more, "too short to count");
 }
 
 #[test]
