@@ -253,7 +253,18 @@ mod tests {
     fn record(start: u32, repeated: bool) -> Record {
         let (start, count, segment) = (SeqNum::new(start), 1, 100);
         let (sent_at, fate) = (Instant::from_micros(1_000), super::super::records::Fate::Flying);
-        Record { start, end: start + 100, sent_at, span_us: 0, snapshot: 0, fate, count, segment, repeated }
+        Record {
+            start,
+            end: start + 100,
+            sent_at,
+            span_us: 0,
+            snapshot: 0,
+            fate,
+            count,
+            segment,
+            repeated,
+            is_write: false,
+        }
     }
 
     /// RFC 8985 section 6.2 step 3.

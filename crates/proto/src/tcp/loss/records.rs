@@ -28,7 +28,6 @@ use std::collections::VecDeque;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::delack::low_micros;
 use super::super::timers::{after_us, since_us};
 pub(in crate::tcp) use record::{Fate, Record, Sent};
 pub(in crate::tcp) use segments::Counts;
@@ -61,8 +60,8 @@ pub(in crate::tcp) struct Records {
     cell_shift: u8,
     /// Bytes of a full segment; 0 if segments do not matter.
     segment: u16,
-    /// When the latest write was sent before which nothing waited, the low part of the microseconds.
-    write_us: u32,
+    /// What is sent now is from a write before which nothing waited.
+    is_write: bool,
     /// Number of records visited or moved, for the tests of a hostile segment's cost.
     #[cfg(test)]
     pub steps: u64,
@@ -81,7 +80,7 @@ impl Records {
             split_max: SPLIT_MIN as u16,
             cell_shift: 0,
             segment: 0,
-            write_us: 0,
+            is_write: false,
             #[cfg(test)]
             steps: 0,
         }
@@ -124,9 +123,9 @@ impl Records {
         self.segment = mss;
     }
 
-    /// What is sent at `now` is from a write before which nothing waited.
-    pub fn note_write(&mut self, now: Instant) {
-        self.write_us = low_micros(now);
+    /// Sets whether what is sent from now on is from a write before which nothing waited.
+    pub fn set_write(&mut self, is_write: bool) {
+        self.is_write = is_write;
     }
 
     /// Sets how many segments are outstanding. It limits how far a peer can cut them to pieces.
@@ -237,7 +236,7 @@ impl Records {
                 if !(Sent { at: record.sent_at, end: record.end, repeated: false }).before(latest) {
                     break;
                 }
-                if !patience.is_over(&record, latest, self.write_us, now) {
+                if !patience.is_over(&record, latest, now) {
                     found.wait_until(self.last_due(at, latest, patience));
                     break;
                 }
@@ -370,12 +369,15 @@ impl Records {
             (last.end, last.sent_at, last.snapshot) = (end, now, snapshot);
             last.span_us = span_us(first_at, now);
             last.count += count;
+            last.is_write = self.is_write;
             return;
         }
         let fate = Fate::Flying;
         let segment = self.segment;
+        let is_write = self.is_write;
+        let (sent_at, span_us, repeated) = (now, 0, false);
         let record =
-            Record { start, end, sent_at: now, span_us: 0, snapshot, fate, count, segment, repeated: false };
+            Record { start, end, sent_at, span_us, snapshot, fate, count, segment, repeated, is_write };
         self.list.push_back(record);
     }
 
@@ -517,7 +519,7 @@ impl Records {
             first.end = last.end;
             first.sent_at = first.sent_at.max(last.sent_at);
             first.span_us = span_us(first_at, first.sent_at);
-            first.snapshot = last.snapshot;
+            (first.snapshot, first.is_write) = (last.snapshot, last.is_write);
         }
         let more = self.list.range(from + 1..to).map(|record| record.count).sum::<u32>();
         let repeated = self.list.range(from + 1..to).any(|record| record.repeated);

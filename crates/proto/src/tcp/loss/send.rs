@@ -47,9 +47,7 @@ impl<P: Payload> Pcb<P> {
         let is_new = loss.records.last().is_none_or(|last| end.after(last.end));
         let begins = is_new && !loss.has_sent && self.nagle.is_write();
         loss.has_sent |= is_new;
-        if is_new && self.nagle.is_write() {
-            loss.records.note_write(now);
-        }
+        loss.records.set_write(self.nagle.is_write());
         loss.records.sent(start, end, now, snapshot);
         if is_new && self.fin_sent && end == self.snd_max {
             loss.records.seat_fin(end.since(start) - 1);

@@ -34,6 +34,8 @@ pub(in crate::tcp) struct Record {
     pub segment: u16,
     /// It was sent more than once.
     pub repeated: bool,
+    /// The last of it is from a write before which nothing waited: its segments were sent one by one, although at one time of our clock.
+    pub is_write: bool,
 }
 
 impl Record {
@@ -161,6 +163,7 @@ mod tests {
             count,
             segment,
             repeated: false,
+            is_write: false,
         }
     }
 

@@ -9,7 +9,6 @@ use core::cmp::Ordering;
 use crate::seq::SeqNum;
 use crate::time::Instant;
 
-use super::super::super::delack::low_micros;
 use super::super::super::timers::{NEVER, after_us};
 use super::{Fate, Record, Records, Repeat, Sent};
 
@@ -37,16 +36,13 @@ pub(in crate::tcp) struct Patience {
 }
 
 impl Patience {
-    /// Whether a first transmission has been in flight for longer. The segments of the write at `write_us` were sent
-    /// one by one, although at one time of our clock. So the segments after the one that made the round trip have been
-    /// in flight for less (as on Linux, where each has its own time). If `latest` is of the same write, it has
-    /// overtaken them nevertheless.
-    pub(super) fn is_over(self, record: &Record, latest: Sent, write_us: u32, now: Instant) -> bool {
+    /// Whether a first transmission has been in flight for longer. The segments of a write were sent one by one, although
+    /// at one time of our clock. So the segments after the one that made the round trip have been in flight for less (as
+    /// on Linux, where each has its own time). If `latest` is of the same write, it has overtaken them nevertheless.
+    pub(super) fn is_over(self, record: &Record, latest: Sent, now: Instant) -> bool {
         let due = self.due(record.sent_at);
-        let is_later = || {
-            let is_of_write = low_micros(record.sent_at) == write_us && record.sent_at < latest.at;
-            is_of_write && record.start.at_or_after(self.timed)
-        };
+        let is_later =
+            || record.is_write && record.sent_at < latest.at && record.start.at_or_after(self.timed);
         due < now || (due == now && !is_later())
     }
 
@@ -202,10 +198,11 @@ mod tests {
         ] {
             let mut records = Records::new(seq(0));
             records.set_segment(100);
-            if is_write {
-                records.note_write(at(0));
-            }
+            records.set_write(is_write);
             records.sent(seq(0), seq(1000), at(0), 0);
+            // A later write changes nothing.
+            records.set_write(!is_write);
+            records.sent(seq(1000), seq(1100), at(10), 0);
             records.sack(seq(300), seq(400), |_| {});
             let latest = Sent { at: at(latest), end: seq(1100), repeated: latest > 0 };
             let patience = Patience { wait_us: 50, timed: seq(timed) };
