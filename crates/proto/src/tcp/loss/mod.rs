@@ -92,6 +92,9 @@ pub(super) struct Loss {
     /// The present output follows a timer of retransmission or reordering: it sends nothing new
     /// (`tcp_retransmit_timer`, `tcp_rack_reo_timeout`).
     is_only_repair: bool,
+    /// The present output follows a retransmission timeout: it repeats one segment. If that joined others and so made
+    /// room, the next acknowledgment uses it (`tcp_retransmit_timer`).
+    repeats_one: bool,
     /// That output has ended. New data for which it left room waits until something happens for which the kernel looks
     /// for something to send.
     waits_for_look: bool,
@@ -109,7 +112,7 @@ pub(super) struct Loss {
     /// The present repair, which works as after a timeout, is of segments that were too large.
     for_mtu: bool,
     /// Nothing is repaired until the next acknowledgment, or a timeout: the peer may have discarded data that it had
-    /// reported, or what was repaired was not lost.
+    /// reported, or what was repaired was not lost, or a timeout has repeated its segment.
     holds_repairs: bool,
     /// State of path MTU discovery, if the MTU is in question.
     path_mtu: Option<Box<PathMtu>>,
@@ -150,6 +153,7 @@ impl Loss {
             has_sent: false,
             is_looked_at: false,
             is_only_repair: false,
+            repeats_one: false,
             waits_for_look: false,
             repeated_until: una,
             repeated_ts: None,

@@ -239,6 +239,7 @@ impl<P: Payload> Pcb<P> {
             self.recovery.on_timeout(self.snd_max);
             (loss.frto, loss.undo, loss.for_mtu) = (None, None, true);
         }
+        (loss.holds_repairs, loss.repeats_one) = (false, false);
         self.allow(loss);
     }
 

@@ -154,10 +154,14 @@ impl<P: Payload> Pcb<P> {
             return Continue(most);
         }
         let again = self.transmit_lost(rcv_space, most, now);
-        if again.is_none() {
-            if let Some(loss) = self.loss.as_deref_mut() {
+        if let Some(loss) = self.loss.as_deref_mut() {
+            if again.is_some() {
+                loss.holds_repairs |= core::mem::take(&mut loss.repeats_one);
+            } else {
                 loss.end_repair_only();
             }
+        }
+        if again.is_none() {
             self.look_at_usage(now);
         }
         Break(again)

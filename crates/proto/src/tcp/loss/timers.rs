@@ -89,7 +89,7 @@ impl<P: Payload> Pcb<P> {
             count(&mut loss.stats.renege_count);
         }
         (loss.frto, loss.for_mtu, loss.is_only_repair) = (None, false, true);
-        (loss.holds_repairs, loss.usage.is_untold) = (false, true);
+        (loss.holds_repairs, loss.repeats_one, loss.usage.is_untold) = (false, true, true);
         if let Some(path) = loss.path_mtu.as_deref_mut() {
             path.on_timeout();
         }

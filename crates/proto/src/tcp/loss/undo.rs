@@ -139,6 +139,7 @@ impl<P: Payload> Pcb<P> {
         }
         // While a retransmission is in flight, nothing is undone or judged, and only new data is sent.
         loss.holds_repairs = is_late && loss.records.repeated_count(loss.repeated_until, now) > 0;
+        loss.repeats_one = false;
         if let Some(sign) = sign.filter(|_| !loss.holds_repairs) {
             self.undo(loss, sign, now);
         }
