@@ -333,6 +333,8 @@ impl<P: Payload> Pcb<P> {
             self.rexmt_at = NEVER;
             return None;
         }
+        // A write of which output was not told until now was held back, and does not send it.
+        self.nagle.set_write(false);
         if self.snd_wnd > 0 {
             let (small, is_pushed) = (self.snd_sml, self.nagle.is_pushed());
             let len = self.within_record(0, self.snd_len).min(self.snd_wnd).min(u32::from(self.mss));
