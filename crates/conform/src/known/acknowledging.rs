@@ -20,11 +20,11 @@ pub(super) fn probe_before_a_measurement(pair: &Pair<'_>) -> Option<Then> {
     let (at, What::Sent(Packet::Tcp(kernel))) = (pair.kernel?.at, &pair.kernel?.what) else { return None };
     let top = pair.texts().map(|text| text.end()).max()?;
     // Without the probe the reordering timer continues, and may find a loss first.
-    // Or the only segment in flight is repeated by the stack's timeout, which counts from when it was sent.
+    // Or all that is in flight is repeated by the stack's timeout, as one segment. It counts from when the first was sent.
     let una = pair.acks().map(|told| told.ack).max()?;
     let waits = pair.stack.is_none_or(|stack| match &stack.what {
         What::Sent(Packet::Tcp(again)) => {
-            let is_timeout = again.seq == una && again.end() == top && kernel.seq == una;
+            let is_timeout = again.seq == una && again.end() == top;
             stack.at > at || (again.len > 0 && (again.end() < top || is_timeout))
         }
         _ => true,
@@ -354,7 +354,12 @@ pub(super) fn quick_acknowledgment_of_a_fin(pair: &Pair<'_>) -> Option<Then> {
     let is_quick = matches!(pair.event, Some(Action::Set(SockOpt::Quickack, on)) if *on > 0);
     let has_fin = pair.peer().any(|(_, fin)| fin.flags.has(Flags::FIN) && fin.end() == ack.ack);
     let is_fin = has_fin && ack.is_bare_ack();
-    let waits = matches!(pair.kernel?.what, What::State(..));
+    // Until the next event, or the end of the delay.
+    let waits = match &pair.kernel?.what {
+        What::State(..) => true,
+        What::Sent(Packet::Tcp(late)) => late.is_bare_ack() && pair.why.starts_with("time:"),
+        _ => false,
+    };
     (is_quick && is_fin && waits).then_some(Then::Stop)
 }
 
@@ -412,7 +417,13 @@ pub(super) fn limit_of_challenges(pair: &Pair<'_>) -> Option<Then> {
             });
         let is_limited =
             sent().any(|(at, sent)| sent.is_bare_ack() && at + CHALLENGE_INTERVAL + SLACK > answer.at);
-        let is_unacceptable = cause.len == 0 && cause.end() < ack.ack;
+        // It lies before the window, or has an old timestamp.
+        let is_zero =
+            |option: &Opt| matches!(option, Opt::Bytes(bytes) if bytes.starts_with(&[8, 10, 0, 0, 0, 0]));
+        let is_zero = cause.options.iter().any(is_zero);
+        let value = cause.timestamp().map_or(if is_zero { 0 } else { u32::MAX }, |(value, _)| value);
+        let is_old = pair.peer().any(|(_, told)| told.timestamp().is_some_and(|(latest, _)| latest > value));
+        let is_unacceptable = cause.len == 0 && (cause.end() < ack.ack || is_old);
         return (is_half_open && is_limited && is_unacceptable).then_some(Then::SkipStack);
     }
     let (cause, answer) = pair.only_the_kernel_answers()?;

@@ -121,7 +121,8 @@ impl<'a> Pair<'a> {
     /// kernel has acknowledged it.
     pub(super) fn rcv_nxt_before(&self, index: usize) -> u32 {
         let came = self.came_before(index);
-        self.received_before(index).map_or(came, |count| came.min(count + 1))
+        let syn = self.syn_before(index).unwrap_or(0);
+        self.received_before(index).map_or(came, |count| came.min(syn + count + 1))
     }
 
     /// The bytes that the kernel has received before this place in the scenario, while the connection is open. It drops
@@ -133,6 +134,17 @@ impl<'a> Pair<'a> {
         });
         let last = states.next_back().filter(|info| info.state != "CLOSED")?;
         u32::try_from(last.get("bytes_received")?).ok()
+    }
+
+    /// The number of the peer's SYN: the latest that the kernel's SYN-ACK acknowledges, else the first.
+    fn syn_before(&self, index: usize) -> Option<u32> {
+        let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
+        let answers = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
+        let answer = self.earlier.iter().filter_map(Record::segment).rfind(answers);
+        let mut syns = self.taken_before(index).filter(is_syn).map(|syn| syn.seq);
+        let first = syns.next();
+        let is_taken = |syn: &u32| answer.is_some_and(|answer| *syn < answer.ack);
+        first.into_iter().chain(syns).filter(is_taken).last().or(first)
     }
 
     /// RCV.NXT before the peer's segment at this place in the scenario, if the kernel has accepted everything.
@@ -149,12 +161,19 @@ impl<'a> Pair<'a> {
             }
             _ => None,
         });
-        let first = segments().find(is_syn).map_or(0, |syn| taken.unwrap_or(0).max(syn.seq + 1));
+        let first = self.syn_before(index).map_or(0, |syn| taken.unwrap_or(0).max(syn + 1));
         ranges.iter().fold(first, |next, (start, end)| if *start <= next { next.max(*end) } else { next })
     }
 
-    /// Whether the peer offered SACK, in its first SYN that acknowledges our SYN or nothing.
+    /// Whether SACK was agreed on: the peer offered it, in its first SYN that acknowledges our SYN or nothing, and so did
+    /// the kernel, which does not if a cookie has no room for it.
     pub(super) fn has_sack(&self) -> bool {
+        let is_refused = self.earlier.iter().filter_map(Record::segment).any(|syn| {
+            syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST) && !syn.options.contains(&Opt::SackOk)
+        });
+        if is_refused {
+            return false;
+        }
         let is_good =
             |syn: &Segment| syn.flags.has(Flags::SYN) && (!syn.flags.has(Flags::ACK) || syn.ack == 1);
         let first = self.peer().find(|(_, syn)| is_good(syn));

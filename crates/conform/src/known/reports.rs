@@ -47,10 +47,15 @@ pub(super) fn error_of_a_rare_report(pair: &Pair<'_>) -> Option<Then> {
 /// In the kernel, data from the peer that acknowledges nothing new clears a report if the fast path does not take it,
 /// which depends on packet memory.
 pub(super) fn report_before_text(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = errors(pair)?;
+    // Or the call that finds the connection given up does not show it.
+    let is_cleared = match errors(pair) {
+        Some((kernel, stack)) => kernel == 0 && stack != 0,
+        None => given_up(pair)
+            .is_some_and(|(kernel, stack)| kernel == libc::ETIMEDOUT && stack != libc::ETIMEDOUT),
+    };
     let is_text = |action: &Action| matches!(action, Action::Segment(text) if text.len > 0);
     let mut actions = so_far(pair).iter().map(|event| &event.action).skip_while(|action| !is_report(action));
-    (kernel == 0 && stack != 0 && actions.any(is_text)).then_some(Then::GoOn)
+    (is_cleared && actions.any(is_text)).then_some(Then::GoOn)
 }
 
 /// The kernel does not read its clock for what it retransmits because of a report on the MTU: it has the time of the
@@ -179,13 +184,31 @@ pub(super) fn report_of_a_larger_size(pair: &Pair<'_>) -> Option<Then> {
     let used = latest_figure(pair.earlier, "snd_mss")? + headers(pair.scenario.is_ipv6) as u64;
     let is_repair = match pair.states() {
         Some((kernel, stack)) => {
-            let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
-            ca_state(kernel) == Some(4) && ca_state(stack) == Some(3)
+            let figure = |state: &State, name| state.info.as_ref()?.get(name);
+            let ca_state = |state: &State| figure(state, "ca_state");
+            // Or a timeout ends a recovery of the stack, and that repair of the kernel, whose threshold it reduces again.
+            let threshold = |state: &State| figure(state, "snd_ssthresh");
+            let is_next = pair.why.starts_with("snd_ssthresh:") && threshold(kernel) < threshold(stack);
+            let is_next = is_next && latest_figure(pair.earlier, "ca_state") == Some(3);
+            ca_state(kernel) == Some(4)
+                && (ca_state(stack) == Some(3) || is_next && ca_state(stack) == Some(4))
         }
         // The kernel considers segments too long if they were sent without room for the present SACK blocks.
         None => is_repetition(pair, pair.kernel) && so_far(pair).last().is_some_and(is_on_size),
     };
-    let is_larger = |mtu: u32| (mtu as usize) < MTU && u64::from(mtu) >= used;
+    // Or nothing that the peer does not hold is longer than what it leaves.
+    let acks = pair.acks();
+    let holds = |told: &Segment, text: &Segment| {
+        let is_in = |block: &(u32, u32)| block.0 <= text.seq && text.end() <= block.1;
+        told.ack >= text.end() || told.sack().iter().any(is_in)
+    };
+    let is_out = |text: &Segment| !acks.clone().any(|told| holds(told, text));
+    let is_short = |mtu: u32| {
+        let timestamps = |text: &Segment| if text.timestamp().is_some() { 12 } else { 0 };
+        let len = |text: &Segment| headers(pair.scenario.is_ipv6) + timestamps(text) + text.len as usize;
+        pair.texts().filter(|text| is_out(text)).all(|text| len(text) <= mtu as usize)
+    };
+    let is_larger = |mtu: u32| (mtu as usize) < MTU && (u64::from(mtu) >= used || is_short(mtu));
     let last = so_far(pair).iter().rev().find_map(on_size);
     (is_repair && last.is_some_and(is_larger)).then_some(Then::Stop)
 }

@@ -121,9 +121,13 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// fifth), even if that segment had no data and arrived out of order. In the kernel, data that header prediction takes
 /// sets the number back.
 pub(super) fn window_told_ahead_of_its_turn(pair: &Pair<'_>) -> Option<Then> {
-    // Or a repetition into the window shows it, by its flow label.
+    // Or a repetition into the window shows it, by its flow label, or new text for which only the latest window has room.
+    let una = pair.acks().map(|told| told.ack).max()?;
+    let wnd = latest_figure(pair.earlier, "snd_wnd")?;
+    let is_beyond = |text: &Segment| text.len > 0 && u64::from(text.end().saturating_sub(una)) > wnd;
     let is_it = match &pair.kernel?.what {
         What::State(..) => pair.why.starts_with("snd_wnd:"),
+        What::Sent(Packet::Tcp(text)) if is_beyond(text) => true,
         _ => pair.why.starts_with("new flow label:"),
     };
     let index = pair.index()?;
@@ -206,10 +210,30 @@ pub(super) fn push_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
 /// The peer has discarded what it had reported. The kernel retransmits it as it was sent, or as its blocks have joined it. Sockeye has joined what a block
 /// reported, and sends full segments of it.
 pub(super) fn segments_that_were_thrown_away(pair: &Pair<'_>) -> Option<Then> {
+    if let Some((kernel, stack)) = pair.states() {
+        return counts_what_was_thrown_away(pair, kernel, stack).then_some(Then::Stop);
+    }
     let (kernel, stack) = pair.segments()?;
     let is_same = kernel.seq == stack.seq && kernel.len > 0 && stack.len > 0;
     let is_it = pair.why.starts_with("length:") && is_same && was_thrown_away(pair, kernel.seq);
     is_it.then_some(Then::Stop)
+}
+
+/// Whether the peer acknowledges a part of what it had discarded, and of which the beginning was retransmitted beside
+/// SACK blocks: the kernel counts the segments of the rest by the shorter length.
+fn counts_what_was_thrown_away(pair: &Pair<'_>, kernel: &State, stack: &State) -> bool {
+    let figure = |state: &State, name| state.info.as_ref().and_then(|info| info.get(name));
+    let cwnd = |state| figure(state, "snd_cwnd");
+    let is_less = cwnd(kernel).map(|cwnd| cwnd + 1) == cwnd(stack) && pair.why.starts_with("snd_cwnd:");
+    let is_repaired = [kernel, stack].iter().all(|state| figure(state, "ca_state") == Some(4));
+    let mut acks = pair.acks().map(|told| told.ack).rev();
+    let (Some(una), Some(before)) = (acks.next(), acks.next()) else { return false };
+    let is_told = |told: &Segment, seq: u32| {
+        told.sack().iter().any(|(start, end)| (*start..*end).contains(&seq) && told.ack <= *start)
+    };
+    let was_joined = pair.acks().any(|told| is_told(told, before) && is_told(told, una));
+    let again = pair.texts().filter(|text| text.seq == before && pair.times_sent(before) > 1).last();
+    is_less && is_repaired && was_joined && again.is_some_and(|again| !again.sack().is_empty())
 }
 
 /// Whether the kernel retransmits the data at this number, which the peer has reported with what follows, and discarded.
