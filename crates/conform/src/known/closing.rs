@@ -349,7 +349,9 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             // Or limited by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
             let is_limited = is_limited || has_told_too_much(pair, since);
             let is_dropped = cause.flags.has(Flags::RST) && cause.seq != kernel.ack;
-            return (is_dropped || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
+            // Linux's sockets drop a late acknowledgment silently (`tcp_disordered_ack`), and so does Sockeye.
+            let is_late = cause.is_bare_ack() && has_old_timestamp(pair, cause);
+            return (is_dropped || is_late || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
         }
         _ => return None,
     };
