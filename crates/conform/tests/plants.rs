@@ -141,7 +141,12 @@ fn random_scenarios_find_each_plant() {
         .expect("conform runs");
     assert!(made.code().is_some_and(|code| code <= 1), "{made:?}");
     let usual = traces(&conform, &same);
-    assert!(!usual.is_empty(), "no scenario goes as on the kernel");
+    println!("{} of {count} scenarios go as on the kernel", usual.len());
+    let enough = count.parse::<usize>().expect("SOCKEYE_PLANTS_COUNT is a number") / 2;
+    assert!(
+        usual.len() >= enough,
+        "other work on this machine disturbs the kernel's side: try again without it"
+    );
     let mut missed = Vec::new();
     for plant in plants().into_iter().filter(|plant| wanted.split(',').any(|part| plant.name.contains(part)))
     {
