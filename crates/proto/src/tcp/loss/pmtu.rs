@@ -222,6 +222,9 @@ impl<P: Payload> Pcb<P> {
                 Phase::Loss => {}
             }
             self.repair_for_mtu(&mut loss);
+        } else if keeps {
+            // What is out counts in smaller segments.
+            self.allow(&loss);
         }
         self.loss = Some(loss);
         if !keeps {

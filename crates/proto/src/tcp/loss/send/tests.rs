@@ -1,6 +1,6 @@
 //! What is recorded, how much of what is lost goes again, and when: step by step.
 
-use super::super::super::cc::Algorithm;
+use super::super::super::cc::{Algorithm, Cc};
 use super::super::super::segment::Flags;
 use super::super::super::settings::Settings;
 use super::super::super::tests::script::{ISS, MSS, Script, WND, ms, plain, secs};
@@ -284,6 +284,55 @@ fn short_segments_go_again_as_one_and_a_fin_takes_no_room_of_it() {
         assert_eq!((again.len, again.header().flags.has(Flags::FIN)), (1_000, fin));
         assert_eq!(loss(&mut t).records.counts().all(), 1, "one segment now");
     }
+}
+
+/// A window of `cwnd` segments.
+fn set_window(t: &mut Script, cwnd: u32) {
+    t.pcb.cc = Cc::new(Algorithm::NewReno, MSS, false).with_window(cwnd * MSS, MSS);
+    let loss = t.pcb.loss.take().expect("records are kept");
+    t.pcb.allow(&loss);
+    t.pcb.loss = Some(loss);
+}
+
+/// `tcp_retransmit_timer`: two short segments that are joined with the first make room for another.
+#[test]
+fn a_timeout_sends_one_segment_again_even_if_that_joins_several() {
+    for (one, lens) in [(true, &[1_000][..]), (false, &[1_000, 1_000])] {
+        let mut t = Script::established(&Settings { nodelay: true, ..settings() });
+        for len in [300, 300, 400, 1_000] {
+            t.snd += len;
+            assert_eq!(t.lens(), [len]);
+        }
+        t.now = t.now + ms(10);
+        t.pcb.recovery.on_timeout(t.pcb.snd_max);
+        let last = t.pcb.snd_una + 1_000;
+        let recorded = loss(&mut t);
+        assert_eq!(recorded.records.lose_first(300), 300);
+        recorded.records.lose_from(last);
+        (recorded.is_only_repair, recorded.repeats_one) = (true, one);
+        set_window(&mut t, 3);
+        assert_eq!(t.lens(), lens, "{one}");
+        assert_eq!(loss(&mut t).holds_repairs, one);
+        // Until the next acknowledgment.
+        t.report(0, &[]);
+        assert!(!loss(&mut t).holds_repairs);
+    }
+}
+
+/// A short segment in flight counts as one of the smaller ones then.
+#[test]
+fn a_report_of_a_smaller_mtu_leaves_room_beside_a_short_segment() {
+    let mut t = Script::established(&Settings { mtu_min: 576, ..settings() });
+    t.snd += 10;
+    assert_eq!(t.lens(), [10]);
+    set_window(&mut t, 2);
+    let seq = t.pcb.snd_una;
+    assert!(t.pcb.on_packet_too_big(seq, 640, t.now));
+    assert!(t.output().is_empty());
+    let smaller = u32::from(t.pcb.send_mss());
+    t.snd += 3 * MSS;
+    assert!(smaller < MSS);
+    assert_eq!(t.lens(), [smaller]);
 }
 
 #[test]
