@@ -147,6 +147,17 @@ pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
     let is_doubled = ours > RTO_AFTER_A_LOST_SYN && ours == theirs * 3;
     let is_timeout = pair.why.starts_with("rto:") && (ours == RTO_AFTER_A_LOST_SYN || is_doubled);
+    // By which the next sample changes less.
+    let before = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => Some(info.rto),
+        _ => None,
+    });
+    let is_next = pair.acks().filter(|told| told.ack > 1).count() == 1;
+    let is_next =
+        is_next && before > Some(RTO_AFTER_A_LOST_SYN) && pair.why.starts_with("rto:") && theirs > ours;
+    if is_next && syns.clone().count() > 1 {
+        return Some(Then::Stop);
+    }
     let is_it = is_window || is_timeout;
     // An ICMP report on a retransmission also makes the kernel forget the loss.
     let is_reported = is_timeout && pair.scenario.any(reports::is_report);

@@ -276,7 +276,9 @@ pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let una = pair.acks().map(|told| told.ack).max()?;
     let out = pair.texts().map(Segment::end).max()?.saturating_sub(una);
-    let is_base = kernel.get("snd_mss")? <= BASE && stack.get("snd_mss")? > BASE;
+    // Or to half of the size, if that is less.
+    let (theirs, ours) = (kernel.get("snd_mss")?, stack.get("snd_mss")?);
+    let is_base = theirs <= BASE && (ours > BASE || theirs == ours / 2);
     let is_it = pair.why.starts_with("snd_mss:") && is_base && is_searching(pair);
     (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
 }

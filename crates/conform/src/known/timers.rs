@@ -38,6 +38,9 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
 /// longer one until it computes the timeout again. After a larger TCP_RTO_MAX_MS, the kernel's timeout doubles from what
 /// it was.
 pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
+    if is_sooner_by_the_largest_timeout(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
     let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
@@ -55,6 +58,24 @@ pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
         () => return None,
     };
     pair.why.starts_with("rto:").then_some(then)
+}
+
+/// Whether the stack's timeout, of which no probe is left, repeats the first segment sooner: the kernel then counts the
+/// longer timeout from when that was sent.
+fn is_sooner_by_the_largest_timeout(pair: &Pair<'_>) -> bool {
+    let bound = settings::stack(&pair.scenario.settings).tcp.rto_max;
+    let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.stack else { return false };
+    let info = pair.earlier.iter().rev().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => Some(info),
+        _ => None,
+    });
+    let sent = pair
+        .earlier
+        .iter()
+        .find(|record| record.segment().is_some_and(|text| text.seq == again.seq && text.len > 0));
+    let is_due = sent.is_some_and(|sent| at.abs_diff(sent.at + bound) < granularity(bound) + SLACK);
+    let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at);
+    waits && is_due && info.is_some_and(|info| info.rto > bound) && pair.times_sent(again.seq) == 1
 }
 
 /// A listener that waits for data has already received the acknowledgment of its SYN-ACK. In Sockeye, the time until
