@@ -342,16 +342,7 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
             return Some(Then::Stop);
         }
         What::State(..) if answers => {
-            let since = pair.kernel?.at.saturating_sub(CHALLENGE_INTERVAL_MAX);
-            let is_limited = pair.earlier.iter().any(|record| {
-                record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
-            });
-            // Or limited by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
-            let is_limited = is_limited || has_told_too_much(pair, since);
-            let is_dropped = cause.flags.has(Flags::RST) && cause.seq != kernel.ack;
-            // Linux's sockets drop a late acknowledgment silently (`tcp_disordered_ack`), and so does Sockeye.
-            let is_late = cause.is_bare_ack() && has_old_timestamp(pair, cause);
-            return (is_dropped || is_late || (cause.len == 0 && is_limited)).then_some(Then::SkipKernel);
+            return is_dropped_by_a_socket(pair, kernel, cause).then_some(Then::SkipKernel);
         }
         _ => return None,
     };
@@ -377,6 +368,21 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
 fn is_dropped_syn(cause: &Segment, rcv_nxt: u32) -> bool {
     let is_plain = cause.flags.has(Flags::SYN) && !cause.flags.has(Flags::ACK);
     is_plain && cause.seq < rcv_nxt && cause.end() > rcv_nxt
+}
+
+/// Whether a socket does not answer the segment that the kernel's record answers.
+fn is_dropped_by_a_socket(pair: &Pair<'_>, answer: &Segment, cause: &Segment) -> bool {
+    let since = pair.kernel.map_or(Duration::ZERO, |record| record.at).saturating_sub(CHALLENGE_INTERVAL_MAX);
+    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
+    let is_limited = pair.earlier.iter().any(|record| {
+        record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
+    });
+    // Or limited by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
+    let is_limited = is_limited || has_told_too_much(pair, since);
+    let is_reset = cause.flags.has(Flags::RST) && cause.seq != answer.ack;
+    // A late acknowledgment, which Linux's sockets drop, too (`tcp_disordered_ack`).
+    let is_late = cause.is_bare_ack() && has_old_timestamp(pair, cause);
+    is_reset || is_late || (cause.len == 0 && is_limited)
 }
 
 /// Whether the segment's timestamp is older than an earlier one of the peer. The kernel's record only knows that of the
