@@ -94,7 +94,11 @@ pub(super) fn echo_of_a_challenge(pair: &Pair<'_>) -> Option<Then> {
     // Sockeye has accepted the segment: it acknowledges its data, or the connection can be accepted, or waits for data.
     let is_taken = match &pair.stack?.what {
         What::State(_, stack) => stack.info.is_none() && (stack.ready.readable || defers(pair)),
-        What::Sent(Packet::Tcp(ack)) => ack.ack > 1 && pair.why.starts_with("acknowledgment:"),
+        What::Sent(Packet::Tcp(ack)) => {
+            // Or it reports data behind a hole.
+            let is_behind = ack.sack().iter().any(|block| block.0 > ack.ack) && pair.why == "options";
+            is_behind || (ack.ack > 1 && pair.why.starts_with("acknowledgment:"))
+        }
         _ => false,
     };
     let (answers, waits) = match &pair.kernel?.what {

@@ -136,11 +136,13 @@ impl<'a> Pair<'a> {
         u32::try_from(last.get("bytes_received")?).ok()
     }
 
-    /// The number of the peer's SYN: the latest that the kernel's SYN-ACK acknowledges, else the first.
+    /// The number of the peer's SYN: the latest that the kernel's SYN-ACK, or its first ACK, acknowledges, else the first.
     fn syn_before(&self, index: usize) -> Option<u32> {
         let is_syn = |segment: &&Segment| segment.flags.has(Flags::SYN);
-        let answers = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
-        let answer = self.earlier.iter().filter_map(Record::segment).rfind(answers);
+        let mut sent = self.earlier.iter().filter_map(Record::segment);
+        let is_syn_ack = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
+        let is_ack = |sent: &&Segment| sent.flags.has(Flags::ACK) && !sent.flags.has(Flags::RST);
+        let answer = sent.clone().rfind(is_syn_ack).or_else(|| sent.find(is_ack));
         let mut syns = self.taken_before(index).filter(is_syn).map(|syn| syn.seq);
         let first = syns.next();
         let is_taken = |syn: &u32| answer.is_some_and(|answer| *syn < answer.ack);
