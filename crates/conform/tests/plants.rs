@@ -74,7 +74,8 @@ fn build(copy: &Path) -> Option<PathBuf> {
         .current_dir(copy)
         .env("CARGO_TARGET_DIR", &target)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        // Without it, the harness itself keeps the machine so busy that most scenarios are left out.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .env("RUSTFLAGS", "-Awarnings")
         .status()
         .expect("cargo runs");
@@ -107,20 +108,28 @@ fn traces(conform: &Path, folder: &Path) -> BTreeMap<String, String> {
     traces
 }
 
-/// How many traces a plant changes, and how many of these scenarios no longer agree with the kernel.
-fn look_for(conform: &Path, folder: &Path, usual: &BTreeMap<String, String>) -> (usize, usize) {
+/// Scenarios that are run beside the kernel at a time: if some of them find a plant, the others are not asked.
+const ASKED: usize = 200;
+
+/// How many traces a plant changes, how many of these scenarios were run beside the kernel, and how many of them no longer agree with it.
+fn look_for(conform: &Path, folder: &Path, usual: &BTreeMap<String, String>) -> (usize, usize, usize) {
     let planted = traces(conform, folder);
     let changed: Vec<&String> = usual
         .iter()
         .filter(|(file, trace)| planted.get(*file) != Some(*trace))
         .map(|(file, _)| file)
         .collect();
-    if changed.is_empty() {
-        return (0, 0);
+    let (mut asked, mut found) = (0, 0);
+    for part in changed.chunks(ASKED) {
+        let run = Command::new(conform).args(part).output().expect("conform runs");
+        let text = String::from_utf8_lossy(&run.stdout).into_owned();
+        asked += part.len();
+        found = text.lines().filter(|line| line.ends_with(": differs")).count();
+        if found > 0 {
+            break;
+        }
     }
-    let run = Command::new(conform).args(&changed).output().expect("conform runs");
-    let text = String::from_utf8_lossy(&run.stdout).into_owned();
-    (changed.len(), text.lines().filter(|line| line.ends_with(": differs")).count())
+    (changed.len(), asked, found)
 }
 
 #[test]
@@ -157,11 +166,11 @@ fn random_scenarios_find_each_plant() {
         std::fs::write(&file, text).unwrap();
         match found {
             None => println!("{}: does not compile", plant.name),
-            Some((changed, found)) => {
-                println!("{}: {found} scenarios find it, of {changed} that it changes", plant.name);
+            Some((changed, asked, found)) => {
+                println!("{}: {found} of {asked} scenarios find it; it changes {changed}", plant.name);
             }
         }
-        if found.is_none_or(|(_, found)| found == 0) {
+        if found.is_none_or(|(_, _, found)| found == 0) {
             missed.push(plant.name);
         }
     }
