@@ -277,7 +277,7 @@ pub(super) fn old_reset_in_fin_wait_2(pair: &Pair<'_>) -> Option<Then> {
     };
     let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
     let is_old = cause.flags.has(Flags::RST) && pair.peer().any(|(_, old)| value(old) > value(cause));
-    let is_answer = ack.flags == Flags::ACK && ack.len == 0 && cause.seq >= ack.ack;
+    let is_answer = is_plain_ack(ack) && cause.seq >= ack.ack;
     let waits =
         pair.stack.is_none_or(|record| !matches!(record.what, What::Sent(_)) || record.at > answer.at);
     let is_closed = pair.is_closed();
@@ -305,23 +305,27 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     let end = pair.texts().map(Segment::end).max();
     let ends = |old: &Segment| old.flags.has(Flags::ACK) && Some(old.ack) == end;
     let is_over = pair.is_closed() && pair.peer().any(|(_, old)| ends(old));
-    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
     if let Some((cause, answer)) = pair.only_the_stack_answers() {
         // The acknowledgment of the FIN creates the record, and the kernel ignores data in the same segment.
         let What::Sent(Packet::Tcp(ack)) = &answer.what else { return None };
         let is_first = pair.acks().filter(|old| ends(old)).count() == 1;
-        let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_ack(ack);
+        let is_duplicate = cause.len > 0 && cause.end() <= ack.ack && is_plain_ack(ack);
         if is_over && cause.flags.has(Flags::RST) && cause.seq > ack.ack {
             return Some(Then::Stop);
         }
-        if is_over && is_ack(ack) && is_dropped_syn(cause, ack.ack) {
+        if is_over && is_plain_ack(ack) && is_dropped_syn(cause, ack.ack) {
             return Some(Then::SkipStack);
         }
         // The kernel's record limits its answers since one that Sockeye did not send.
-        let is_bare = |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_ack(sent));
+        let is_bare =
+            |record: &Record| matches!(&record.what, What::Sent(Packet::Tcp(sent)) if is_plain_ack(sent));
         let last = pair.earlier.iter().rev().find(|record| is_bare(record));
         let is_soon = last.is_some_and(|last| answer.at < last.at + CHALLENGE_INTERVAL);
-        if is_over && (is_soon || has_old_timestamp(pair, cause)) && cause.end() == cause.seq && is_ack(ack) {
+        if is_over
+            && (is_soon || has_old_timestamp(pair, cause))
+            && cause.end() == cause.seq
+            && is_plain_ack(ack)
+        {
             return Some(Then::SkipStack);
         }
         // In CLOSING as well, because TIME-WAIT is such a record.
@@ -331,12 +335,12 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
     }
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
-    let answers = is_ack(kernel);
+    let answers = is_plain_ack(kernel);
     let stack = match &pair.stack?.what {
         _ if !is_over => return None,
         // A reset in the window has ended the record.
         What::State(..) if pair.kernel_resets() && ended_by_a_reset(pair) => return Some(Then::Stop),
-        What::Sent(Packet::Tcp(stack)) if is_ack(stack) => stack,
+        What::Sent(Packet::Tcp(stack)) if is_plain_ack(stack) => stack,
         // Or Sockeye sends no challenge ACK, so soon after another.
         What::State(..) if cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST) => {
             return Some(Then::Stop);
@@ -370,13 +374,16 @@ fn is_dropped_syn(cause: &Segment, rcv_nxt: u32) -> bool {
     is_plain && cause.seq < rcv_nxt && cause.end() > rcv_nxt
 }
 
+/// Whether it has no flag but ACK, and no data.
+fn is_plain_ack(segment: &Segment) -> bool {
+    segment.flags == Flags::ACK && segment.len == 0
+}
+
 /// Whether a socket does not answer the segment that the kernel's record answers.
 fn is_dropped_by_a_socket(pair: &Pair<'_>, answer: &Segment, cause: &Segment) -> bool {
     let since = pair.kernel.map_or(Duration::ZERO, |record| record.at).saturating_sub(CHALLENGE_INTERVAL_MAX);
-    let is_ack = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
-    let is_limited = pair.earlier.iter().any(|record| {
-        record.at >= since && matches!(&record.what, What::Sent(Packet::Tcp(ack)) if is_ack(ack))
-    });
+    let mut acks = pair.earlier.iter().filter(|record| record.segment().is_some_and(is_plain_ack));
+    let is_limited = acks.any(|record| record.at >= since);
     // Or limited by the answer to what the kernel drops there (`acknowledgment_behind_the_end`).
     let is_limited = is_limited || has_told_too_much(pair, since);
     let is_reset = cause.flags.has(Flags::RST) && cause.seq != answer.ack;
