@@ -232,11 +232,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "later-number-without-text",
         is: opening::later_number_without_text,
     },
-    Known {
-        name: "user timeout behind a report",
-        scenario: "user-timeout-behind-a-report",
-        is: timers::user_timeout_behind_a_report,
-    },
     Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {
         name: "order of checks in SYN-RECEIVED",
@@ -284,7 +279,7 @@ pub const KNOWN: &[Known] = &[
         is: window_after_an_undone_repair,
     },
     Known { name: "end of slow start", scenario: "end-of-slow-start", is: end_of_slow_start },
-    Known { name: "tail of a recovery", scenario: "timeout-behind-a-recovery", is: tail_of_a_recovery },
+    Known { name: "tail of a recovery", scenario: "beyond-the-threshold-from-below", is: tail_of_a_recovery },
     Known {
         name: "time of an unused window",
         scenario: "time-of-an-unused-window",

@@ -140,28 +140,20 @@ fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
     is_old && covers_a_repetition && is_lost && waits
 }
 
-/// NewReno's recovery without SACK ends with a window of what is in flight and one more segment, if that is less than
-/// the threshold: no burst (RFC 6582 section 3.2, step 3). CUBIC's may also be below the threshold. The kernel's window
-/// is the threshold.
+/// CUBIC's recovery ends with a window of what is in flight and a bounded burst, if that is less than the threshold (RFC
+/// 6582 section 3.2, step 3). The kernel's window is the threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
-    let has_sack = pair.has_sack();
-    let is_newreno = pair.is_newreno() && !has_sack;
-    // The growth of the smaller window may show only some ACKs later.
+    if pair.is_newreno() {
+        return None;
+    }
     let repaired = |record: &Record| match &record.what {
         What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
         _ => false,
     };
-    let was_repaired =
-        latest_figure(pair.earlier, "ca_state") == Some(3) || is_newreno && pair.earlier.iter().any(repaired);
-    if !pair.is_newreno() && loses_what_was_paced(pair) {
+    let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
+    if loses_what_was_paced(pair) {
         return Some(Then::Stop);
-    }
-    if let Some((kernel, stack)) = pair.segments()
-        && pair.why.starts_with("time:")
-    {
-        let is_later = is_newreno && was_repaired && has_no_room(pair, kernel, stack)?;
-        return is_later.then_some(Then::Stop);
     }
     if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
         (&pair.kernel?.what, &pair.stack?.what)
@@ -170,54 +162,28 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let is_bounded =
             pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
         let is_write = pair.event.is_some_and(|action| action.written().is_some());
-        let repaired = pair.earlier.iter().any(repaired) && !pair.is_newreno();
+        let repaired = pair.earlier.iter().any(repaired);
         return (is_write && is_bounded && repaired && stack < kernel).then_some(Then::Stop);
     }
-    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info, .. })) =
+    if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(info), .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
     {
         // Everything was acknowledged, and what was sent since then is the stack's window.
         let una = pair.peer().last()?.1.ack;
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
-        // The window of a closed socket does not show.
-        let is_full = match info {
-            Some(stack) => stack.get("snd_cwnd") == Some(out.count() as u64) && is_over(stack),
-            None => is_newreno,
-        };
+        let is_full = info.get("snd_cwnd") == Some(out.count() as u64) && is_over(info);
         let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
         return (is_full && is_one_more && was_repaired).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    if pair.why.starts_with("snd_ssthresh:") {
-        // The threshold is computed from the window that the recovery has left.
-        let is_timeout = [kernel, stack]
-            .iter()
-            .all(|info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1));
-        let before = latest_figure(pair.earlier, "snd_ssthresh");
-        let is_less = kernel.get("snd_ssthresh").max(stack.get("snd_ssthresh")) < before;
-        return (was_repaired && is_timeout && is_less && !has_sack).then_some(Then::Stop);
-    }
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
-    // NewReno's window is so much smaller that the same ACK may let it grow beyond the threshold, by less than the
-    // kernel's. Or by more, because such a small window counts as used.
-    let is_below = is_newreno || stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
-    let is_beyond = is_newreno
-        && kernel.get("snd_cwnd") == kernel.get("snd_ssthresh")
-        && stack.get("snd_cwnd") == kernel.get("snd_cwnd").map(|cwnd| cwnd + 1);
-    // The ACK that ends it may also lead CUBIC's over the threshold, from below.
+    let is_below = stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
+    // The ACK that ends it may also lead the window over the threshold, from below.
     let is_near = kernel.get("snd_cwnd") <= stack.get("snd_cwnd").map(|cwnd| cwnd + 2);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
-    (is_it && was_repaired && ((is_smaller && (is_below || is_near)) || is_beyond)).then_some(Then::Stop)
-}
-
-/// Whether the stack's window has no room for the kernel's new data, which is sent as a tail loss probe, or without SACK not before a timeout.
-fn has_no_room(pair: &Pair<'_>, kernel: &Segment, stack: &Segment) -> Option<bool> {
-    let top = pair.texts().map(Segment::end).max()?;
-    let is_timer = stack.seq == top || pair.times_sent(stack.seq) > 0;
-    let is_new = kernel.len > 0 && kernel.seq == top && is_timer;
-    Some(is_new && pair.stack?.at > pair.kernel?.at && pair.peer().last()?.1.ack < top)
+    (is_it && was_repaired && is_smaller && (is_below || is_near)).then_some(Then::Stop)
 }
 
 /// Whether the stack finds data lost that CUBIC has sent at a rate, behind a recovery, and the kernel at once: the later segments have made a shorter

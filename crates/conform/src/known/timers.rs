@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{Pair, Then};
-use crate::codec::{Packet, Report, Reported};
+use crate::codec::Packet;
 use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Segment};
@@ -187,26 +187,6 @@ pub(super) fn user_timeout_beside_probes(pair: &Pair<'_>) -> Option<Then> {
         record.is_some_and(|record| matches!(&record.what, What::State(_, state) if state.ready.error))
     };
     (is_late && is_over(&pair.kernel) != is_over(&pair.stack)).then_some(Then::Stop)
-}
-
-/// A report makes segments smaller, and what is too long is retransmitted. The kernel then waits a whole retransmission
-/// timeout, and only its end ends a connection whose user timeout has expired before.
-pub(super) fn user_timeout_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let has_ended = stack.ready.error && !kernel.ready.error;
-    let is_set = |action: &Action| matches!(action, Action::Set(SockOpt::UserTimeout, 1..));
-    // The latest data of the kernel was retransmitted for a report, and not by a timer.
-    let last = pair.earlier.iter().rposition(|record| record.segment().is_some_and(|text| text.len > 0))?;
-    let next = pair.earlier[..last].iter().rev().find_map(|record| match record.what {
-        What::State(index, _) => Some(index + 1),
-        _ => None,
-    });
-    let (event, again) = (pair.scenario.events.get(next?)?, pair.earlier.get(last)?);
-    let is_report = matches!(event.action, Action::Report(Report { what: Reported::TooBig(_), .. }));
-    let is_at_once = again.at < event.at() + SLACK;
-    let rto = kernel.info.as_ref()?.rto;
-    let is_waiting = pair.kernel?.at < again.at + rto + granularity(rto) + SLACK;
-    (has_ended && is_report && is_at_once && is_waiting && pair.scenario.any(is_set)).then_some(Then::Stop)
 }
 
 /// For Sockeye, anything that arrives from the peer shows that it is alive (RFC 9293 section 3.8.4), also an ACK that a

@@ -275,7 +275,7 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// The window in force: in fast recovery, that of proportional rate reduction.
-    fn cwnd_now(&self) -> u32 {
+    pub(super) fn cwnd_now(&self) -> u32 {
         let recovery = self.loss.as_deref().filter(|_| self.recovery.phase() == Phase::Recovery);
         match recovery.filter(|_| self.keeps_records() && !self.cc.governs_recovery()) {
             Some(loss) => loss.recovery_cwnd(),

@@ -141,7 +141,7 @@ impl Recovery {
                 self.inflation = 0;
                 self.rexmt_now = false;
                 self.phase = if ack.after(self.recover) { Phase::Open } else { Phase::Ended };
-                cc.on_recovery_end(flight.saturating_sub(acked), mss, false, false);
+                cc.on_recovery_end(flight.saturating_sub(acked), mss, false);
                 true
             }
             Phase::Recovery | Phase::Partial => {

@@ -101,8 +101,7 @@ impl<P: Payload> Pcb<P> {
         let most = match () {
             () if handshake => self.tuning.syn_retries,
             () if is_shut => u8::MAX,
-            // Nobody waits for the connection, and it holds memory (`tcp_orphan_retries`).
-            () if self.orphaned => self.tuning.retries.min(ORPHAN_RETRIES),
+            () if self.orphaned => self.orphan_retries(),
             () => self.tuning.retries,
         };
         if self.is_to_be_given_up(most, handshake, now)
@@ -152,6 +151,9 @@ impl<P: Payload> Pcb<P> {
     /// [`is_new_congestion`](Self::is_new_congestion).
     fn time_out_text(&mut self, is_first: bool, now: Instant) {
         let reduces = self.is_new_congestion(is_first);
+        if reduces && self.recovery.phase() == Phase::Recovery {
+            self.cc.on_held_recovery(self.cwnd_now());
+        }
         self.go_back(is_first, reduces, now);
         // Without records, everything is retransmitted.
         let records = self.loss.as_deref().filter(|loss| !loss.records.is_empty());
@@ -183,8 +185,14 @@ impl<P: Payload> Pcb<P> {
     fn is_held_shut(&self) -> bool {
         self.orphaned
             && self.persist
-            && self.rtt.backoff() >= ORPHAN_RETRIES
+            && self.rtt.backoff() >= self.orphan_retries()
             && self.rexmt_wait_us() >= u64::from(self.tuning.rto_max_us)
+    }
+
+    /// How many timeouts or probes a connection gets that the application has closed: nobody waits for it, and it holds
+    /// memory (`tcp_orphan_retries`).
+    fn orphan_retries(&self) -> u8 {
+        self.tuning.retries.min(ORPHAN_RETRIES)
     }
 
     /// Whether a peer whose window is closed over data in flight has not been heard for two of the longest probe

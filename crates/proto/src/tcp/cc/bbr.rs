@@ -227,8 +227,6 @@ impl CongestionControl for Bbr {
         }
     }
 
-    fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool, _has_sack: bool) {}
-
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         if reduces {
             self.save_cwnd();

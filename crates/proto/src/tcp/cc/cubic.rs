@@ -261,7 +261,7 @@ impl CongestionControl for Cubic {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, _has_sack: bool) {
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
         // No burst larger than a packet of segmentation offload if little is in flight: until the hole was filled, the
         // peer's window or the buffer was full. If that is half of the threshold or more, slow start reaches it in a
         // round trip. Otherwise, paced data needs no slow start, and also takes one round trip.
@@ -272,6 +272,10 @@ impl CongestionControl for Cubic {
         } else {
             (self.cwnd, self.is_deflated) = (calm, calm < self.ssthresh);
         }
+    }
+
+    fn on_held_recovery(&mut self, cwnd: u32) {
+        self.cwnd = cwnd;
     }
 
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {

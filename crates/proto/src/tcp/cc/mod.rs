@@ -166,8 +166,10 @@ pub(super) trait CongestionControl {
     /// Fast recovery begins, or a mark was echoed: sets `ssthresh`, and `cwnd` to it.
     fn on_congestion(&mut self, congestion: &Congestion);
     /// Fast recovery has ended; `flight` bytes are outstanding now. `paces`: sending obeys [`Self::pacing_rate`].
-    /// `has_sack`: what was in flight was counted by the peer's reports.
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, has_sack: bool);
+    fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool) {}
+    /// The retransmission timer expires in a recovery of which everything is acknowledged (without SACK, it lasts until more is): this was its
+    /// window.
+    fn on_held_recovery(&mut self, _cwnd: u32) {}
     /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
     /// for this data.
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
@@ -335,8 +337,11 @@ impl CongestionControl for Cc {
     fn on_congestion(&mut self, congestion: &Congestion) {
         begun!(self, cc => cc.on_congestion(congestion));
     }
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool, has_sack: bool) {
-        begun!(self, cc => cc.on_recovery_end(flight, mss, paces, has_sack));
+    fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
+        begun!(self, cc => cc.on_recovery_end(flight, mss, paces));
+    }
+    fn on_held_recovery(&mut self, cwnd: u32) {
+        begun!(self, cc => cc.on_held_recovery(cwnd));
     }
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         begun!(self, cc => cc.on_rto(pipe, mss, reduces));

@@ -72,12 +72,8 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_recovery_end(&mut self, flight: u32, mss: u32, _paces: bool, has_sack: bool) {
-        // RFC 6582 section 3.2 step 3, first option: no burst when little is left in flight. With SACK the recovery has counted what is in flight, and
-        // ends at the threshold (RFC 6675 section 5).
-        if !has_sack {
-            self.cwnd = self.ssthresh.min(flight.max(mss) + mss);
-        }
+    fn on_held_recovery(&mut self, cwnd: u32) {
+        self.cwnd = cwnd;
     }
 
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
@@ -233,12 +229,13 @@ mod tests {
         assert_eq!(cc.ssthresh(), 5 * MSS);
     }
 
+    /// RFC 6582 section 3.2 step 3, second option.
     #[test]
-    fn the_end_of_recovery_allows_no_burst() {
+    fn a_recovery_ends_at_the_threshold() {
         let mut cc = NewReno::new(20 * MSS);
         lose(&mut cc, 20 * MSS);
-        cc.on_recovery_end(2 * MSS, MSS, false, false);
-        assert_eq!(cc.cwnd(), 3 * MSS);
+        cc.on_recovery_end(2 * MSS, MSS, false);
+        assert_eq!(cc.cwnd(), 10 * MSS);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Bottleneck {
         let in_recovery = flow.recovery_until_us.is_some_and(|until| word.sent_at_us <= until);
         if flow.recovery_until_us.is_some() && !in_recovery {
             flow.recovery_until_us = None;
-            flow.cc.on_recovery_end(flight, MSS, false, false);
+            flow.cc.on_recovery_end(flight, MSS, false);
         }
         if word.lost {
             if !in_recovery {
@@ -266,7 +266,7 @@ fn tell<C: CongestionControl + Clone>(cc: &mut C, before: &mut C, rng: &mut Rng,
             cc.on_congestion(&Congestion { now, cause: Cause::Loss, flight: bytes, mss });
         }
         1 => cc.on_congestion(&Congestion { now, cause: Cause::Mark, flight: bytes, mss }),
-        2 => cc.on_recovery_end(bytes, mss, false, false),
+        2 => cc.on_recovery_end(bytes, mss, false),
         3 => cc.on_rto(bytes, mss, rng.percent(50)),
         4 => cc.on_undo(before, MSS),
         5 => cc.on_idle(1 + bytes / MSS / 10, mss),

@@ -285,7 +285,7 @@ impl<P: Payload> Pcb<P> {
         let begins = self.begins_recovery(&loss, loses_repeats) || self.begins_anew(&loss, phase, sign, now);
         if ends_recovery && !begins {
             let paces = self.tuning.pacing != PacingMode::Off;
-            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces, self.sack_ok);
+            self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
         }
         let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
         if self.cc.wants_rate_samples() {

@@ -290,12 +290,15 @@ impl<P: Payload> Pcb<P> {
             self.allow(&loss);
             self.loss = Some(loss);
         }
-        if at_una && self.loss.as_deref().is_none_or(|loss| loss.reorder_at == NEVER) {
-            if let Some(loss) = self.loss.as_deref_mut() {
-                // There is only one timer (`tcp_xmit_retransmit_queue`).
-                loss.probe_at = NEVER;
+        if at_una && let Some(loss) = self.loss.as_deref_mut().filter(|loss| loss.reorder_at == NEVER) {
+            // There is only one timer (`tcp_xmit_retransmit_queue`).
+            loss.probe_at = NEVER;
+            if loss.repeats_one {
+                self.arm_rexmt(now);
+            } else {
+                // The user timeout shortens only the wait after an expiry (`tcp_clamp_rto_to_user_timeout`).
+                self.rexmt_at = after_us(now, self.rexmt_wait_us());
             }
-            self.arm_rexmt(now);
         }
         Some(again)
     }

@@ -89,7 +89,7 @@ proptest! {
                 0 => { before = cc.clone(); congest(&mut cc, flight, Cause::Loss); true }
                 1 => { congest(&mut cc, flight, Cause::Mark); true }
                 2 => { cc.on_rto(flight, mss, b & 1 == 0); true }
-                3 => { cc.on_recovery_end(flight, mss, false, false); true }
+                3 => { cc.on_recovery_end(flight, mss, false); true }
                 4 => { cc.on_idle(b % 40, mss); true }
                 5 => { cc.on_undo(&before, MSS); false }
                 _ => {
@@ -302,7 +302,7 @@ fn the_end_of_recovery_allows_no_burst_of_more_than_a_packet_of_segmentation_off
     let mut cc = Cubic::new(100 * MSS);
     congest(&mut cc, 100 * MSS, Cause::Loss);
     for (flight, cwnd) in [(69_000, 70_000), (10_000, 70_000), (2_000, 67_000)] {
-        cc.on_recovery_end(flight, MSS, false, false);
+        cc.on_recovery_end(flight, MSS, false);
         assert_eq!(cc.cwnd(), cwnd);
     }
 }
@@ -313,7 +313,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
     full(&mut cc, 0);
     congest(&mut cc, 400 * MSS, Cause::Loss);
     assert_eq!(cc.pacing_rate(), None);
-    cc.on_recovery_end(20 * MSS, MSS, true, false);
+    cc.on_recovery_end(20 * MSS, MSS, true);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (280 * MSS, 280 * MSS));
     // 280,000 bytes in the 100 ms that `full` reports.
     assert_eq!(cc.pacing_rate().map(NonZeroU64::get), Some(2_800_000));
@@ -323,7 +323,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
         cc.on_ack(&ack(at(200), MSS, 20 * MSS, MSS, Phase::Open, Some(100_000)));
     }
     assert_eq!(cc.pacing_rate(), None, "a window was acknowledged");
-    cc.on_recovery_end(139 * MSS, MSS, true, false);
+    cc.on_recovery_end(139 * MSS, MSS, true);
     assert_eq!(
         (cc.cwnd(), cc.pacing_rate()),
         (204 * MSS, None),
@@ -338,11 +338,11 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
 fn a_loss_while_the_window_is_being_restored_counts_from_its_target() {
     let mut cc = Cubic::new(400 * MSS);
     congest(&mut cc, 400 * MSS, Cause::Loss);
-    cc.on_recovery_end(20 * MSS, MSS, false, false);
+    cc.on_recovery_end(20 * MSS, MSS, false);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (85 * MSS, 280 * MSS));
     congest(&mut cc, 20 * MSS, Cause::Loss);
     assert_eq!(cc.ssthresh(), 196 * MSS, "the rest of the same overflow");
-    cc.on_recovery_end(20 * MSS, MSS, false, false);
+    cc.on_recovery_end(20 * MSS, MSS, false);
     cc.on_rto(0, MSS, true);
     assert_eq!(cc.ssthresh(), 137 * MSS, "seven tenths once more");
     // Slow start after a timeout measures the capacity of the path anew.
@@ -498,7 +498,7 @@ fn less_than_half_of_the_threshold_is_filled_up_at_a_pace() {
     for (ssthresh, paced) in [(2 * calm - 1, false), (2 * calm + 1, false), (2 * calm + 2, true)] {
         let mut cc = Cubic::new(ssthresh);
         (cc.ssthresh, cc.srtt_8) = (ssthresh, 800_000);
-        cc.on_recovery_end(MSS, MSS, true, false);
+        cc.on_recovery_end(MSS, MSS, true);
         assert_eq!(cc.cwnd(), if paced { ssthresh } else { calm }, "{ssthresh}");
         assert_eq!((cc.is_deflated, cc.refill_left != 0), (!paced, paced));
     }
