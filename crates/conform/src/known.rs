@@ -26,9 +26,9 @@ use crate::trace::{State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
     answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
-    duplicate_at_a_joint, duplicate_behind_a_probe, duplicate_beside_text, duplicate_of_an_earlier_segment,
-    fin_that_fills_a_hole, limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin,
-    text_without_ect, update_of_the_window, window_behind_an_option,
+    duplicate_at_a_joint, duplicate_beside_text, duplicate_of_an_earlier_segment, fin_that_fills_a_hole,
+    limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
+    update_of_the_window, window_behind_an_option,
 };
 use closing::{
     abort_behind_a_fin, acknowledgment_of_a_crossed_fin, connect_that_was_given_up, fin_before_its_text,
@@ -377,11 +377,6 @@ pub const KNOWN: &[Known] = &[
         is: urgency::urgent_behind_a_fin,
     },
     Known { name: "push of a FIN", scenario: "push-of-a-fin", is: push_of_a_fin },
-    Known {
-        name: "duplicate behind a probe",
-        scenario: "duplicate-behind-a-probe",
-        is: duplicate_behind_a_probe,
-    },
     Known {
         name: "pause behind a late timer",
         scenario: "pause-behind-a-late-timer",

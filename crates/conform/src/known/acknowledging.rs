@@ -56,23 +56,6 @@ fn has_no_echo(pair: &Pair<'_>) -> bool {
         || pair.acks().any(|told| Some(told.ack) == latest && has_none(told))
 }
 
-/// A duplicate ACK shows that a tail loss probe was needless if it has no SACK blocks (RFC 8985 section 7.4.2), or, in
-/// the kernel, if its blocks bring no news. In Sockeye, the next acknowledgment of more data then reduces the window.
-pub(super) fn duplicate_behind_a_probe(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_reduced = ["snd_cwnd", "snd_ssthresh"].iter().any(|name| kernel.get(name) > stack.get(name));
-    let is_window = pair.why.starts_with("snd_cwnd:") || pair.why.starts_with("snd_ssthresh:");
-    let mut before: Option<&Segment> = None;
-    let is_told = pair.acks().any(|told| {
-        let is_same = |before: &Segment| before.ack == told.ack && before.sack() == told.sack();
-        let has_no_news = !told.sack().is_empty() && told.len == 0 && before.is_some_and(is_same);
-        before = Some(told);
-        has_no_news && pair.times_sent_to(told.ack) == 2
-    });
-    (is_told && is_reduced && is_window).then_some(Then::Stop)
-}
-
 /// The only segment in flight was retransmitted, as the kernel's probe and as the stack's timeout, which are due
 /// together. Or the peer has closed its window over the data, so that the kernel's probe could not be sent and became
 /// its timeout; without the probe, the stack's reordering timer continued, and found the first segment lost.

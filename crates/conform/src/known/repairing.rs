@@ -144,14 +144,9 @@ fn finds_lost_by_a_repetition(pair: &Pair<'_>) -> bool {
 /// 6582 section 3.2, step 3). The kernel's window is the threshold.
 pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
     let is_over = |info: &Info| info.get("ca_state").is_some_and(|state| state <= 1);
-    if pair.is_newreno() {
+    if pair.is_newreno() || !has_ended_below_the_threshold(pair) {
         return None;
     }
-    let repaired = |record: &Record| match &record.what {
-        What::State(_, State { info: Some(info), .. }) => info.get("ca_state") == Some(3),
-        _ => false,
-    };
-    let was_repaired = latest_figure(pair.earlier, "ca_state") == Some(3);
     if loses_what_was_paced(pair) {
         return Some(Then::Stop);
     }
@@ -162,8 +157,7 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let is_bounded =
             pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
         let is_write = pair.event.is_some_and(|action| action.written().is_some());
-        let repaired = pair.earlier.iter().any(repaired);
-        return (is_write && is_bounded && repaired && stack < kernel).then_some(Then::Stop);
+        return (is_write && is_bounded && stack < kernel).then_some(Then::Stop);
     }
     if let (Some(What::Sent(Packet::Tcp(text))), What::State(_, State { info: Some(info), .. })) =
         (pair.kernel.map(|record| &record.what), &pair.stack?.what)
@@ -173,18 +167,48 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
         let is_full = info.get("snd_cwnd") == Some(out.count() as u64) && is_over(info);
         let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
-        return (is_full && is_one_more && was_repaired).then_some(Then::Stop);
+        return (is_full && is_one_more).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let is_smaller = stack.get("snd_cwnd") < kernel.get("snd_cwnd")
         && kernel.get("snd_ssthresh") == stack.get("snd_ssthresh");
     let is_below = stack.get("snd_cwnd") <= kernel.get("snd_ssthresh");
-    // The ACK that ends it may also lead the window over the threshold, from below.
+    // The ACK that ends it may also lead the window over the threshold, from below. Then less of it counts for the
+    // growth beyond.
     let is_near = kernel.get("snd_cwnd") <= stack.get("snd_cwnd").map(|cwnd| cwnd + 2);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_over(kernel) && is_over(stack);
-    (is_it && was_repaired && is_smaller && (is_below || is_near)).then_some(Then::Stop)
+    (is_it && is_smaller && (is_below || is_near)).then_some(Then::Stop)
 }
+
+/// Whether the latest recovery has ended with so little in flight that the threshold allows more than a burst. The
+/// stack's record may be the state behind it.
+fn has_ended_below_the_threshold(pair: &Pair<'_>) -> bool {
+    // What was sent before the latest event, if a recovery was under way then.
+    let (mut top, mut out, mut is_below) = (1, None, false);
+    for record in pair.earlier.iter().chain(pair.stack) {
+        match &record.what {
+            What::Sent(Packet::Tcp(text)) if text.len > 0 => top = top.max(text.end()),
+            What::State(_, State { info: Some(info), .. }) => {
+                let figure = |name| info.get(name).unwrap_or_default();
+                let (acked, mss) = (figure("bytes_acked"), figure("snd_mss"));
+                let calm = |top: u32| u64::from(top).saturating_sub(acked + 1) + BURST_CALM.max(10 * mss);
+                let is_over = figure("ca_state") <= 1;
+                if let Some(top) = out.take_if(|_| is_over) {
+                    is_below = calm(top) < figure("snd_ssthresh") * mss;
+                }
+                if figure("ca_state") == 3 {
+                    out = Some(top);
+                }
+            }
+            _ => {}
+        }
+    }
+    is_below
+}
+
+/// What CUBIC sends at once behind a recovery, bytes.
+const BURST_CALM: u64 = 65_536;
 
 /// Whether the stack finds data lost that CUBIC has sent at a rate, behind a recovery, and the kernel at once: the later segments have made a shorter
 /// round trip.
@@ -200,8 +224,7 @@ fn loses_what_was_paced(pair: &Pair<'_>) -> bool {
     let is_of_it = burst().any(|text| text.seq == again.seq && text.len > 0);
     let is_reported = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
     let waits = !matches!(pair.kernel.map(|record| &record.what), Some(What::Sent(_)));
-    // More than `BURST_CALM`.
-    sent > 65_536 && is_of_it && is_reported && waits
+    u64::from(sent) > BURST_CALM && is_of_it && is_reported && waits
 }
 
 /// In Sockeye, the time up to an ACK does not advance CUBIC's curve if the window was not used (RFC 9438 section 5.8).

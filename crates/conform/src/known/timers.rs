@@ -274,29 +274,29 @@ pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
     (is_it && if is_smaller { is_near } else { is_between }).then_some(Then::Stop)
 }
 
-/// A timeout marks as lost what has been in flight for a round trip. For data that was sent about that long before the
-/// timeout, the ticks decide.
+/// A timeout marks as lost what has been in flight for the latest round trip (`tcp_rack_skb_timeout`). For data that was
+/// sent about that long before the timeout, the ticks decide, and how far the timers of the two sides are apart.
 pub(super) fn timeout_a_round_trip_behind(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
-    let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") == Some(1);
-    let timeout_at = first_out(pair)?.1;
+    let is_timeout = |info: &Info| info.get("ca_state") == Some(4) && info.get("retransmits") >= Some(1);
+    let (una, timeout_at) = first_out(pair).map(|(first, at, _)| (first.seq, at))?;
     let round_trip = latest_round_trip(pair)?;
-    let mut once = pair.earlier.iter().filter_map(|record| match &record.what {
-        What::Sent(Packet::Tcp(text)) if text.len > 0 && pair.times_sent(text.seq) == 1 => Some(record.at),
-        _ => None,
+    let mut out = pair.earlier.iter().filter(|record| {
+        record.at < timeout_at && record.segment().is_some_and(|text| text.len > 0 && text.end() > una)
     });
-    let is_near = once.any(|at| timeout_at.saturating_sub(at).abs_diff(round_trip) < SLACK + pair.late);
+    let apart = SLACK + pair.late + kernel.rto.abs_diff(stack.rto) * 2;
+    let is_near = out.any(|text| (timeout_at - text.at).abs_diff(round_trip) < apart);
     let is_it = pair.why.starts_with("snd_cwnd:") && is_timeout(kernel) && is_timeout(stack);
     (is_it && is_near).then_some(Then::Stop)
 }
 
-/// How long the peer took to acknowledge what it acknowledged last.
+/// How long the peer took to acknowledge the latest transmission of what it acknowledged last.
 fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     let told = pair.acks().map(|told| told.ack).max()?;
     let (index, _) = pair.peer().find(|(_, first)| first.flags.has(Flags::ACK) && first.ack == told)?;
     let at = pair.scenario.events[index].at();
-    let sent = pair.earlier.iter().find(|record| {
+    let sent = pair.earlier.iter().rfind(|record| {
         matches!(&record.what, What::Sent(Packet::Tcp(sent)) if sent.end() == told && record.at < at)
     })?;
     Some(at - sent.at)

@@ -402,7 +402,7 @@ impl<P: Payload> Pcb<P> {
         self.rexmt_at = NEVER;
         if self.snd_una != self.snd_max {
             self.arm_rexmt(now);
-        } else {
+        } else if !self.holds_repair() {
             self.recovery.finish();
         }
         if self.fin_queued && self.state == State::Established {

@@ -90,17 +90,6 @@ impl Cubic {
         self.ssthresh = ssthresh;
     }
 
-    /// `elapsed_us`: how much longer the period has lasted than it says.
-    fn smooth(&mut self, rtt_us: Option<u32>, elapsed_us: u64) {
-        let Some(rtt_us) = rtt_us.map(|us| us.min(RTT_MAX_US)) else { return };
-        self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
-        // Right after a recovery, round trips say little about the path.
-        let is_settled = self.period.is_none_or(|period| period.age_us + elapsed_us >= SETTLING_US);
-        if is_settled && (self.delay_min_us == 0 || rtt_us < self.delay_min_us) {
-            self.delay_min_us = rtt_us;
-        }
-    }
-
     /// True if the acknowledgment is the first of a new round.
     fn pass_round(&mut self, ack: &Ack) -> bool {
         let ended = self.round_left == 0;
@@ -174,7 +163,9 @@ impl Cubic {
         });
         if !had_period || self.pace == 0 || since_us >= TICK_US {
             (self.paced_cwnd, self.paced_at) = (bytes, now);
-            let ahead_us = period.age_us.saturating_add(self.delay_min_us.into());
+            // A part of a tick of the kernel's clock counts as a whole one (`usecs_to_jiffies`).
+            let ahead_us = u64::from(self.delay_min_us).next_multiple_of(TICK_US);
+            let ahead_us = period.age_us.saturating_add(ahead_us);
             let target = u32::try_from(period.curve.window(ticks(ahead_us))).unwrap_or(CWND_MAX);
             self.pace = match target.checked_sub(cwnd) {
                 Some(0) | None => cwnd.saturating_mul(LEVEL_PACE),
@@ -226,6 +217,18 @@ impl CongestionControl for Cubic {
         self.ssthresh
     }
 
+    fn on_round_trip(&mut self, rtt_us: u32, now: Instant) {
+        let rtt_us = rtt_us.min(RTT_MAX_US);
+        self.srtt_8 = if self.srtt_8 == 0 { rtt_us * 8 } else { self.srtt_8 - self.srtt_8 / 8 + rtt_us };
+        // Right after a recovery, round trips say little about the path.
+        let elapsed_us = since_us(now, self.acked_at);
+        let is_settled =
+            self.period.is_none_or(|period| period.age_us.saturating_add(elapsed_us) >= SETTLING_US);
+        if is_settled && (self.delay_min_us == 0 || rtt_us < self.delay_min_us) {
+            self.delay_min_us = rtt_us;
+        }
+    }
+
     fn on_ack(&mut self, ack: &Ack) {
         let is_slow_start = self.cwnd < self.ssthresh;
         let mut acked = ack.growth(self.cwnd, is_slow_start);
@@ -235,7 +238,6 @@ impl CongestionControl for Cubic {
             // continues to count.
             self.acked_at = ack.now;
         }
-        self.smooth(ack.rtt_us, elapsed_us);
         let round_ended = ack.acked > 0 && self.pass_round(ack);
         match ack.phase {
             Phase::Open | Phase::Loss => {}

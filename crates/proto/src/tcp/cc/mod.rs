@@ -160,6 +160,8 @@ pub(super) trait CongestionControl {
     fn cwnd(&self) -> u32;
     /// The slow start threshold.
     fn ssthresh(&self) -> u32;
+    /// An acknowledgment has measured a round trip, microseconds. Called before anything that it shows about losses (`tcp_clean_rtx_queue`).
+    fn on_round_trip(&mut self, _rtt_us: u32, _now: Instant) {}
     /// An acknowledgment reported something new. Called in every phase; in [`Phase::Recovery`], proportional rate
     /// reduction determines the window, and most algorithms do nothing.
     fn on_ack(&mut self, ack: &Ack);
@@ -326,6 +328,9 @@ impl CongestionControl for Cc {
     }
     fn ssthresh(&self) -> u32 {
         asked!(self, cc => cc.ssthresh(), _ => CWND_MAX)
+    }
+    fn on_round_trip(&mut self, rtt_us: u32, now: Instant) {
+        begun!(self, cc => cc.on_round_trip(rtt_us, now));
     }
     #[inline]
     fn on_ack(&mut self, ack: &Ack) {

@@ -113,9 +113,10 @@ impl Bottleneck {
             return;
         }
         flow.delivered += u64::from(MSS);
-        let rtt_us = Some(u32::try_from(self.now_us - word.sent_at_us).unwrap());
+        let rtt_us = u32::try_from(self.now_us - word.sent_at_us).unwrap();
         let phase = if in_recovery { Phase::Recovery } else { Phase::Open };
-        flow.cc.on_ack(&ack(now, MSS, flight, MSS, phase, rtt_us));
+        flow.cc.on_round_trip(rtt_us, now);
+        flow.cc.on_ack(&ack(now, MSS, flight, MSS, phase, Some(rtt_us)));
     }
 
     fn run(&mut self, seconds: u64) {

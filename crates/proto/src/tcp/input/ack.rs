@@ -348,7 +348,6 @@ impl<P: Payload> Pcb<P> {
             && let Some(mut report) = self.take_report(0, flight, (options.timestamps, &options.sack), now)
         {
             report.is_duplicate = bare;
-            report.is_bare_duplicate = bare && options.sack.is_empty();
             report.is_old = is_old;
             // Data reported by a block has made its round trip as any other.
             self.measure_report(&report, options.timestamps, now);

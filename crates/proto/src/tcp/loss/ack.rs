@@ -41,7 +41,7 @@ pub(in crate::tcp) struct Report {
     latest: Option<(Sent, u32)>,
     /// Round trip of the last segment that a block reports of those that were sent once, else of the last that the acknowledgment itself covers, if all
     /// that it covers were sent once.
-    rtt_us: Option<u32>,
+    pub(super) rtt_us: Option<u32>,
     /// Round trip of the first segment that the acknowledgment itself covers, if all that it covers were sent once.
     ack_rtt_us: Option<u32>,
     /// The acknowledgment covers something that was sent more than once.
@@ -56,8 +56,6 @@ pub(in crate::tcp) struct Report {
     pub(super) was_sent_once: bool,
     /// The segment is a duplicate acknowledgment as RFC 5681 section 2 defines it.
     pub is_duplicate: bool,
-    /// It is a duplicate acknowledgment without blocks.
-    pub is_bare_duplicate: bool,
     /// The acknowledgment is older than SND.UNA: only its blocks count.
     pub is_old: bool,
 }
@@ -264,13 +262,20 @@ impl<P: Payload> Pcb<P> {
         if report.moves() {
             loss.note_look(true);
         }
+        let rtt_us = match report.rtt_us {
+            None if report.has_segment => self.rtt_by_echo(ts, now),
+            rtt_us => rtt_us,
+        };
+        if let Some(rtt_us) = rtt_us.filter(|_| !report.is_old) {
+            self.cc.on_round_trip(rtt_us, now);
+        }
         self.judge_probe(&mut loss, report, now);
         if loss.path_mtu.is_some() {
             self.judge_mtu_probe(&mut loss, now);
         }
         self.take_dsack(&mut loss, report);
         if !is_plain && report.moves() && loss.records.starts_sacked() {
-            self.expect_renege(&mut loss, report, (ts, now));
+            self.expect_renege(&mut loss, report, now);
             self.loss = Some(loss);
             return;
         }
@@ -287,7 +292,7 @@ impl<P: Payload> Pcb<P> {
             let paces = self.tuning.pacing != PacingMode::Off;
             self.cc.on_recovery_end(self.flight(), u32::from(self.mss), paces);
         }
-        let mut news = self.news(&mut loss, report, (lost, begins), (ts, now));
+        let mut news = self.news(&mut loss, report, (lost, begins), (rtt_us, now));
         if self.cc.wants_rate_samples() {
             news.loss = found.snapshot.and_then(|snapshot| loss.rate.loss_sample(snapshot));
         }
@@ -429,13 +434,10 @@ impl<P: Payload> Pcb<P> {
     /// Was the tail loss probe needed (RFC 8985 section 7.4.2)?
     fn judge_probe(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
         let Some(probe) = loss.probe.filter(|probe| self.snd_una.at_or_after(probe.end)) else { return };
-        // Of the last segment, a small window may have let only the beginning go again.
-        let is_beginning = |dsack: SackBlock| {
-            let left = probe.end.since(dsack.start);
-            dsack.end.since(dsack.start) == u32::from(probe.len) && left <= u32::from(self.mss)
-        };
-        let duplicate = report.dsack.is_some_and(|dsack| dsack.end == probe.end || is_beginning(dsack));
-        if !probe.repeats || duplicate || report.is_bare_duplicate {
+        // The peer has received it twice: it says so, or answers what is not new (`tcp_process_tlp_ack`).
+        let is_told = report.dsack.is_some_and(|dsack| dsack.end == probe.end);
+        let is_answered = report.is_duplicate && report.sacked == 0;
+        if !probe.repeats || is_told || is_answered {
             loss.probe = None;
         } else if self.snd_una.after(probe.end) {
             // The probe has repaired a loss that nothing else had shown.
@@ -490,7 +492,7 @@ impl<P: Payload> Pcb<P> {
         loss: &mut Loss,
         report: &Report,
         (lost, begins): (u32, bool),
-        (ts, now): (Option<Timestamps>, Instant),
+        (rtt_us, now): (Option<u32>, Instant),
     ) -> Ack {
         let sample = |(_, number): (Sent, u32)| loss.rate.sample(number, now, loss.rack.min_rtt_us());
         let rate: Option<RateSample> =
@@ -512,10 +514,7 @@ impl<P: Payload> Pcb<P> {
             used: loss.usage.get(),
             mss: u32::from(self.mss),
             phase: if begins { Phase::Recovery } else { self.growth_phase(phase) },
-            rtt_us: match report.rtt_us {
-                None if report.has_segment => self.rtt_by_echo(ts, now),
-                rtt_us => rtt_us,
-            },
+            rtt_us,
             paced: self.tuning.pacing == PacingMode::On,
             reorders: loss.rack.reorders_much(),
             rate,

@@ -9,7 +9,7 @@ use crate::time::Instant;
 
 use super::super::cc::CongestionControl;
 use super::super::pcb::Pcb;
-use super::super::segment::{Payload, Timestamps};
+use super::super::segment::Payload;
 use super::super::timers::{NEVER, after_us};
 use super::Loss;
 use super::ack::Report;
@@ -18,14 +18,9 @@ impl<P: Payload> Pcb<P> {
     /// An acknowledgment that is more than plain progress ends where data begins that a block has reported. The peer
     /// gets a short time to acknowledge that data, too; no other conclusion is drawn.
     #[cold]
-    pub(super) fn expect_renege(
-        &mut self,
-        loss: &mut Loss,
-        report: &Report,
-        (ts, now): (Option<Timestamps>, Instant),
-    ) {
+    pub(super) fn expect_renege(&mut self, loss: &mut Loss, report: &Report, now: Instant) {
         let begins = self.begins_recovery(loss, false);
-        let news = self.news(loss, report, (0, begins), (ts, now));
+        let news = self.news(loss, report, (0, begins), (report.rtt_us, now));
         self.cc.on_ack(&news);
         loss.usage.touch(now);
         self.reduce_window(loss, report.count.saturating_mul(self.mss.into()), true);

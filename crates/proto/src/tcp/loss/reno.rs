@@ -123,7 +123,7 @@ impl<P: Payload> Pcb<P> {
 
     /// Whether a repair stays as it is although everything outstanding at its beginning, and no more, is acknowledged
     /// (`tcp_is_non_sack_preventing_reopen`).
-    pub(super) fn holds_repair(&self) -> bool {
+    pub(in crate::tcp) fn holds_repair(&self) -> bool {
         !self.sack_ok && self.snd_una == self.recovery.recover()
     }
 }

@@ -1,5 +1,7 @@
 //! The curve against RFC 9438 in floating point, the rules around it one by one, and arbitrary lives.
 
+use core::time::Duration;
+
 use proptest::prelude::*;
 
 use super::super::tests::ack;
@@ -11,10 +13,18 @@ fn at(ms: u64) -> Instant {
     Instant::from_micros(1_000_000 + ms * 1_000)
 }
 
+/// An acknowledgment, and the round trip that it measures.
+fn tell(cc: &mut Cubic, ack: &Ack) {
+    if let Some(rtt_us) = ack.rtt_us {
+        cc.on_round_trip(rtt_us, ack.now);
+    }
+    cc.on_ack(ack);
+}
+
 /// Acknowledges a segment of a full window at `ms`.
 fn full(cc: &mut Cubic, ms: u64) {
     let flight = cc.cwnd();
-    cc.on_ack(&ack(at(ms), MSS, flight, MSS, Phase::Open, Some(100_000)));
+    tell(cc, &ack(at(ms), MSS, flight, MSS, Phase::Open, Some(100_000)));
 }
 
 /// A round trip of acknowledgments, from `ms` to `ms + 100`.
@@ -96,7 +106,7 @@ proptest! {
                     let phase = if what == 6 { Phase::Loss } else { Phase::Open };
                     let used = if b & 1 == 0 { cc.cwnd() } else { flight };
                     let acked = b % (used + 1);
-                    cc.on_ack(&ack(now, acked, used, mss, phase, Some(b)));
+                    tell(&mut cc, &ack(now, acked, used, mss, phase, Some(b)));
                     false
                 }
             };
@@ -178,7 +188,7 @@ fn on_a_short_path_cubic_grows_as_fast_as_reno() {
         let flight = cc.cwnd();
         for _ in 0..flight / MSS {
             let now = at(round_trip);
-            cc.on_ack(&ack(now, MSS, flight, MSS, Phase::Open, Some(1_000)));
+            tell(&mut cc, &ack(now, MSS, flight, MSS, Phase::Open, Some(1_000)));
         }
     }
     assert!((18 * MSS..=19 * MSS).contains(&cc.cwnd()), "{}", cc.cwnd());
@@ -193,13 +203,13 @@ fn an_unused_window_does_not_grow_and_its_time_does_not_count() {
     let unused = |ms| Ack { used: (false, MSS), ..ack(at(ms), MSS, MSS, MSS, Phase::Open, Some(100_000)) };
     // Ten minutes of a segment at a time.
     for i in 0..6_000 {
-        cc.on_ack(&unused(200 + i * 100));
+        tell(&mut cc, &unused(200 + i * 100));
     }
     assert_eq!(cc.cwnd(), window);
     let age_us = cc.period.map(|period| period.age_us).unwrap();
     assert!(age_us < 1_000_000, "{age_us}");
     let mut cc = Cubic::new(10 * MSS);
-    (0..100).for_each(|i| cc.on_ack(&unused(i)));
+    (0..100).for_each(|i| tell(&mut cc, &unused(i)));
     assert_eq!(cc.cwnd(), 10 * MSS, "in slow start");
 }
 
@@ -209,11 +219,11 @@ fn an_acknowledgment_of_a_part_of_a_segment_takes_no_time_from_a_used_window() {
     let age_us = |parts: &[u64]| {
         let mut cc = Cubic::new(100 * MSS);
         congest(&mut cc, 100 * MSS, Cause::Loss);
-        cc.on_ack(&ack(at(0), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
+        tell(&mut cc, &ack(at(0), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
         for &ms in parts {
-            cc.on_ack(&Ack { delivered: 0, ..ack(at(ms), 1, 70 * MSS, MSS, Phase::Open, None) });
+            tell(&mut cc, &Ack { delivered: 0, ..ack(at(ms), 1, 70 * MSS, MSS, Phase::Open, None) });
         }
-        cc.on_ack(&ack(at(900), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
+        tell(&mut cc, &ack(at(900), MSS, 70 * MSS, MSS, Phase::Open, Some(1_000)));
         cc.period.map(|period| period.age_us)
     };
     assert_eq!(age_us(&[]), Some(900_000));
@@ -225,7 +235,7 @@ fn what_is_left_of_an_acknowledgment_at_the_threshold_counts_in_avoidance() {
     let mut cc = Cubic::new(100 * MSS);
     cc.on_rto(60 * MSS, MSS, true);
     assert_eq!((cc.cwnd(), cc.ssthresh()), (61 * MSS, 70 * MSS));
-    cc.on_ack(&ack(at(0), 40 * MSS, 61 * MSS, MSS, Phase::Loss, Some(100_000)));
+    tell(&mut cc, &ack(at(0), 40 * MSS, 61 * MSS, MSS, Phase::Loss, Some(100_000)));
     assert!(cc.cwnd() >= 70 * MSS && cc.period.is_some(), "{}", cc.cwnd());
 }
 
@@ -320,7 +330,7 @@ fn an_empty_window_after_a_recovery_is_filled_in_a_round_trip_if_it_may_be_paced
     let filled = cc.clone();
     for _ in 0..280 {
         assert!(cc.pacing_rate().is_some());
-        cc.on_ack(&ack(at(200), MSS, 20 * MSS, MSS, Phase::Open, Some(100_000)));
+        tell(&mut cc, &ack(at(200), MSS, 20 * MSS, MSS, Phase::Open, Some(100_000)));
     }
     assert_eq!(cc.pacing_rate(), None, "a window was acknowledged");
     cc.on_recovery_end(139 * MSS, MSS, true);
@@ -365,7 +375,7 @@ fn an_unused_window_falls_half_way_and_one_that_was_used_leaves_the_threshold_to
 fn slow_start_that_ends_just_at_the_threshold_leaves_nothing_for_avoidance() {
     let mut cc = Cubic::new(10 * MSS);
     cc.ssthresh = 20 * MSS;
-    cc.on_ack(&ack(at(0), 10 * MSS, 10 * MSS, MSS, Phase::Open, Some(100_000)));
+    tell(&mut cc, &ack(at(0), 10 * MSS, 10 * MSS, MSS, Phase::Open, Some(100_000)));
     assert_eq!((cc.cwnd(), cc.credit, cc.period.is_some()), (20 * MSS, 0, false));
 }
 
@@ -377,7 +387,7 @@ fn on_a_short_path_cubic_follows_the_line_of_reno() {
     for round_trip in 0..200u64 {
         let flight = cc.cwnd();
         for _ in 0..flight / MSS {
-            cc.on_ack(&ack(at(round_trip), MSS, flight, MSS, Phase::Open, Some(1_000)));
+            tell(&mut cc, &ack(at(round_trip), MSS, flight, MSS, Phase::Open, Some(1_000)));
         }
     }
     // 8/15 of a segment in each, and a whole one once the window is what it was.
@@ -410,14 +420,14 @@ fn the_least_round_trip_is_of_settled_times() {
     ] {
         let mut cc = Cubic::new(20 * MSS);
         (cc.period, cc.delay_min_us) = (age_us.map(period), known);
-        cc.smooth(Some(100), 0);
+        cc.on_round_trip(100, cc.acked_at);
         assert_eq!(cc.delay_min_us, expected, "{age_us:?} {known}");
     }
     // Blocks have let no time count so far.
     for (elapsed_us, expected) in [(999_999, 0), (1_000_000, 100)] {
         let mut cc = Cubic::new(20 * MSS);
         cc.period = Some(period(0));
-        cc.smooth(Some(100), elapsed_us);
+        cc.on_round_trip(100, cc.acked_at + Duration::from_micros(elapsed_us));
         assert_eq!(cc.delay_min_us, expected, "{elapsed_us}");
     }
 }
@@ -437,7 +447,7 @@ fn a_window_that_is_as_large_as_at_the_last_loss_leaves_no_room() {
 fn an_acknowledgment_of_nothing_ends_no_round() {
     for (acked, left) in [(0, 0), (MSS, 9 * MSS)] {
         let mut cc = Cubic::new(10 * MSS);
-        cc.on_ack(&ack(at(0), acked, 10 * MSS, MSS, Phase::Open, None));
+        tell(&mut cc, &ack(at(0), acked, 10 * MSS, MSS, Phase::Open, None));
         assert_eq!(cc.round_left, left);
     }
 }
@@ -447,7 +457,7 @@ fn a_window_is_deflated_until_it_has_come_back_to_the_threshold() {
     for (cwnd, is_deflated) in [(9_999, true), (10_000, false), (10_001, false)] {
         let mut cc = Cubic::new(cwnd);
         (cc.ssthresh, cc.is_deflated) = (10_000, true);
-        cc.on_ack(&ack(at(0), 0, cwnd, MSS, Phase::Open, None));
+        tell(&mut cc, &ack(at(0), 0, cwnd, MSS, Phase::Open, None));
         assert_eq!(cc.is_deflated, is_deflated, "{cwnd}");
     }
 }
@@ -458,7 +468,7 @@ fn at_the_threshold_a_window_that_is_not_full_does_not_grow() {
         let mut cc = Cubic::new(10 * MSS);
         cc.ssthresh = 10 * MSS;
         let flight = 10 * MSS;
-        cc.on_ack(&Ack { used: (used, flight), ..ack(at(0), MSS, flight, MSS, Phase::Open, None) });
+        tell(&mut cc, &Ack { used: (used, flight), ..ack(at(0), MSS, flight, MSS, Phase::Open, None) });
         assert_eq!(cc.period.is_some(), grows);
     }
 }
@@ -473,7 +483,7 @@ fn slow_start_into_a_queue(used: bool) -> (Cubic, Vec<u32>) {
             let now = at(round * 1_000 + i * 40);
             let rtt_us = Some(100_000 + round as u32 * 20_000);
             let used = (used, if used { cc.cwnd() } else { MSS });
-            cc.on_ack(&Ack { used, ..ack(now, MSS, 10 * MSS, MSS, Phase::Open, rtt_us) });
+            tell(&mut cc, &Ack { used, ..ack(now, MSS, 10 * MSS, MSS, Phase::Open, rtt_us) });
         }
         growth.push(cc.cwnd() - before);
     }
