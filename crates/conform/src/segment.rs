@@ -171,16 +171,18 @@ impl Segment {
         })
     }
 
-    /// The shift of its sender's windows, if it has that option. A larger one counts as 14 (RFC 7323 section 2.3).
+    /// The shift of its sender's windows, if it has that option. A larger one counts as 14 (RFC 7323 section 2.3). Of
+    /// several, the last counts.
     pub fn shift(&self) -> Option<u8> {
-        self.found().find_map(|option| match option {
+        let shift = |option: &Opt| match option {
             Opt::Wscale(shift) => Some((*shift).min(SHIFT_MAX)),
             Opt::Bytes(bytes) => match bytes[..] {
                 [3, 3, shift, ..] => Some(shift.min(SHIFT_MAX)),
                 _ => None,
             },
             _ => None,
-        })
+        };
+        self.found().filter_map(shift).last()
     }
 
     /// Its SACK blocks.

@@ -9,7 +9,7 @@ use crate::codec::Packet;
 use crate::compare::{ANSWER_MAX, CHALLENGE_INTERVAL, CHALLENGE_INTERVAL_MAX, SLACK};
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Echo, Flags, Opt, Segment};
-use crate::trace::{Record, State, What};
+use crate::trace::{Record, State, What, latest_figure};
 
 /// After a tail loss probe, Sockeye sends no other until a round trip was measured (RFC 8985 section 7.3). Without
 /// timestamps, the acknowledgment of a retransmission gives no sample, and the kernel sends another probe all the same.
@@ -143,7 +143,8 @@ pub(super) fn duplicate_beside_text(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// The kernel answers data that it drops, for its number or its timestamp, with an ACK that reports the duplicate. In
-/// Sockeye, the answer may carry data, if the report makes so little room for it that it fits the peer's window.
+/// Sockeye, the answer may carry data, if the report makes so little room for it that it fits the peer's window, or that
+/// what was held back is a whole segment.
 pub(super) fn text_beside_a_report_of_a_duplicate(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.segments()?;
     let cause = pair.cause()?;
@@ -155,7 +156,9 @@ pub(super) fn text_beside_a_report_of_a_duplicate(pair: &Pair<'_>) -> Option<The
     let room = if kernel.sack().len() > 1 { 8 } else { 12 };
     let fits = |told: &Segment| (stack.end()..stack.end() + room).contains(&pair.edge(told));
     let is_small = pair.acks().any(|told| told.ack == una && fits(told));
-    (is_dropped && is_it && is_small).then_some(Then::Stop)
+    let size = u64::from(stack.len) + 4 + 8 * kernel.sack().len() as u64;
+    let is_whole = latest_figure(pair.earlier, "snd_mss") == Some(size);
+    (is_dropped && is_it && (is_small || is_whole)).then_some(Then::Stop)
 }
 
 /// Data that one side acknowledges at once, and the other when its delay is over or the application reads.

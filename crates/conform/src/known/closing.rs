@@ -419,7 +419,7 @@ fn ended_by_a_reset(pair: &Pair<'_>) -> bool {
 }
 
 /// In TIME-WAIT, Sockeye answers a SYN with a FIN, within the limit of challenge ACKs. The kernel takes the segment for
-/// a SYN, which ends the record, and then drops it because of its FIN.
+/// a SYN, which ends the record, and then drops it because of its FIN. If nothing listens, it answers without a limit.
 pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
     let has_fin = |segment: &Segment| segment.flags.has(Flags::FIN);
     let is_both =
@@ -428,6 +428,10 @@ pub(super) fn syn_and_fin_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
         pair.texts().any(has_fin) && pair.peer().any(|(_, old)| has_fin(old) && !old.flags.has(Flags::SYN));
     if let Some((cause, _)) = pair.only_the_stack_answers() {
         return (is_both(cause) && is_over).then_some(Then::Stop);
+    }
+    if let Some((cause, _)) = pair.only_the_kernel_answers() {
+        let listens = pair.scenario.any(|action| matches!(action, Action::Listen(_)));
+        return (is_both(cause) && is_over && !listens).then_some(Then::SkipKernel);
     }
     // The kernel has no record any more for what follows.
     let What::Sent(Packet::Tcp(reset)) = &pair.kernel?.what else { return None };

@@ -143,10 +143,13 @@ impl<'a> Pair<'a> {
         let is_syn_ack = |sent: &&Segment| sent.flags.has(Flags::SYN.with(Flags::ACK));
         let is_ack = |sent: &&Segment| sent.flags.has(Flags::ACK) && !sent.flags.has(Flags::RST);
         let answer = sent.clone().rfind(is_syn_ack).or_else(|| sent.find(is_ack));
-        let mut syns = self.taken_before(index).filter(is_syn).map(|syn| syn.seq);
-        let first = syns.next();
-        let is_taken = |syn: &u32| answer.is_some_and(|answer| *syn < answer.ack);
-        first.into_iter().chain(syns).filter(is_taken).last().or(first)
+        let syns = || self.taken_before(index).filter(is_syn);
+        // Another SYN may have an earlier number.
+        let is_next =
+            |syn: &&Segment| answer.is_some_and(|answer| [syn.seq + 1, syn.end()].contains(&answer.ack));
+        let is_taken = |syn: &&Segment| answer.is_some_and(|answer| syn.seq < answer.ack);
+        let taken = syns().filter(is_next).last().or_else(|| syns().filter(is_taken).last());
+        taken.or_else(|| syns().next()).map(|syn| syn.seq)
     }
 
     /// RCV.NXT before the peer's segment at this place in the scenario, if the kernel has accepted everything.
