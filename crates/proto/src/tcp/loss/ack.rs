@@ -546,10 +546,10 @@ impl<P: Payload> Pcb<P> {
         }
         let renews = self.renews_timer(loss, report, now);
         if loss.is_disordered || self.recovery.phase() != Phase::Open {
-            if renews || !loss.is_disordered {
-                loss.probe_at = NEVER;
-            }
+            // Otherwise the timer goes on, also that of a probe while what was too long is repaired
+            // (`FLAG_SET_XMIT_TIMER`).
             if renews {
+                loss.probe_at = NEVER;
                 // The user timeout shortens only the wait after an expiry (`tcp_clamp_rto_to_user_timeout`).
                 let anew = after_us(now, self.rexmt_wait_us());
                 self.rexmt_at =
