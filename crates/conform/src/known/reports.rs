@@ -88,7 +88,8 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
         age(record).is_some_and(|age| age > SLACK && age.abs_diff(apart) < granularity(MEDIUM))
     };
     let is_shorter = is_shorter || pair.earlier.iter().any(is_as_old);
-    let is_sooner = is_repetition(pair, pair.kernel) && at(pair.kernel) < at(pair.stack);
+    let waits = matches!(pair.stack.map(|record| &record.what), Some(What::State(..)));
+    let is_sooner = is_repetition(pair, pair.kernel) && (at(pair.kernel) < at(pair.stack) || waits);
     // Or a longer timeout ends later, also before a probe with new data.
     let is_old = |record: &Record| age(record).is_some_and(|age| age > SLACK);
     let is_timed = pair.why.starts_with("time:") && pair.earlier.iter().any(is_old);
@@ -298,7 +299,7 @@ pub(super) fn search_for_the_mtu(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// The kernel's SO_ERROR returns the report for which a connection was given up again, although a call has already
-/// returned it.
+/// returned it, or has returned that the connection timed out.
 pub(super) fn report_told_twice(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = errors(pair)?;
     let asks =
@@ -308,8 +309,20 @@ pub(super) fn report_told_twice(pair: &Pair<'_>) -> Option<Then> {
         What::Returned(index, Ok(error)) => i32::try_from(*error) == Ok(kernel) && asks(*index),
         _ => false,
     };
-    let is_it = kernel != 0 && stack == 0 && pair.earlier.iter().any(is_told);
-    (is_it && reports(pair).next().is_some()).then_some(Then::GoOn)
+    let is_told = pair.earlier.iter().any(is_told) || is_given_up_at_a_report(pair);
+    (kernel != 0 && stack == 0 && is_told && reports(pair).next().is_some()).then_some(Then::GoOn)
+}
+
+/// Whether a report has ended the back-off of a connection that was to be given up by then, and the error was a timeout:
+/// the kernel stores the report behind that.
+fn is_given_up_at_a_report(pair: &Pair<'_>) -> bool {
+    let closed = pair.earlier.iter().find_map(|record| match &record.what {
+        What::State(index, State { info: Some(info), .. }) if info.state == "CLOSED" => Some(*index),
+        _ => None,
+    });
+    let is_timeout = |record: &Record| matches!(record.what, What::Returned(_, Err(libc::ETIMEDOUT)));
+    let ends_it = |index| reports(pair).any(|(at, _)| at == index);
+    closed.is_some_and(ends_it) && pair.earlier.iter().any(is_timeout)
 }
 
 fn is_searching(pair: &Pair<'_>) -> bool {

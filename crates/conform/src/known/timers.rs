@@ -210,13 +210,16 @@ pub(super) fn keepalive_beside_an_old_acknowledgment(pair: &Pair<'_>) -> Option<
 
 /// After a tail loss probe, new data or a FIN is sent just when the timeout of the first segment has passed in Sockeye.
 /// In the kernel, which rounds the timeout up, this is less than a tick before it passes. So the kernel's next probe is
-/// that timeout, and the stack's comes after two round trips.
+/// that timeout, and the stack's comes after two round trips. The same may happen to the first probe.
 pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
     let is_later = match pair.stack.map(|record| &record.what) {
         Some(What::Sent(Packet::Tcp(stack))) => stack.seq == kernel.seq && pair.why.starts_with("time:"),
         _ => true,
     };
+    if is_later && is_first_probe_at_the_timeout(pair) {
+        return Some(Then::Stop);
+    }
     let (first, sent_at, rto) = first_out(pair)?;
     let top = pair.texts().map(Segment::end).max()?;
     let (what, new_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
@@ -235,6 +238,27 @@ pub(super) fn probe_at_the_timeout(pair: &Pair<'_>) -> Option<Then> {
     let age = new_at - sent_at;
     let is_then = age < rto && age + JIFFY > rto && pair.kernel?.at < new_at + SLACK + 3 * JIFFY;
     (is_later && (is_again || is_more) && is_new && was_probed && is_then).then_some(Then::Stop)
+}
+
+/// Whether the kernel's probe is the first, and the acknowledgment that has just released the last data has made the
+/// timeout so short.
+fn is_first_probe_at_the_timeout(pair: &Pair<'_>) -> bool {
+    let (Some(kernel), Some(una)) = (pair.kernel, pair.acks().map(|told| told.ack).max()) else {
+        return false;
+    };
+    let Some(probe) = kernel.segment().filter(|probe| probe.len > 0) else { return false };
+    let holds = |number: u32| {
+        move |record: &&Record| record.segment().is_some_and(|text| (text.seq..text.end()).contains(&number))
+    };
+    let (first, last) = (pair.earlier.iter().rfind(holds(una)), pair.earlier.iter().rfind(holds(probe.seq)));
+    let rto = pair.later.iter().find_map(|record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => Some(info.rto),
+        _ => None,
+    });
+    let (Some(first), Some(last), Some(rto)) = (first, last, rto) else { return false };
+    let age = last.at - first.at;
+    let is_last = pair.texts().all(|text| text.end() <= probe.end()) && pair.times_sent_to(probe.end()) == 1;
+    is_last && age < rto && age + JIFFY > rto && kernel.at < last.at + SLACK + 3 * JIFFY
 }
 
 /// Data arrives as long after other data as a delayed ACK waits, to the tick. Whether the interval is shorter than the
