@@ -86,7 +86,14 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
         let sent = pair.earlier.iter().rev().find_map(Record::segment);
         let is_beside_blocks = sent.is_some_and(|sent| !sent.sack().is_empty());
         let is_near = is_limited && waits && is_beside_blocks && kernel.abs_diff(*stack) < full;
-        return (is_write && (is_whole || is_near)).then_some(Then::Stop);
+        // Or a packet that was cut for a small window was filled up, so that all that waits are whole packets.
+        let queued = latest_figure(pair.earlier, "notsent_bytes").unwrap_or(0) + u64::from(*kernel);
+        let is_cut = |text: &Segment| {
+            text.len > 0 && text.len < full && pair.peer().any(|(_, told)| pair.edge(told) == text.end())
+        };
+        let is_filled = pair.texts().last().is_some_and(is_cut) && queued.is_multiple_of(full.into());
+        let is_filled = is_filled && is_limited && waits && kernel.abs_diff(*stack) < full;
+        return (is_write && (is_whole || is_near || is_filled)).then_some(Then::Stop);
     }
     let What::Sent(Packet::Tcp(rest)) = &pair.kernel?.what else { return None };
     let mss = latest_figure(pair.earlier, "snd_mss")?;
