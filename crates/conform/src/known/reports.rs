@@ -133,6 +133,9 @@ fn reports_what_was_sent_just_before(pair: &Pair<'_>) -> bool {
 /// A block reports data that was sent once, during the repair of what was too long. If a timeout has expired on this connection before, the kernel takes
 /// that for a sign that the timeout was needless, and ends the repair.
 pub(super) fn original_behind_a_report_on_size(pair: &Pair<'_>) -> Option<Then> {
+    if is_undone_behind_a_report(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let ca_state = |state: &State| state.info.as_ref()?.get("ca_state");
     let ends = pair.why.starts_with("ca_state:") && ca_state(kernel) <= Some(1) && ca_state(stack) == Some(4);
@@ -151,6 +154,23 @@ pub(super) fn original_behind_a_report_on_size(pair: &Pair<'_>) -> Option<Then> 
     let has_block = pair.peer().last().is_some_and(|(_, told)| !told.sack().is_empty());
     let has_block = has_block || pair.peer().rev().nth(1).is_some_and(|(_, told)| !told.sack().is_empty());
     (ends && before.any(is_timeout) && has_block).then_some(Then::Stop)
+}
+
+/// Without SACK, a repair goes on until data behind it is acknowledged. Data that is retransmitted for a report meanwhile
+/// counts as the first that the kernel has retransmitted: an echo that is older undoes the timeout, and its threshold.
+fn is_undone_behind_a_report(pair: &Pair<'_>) -> bool {
+    let threshold = |record: &Record| match &record.what {
+        What::State(_, State { info: Some(info), .. }) => info.get("snd_ssthresh"),
+        _ => None,
+    };
+    let next = pair.kernel.and_then(threshold).or_else(|| pair.later.iter().find_map(threshold));
+    let rises = next > latest_figure(pair.earlier, "snd_ssthresh")
+        && latest_figure(pair.earlier, "ca_state") == Some(4)
+        && latest_figure(pair.earlier, "retransmits") == Some(0);
+    let has_echo = pair.peer().last().is_some_and(|(_, told)| told.timestamp().is_some());
+    let mut events = so_far(pair).iter().enumerate();
+    let is_again = events.any(|(index, event)| is_on_size(event) && sends_again(pair, index));
+    rises && has_echo && is_again && !pair.has_sack()
 }
 
 /// How much older the timestamp of a segment with data is than the segment.
