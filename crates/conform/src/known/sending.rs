@@ -84,7 +84,9 @@ pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
             pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::NotsentLowat, 1..)));
         let waits = latest_figure(pair.earlier, "notsent_bytes") > Some(0);
         let sent = pair.earlier.iter().rev().find_map(Record::segment);
-        let is_beside_blocks = sent.is_some_and(|sent| !sent.sack().is_empty());
+        // All data of a write was cut as the first, which had blocks.
+        let is_so_cut = |sent: &Segment| (1..=4).any(|blocks| sent.len + 4 + 8 * blocks == full);
+        let is_beside_blocks = sent.is_some_and(|sent| !sent.sack().is_empty() || is_so_cut(sent));
         let is_near = is_limited && waits && is_beside_blocks && kernel.abs_diff(*stack) < full;
         // Or a packet that was cut for a small window was filled up, so that all that waits are whole packets.
         let queued = latest_figure(pair.earlier, "notsent_bytes").unwrap_or(0) + u64::from(*kernel);
