@@ -63,7 +63,7 @@ use sending::{
     packet_of_a_small_window, probe_at_the_end_of_a_window, push_of_a_cut_packet, rest_of_a_cut_packet,
     size_that_nobody_has_told, tiny_segments, window_told_ahead_of_its_turn,
 };
-use slow_start::end_of_slow_start;
+use slow_start::{end_of_slow_start, step_of_the_curve};
 use timers::{
     arrivals_a_wait_apart, event_between_two_timeouts, keepalive_beside_an_old_acknowledgment,
     largest_timeout, pause_behind_a_late_timer, probe_at_the_timeout, round_trip_of_a_cookie,
@@ -280,6 +280,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "end of slow start", scenario: "end-of-slow-start", is: end_of_slow_start },
     Known { name: "tail of a recovery", scenario: "beyond-the-threshold-from-below", is: tail_of_a_recovery },
+    Known { name: "step of the curve", scenario: "step-of-the-curve", is: step_of_the_curve },
     Known {
         name: "time of an unused window",
         scenario: "time-of-an-unused-window",

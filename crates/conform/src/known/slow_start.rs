@@ -1,11 +1,13 @@
-//! Differences in the end of slow start.
+//! Differences in the end of slow start, and in the growth of the window after it.
 //!
 //! Tests: as those of `known.rs`.
+
+use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::segment::Segment;
-use crate::trace::{Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// When the round trip time has grown, Sockeye's CUBIC does not end slow start at once: the window first grows by a
 /// quarter for some round trips (RFC 9406 section 4.3). The kernel ends slow start, with the threshold at the window.
@@ -74,5 +76,60 @@ fn ends_with_an_undo(pair: &Pair<'_>) -> bool {
     was_slow_start && is_undone && is_new && kernel.get("snd_ssthresh") == before
 }
 
+/// The kernel counts the time of CUBIC's curve in ticks, and approximates the cube root that says where the curve is flat.
+/// Where the curve reaches another whole segment just when the ACK comes, the windows differ by one segment or some.
+pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
+    let (State { info: Some(kernel), .. }, State { info: Some(stack), .. }) = pair.states()? else {
+        return None;
+    };
+    let is_avoidance =
+        |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
+    let is_it = pair.why.starts_with("snd_cwnd:")
+        && !pair.is_newreno()
+        && is_avoidance(kernel)
+        && is_avoidance(stack);
+    let is_ack = pair.cause().is_some();
+    let threshold = kernel.get("snd_ssthresh")?;
+    let info = |record: &Record| match &record.what {
+        What::State(index, State { info: Some(info), .. }) => Some((*index, info.clone())),
+        _ => None,
+    };
+    let mut states: Vec<(usize, Info)> = pair.earlier.iter().filter_map(info).collect();
+    // The window that was reduced to this threshold, and the event with which the curve begins.
+    let reduced = states.iter().rposition(|(_, info)| info.get("snd_ssthresh") != Some(threshold))?;
+    let full = states[reduced].1.get("snd_cwnd")?;
+    states.drain(..=reduced);
+    let (begin, _) = states.iter().find(|(_, info)| is_avoidance(info))?;
+    let events = &pair.scenario.events;
+    let at = events.get(pair.index()?)?.at();
+    let age = (at - events.get(*begin)?.at()).as_secs_f64();
+    // The least round trip is one of these.
+    let trips = pair.peer().flat_map(|(index, told)| {
+        let came = events[index].at();
+        let ends = told.sack().iter().map(|(_, end)| *end).chain([told.ack]);
+        let is_end = move |record: &&Record| {
+            record.segment().is_some_and(|text| ends.clone().any(|end| end == text.end()))
+        };
+        pair.earlier.iter().filter(is_end).map(move |record| came.saturating_sub(record.at))
+    });
+    let is_step = |full: f64, trip: Duration| {
+        let flat = ((full - threshold as f64).max(0.0) / CUBIC_C).cbrt();
+        let steps = |time: f64| (CUBIC_C * (time - flat).abs().powi(3)).floor();
+        let time = age + trip.as_secs_f64();
+        steps(time - CURVE_SLACK) != steps(time + CURVE_SLACK)
+    };
+    // A window that is smaller than at the reduction before leaves room for others (fast convergence).
+    let fulls = [full as f64, (full as f64 * FAST_CONVERGENCE).floor()];
+    let is_near =
+        trips.filter(|trip| !trip.is_zero()).any(|trip| fulls.iter().any(|full| is_step(*full, trip)));
+    (is_it && is_ack && is_near).then_some(Then::Stop)
+}
+
+/// The factor of CUBIC's curve, segments per cubed second.
+const CUBIC_C: f64 = 0.4;
+/// What is left of the window at which the curve is flat, if there is less from loss to loss.
+const FAST_CONVERGENCE: f64 = 0.85;
+/// How far apart the kernel's time on the curve and Sockeye's may be, in seconds: a tick, and the cube root.
+const CURVE_SLACK: f64 = 0.008;
 /// Smallest window that can end slow start (`hystart_low_window`, RFC 9406 section 4.3), in segments.
 const HYSTART_WINDOW_MIN: u64 = 16;
