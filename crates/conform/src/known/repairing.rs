@@ -523,7 +523,8 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// One segment acknowledges the beginning of a write and reports what is behind a hole. The kernel takes the round trip from what is
-/// acknowledged, so the hole is lost only when the timer of reordering fires; until then it sends new text.
+/// acknowledged, so the hole is lost only when the timer of reordering fires; until then it sends new text. It is the same
+/// in a recovery if the acknowledgment ends within a segment of a write.
 pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let (cause, stack) = (pair.cause()?, pair.stack?);
     let What::Sent(Packet::Tcp(again)) = &stack.what else { return None };
@@ -535,5 +536,19 @@ pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let una = pair.acks_before(pair.index()?).map(|told| told.ack).max().unwrap_or(1);
     let has_hole = cause.ack > una && cause.sack().iter().any(|(start, _)| *start > cause.ack);
     let is_hole = again.len > 0 && again.seq >= cause.ack && pair.times_sent(again.seq) == 1;
-    (waits && has_hole && is_hole).then_some(Then::Stop)
+    let is_rest =
+        again.seq == cause.ack && cause.ack > una && is_cut_from_what_is_acknowledged(pair, cause.ack);
+    (waits && (has_hole || is_rest) && is_hole).then_some(Then::Stop)
+}
+
+/// Whether an acknowledgment in a recovery ends within a segment that was sent together with the one before it, which
+/// it acknowledges.
+fn is_cut_from_what_is_acknowledged(pair: &Pair<'_>, ack: u32) -> bool {
+    let texts = || pair.earlier.iter().filter_map(|record| Some((record.at, record.segment()?)));
+    let Some((cut_at, cut)) = texts().rfind(|(_, text)| text.seq < ack && ack < text.end()) else {
+        return false;
+    };
+    let together =
+        |(at, text): (Duration, &Segment)| text.end() == cut.seq && cut_at - at.min(cut_at) < JIFFY;
+    latest_figure(pair.earlier, "ca_state") == Some(3) && texts().any(together)
 }
