@@ -95,7 +95,9 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
         last.ack < text.seq || text.flags.has(Flags::FIN) || text.gso_size > 0 || has_small
     });
     let depends = is_longer && (!hurry.is_kernels || ack.win >= last.win);
-    let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack);
+    // Not those of what has arrived since.
+    let has_come = |end: u32| pair.peer().any(|(_, text)| text.end() >= end);
+    let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack && has_come(*end));
     let lens = pair.peer().map(|(_, text)| text.len).filter(|len| is_small && *len >= MSS_MIN);
     let least = if has_small { Some(MSS_MIN) } else { lens.min() };
     let least = least.map_or(LEAST_SEGMENT, |len| len.min(LEAST_SEGMENT));
