@@ -135,6 +135,9 @@ fn is_timer(pair: &Pair<'_>) -> bool {
 /// One side's retransmission timer expires before an event, the other's after it, because their timeouts differ by an
 /// allowed amount. With a user timeout, one connection may have ended by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
+    if is_between_two_window_probes(pair) {
+        return Some(Then::Stop);
+    }
     let (first, sent_at, rto) = first_out(pair)?;
     // The only retransmission may be a tail loss probe, which doubles nothing.
     let is_probed = pair.times_sent(first.seq) == 2;
@@ -167,6 +170,23 @@ pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
         }
         _ => None,
     }
+}
+
+/// Whether the stack has sent a probe of a closed window, with nothing in flight, and in the kernel, an event comes before
+/// its timer, which is late by its granularity, or the reverse.
+fn is_between_two_window_probes(pair: &Pair<'_>) -> bool {
+    let (Some(kernel), Some(stack)) = (pair.kernel, pair.stack) else { return false };
+    let (probe, at, other, state) = match (&kernel.what, &stack.what) {
+        (What::Sent(Packet::Tcp(probe)), What::State(_, state)) => (probe, kernel.at, stack.at, state),
+        (What::State(_, state), What::Sent(Packet::Tcp(probe))) => (probe, stack.at, kernel.at, state),
+        _ => return false,
+    };
+    let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
+    let Some(info) = &state.info else { return false };
+    let is_probing = info.get("snd_wnd") == Some(0) && info.get("notsent_bytes") > Some(0);
+    let doublings = info.get("backoff").unwrap_or(0).min(BACKOFF_MAX as u64) as u32;
+    let is_near = at < other && other < at + granularity(info.rto * (1 << doublings)) + SLACK;
+    probe.is_bare_ack() && probe.seq + 1 == una && is_probing && is_near
 }
 
 /// A user timeout that is set while a zero window is probed counts from the first probe in the kernel, and from the
