@@ -280,7 +280,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "end of slow start", scenario: "end-of-slow-start", is: end_of_slow_start },
     Known { name: "tail of a recovery", scenario: "beyond-the-threshold-from-below", is: tail_of_a_recovery },
-    Known { name: "step of the curve", scenario: "step-of-the-curve", is: step_of_the_curve },
+    Known { name: "step of the curve", scenario: "step-of-the-curve-by-ticks", is: step_of_the_curve },
     Known {
         name: "time of an unused window",
         scenario: "time-of-an-unused-window",

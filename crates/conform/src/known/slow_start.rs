@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Pair, Then};
 use crate::codec::Packet;
+use crate::compare::SLACK;
 use crate::segment::Segment;
 use crate::trace::{Info, Record, State, What, latest_figure};
 
@@ -78,7 +79,12 @@ fn ends_with_an_undo(pair: &Pair<'_>) -> bool {
 
 /// The kernel counts the time of CUBIC's curve in ticks, and approximates the cube root that says where the curve is flat.
 /// Where the curve reaches another whole segment just when the ACK comes, the windows differ by one segment or some.
+///
+/// Or the ACK comes about 1/32 s after another, and the growth is computed anew only after such a time.
 pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
+    if is_growth_computed_anew(pair) {
+        return Some(Then::Stop);
+    }
     let (State { info: Some(kernel), .. }, State { info: Some(stack), .. }) = pair.states()? else {
         return None;
     };
@@ -125,11 +131,37 @@ pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_ack && is_near).then_some(Then::Stop)
 }
 
+/// Whether the ticks decide whether the kernel computes anew how fast the window grows: the window is the same as at the
+/// ACK before (`bictcp_update`).
+fn is_growth_computed_anew(pair: &Pair<'_>) -> bool {
+    let mut una = 0;
+    let advances = |(_, told): &(usize, &Segment)| {
+        let was = una;
+        una = una.max(told.ack);
+        una > was
+    };
+    let times: Vec<Duration> =
+        pair.peer().filter(advances).map(|(index, _)| pair.scenario.events[index].at()).collect();
+    let [.., before, last] = times[..] else { return false };
+    let is_then = pair.kernel.or(pair.stack).is_some_and(|record| record.at < last + SLACK);
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let is_new = |record: Option<&Record>| {
+        record.and_then(Record::segment).is_some_and(|text| text.len > 0 && text.seq >= top)
+    };
+    let is_it = pair.why.starts_with("snd_cwnd:") || is_new(pair.kernel) != is_new(pair.stack);
+    let cwnd = latest_figure(pair.earlier, "snd_cwnd");
+    let is_avoidance = cwnd >= latest_figure(pair.earlier, "snd_ssthresh");
+    is_it && is_then && !pair.is_newreno() && is_avoidance && COMPUTED_AFTER.contains(&(last - before))
+}
+
 /// The factor of CUBIC's curve, segments per cubed second.
 const CUBIC_C: f64 = 0.4;
 /// What is left of the window at which the curve is flat, if there is less from loss to loss.
 const FAST_CONVERGENCE: f64 = 0.85;
 /// How far apart the kernel's time on the curve and Sockeye's may be, in seconds: a tick, and the cube root.
 const CURVE_SLACK: f64 = 0.008;
+/// After how long the growth is computed anew although the window is the same (HZ / 32, in ticks).
+const COMPUTED_AFTER: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(27)..=Duration::from_millis(33);
 /// Smallest window that can end slow start (`hystart_low_window`, RFC 9406 section 4.3), in segments.
 const HYSTART_WINDOW_MIN: u64 = 16;
