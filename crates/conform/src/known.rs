@@ -44,7 +44,7 @@ use opening::{
     echo_of_a_challenge, ecn_of_a_repeated_syn, first_window, label_of_a_cookie, number_of_a_cookie,
     numbers_that_fit_a_cookie, options_of_a_crossed_syn_ack, order_of_checks_in_syn_received,
     size_behind_a_report, size_of_a_cookie, syn_after_a_wrong_acknowledgment, syn_in_syn_received,
-    text_of_a_syn_ack, timestamp_of_a_repeated_syn, window_after_a_lost_syn,
+    text_of_a_syn_ack, timestamp_of_a_repeated_syn,
 };
 use options::{malformed_option, signature_of_nobody};
 pub use pair::Pair;
@@ -99,6 +99,11 @@ pub struct Known {
 pub const KNOWN: &[Known] = &[
     Known { name: "receive window", scenario: "passive-open", is: receive_window },
     Known { name: "first window", scenario: "passive-open", is: first_window },
+    Known {
+        name: "report behind a lost SYN",
+        scenario: "report-behind-a-lost-syn",
+        is: opening::report_behind_a_lost_syn,
+    },
     Known { name: "size behind a report", scenario: "size-behind-a-report", is: size_behind_a_report },
     Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
     Known { name: "ECN of a repeated SYN", scenario: "ecn-syn-then-plain-syn", is: ecn_of_a_repeated_syn },
@@ -232,7 +237,6 @@ pub const KNOWN: &[Known] = &[
         scenario: "later-number-without-text",
         is: opening::later_number_without_text,
     },
-    Known { name: "window after a lost SYN", scenario: "lost-syn-ack", is: window_after_a_lost_syn },
     Known {
         name: "order of checks in SYN-RECEIVED",
         scenario: "syn-received-out-of-window",

@@ -2,15 +2,15 @@
 //!
 //! Tests: as those of `known.rs`.
 
+use super::{Then, reports};
 use std::time::Duration;
 
 use super::pair::Pair;
-use super::{Then, reports};
 use crate::codec::{Packet, Report, Reported};
-use crate::compare::{SLACK, granularity};
+use crate::compare::SLACK;
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, State, What};
+use crate::trace::{Record, What};
 
 /// The kernel's first window is a multiple of the segment size; Sockeye's is the receive buffer.
 pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
@@ -134,57 +134,13 @@ fn defers(pair: &Pair<'_>) -> bool {
     pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::DeferAccept, 1..)))
 }
 
-/// After a SYN or SYN-ACK was lost, Sockeye's first window is one segment, and its timeout is three seconds until a
-/// round trip is measured (RFC 5681 section 3.1, RFC 6298 section 5.7). The kernel's window is one segment only if two
-/// were lost.
-pub(super) fn window_after_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
-    let syns = pair.earlier.iter().filter(
-        |record| matches!(&record.what, What::Sent(Packet::Tcp(syn)) if syn.flags.has(Flags::SYN) && !syn.flags.has(Flags::RST)),
-    );
-    if probes_without_a_round_trip(pair) {
-        return (syns.count() > 1).then_some(Then::Stop);
-    }
+/// After a SYN or SYN-ACK was lost, and without a round trip, the timeout is three seconds (RFC 6298 section 5.7). A
+/// report that ends its back-off begins with that again (RFC 6069), and in the kernel with one second.
+pub(super) fn report_behind_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
     let (kernel, stack) = pair.states()?;
-    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
-    let is_window = pair.why.starts_with("snd_cwnd:") && cwnd(kernel) == Some(10) && cwnd(stack) == Some(1);
-    // The kernel takes the echo in the handshake as a round trip sample.
-    let (theirs, ours) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
-    let is_doubled = ours > RTO_AFTER_A_LOST_SYN && ours == theirs * 3;
-    let is_timeout = pair.why.starts_with("rto:") && (ours == RTO_AFTER_A_LOST_SYN || is_doubled);
-    // By which the next sample changes less.
-    let before = pair.earlier.iter().rev().find_map(|record| match &record.what {
-        What::State(_, State { info: Some(info), .. }) => Some(info.rto),
-        _ => None,
-    });
-    let is_next = pair.acks().filter(|told| told.ack > 1).count() == 1;
-    let is_next =
-        is_next && before > Some(RTO_AFTER_A_LOST_SYN) && pair.why.starts_with("rto:") && theirs > ours;
-    if is_next && syns.clone().count() > 1 {
-        return Some(Then::Stop);
-    }
-    let is_it = is_window || is_timeout;
-    // An ICMP report on a retransmission also makes the kernel forget the loss.
-    let is_reported = is_timeout && pair.scenario.any(reports::is_report);
-    let is_first = is_reported || pair.texts().all(|text| text.len == 0);
-    (is_it && is_first && syns.count() > 1).then_some(Then::Stop)
-}
-
-/// Whether the stack sends its first tail loss probe after one second, because it knows no round trip (RFC 8985 section
-/// 7.2), and the kernel, which has measured one, waits.
-fn probes_without_a_round_trip(pair: &Pair<'_>) -> bool {
-    let (Some(Record { at, what: What::Sent(Packet::Tcp(probe)) }), Some(kernel)) = (pair.stack, pair.kernel)
-    else {
-        return false;
-    };
-    // The probe has new data, or repeats what was sent last.
-    let sent =
-        pair.earlier.iter().rev().find(|record| record.segment().is_some_and(|text| text.end() > text.seq));
-    let is_due = sent.is_some_and(|sent| {
-        at.abs_diff(sent.at + PROBE_OF_NO_ROUND_TRIP) < granularity(PROBE_OF_NO_ROUND_TRIP)
-    });
-    let is_first =
-        pair.texts().all(|text| pair.times_sent_to(text.end()) == 1) && pair.acks().all(|told| told.ack <= 1);
-    is_due && is_first && probe.end() > probe.seq && kernel.at > *at
+    let (kernel, stack) = (kernel.info.as_ref()?.rto, stack.info.as_ref()?.rto);
+    let is_it = pair.why.starts_with("rto:") && stack == RTO_AFTER_A_LOST_SYN && stack == kernel * 3;
+    (is_it && pair.scenario.any(reports::is_report)).then_some(Then::Stop)
 }
 
 /// In SYN-RECEIVED, Sockeye checks the sequence number first (RFC 9293 section 3.10.7.4). The kernel checks the
@@ -215,11 +171,6 @@ pub(super) fn text_of_a_syn_ack(pair: &Pair<'_>) -> Option<Then> {
     let is_it = kernel.ack == cause.seq + 1 && (kernel.ack + 1..=cause.end()).contains(&stack.ack);
     (is_syn_ack && is_it && pair.why.starts_with("acknowledgment:")).then_some(Then::Stop)
 }
-
-/// RFC 6298 section 5.7.
-const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);
-/// How long the first tail loss probe waits without a round trip.
-const PROBE_OF_NO_ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// A connection that was made from a cookie keeps the flow label of its SYN-ACK. The kernel uses another one, since it
 /// stored none.
@@ -281,3 +232,5 @@ pub(super) fn size_of_a_cookie(pair: &Pair<'_>) -> Option<Then> {
 
 /// Number of sizes that the kernel's cookies can store.
 const SIZES_OF_COOKIES: u32 = 4;
+/// RFC 6298 section 5.7.
+const RTO_AFTER_A_LOST_SYN: Duration = Duration::from_secs(3);

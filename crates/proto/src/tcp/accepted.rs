@@ -50,8 +50,8 @@ pub struct Accepted {
     pub ecn: bool,
     /// Set if both sides agreed to accurate ECN (RFC 9768): how the peer's SYN arrived. `ecn` is then false.
     pub accurate_ecn: Option<SynEcn>,
-    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if it is unknown ([`SynAcks`]), or if the
-    /// listener has waited for text after the acknowledgment.
+    /// Time from the SYN-ACK to the segment that acknowledged it; `None` if it is unknown, or if the listener has waited
+    /// for text after the acknowledgment.
     pub rtt: Option<Duration>,
     /// How many SYN-ACKs were sent.
     pub syn_acks: SynAcks,
@@ -64,8 +64,12 @@ pub struct Accepted {
 pub enum SynAcks {
     /// One.
     One,
-    /// Several, so the first may have been lost, and there is no round trip sample (Karn's rule, RFC 6298 section 3).
+    /// Two, or several that answered SYNs which came again: only the echo of a timestamp shows the round trip (Karn's rule,
+    /// RFC 6298 section 3).
     Several,
+    /// Three or more, at least one of them because a timer expired. A single repetition may have been needless, but not
+    /// so many (RFC 6928 section 2).
+    Many,
     /// Unknown, because it was a cookie.
     Unknown,
 }

@@ -211,8 +211,8 @@ impl<P: Payload> Pcb<P> {
     pub fn accept(s: &Settings, a: &Accepted, now: Instant) -> Self {
         let syn_losses = match a.syn_acks {
             SynAcks::One => 0,
-            // The number is then unknown.
-            SynAcks::Several => u8::MAX,
+            SynAcks::Several => 1,
+            SynAcks::Many => 2,
             // A cookie without a round trip sample leads to a longer timeout, as on Linux.
             SynAcks::Unknown => u8::from(a.rtt.is_none()),
         };

@@ -303,7 +303,7 @@ impl<K: Hash + Eq + Clone, L: Clone> SynCache<K, L> {
             }
             AckCheck::Complete => AckOutcome::Accept {
                 listener: slot.listener.clone(),
-                accepted: half_open.accepted(slot.sent_at, now),
+                accepted: half_open.accepted(hdr.options.timestamps, slot.sent_at, now),
             },
             AckCheck::WrongAck => AckOutcome::Reject(reset_at(hdr.ack)),
             AckCheck::Unacceptable => {
@@ -431,7 +431,7 @@ pub fn accepted_at_syn(
     numbers: InitialNumbers,
     now: Instant,
 ) -> Accepted {
-    Accepted { rtt: None, ..HalfOpen::new(syn, params, numbers).accepted(now, now) }
+    Accepted { rtt: None, ..HalfOpen::new(syn, params, numbers).accepted(None, now, now) }
 }
 
 /// An entry whose SYN-ACK is being repeated. If that panics, the entry is removed; otherwise it would panic at every
@@ -482,7 +482,7 @@ fn check_ack(half_open: &HalfOpen, hdr: &Header, payload_len: usize) -> AckCheck
 
 /// An ACK with the handshake's present numbers, unless the entry has sent enough of them.
 fn challenge(half_open: &mut HalfOpen, now: Instant) -> Option<Header> {
-    if half_open.answers >= ANSWERS_MAX {
+    if half_open.answers() >= ANSWERS_MAX {
         return None;
     }
     half_open.note_answer();

@@ -116,7 +116,7 @@ pub fn check(
     let half_open = HalfOpen::new(&syn, params, InitialNumbers { iss, ts_offset });
     let timestamps = options.timestamps.filter(|_| params.timestamps);
     let rtt = timestamps.and_then(Timestamps::echo).and_then(|echo| round_trip(echo, ts_offset, now));
-    Some(Accepted { rtt, syn_acks: SynAcks::Unknown, ..half_open.accepted(now, now) })
+    Some(Accepted { rtt, syn_acks: SynAcks::Unknown, ..half_open.accepted(None, now, now) })
 }
 
 /// The time since the SYN-ACK was sent, by the echo of its timestamp: up to 64 ms too long, because that was rounded

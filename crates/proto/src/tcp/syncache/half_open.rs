@@ -5,6 +5,7 @@
 
 use core::num::NonZeroU8;
 use core::ops::BitAnd;
+use core::time::Duration;
 
 use super::{InitialNumbers, ListenParams, Patience};
 use crate::seq::SeqNum;
@@ -34,8 +35,8 @@ pub(super) struct HalfOpen {
     /// How often the timer has expired (the lower four bits), and how often it has repeated the SYN-ACK (the upper
     /// four).
     timer: u8,
-    /// Other answers given, saturating.
-    pub answers: u8,
+    /// Other answers given, saturating, and [`REPEATED_BEFORE`](Self::REPEATED_BEFORE).
+    answers: u8,
     scale: PackedScale,
     pub agreed: Agreed,
 }
@@ -152,6 +153,9 @@ impl PackedScale {
 }
 
 impl HalfOpen {
+    /// In `answers`: the SYN had arrived again, and was answered, before the timer last repeated the SYN-ACK.
+    const REPEATED_BEFORE: u8 = 128;
+
     /// From a SYN and the listener's wishes.
     pub fn new(syn: &Header, params: &ListenParams, numbers: InitialNumbers) -> Self {
         let theirs = &syn.options;
@@ -243,12 +247,17 @@ impl HalfOpen {
             .then(|| Timestamps { val: timestamp::value(now, self.ts_offset), ecr: self.ts_recent })
     }
 
-    /// Values for the pcb; the third segment arrived at `now`, the last SYN-ACK was sent at `sent_at`.
-    pub fn accepted(&self, sent_at: Instant, now: Instant) -> Accepted {
+    /// Values for the pcb; the third segment arrived at `now` with these timestamps, the last SYN-ACK was sent at `sent_at`.
+    pub fn accepted(&self, ts: Option<Timestamps>, sent_at: Instant, now: Instant) -> Accepted {
         // A challenge ACK does not count as a SYN-ACK that may have been lost.
         let may_be_lost = self.resends() > 0 || self.is_repeated();
-        // Also, text for which the listener waited does not show how long the path is.
-        let rtt_is_known = !may_be_lost && !self.is_acked();
+        let rtt = match may_be_lost {
+            false => Some(now.since(sent_at)),
+            true => ts.filter(|_| self.agreed.timestamps()).and_then(Timestamps::echo).and_then(|echo| {
+                let rtt = timestamp::elapsed(echo, timestamp::value(now, self.ts_offset))?;
+                Some(rtt.max(Duration::from_micros(timestamp::TICK_US.into())))
+            }),
+        };
         Accepted {
             iss: self.iss,
             irs: self.irs,
@@ -269,8 +278,14 @@ impl HalfOpen {
                 Ecn::Withdrawn => Some(SynEcn { came_with: IpEcn::NotEct, is_withdrawn: true }),
                 Ecn::Off | Ecn::Classic => None,
             },
-            rtt: rtt_is_known.then(|| now.since(sent_at)),
-            syn_acks: if may_be_lost { SynAcks::Several } else { SynAcks::One },
+            // Text for which the listener waited does not show how long the path is.
+            rtt: rtt.filter(|_| !self.is_acked()),
+            syn_acks: match self.resends() {
+                0 if !self.is_repeated() => SynAcks::One,
+                0 => SynAcks::Several,
+                1 if !self.is_repeated() && self.answers & Self::REPEATED_BEFORE == 0 => SynAcks::Several,
+                1.. => SynAcks::Many,
+            },
             rehashes: self.rehashes(),
         }
     }
@@ -327,12 +342,22 @@ impl HalfOpen {
     /// The timer repeats the SYN-ACK.
     pub fn note_resend(&mut self) {
         self.timer += 16;
+        if self.is_repeated() {
+            self.answers |= Self::REPEATED_BEFORE;
+        }
         self.end_repetition();
+    }
+
+    /// Answers given outside the timer, saturating.
+    pub const fn answers(&self) -> u8 {
+        self.answers & !Self::REPEATED_BEFORE
     }
 
     /// Counts an answer outside the timer.
     pub fn note_answer(&mut self) {
-        self.answers = self.answers.saturating_add(1);
+        if self.answers() + 1 < Self::REPEATED_BEFORE {
+            self.answers += 1;
+        }
     }
 
     /// A repeated SYN may carry a newer TSval, which is the one to echo (RFC 7323 section 4.3), and no longer offer

@@ -219,7 +219,7 @@ fn ecn_is_agreed_to_as_long_as_the_peer_offers_it() {
 }
 
 #[test]
-fn a_repeated_syn_gets_the_same_answer_and_no_round_trip_sample() {
+fn a_repeated_syn_gets_the_same_answer_and_the_echo_gives_the_round_trip() {
     let mut cache = cache_with_one(at(0));
     let other = InitialNumbers { iss: ISS + 999, ts_offset: 1 };
     let mut again = syn();
@@ -237,7 +237,8 @@ fn a_repeated_syn_gets_the_same_answer_and_no_round_trip_sample() {
     assert_eq!(cache.next_deadline(), Some(at(4001)));
     let mut last = third();
     last.options.timestamps = Some(Timestamps { val: 96, ecr: 800 });
-    assert_eq!(accepted(cache.on_ack(&key(1), &last, 0, at(2002), patient)).unwrap().rtt, None);
+    let made = accepted(cache.on_ack(&key(1), &last, 0, at(2002), patient)).unwrap();
+    assert_eq!((made.rtt, made.syn_acks), (Some(Duration::from_millis(1_502)), SynAcks::Many));
 }
 
 #[test]
@@ -332,8 +333,9 @@ fn a_handshake_refused_by_a_full_accept_queue_is_repeated_and_completes() {
     assert!(accepted(cache.on_ack(&key(1), &third(), 0, at(1), patient)).is_some());
     assert_eq!(cache.len(), 1);
     assert_eq!(tick(&mut cache, at(1000)).len(), 1);
-    // The answer to the repeated SYN-ACK completes it, without a sample of the round trip.
-    assert_eq!(accepted(cache.on_ack(&key(1), &third(), 0, at(1001), patient)).unwrap().rtt, None);
+    // The answer to the repeated SYN-ACK completes it. The echo says that it answers the first.
+    let made = accepted(cache.on_ack(&key(1), &third(), 0, at(1001), patient)).unwrap();
+    assert_eq!(made.rtt, Some(Duration::from_millis(1_001)));
     assert_eq!(cache.remove(&key(1)), Some(LISTENER));
 }
 

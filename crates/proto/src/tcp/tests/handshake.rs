@@ -256,7 +256,9 @@ fn what_is_known_of_the_syn_acks_decides_on_the_first_window_and_timeout() {
         (SynAcks::One, None, 10, 1_000),
         (SynAcks::Unknown, measured, 10, 240),
         (SynAcks::Unknown, None, 10, 3_000),
-        (SynAcks::Several, None, 1, 3_000),
+        (SynAcks::Several, None, 10, 3_000),
+        (SynAcks::Many, None, 1, 3_000),
+        (SynAcks::Many, measured, 1, 240),
     ] {
         let (accepted, now) = Script::accepted(&plain());
         let pcb = Pcb::<Vec<u8>>::accept(&plain(), &Accepted { syn_acks, rtt, ..accepted }, now);
