@@ -92,6 +92,24 @@ fn only_segments_that_are_too_long_are_sent_again() {
     });
 }
 
+/// The first segment is short enough. Neither the report nor an acknowledgment without news touches the timer.
+#[test]
+fn a_tail_loss_probe_is_sent_while_what_was_too_long_is_repaired() {
+    let mut t = Script::established(&Settings { sack: true, nodelay: true, ..plain() });
+    t.write(100);
+    t.now = t.now + ms(100);
+    let _ = t.input(t.ack_of(100, WND), &[]);
+    t.write(1);
+    t.write(3 * MSS);
+    assert!(t.pcb.on_packet_too_big(seq(101), 640, t.now));
+    let _ = t.output();
+    t.now = t.now + ms(10);
+    let _ = t.input(t.ack_of(0, WND), &[]);
+    // Two round trips of some 21 ms, and no timeout.
+    let sent: Vec<_> = t.wait(ms(100)).iter().map(|(_, one)| (one.header().seq, one.len)).collect();
+    assert_eq!((sent, t.pcb.loss_stats().rto_count), (vec![(seq(2701), 400)], 0));
+}
+
 #[test]
 fn after_ten_minutes_the_largest_size_is_tried_again() {
     each(|s| {
