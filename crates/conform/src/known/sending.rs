@@ -6,7 +6,7 @@ use super::{Pair, Then};
 use crate::codec::Packet;
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, State, What, latest_figure};
+use crate::trace::{Info, Record, State, What, latest_figure};
 
 /// If the edge of the peer's window is less than a unit of the window field before the end of sent data, it may only
 /// have been rounded down, and Sockeye holds nothing back for it (RFC 7323 section 2.4). The kernel respects the edge;
@@ -165,8 +165,11 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     })?;
     let is_pause = pair.kernel?.at - sent_at > kernel.rto.min(stack.rto);
     let least = kernel.get("snd_cwnd")?.min(stack.get("snd_cwnd")?);
-    let is_it = pair.why.starts_with("snd_cwnd:") && waits && is_idle && is_pause;
-    (is_it && least >= INITIAL_WINDOW).then_some(Then::Stop)
+    let is_shrunk = pair.why.starts_with("snd_cwnd:") && least >= INITIAL_WINDOW;
+    // A smaller window stays, and only the threshold becomes three quarters of it (`tcp_current_ssthresh`).
+    let of_window = |info: &Info| info.get("snd_cwnd").map(|cwnd| cwnd * 3 / 4) == info.get("snd_ssthresh");
+    let is_kept = pair.why.starts_with("snd_ssthresh:") && (of_window(kernel) || of_window(stack));
+    (waits && is_idle && is_pause && (is_shrunk || is_kept)).then_some(Then::Stop)
 }
 
 /// Data with PSH is cut into packets again, because it has more SACK blocks beside it or segments have become smaller.
