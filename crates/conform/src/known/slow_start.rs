@@ -108,7 +108,7 @@ pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
     let (begin, _) = states.iter().find(|(_, info)| is_avoidance(info))?;
     let events = &pair.scenario.events;
     let at = events.get(pair.index()?)?.at();
-    let age = (at - events.get(*begin)?.at()).as_secs_f64();
+    let age = at.saturating_sub(events.get(*begin)?.at()).as_secs_f64();
     // The least round trip is one of these.
     let trips = pair.peer().flat_map(|(index, told)| {
         let came = events[index].at();
@@ -151,7 +151,11 @@ fn is_growth_computed_anew(pair: &Pair<'_>) -> bool {
     let is_it = pair.why.starts_with("snd_cwnd:") || is_new(pair.kernel) != is_new(pair.stack);
     let cwnd = latest_figure(pair.earlier, "snd_cwnd");
     let is_avoidance = cwnd >= latest_figure(pair.earlier, "snd_ssthresh");
-    is_it && is_then && !pair.is_newreno() && is_avoidance && COMPUTED_AFTER.contains(&(last - before))
+    is_it
+        && is_then
+        && !pair.is_newreno()
+        && is_avoidance
+        && COMPUTED_AFTER.contains(&last.saturating_sub(before))
 }
 
 /// The factor of CUBIC's curve, segments per cubed second.

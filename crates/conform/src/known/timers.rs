@@ -276,7 +276,8 @@ fn is_first_probe_at_the_timeout(pair: &Pair<'_>) -> bool {
         _ => None,
     });
     let (Some(first), Some(last), Some(rto)) = (first, last, rto) else { return false };
-    let age = last.at - first.at;
+    // The first may have been sent again since.
+    let Some(age) = last.at.checked_sub(first.at) else { return false };
     let is_last = pair.texts().all(|text| text.end() <= probe.end()) && pair.times_sent_to(probe.end()) == 1;
     is_last && age < rto && age + JIFFY > rto && kernel.at < last.at + SLACK + 3 * JIFFY
 }
