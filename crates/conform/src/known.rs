@@ -104,6 +104,11 @@ pub const KNOWN: &[Known] = &[
         scenario: "report-behind-a-lost-syn",
         is: opening::report_behind_a_lost_syn,
     },
+    Known {
+        name: "closed socket behind a report",
+        scenario: "closed-socket-behind-a-report",
+        is: reports::closed_socket_behind_a_report,
+    },
     Known { name: "size behind a report", scenario: "size-behind-a-report", is: size_behind_a_report },
     Known { name: "SYN in SYN-RECEIVED", scenario: "syn-in-syn-received", is: syn_in_syn_received },
     Known { name: "ECN of a repeated SYN", scenario: "ecn-syn-then-plain-syn", is: ecn_of_a_repeated_syn },
