@@ -90,9 +90,14 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     let has_small =
         pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, 1..=LEAST_SEGMENT)));
     let is_small = has_small || pair.cause().is_some_and(|cause| cause.flags.has(Flags::FIN));
-    // For more than one full segment: a single one has a FIN behind it, or was joined.
+    // For more than one full segment: a single one has a FIN behind it, was joined, or is longer than the peer was told.
+    let is_too_long = |text: &Segment| {
+        let is_less = |size: u32| (1..text.len).contains(&size);
+        pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, size) if is_less(*size)))
+    };
     let is_longer = pair.cause().is_some_and(|text| {
-        last.ack < text.seq || text.flags.has(Flags::FIN) || text.gso_size > 0 || has_small
+        let is_one = !text.flags.has(Flags::FIN) && text.gso_size == 0 && !is_too_long(text);
+        last.ack < text.seq || !is_one || has_small
     });
     let depends = is_longer && (!hurry.is_kernels || ack.win >= last.win);
     // Not those of what has arrived since.

@@ -384,15 +384,14 @@ fn is_on_size(event: &Event) -> bool {
 pub(super) fn closed_socket_behind_a_report(pair: &Pair<'_>) -> Option<Then> {
     let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.stack else { return None };
     let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at);
-    let last = pair
-        .earlier
-        .iter()
-        .rfind(|record| record.segment().is_some_and(|text| text.len > 0 && text.seq == again.seq))?;
+    let last = pair.earlier.iter().rfind(|record| {
+        record.segment().is_some_and(|text| text.end() > text.seq && text.seq == again.seq)
+    })?;
     let bound = settings::stack(&pair.scenario.settings).tcp.rto_max;
     let is_largest = *at + granularity(bound) >= last.at + bound;
     let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
     let is_reported = pair.scenario.events[..count].iter().any(|event| is_report(&event.action));
-    (waits && is_largest && is_reported && again.len > 0 && pair.is_shut()).then_some(Then::Stop)
+    (waits && is_largest && is_reported && again.end() > again.seq && pair.is_shut()).then_some(Then::Stop)
 }
 
 pub(super) fn is_report(action: &Action) -> bool {

@@ -85,17 +85,25 @@ pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
     if is_growth_computed_anew(pair) {
         return Some(Then::Stop);
     }
-    let (State { info: Some(kernel), .. }, State { info: Some(stack), .. }) = pair.states()? else {
-        return None;
-    };
     let is_avoidance =
         |info: &Info| info.get("ca_state") == Some(0) && info.get("snd_cwnd") >= info.get("snd_ssthresh");
-    let is_it = pair.why.starts_with("snd_cwnd:")
-        && !pair.is_newreno()
-        && is_avoidance(kernel)
-        && is_avoidance(stack);
+    let is_window = |info: &Info| pair.why.starts_with("snd_cwnd:") && is_avoidance(info);
+    // One more segment may leave, where all others have.
+    let top = pair.texts().map(Segment::end).max()?;
+    let is_more = |text: &Segment| text.len > 0 && text.seq == top;
+    let (threshold, is_it) = match (&pair.kernel?.what, &pair.stack?.what) {
+        (
+            What::State(_, State { info: Some(kernel), .. }),
+            What::State(_, State { info: Some(stack), .. }),
+        ) => (kernel.get("snd_ssthresh")?, is_window(kernel) && is_window(stack)),
+        (What::Sent(Packet::Tcp(text)), What::State(_, State { info: Some(info), .. }))
+        | (What::State(_, State { info: Some(info), .. }), What::Sent(Packet::Tcp(text))) => {
+            (info.get("snd_ssthresh")?, is_more(text) && is_avoidance(info))
+        }
+        _ => return None,
+    };
+    let is_it = is_it && !pair.is_newreno();
     let is_ack = pair.cause().is_some();
-    let threshold = kernel.get("snd_ssthresh")?;
     let info = |record: &Record| match &record.what {
         What::State(index, State { info: Some(info), .. }) => Some((*index, info.clone())),
         _ => None,

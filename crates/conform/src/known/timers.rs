@@ -135,7 +135,7 @@ fn is_timer(pair: &Pair<'_>) -> bool {
 /// One side's retransmission timer expires before an event, the other's after it, because their timeouts differ by an
 /// allowed amount. With a user timeout, one connection may have ended by then.
 pub(super) fn event_between_two_timeouts(pair: &Pair<'_>) -> Option<Then> {
-    if is_between_two_window_probes(pair) {
+    if is_between_two_window_probes(pair) || is_given_up_at_a_timeout(pair) == Some(true) {
         return Some(Then::Stop);
     }
     let (first, sent_at, rto) = first_out(pair)?;
@@ -336,6 +336,30 @@ pub(super) fn timeout_a_round_trip_behind(pair: &Pair<'_>) -> Option<Then> {
     (is_it && is_near).then_some(Then::Stop)
 }
 
+/// Whether a connection is given up at a timeout on one side, and not on the other: it is at the first that comes a certain
+/// time after the first retransmission (`retransmits_timed_out`). When one comes at about that time, the ticks decide.
+fn is_given_up_at_a_timeout(pair: &Pair<'_>) -> Option<bool> {
+    let (kernel, stack) = (pair.kernel?, pair.stack?);
+    let (again, over) = match (&kernel.what, &stack.what) {
+        (What::Sent(Packet::Tcp(again)), What::State(_, over)) => (again, over),
+        (What::State(_, over), What::Sent(Packet::Tcp(again))) => (again, over),
+        _ => return None,
+    };
+    let sent_at = kernel.at.min(stack.at);
+    let tcp = settings::stack(&pair.scenario.settings).tcp;
+    let retries = if pair.is_shut() { tcp.retries.min(ORPHAN_RETRIES) } else { tcp.retries };
+    let waits = (0..=u32::from(retries)).map(|count| FIRST_WAIT * (1 << count.min(BACKOFF_MAX as u32)));
+    let patience: Duration = waits.map(|wait| wait.min(tcp.rto_max)).sum();
+    let apart = SLACK + pair.late + granularity(patience);
+    let mut first = pair
+        .earlier
+        .iter()
+        .filter(|record| record.segment().is_some_and(|text| text.len > 0 && text.seq == again.seq));
+    let is_near = first.any(|first| sent_at.saturating_sub(first.at).abs_diff(patience) < apart);
+    let is_over = over.ready.error && over.info.as_ref().is_none_or(|info| info.state == "CLOSED");
+    Some(is_over && is_near && again.len > 0 && pair.times_sent(again.seq) > 1)
+}
+
 /// How long the peer took to acknowledge the latest transmission of what it acknowledged last.
 fn latest_round_trip(pair: &Pair<'_>) -> Option<Duration> {
     let told = pair.acks().map(|told| told.ack).max()?;
@@ -416,3 +440,7 @@ pub(super) fn user_timeout_of_a_syn(pair: &Pair<'_>) -> Option<Then> {
 const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
 /// The first timeout of a SYN.
 const FIRST_SYN_MS: u32 = 1_000;
+/// The shortest wait of those that are added up before a connection is given up (`tcp_model_timeout`).
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// Largest number of timeouts of a closed socket.
+const ORPHAN_RETRIES: u8 = 8;
