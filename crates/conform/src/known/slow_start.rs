@@ -103,7 +103,8 @@ pub(super) fn step_of_the_curve(pair: &Pair<'_>) -> Option<Then> {
         _ => return None,
     };
     let is_it = is_it && !pair.is_newreno();
-    let is_ack = pair.cause().is_some();
+    let before = pair.acks_before(pair.index()?).map(|told| told.ack).max();
+    let is_ack = pair.cause().is_some_and(|told| Some(told.ack) > before);
     let info = |record: &Record| match &record.what {
         What::State(index, State { info: Some(info), .. }) => Some((*index, info.clone())),
         _ => None,
