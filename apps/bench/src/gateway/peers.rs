@@ -91,7 +91,7 @@ impl Gateway {
         command.args(["-Urn", "sleep", "infinity"]).stdin(Stdio::null());
         let holder = Ended(place.host.run(|| command.spawn())??);
         let inside = entered(holder.0.id(), place)?;
-        choose_congestion(&inside)?;
+        let _ = choose_congestion(&inside)?;
         let mut command = command_of(kind, &program, holder.0.id(), args);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         if kind.is_peer() {

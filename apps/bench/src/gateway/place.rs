@@ -51,7 +51,12 @@ impl Place {
     /// A program is not installed; the system's.
     pub fn new(works: &[Work]) -> io::Result<Self> {
         let host = Namespace::new()?;
-        choose_congestion(&host)?;
+        if let Some(default) = choose_congestion(&host)? {
+            eprintln!(
+                "connections use {default}, the machine's default: net.ipv4.tcp_allowed_congestion_control allows no \
+                 namespace the congestion control of other measurements"
+            );
+        }
         // pasta takes its way out for granted. Nobody reads what is sent there.
         let uplink = host.run(|| -> io::Result<Tun> {
             let tun = Tun::open(&TunConfig {
@@ -116,13 +121,21 @@ impl Place {
 }
 
 /// Makes connections of a namespace use the [congestion control](congestion) of the other comparisons with the kernel. The machine's default may suit one
-/// gateway better than another.
+/// gateway better than another. Returns that default if the system allows namespaces nothing else
+/// (`tcp_allowed_congestion_control`, which also root inside obeys).
 ///
 /// # Errors
 /// The system's.
-pub fn choose_congestion(namespace: &Namespace) -> io::Result<()> {
-    let Some(name) = congestion().set() else { return Ok(()) };
-    namespace.run(|| fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name))?
+pub fn choose_congestion(namespace: &Namespace) -> io::Result<Option<String>> {
+    const SYSCTL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let Some(name) = congestion().set() else { return Ok(None) };
+    namespace.run(|| match fs::write(SYSCTL, name) {
+        Ok(()) => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Ok(Some(fs::read_to_string(SYSCTL)?.trim().to_owned()))
+        }
+        Err(error) => Err(error),
+    })?
 }
 
 /// The hidden sub-command of the server that holds connections.
