@@ -5,8 +5,8 @@
 //! not count in a period, and such a window does not grow (section 5.8).
 //!
 //! It does not depend on sequence numbers: a round ends when as much is acknowledged as was in flight at its beginning.
-//! Invariants: `mss <= cwnd <= CWND_MAX`; it shrinks only in `on_congestion`, `on_recovery_end`, `on_rto` and
-//! `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
+//! Invariants: `mss <= cwnd <= CWND_MAX`; it shrinks only in `on_congestion`, `on_recovery_end`, `on_held_recovery`,
+//! `on_rto`, `on_unused` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
 
 mod curve;
 #[cfg(test)]
