@@ -135,6 +135,10 @@ impl Records {
             self.split(end);
             return Some(start + mss);
         }
+        if text(start, end) == mss {
+            // Nothing is joined to a full segment, not even a FIN.
+            return Some(end);
+        }
         let mut at = first;
         while let Some(record) = self.list.get(at).copied().filter(|record| record.fate != Fate::Sacked) {
             self.step(1);

@@ -371,22 +371,6 @@ fn lost_records_become_one_only_if_their_segments_are_known_then() {
 }
 
 #[test]
-fn a_segment_goes_again_as_it_was_sent_unless_it_is_a_full_one() {
-    let mut records = Records::new(seq(0));
-    records.set_segment(100);
-    records.sent(seq(0), seq(300), at(0), 0);
-    records.lose_all();
-    assert_eq!(records.short_segment(seq(0), (100, seq(300)), None), None);
-    assert_eq!(records.short_segment(seq(0), (150, seq(300)), None), Some(seq(100)));
-    assert_eq!(records.short_segment(seq(0), (200, seq(300)), None), Some(seq(200)), "two fit");
-    assert_eq!(
-        records.short_segment(seq(0), (200, seq(199)), None),
-        Some(seq(100)),
-        "the peer takes no second"
-    );
-}
-
-#[test]
 fn what_is_sent_again_at_about_the_same_time_is_one_record() {
     let mut records = ten();
     records.sack(seq(900), seq(1000), |_| {});

@@ -234,3 +234,35 @@ fn a_range_was_sent_once_if_it_is_in_flight_and_no_part_of_it_was_sent_again() {
         assert_eq!(records.is_sent_once(seq(start), seq(end)), expected, "{start} {end}");
     }
 }
+
+#[test]
+fn a_segment_goes_again_as_it_was_sent_unless_it_is_a_full_one() {
+    let mut records = Records::new(seq(0));
+    records.set_segment(100);
+    records.sent(seq(0), seq(300), at(0), 0);
+    records.lose_all();
+    assert_eq!(records.short_segment(seq(0), (100, seq(300)), None), None);
+    assert_eq!(records.short_segment(seq(0), (150, seq(300)), None), Some(seq(100)));
+    assert_eq!(records.short_segment(seq(0), (200, seq(300)), None), Some(seq(200)), "two fit");
+    assert_eq!(
+        records.short_segment(seq(0), (200, seq(199)), None),
+        Some(seq(100)),
+        "the peer takes no second"
+    );
+}
+
+#[test]
+fn a_fin_goes_again_with_text_that_leaves_room() {
+    let mut records = Records::new(seq(0));
+    records.set_segment(120);
+    records.sent(seq(0), seq(100), at(0), 0);
+    records.sent(seq(100), seq(101), at(500), 0);
+    records.lose_all();
+    let fin = Some(seq(100));
+    assert_eq!(records.short_segment(seq(0), (101, seq(300)), fin), Some(seq(101)));
+    assert_eq!(
+        records.short_segment(seq(0), (100, seq(300)), fin),
+        Some(seq(100)),
+        "the text fills a segment"
+    );
+}
