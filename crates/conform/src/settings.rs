@@ -25,7 +25,7 @@ const RETRIES: &str = "retries";
 const TIMES: [&str; 3] = ["fin_timeout", "keepalive_time", "keepalive_intvl"];
 
 /// How often a closed socket's timer expires at most: here, and by the kernel's default.
-const ORPHAN_RETRIES: u32 = 8;
+pub(crate) const ORPHAN_RETRIES: u8 = 8;
 
 const ON_OFF: &[(&str, &str)] = &[("off", "0"), ("on", "1")];
 
@@ -189,7 +189,7 @@ pub fn kernel(changed: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let retries = merged(changed).find_map(|(setting, value)| (setting.key == RETRIES).then_some(value));
     let of_orphans = retries
         .and_then(|retries| retries.parse().ok())
-        .map_or(ORPHAN_RETRIES, |retries: u32| retries.min(ORPHAN_RETRIES));
+        .map_or(ORPHAN_RETRIES, |retries: u8| retries.min(ORPHAN_RETRIES));
     own.chain(shared.map(|(setting, value)| (format!("ipv4/{}", setting.sysctl), setting.of_kernel(value))))
         .chain([("ipv4/tcp_orphan_retries".to_owned(), of_orphans.to_string())])
         .collect()

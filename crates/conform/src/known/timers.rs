@@ -347,7 +347,7 @@ fn is_given_up_at_a_timeout(pair: &Pair<'_>) -> Option<bool> {
     };
     let sent_at = kernel.at.min(stack.at);
     let tcp = settings::stack(&pair.scenario.settings).tcp;
-    let retries = if pair.is_shut() { tcp.retries.min(ORPHAN_RETRIES) } else { tcp.retries };
+    let retries = if pair.is_shut() { tcp.retries.min(settings::ORPHAN_RETRIES) } else { tcp.retries };
     let waits = (0..=u32::from(retries)).map(|count| FIRST_WAIT * (1 << count.min(BACKOFF_MAX as u32)));
     let patience: Duration = waits.map(|wait| wait.min(tcp.rto_max)).sum();
     let apart = SLACK + pair.late + granularity(patience);
@@ -442,5 +442,3 @@ const RTO_MAX_MS: std::ops::RangeInclusive<u32> = 1_000..=120_000;
 const FIRST_SYN_MS: u32 = 1_000;
 /// The shortest wait of those that are added up before a connection is given up (`tcp_model_timeout`).
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-/// Largest number of timeouts of a closed socket.
-const ORPHAN_RETRIES: u8 = 8;

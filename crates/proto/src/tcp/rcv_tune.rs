@@ -104,7 +104,7 @@ impl<P: Payload> Pcb<P> {
     /// The round trip from one of our segments to the peer's answer. The echoed clock has a tick of a millisecond;
     /// below that, the round trip of our data is the better measure, if there is one.
     fn incoming_rtt_us(&self, ecr: u32, now: Instant) -> Option<u32> {
-        let elapsed = timestamp::elapsed(ecr, timestamp::value(now, self.ts_offset))?;
+        let elapsed = timestamp::since(ecr, now, self.ts_offset)?;
         let us = u32::try_from(elapsed.as_micros()).unwrap_or(u32::MAX);
         Some(match self.rtt.srtt_us() {
             srtt_us if us < timestamp::TICK_US && (1..timestamp::TICK_US).contains(&srtt_us) => srtt_us,

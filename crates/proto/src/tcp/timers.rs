@@ -260,10 +260,16 @@ impl<P: Payload> Pcb<P> {
 
     /// Restarts the retransmission or persist timer.
     pub(super) fn arm_rexmt(&mut self, now: Instant) {
-        self.rexmt_at = after_us(now, self.rexmt_wait_us());
+        self.arm_rexmt_alone(now);
         if self.rare.user_timeout().is_some() {
             self.rexmt_at = self.no_later_than_user_timeout(self.rexmt_at).max(now);
         }
+    }
+
+    /// The same where no timeout has expired: the user timeout shortens only the wait after that
+    /// (`tcp_clamp_rto_to_user_timeout`).
+    pub(super) fn arm_rexmt_alone(&mut self, now: Instant) {
+        self.rexmt_at = after_us(now, self.rexmt_wait_us());
     }
 
     /// The application writes after a pause, `snd_len` bytes with what waits, or the window changes: RFC 5681 section

@@ -37,6 +37,11 @@ pub const fn is_later(val: u32, ts_recent: u32) -> bool {
     ts_recent == 0 || older(ts_recent, val)
 }
 
+/// Time passed at `now` since a connection with this offset sent what the peer has echoed; `None` for an echo of what it has not sent yet.
+pub const fn since(echo: u32, now: Instant, ts_offset: u32) -> Option<Duration> {
+    elapsed(echo, value(now, ts_offset))
+}
+
 /// Time passed between two of our own timestamps; `None` if `later` is not at or after `earlier`.
 pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
     if older(later, earlier) { None } else { Some(Duration::from_millis(later.wrapping_sub(earlier) as u64)) }

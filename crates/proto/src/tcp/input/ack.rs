@@ -323,7 +323,7 @@ impl<P: Payload> Pcb<P> {
     /// (`tcp_rtt_tsopt_us`); 0 as the least round trip would close RACK's reordering window (RFC 8985 section 6.2, step 4).
     pub(in crate::tcp) fn echoed_us(&self, ts: Option<Timestamps>, now: Instant) -> Option<u64> {
         self.echo(ts)
-            .and_then(|echo| timestamp::elapsed(echo, timestamp::value(now, self.ts_offset)))
+            .and_then(|echo| timestamp::since(echo, now, self.ts_offset))
             .map(|elapsed| u64::from(micros(elapsed).max(timestamp::TICK_US)))
     }
 

@@ -550,10 +550,10 @@ impl<P: Payload> Pcb<P> {
             // (`FLAG_SET_XMIT_TIMER`).
             if renews {
                 loss.probe_at = NEVER;
-                // The user timeout shortens only the wait after an expiry (`tcp_clamp_rto_to_user_timeout`).
-                let anew = after_us(now, self.rexmt_wait_us());
-                self.rexmt_at =
-                    if was_waiting { self.first_is_due(loss).max(after_us(now, 1)) } else { anew };
+                self.arm_rexmt_alone(now);
+                if was_waiting {
+                    self.rexmt_at = self.first_is_due(loss).max(after_us(now, 1));
+                }
             }
         } else if renews {
             let due = after_us(now, self.rtt.rto_us(self.tuning.rto_max_us));

@@ -296,8 +296,7 @@ impl<P: Payload> Pcb<P> {
             if loss.repeats_one {
                 self.arm_rexmt(now);
             } else {
-                // The user timeout shortens only the wait after an expiry (`tcp_clamp_rto_to_user_timeout`).
-                self.rexmt_at = after_us(now, self.rexmt_wait_us());
+                self.arm_rexmt_alone(now);
             }
         }
         Some(again)

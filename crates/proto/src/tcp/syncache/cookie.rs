@@ -122,7 +122,7 @@ pub fn check(
 /// The time since the SYN-ACK was sent, by the echo of its timestamp: up to 64 ms too long, because that was rounded
 /// down for the options. None if the echo is older than any cookie.
 fn round_trip(echo: u32, ts_offset: u32, now: Instant) -> Option<Duration> {
-    timestamp::elapsed(echo, timestamp::value(now, ts_offset)).filter(|rtt| *rtt <= PERIOD * PERIODS_MAX)
+    timestamp::since(echo, now, ts_offset).filter(|rtt| *rtt <= PERIOD * PERIODS_MAX)
 }
 
 fn encode(secret: &Secret, ends: Ends<'_>, irs: SeqNum, mss: u16, now: Instant) -> SeqNum {

@@ -254,7 +254,7 @@ impl HalfOpen {
         let rtt = match may_be_lost {
             false => Some(now.since(sent_at)),
             true => ts.filter(|_| self.agreed.timestamps()).and_then(Timestamps::echo).and_then(|echo| {
-                let rtt = timestamp::elapsed(echo, timestamp::value(now, self.ts_offset))?;
+                let rtt = timestamp::since(echo, now, self.ts_offset)?;
                 Some(rtt.max(Duration::from_micros(timestamp::TICK_US.into())))
             }),
         };
