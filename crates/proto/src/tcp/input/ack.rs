@@ -332,9 +332,10 @@ impl<P: Payload> Pcb<P> {
     fn check_duplicate(&mut self, seg: &Segment<P>, now: Instant) {
         let options = &seg.header.options;
         let flight = self.snd_max.since(self.snd_una);
+        // Its own number counts, also if it is before RCV.NXT.
         let bare = seg.header.ack == self.snd_una
             && seg.is_bare
-            && !self.brings_window(seg.seq, false, seg.header.window);
+            && !self.brings_window(seg.header.seq, false, seg.header.window);
         self.look_at_usage_after(!self.is_passed_over(seg));
         if self.loss.is_none() && !options.sack.is_empty() {
             self.expect_report_of_a_duplicate(&options.sack, now);
