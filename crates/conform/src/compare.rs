@@ -5,7 +5,7 @@
 //!
 //! | what | may differ by |
 //! |---|---|
-//! | the time of a segment | [`SLACK`], and half the granularity of the kernel's timers, [`granularity`], for each one that was waited for: the stack's are late by half of it (`driven.rs`). With a retransmission timeout that differs itself, twice that |
+//! | the time of a segment | [`SLACK`], and half the granularity of the kernel's timers, [`granularity`], for each one that was waited for: the stack's are late by half of it (`driven.rs`). With a retransmission timeout that differs itself, up to `rto_max`, twice that |
 //! | a timestamp | the same |
 //! | the retransmission timeout | [`SLACK`] and an eighth, and as much as timers were late |
 //!
@@ -17,6 +17,7 @@ use crate::codec::Packet;
 use crate::known::{self, Pair, Then};
 use crate::scenario::{Action, Scenario};
 use crate::segment::{Flags, Opt, Segment};
+use crate::settings;
 use crate::trace::{Info, Record, State, Trace, What};
 
 /// Two ticks of 4 ms of the kernel's clock, and the time by which a run may be late.
@@ -76,7 +77,8 @@ impl Difference {
 
 /// Compares two traces, up to the first difference that is not known.
 pub fn compare(scenario: &Scenario, kernel: &Trace, stack: &Trace) -> Comparison {
-    let mut drift = Drift::default();
+    let rto_max = settings::stack(&scenario.settings).tcp.rto_max;
+    let mut drift = Drift { rto_max, ..Drift::default() };
     let mut known: Vec<&'static str> = Vec::new();
     let (mut k, mut s) = (0, 0);
     let mut event = None;
@@ -145,6 +147,8 @@ struct Drift {
     /// one was started at one of these times.
     sent: [Duration; 3],
     late: Duration,
+    /// No timer runs longer, whatever the timeouts are (`settings::stack`).
+    rto_max: Duration,
     /// By how much the retransmission timeouts differed when they were last looked at.
     rto: Duration,
     /// The same as a share of the stack's.
@@ -188,7 +192,7 @@ impl Drift {
             (What::State(i, a), What::State(j, b)) if i == j => {
                 // A closed socket keeps its last timeout.
                 if let (Some(a), Some(b)) = (&a.info, &b.info) {
-                    self.rto = a.rto.abs_diff(b.rto);
+                    self.rto = a.rto.min(self.rto_max).abs_diff(b.rto.min(self.rto_max));
                     self.share = self.rto.as_secs_f64() / b.rto.as_secs_f64().max(0.001);
                 }
                 states(a, b, self.late)
