@@ -339,6 +339,7 @@ impl Names {
             urg: u16_at(body, 18)?,
             options: Vec::new(),
             gso_size: 0,
+            burst: 0,
             ecn,
             ip: Ip::default(),
             is_corrupt: false,

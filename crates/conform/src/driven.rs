@@ -276,8 +276,13 @@ impl Driven {
         self.touched_at = self.now;
         let returned = match action {
             Action::Segment(segment) => {
-                let bytes = self.names.encode(segment);
-                return self.send(&bytes, segment.gso_size);
+                for packet in segment.packets() {
+                    let bytes = self.names.encode(&packet);
+                    self.send(&bytes, packet.gso_size);
+                    // The kernel processes each by itself, too.
+                    self.collect();
+                }
+                return;
             }
             Action::Report(report) => {
                 let bytes = self.names.encode_report(*report);

@@ -25,10 +25,10 @@ use crate::segment::{Echo, Flags, Segment};
 use crate::trace::{State, What};
 use acknowledging::{
     acknowledgment_behind_the_end, acknowledgment_of_a_growing_window, acknowledgment_of_unread_text,
-    answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart, delay_beside_a_timer,
-    duplicate_at_a_joint, duplicate_beside_text, duplicate_of_an_earlier_segment, fin_that_fills_a_hole,
-    limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin, text_without_ect,
-    update_of_the_window, window_behind_an_option,
+    acknowledgments_behind_a_hole, answer_to_a_probe, answer_told_by_ticks, arrivals_a_timeout_apart,
+    delay_beside_a_timer, duplicate_at_a_joint, duplicate_beside_text, duplicate_of_an_earlier_segment,
+    fin_that_fills_a_hole, limit_of_challenges, probe_before_a_measurement, quick_acknowledgment_of_a_fin,
+    text_without_ect, update_of_the_window, window_behind_an_option,
 };
 use closing::{
     abort_behind_a_fin, acknowledgment_of_a_crossed_fin, connect_that_was_given_up, fin_before_its_text,
@@ -349,6 +349,11 @@ pub const KNOWN: &[Known] = &[
         name: "acknowledgment of unread text",
         scenario: "acknowledgment-of-unread-text",
         is: acknowledgment_of_unread_text,
+    },
+    Known {
+        name: "acknowledgments behind a hole",
+        scenario: "acknowledgments-behind-a-hole",
+        is: acknowledgments_behind_a_hole,
     },
     Known {
         name: "acknowledgment of a growing window",

@@ -109,6 +109,9 @@ pub struct Segment {
     /// If the device has joined segments to this one, bytes of text of each of them but the last; otherwise 0. Only for
     /// segments of the peer.
     pub gso_size: u16,
+    /// If this stands for several segments that arrive one directly after the other, bytes of text of each of them but the last; otherwise 0. Only for
+    /// segments of the peer.
+    pub burst: u16,
     /// The two ECN bits of the IP header.
     pub ecn: u8,
     /// The rest of the IP header, of the tested side's.
@@ -142,6 +145,24 @@ impl Segment {
     /// The sequence number after its last.
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.len).wrapping_add(self.flags.numbers())
+    }
+
+    /// The packets in which it arrives: several if it is a burst. Only the last has PSH and FIN.
+    pub fn packets(&self) -> impl Iterator<Item = Self> + '_ {
+        let each = if self.burst == 0 { self.len } else { self.burst.into() };
+        let count = self.len.div_ceil(each.max(1)).max(1);
+        (0..count).map(move |index| {
+            let at = index * each;
+            let is_last = index + 1 == count;
+            let others = Flags(self.flags.0 & !(Flags::PSH.0 | Flags::FIN.0));
+            Self {
+                flags: if is_last { self.flags } else { others },
+                seq: self.seq.wrapping_add(at),
+                len: each.min(self.len - at),
+                burst: 0,
+                ..self.clone()
+            }
+        })
     }
 
     /// Whether it only acknowledges. It may carry the flags of ECN, and point at urgent data.

@@ -163,6 +163,7 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
             "urg" => segment.urg = number_of(next()?)?,
             "ecn" => segment.ecn = number_of(next()?)?,
             "joined" => segment.gso_size = number_of(next()?)?,
+            "burst" => segment.burst = number_of(next()?)?,
             "corrupt" => segment.is_corrupt = true,
             "mss" => segment.options.push(Opt::Mss(number_of(next()?)?)),
             "wscale" => segment.options.push(Opt::Wscale(number_of(next()?)?)),
@@ -194,20 +195,28 @@ fn segment(words: &[&str], is_ipv6: bool) -> Result<Segment, String> {
             _ => return Err(format!("{word} is no part of a segment")),
         }
     }
+    checked(segment, range, is_ipv6)
+}
+
+/// A segment that the peer can send.
+fn checked(segment: Segment, range: &str, is_ipv6: bool) -> Result<Segment, String> {
+    let each = segment.gso_size.max(segment.burst);
     match codec::sizes(&segment, is_ipv6) {
         (options, _) if options > OPTIONS_MAX => {
             Err(format!("{options} bytes of options, and a header has room for {OPTIONS_MAX}"))
         }
-        (_, packet) if segment.gso_size == 0 && packet > MTU => Err(format!(
+        _ if segment.gso_size > 0 && segment.burst > 0 => {
+            Err("joined segments are one packet, and a burst is several; a segment is one of them".to_owned())
+        }
+        (_, packet) if each == 0 && packet > MTU => Err(format!(
             "{range} is longer than a packet may be: a packet of {packet} bytes with its headers, and the device carries {MTU}; \"joined N\" makes it \
-             segments of N bytes that the device has joined"
+             segments of N bytes that the device has joined, and \"burst N\" several packets of N bytes"
         )),
         (_, packet) if packet > PACKET_MAX => Err(format!(
-            "{range} is longer than a joined packet may be: {packet} bytes with its headers, and at most {PACKET_MAX}"
+            "{range} is longer than a joined packet or a burst may be: {packet} bytes with headers, and at most {PACKET_MAX}"
         )),
-        (_, packet) if packet - segment.len as usize + usize::from(segment.gso_size) > MTU => Err(format!(
-            "segments of {} bytes are longer than the device carries, which is {MTU} bytes with headers",
-            segment.gso_size
+        (_, packet) if packet - segment.len as usize + usize::from(each) > MTU => Err(format!(
+            "segments of {each} bytes are longer than the device carries, which is {MTU} bytes with headers"
         )),
         _ => Ok(segment),
     }
@@ -324,8 +333,8 @@ impl Display for Segment {
             write!(f, " ack {}", self.ack)?;
         }
         write!(f, " win {}", self.win)?;
-        let (urg, ecn, gso_size) = (self.urg, self.ecn, self.gso_size);
-        for (word, value) in [("urg", urg), ("ecn", ecn.into()), ("joined", gso_size)] {
+        let (urg, ecn, gso_size, burst) = (self.urg, self.ecn, self.gso_size, self.burst);
+        for (word, value) in [("urg", urg), ("ecn", ecn.into()), ("joined", gso_size), ("burst", burst)] {
             if value != 0 {
                 write!(f, " {word} {value}")?;
             }
@@ -389,6 +398,7 @@ set ecn on
 20     peer CEUAPRSF 1:1001 ack 1 win 500 urg 3 ecn 2 ts 120 last sack 5:6,9:12 raw 253 00ff
 20     peer . 4294967295:4 win 0 fo good
 20     peer . 0 win 0 foexp 0011
+20     peer AP 1:3001 ack 1 win 500 burst 1000
 20     accept
 30     read 5
 30     write 5
@@ -414,7 +424,7 @@ set ecn on
     #[test]
     fn what_is_printed_is_read_back() {
         let scenario: Scenario = ALL_WORDS.parse().unwrap();
-        assert_eq!(scenario.events.len(), 29);
+        assert_eq!(scenario.events.len(), 30);
         let text = scenario.to_string().replace("CEUAPRSF", "FSRPAUEC");
         assert_eq!(text.parse::<Scenario>().unwrap(), scenario);
         assert_eq!(scenario.about, "About\ntwo lines.");
@@ -439,6 +449,8 @@ set ecn on
                 "ipv6\n0 peer A 1:1430 ack 1 win 1 nop nop ts 1 last",
                 "a packet of 1501 bytes with its headers",
             ),
+            ("0 peer A 1:2001 ack 1 win 1 joined 1000 burst 1000", "a segment is one of them"),
+            ("0 peer A 1:9001 ack 1 win 1 burst 1500", "longer than the device carries"),
             ("0 unreachable 4 about 1", "too-big MTU"),
             ("0 too-big 70000 about 1", "no number"),
             ("0 forgotten 4 about 1", "no report"),

@@ -109,7 +109,10 @@ impl<'s> Run<'s> {
         self.next += 1;
         self.names.begin_event(self.scenario.events[index].at_ms);
         let returned = match &self.scenario.events[index].action {
-            Action::Segment(segment) => return device.write(&self.names.encode(segment), segment.gso_size),
+            Action::Segment(segment) => {
+                let packets = segment.packets();
+                return packets.for_each(|packet| device.write(&self.names.encode(&packet), packet.gso_size));
+            }
             Action::Report(report) => return device.write(&self.names.encode_report(*report), 0),
             Action::Wait => return,
             Action::Listen(backlog) => self.listen(*backlog),

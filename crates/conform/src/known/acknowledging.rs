@@ -210,6 +210,16 @@ impl<'a> Hurry<'a> {
 /// What an acknowledgment may say besides.
 const EXTRAS: Flags = Flags::URG.with(Flags::ECE);
 
+/// A burst arrives behind a hole, without timestamps. Sockeye then does not know the round trip of incoming data, and
+/// answers each segment; the kernel leaves out all but the first three and the last.
+pub(super) fn acknowledgments_behind_a_hole(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.segments()?;
+    let cause = pair.cause()?;
+    let end = |ack: &Segment| ack.is_bare_ack().then(|| ack.sack().first().map(|block| block.1)).flatten();
+    let is_later = end(kernel)? > end(stack)? && kernel.ack == stack.ack && cause.seq > kernel.ack;
+    (is_later && cause.burst > 0 && cause.timestamp().is_none()).then_some(Then::SkipStack)
+}
+
 /// Each time its window grows, the kernel acknowledges one more segment at once (`tcp_grow_window`). How far it grows
 /// depends on the memory of packets; Sockeye does the same until twice the data that has arrived would fill its buffer.
 /// If the first data arrives behind a hole, the kernel uses up the immediate ACKs that the first in-order data would

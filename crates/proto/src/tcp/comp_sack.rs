@@ -6,6 +6,9 @@
 //! [`DELAY_MAX_US`], and at most [`COMPRESSED_MAX`] of them. It does not wait if news could be lost: an acknowledgment
 //! names the blocks that changed last, so one is sent before a third block changes.
 //!
+//! A wait shorter than [`DELAY_MIN_US`] is not worth a timer, which may be a millisecond late. Then one acknowledgment
+//! stands for all segments that are processed before the next output.
+//!
 //! The state is in the out-of-order queue, which exists while there is a hole. A waiting acknowledgment uses the timer
 //! of delayed acknowledgments. Tests: `tests/comp_sack.rs`.
 
@@ -19,6 +22,8 @@ use crate::seq::SeqNum;
 
 /// Longest wait, microseconds (`tcp_comp_sack_delay_ns`).
 const DELAY_MAX_US: u32 = 1_000;
+/// Shortest wait, microseconds.
+const DELAY_MIN_US: u32 = 500;
 /// The wait is a round trip divided by this.
 const RTT_PARTS: u32 = 20;
 /// Largest number of acknowledgments left out in a row (`tcp_comp_sack_nr`).
@@ -49,6 +54,7 @@ impl CompSack {
     /// An acknowledgment is due for RCV.NXT. True if it may be left out for now.
     fn leaves_out(&mut self, nxt: SeqNum) -> bool {
         if self.compressed >= COMPRESSED_MAX {
+            self.compressed = 0;
             return false;
         }
         if self.nxt != nxt {
@@ -82,16 +88,23 @@ impl<P: Payload> Pcb<P> {
                 reass.comp.restart();
                 self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
             }
-            if delay_us > 0 && reass.comp.leaves_out(nxt) {
-                self.delack_at = self.delack_at.min(after_us(now, u64::from(delay_us)));
-                return;
+            if reass.comp.leaves_out(nxt) {
+                if delay_us >= DELAY_MIN_US {
+                    self.delack_at = self.delack_at.min(after_us(now, u64::from(delay_us)));
+                    return;
+                }
+                if reass.comp.compressed > 1 {
+                    // The first that was left out is owed, and names what has arrived until then.
+                    return;
+                }
             }
         }
         self.dup_acks_owed = self.dup_acks_owed.saturating_add(1);
     }
 
     /// How long an acknowledgment may wait, microseconds. It depends on the shorter round trip time of the two
-    /// directions. If that of incoming data is unknown, it does not wait.
+    /// directions. If that of incoming data is unknown, it does not wait (RFC 5681 section 4.2); Linux then waits as
+    /// long as its timer is inexact, 100 microseconds.
     fn compression_us(&self) -> u32 {
         let tune = self.meter.as_deref().and_then(|meter| meter.tune.as_ref());
         let incoming_us = tune.and_then(RcvTune::rtt).map_or(0, super::settings::micros);
@@ -138,7 +151,8 @@ mod tests {
         assert!(!comp.restart(), "none was left out");
         assert!((0..3).all(|_| !comp.leaves_out(nxt)));
         assert!((0..44).all(|_| comp.leaves_out(nxt)) && !comp.leaves_out(nxt));
-        assert!(comp.restart() && !comp.restart());
+        assert!(!comp.restart(), "that one stands for them");
+        assert!(comp.leaves_out(nxt) && comp.restart() && !comp.restart());
         assert!(comp.leaves_out(nxt) && !comp.leaves_out(nxt + 1));
     }
 }
