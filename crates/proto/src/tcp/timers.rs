@@ -196,9 +196,10 @@ impl<P: Payload> Pcb<P> {
     }
 
     /// Whether a peer whose window is closed over data in flight has not been heard for two of the longest probe
-    /// intervals.
+    /// intervals, and that data has been in flight, or in repair, as long (`tcp_rtx_probe0_timed_out`).
     fn is_dead(&self, now: Instant) -> bool {
-        since_us(now, self.last_rcv_at) > 2 * u64::from(self.tuning.rto_max_us)
+        let patience_us = 2 * u64::from(self.tuning.rto_max_us);
+        since_us(now, self.last_rcv_at) > patience_us && since_us(now, self.unanswered_since()) > patience_us
     }
 
     /// Whether an expiry of the retransmission timer is the first sign of congestion in this window: the threshold is

@@ -150,16 +150,14 @@ impl<P: Payload> Pcb<P> {
         // For a SYN, the time counts from its transmission. In a connection, it counts from the repair's first
         // retransmission, which follows now if there was none (`retrans_stamp`), and for a closed window from the first
         // probe (`icsk_probes_tstamp`).
-        let began = self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us());
+        let began = self.timer_began_at();
         let repeated = self.repeated_at().filter(|_| !self.persist);
-        let since = if handshake { Instant::from_micros(began) } else { repeated.unwrap_or(now) };
+        let since = if handshake { began } else { repeated.unwrap_or(now) };
         let (una, is_probing) = (self.snd_una, self.persist);
         // The peer has also not answered keepalive (`icsk_probes_out`).
         let count = self.rexmt_count.saturating_add(if is_probing { self.keepalive_probes() } else { 0 });
         let (is_shut, is_asked) = (self.is_shut_over_text(), self.is_asked());
-        // For data that was not retransmitted, the time counts from its transmission (`tcp_rtx_probe0_timed_out`).
-        let first = self.loss.as_deref().and_then(|loss| loss.records.first());
-        let left_at = first.map_or(Instant::from_micros(began), |first| first.sent_at);
+        let left_at = self.unanswered_since();
         let is_spent = match repeated {
             // Not the number of timeouts: a router's reports may have made them shorter (RFC 6069 section 5.1).
             Some(at) if !handshake && !is_shut => count > 0 && since_us(now, at) >= self.patience_us(most),
@@ -175,6 +173,18 @@ impl<P: Payload> Pcb<P> {
         let from = if is_shut && repeated.is_none() { left_at } else { state.stalled_at };
         let is_over = is_asked && since_us(now, from) >= state.micros();
         is_over || ((handshake || is_probing) && count >= most)
+    }
+
+    /// When the retransmission or persist timer was started.
+    fn timer_began_at(&self) -> Instant {
+        Instant::from_micros(self.rexmt_at.as_micros().saturating_sub(self.rexmt_wait_us()))
+    }
+
+    /// Since when the oldest data in flight waits for its acknowledgment: since the present repair began to retransmit,
+    /// or since it was sent if there is none (`tcp_rtx_probe0_timed_out`).
+    pub(super) fn unanswered_since(&self) -> Instant {
+        let first = self.loss.as_deref().and_then(|loss| loss.records.first());
+        self.repeated_at().unwrap_or_else(|| first.map_or(self.timer_began_at(), |first| first.sent_at))
     }
 
     /// How long this many timeouts take, from the shortest on and doubled up to the longest, microseconds

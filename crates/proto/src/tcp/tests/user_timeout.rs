@@ -98,6 +98,15 @@ fn text_that_the_window_was_shut_over_waits_since_it_left_though_a_probe_has_lef
     assert!(probed.since(start) >= ms(10) && end.since(probed) <= ms(201), "{probed:?} {end:?}");
 }
 
+/// As on Linux (`tcp_rtx_probe0_timed_out`): the text left again after 200, 600, 1400 and 2650 ms.
+#[test]
+fn a_silent_peer_that_has_shut_its_window_has_two_of_the_longest_timeouts_since_the_first_repetition() {
+    let mut t = Script::established(&Settings { rto_max: ms(1250), ..plain() });
+    t.write(100);
+    let _ = t.input(t.ack_of(0, 0), &[]);
+    assert_eq!(end_of(&mut t, secs(100)), Some(ms(3900)));
+}
+
 #[test]
 fn a_timeout_that_is_set_during_a_repair_counts_from_when_that_began() {
     let mut t = Script::established(&Settings { sack: true, ..plain() });
