@@ -115,6 +115,8 @@ const RCV_MSS_MIN: u16 = 88;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub len: u32,
+    /// The same with what was cut off because it had arrived before: it tells the size of full segments, too.
+    sent_len: u32,
     /// Bytes of text of each joined segment; 0 if it is only one.
     gso_size: u16,
     /// Bytes of options besides timestamps: they shorten a full segment.
@@ -139,11 +141,16 @@ impl Piece {
         Self::of_flags(header.flags, len)
     }
 
+    /// It arrived with `stale` more bytes, which were cut off from its beginning.
+    pub fn behind(self, stale: u32) -> Self {
+        Self { sent_len: self.len.saturating_add(stale), ..self }
+    }
+
     #[inline]
     fn of_flags(flags: Flags, len: u32) -> Self {
         const REMNANT: Flags = Flags::FIN.with(Flags::URG).with(Flags::SYN).with(Flags::PSH);
         let (has_psh, is_remnant) = (flags.has(Flags::PSH), flags.any(REMNANT));
-        Self { len, gso_size: 0, options_len: 0, has_psh, is_remnant }
+        Self { len, sent_len: len, gso_size: 0, options_len: 0, has_psh, is_remnant }
     }
 }
 
@@ -186,8 +193,8 @@ impl Text {
     fn measure(&mut self, piece: Piece) {
         // If the device has not reported the parts of a piece, it may be several segments, whose text is the MSS less
         // the options (RFC 6691). If it counted as a larger segment, two full segments would wait for the timer.
-        let len = if piece.gso_size == 0 { piece.len } else { piece.len.min(u32::from(piece.gso_size)) };
-        let len = u16::try_from(len).unwrap_or(u16::MAX).min(self.mss_max);
+        let most = if piece.gso_size == 0 { u32::MAX } else { u32::from(piece.gso_size) };
+        let len = u16::try_from(piece.sent_len.min(most)).unwrap_or(u16::MAX).min(self.mss_max);
         let last_len = core::mem::take(&mut self.last_len);
         if len >= self.mss_seen {
             self.mss_seen = len;

@@ -39,6 +39,8 @@ fn two_short_segments_of_a_length_are_full_ones_if_they_are_long_enough_to_tell(
         (0, 0, piece(700, psh), (700, 0, 1)),
         (0, 0, piece(5_000, Flags::NONE), (1_000, 0, 0)),
         (300, 0, Piece { gso_size: 650, ..piece(1_300, Flags::NONE) }, (650, 0, 0)),
+        (0, 0, piece(1, Flags::NONE).behind(599), (600, 0, 0)),
+        (300, 0, Piece { gso_size: 650, ..piece(1, Flags::NONE).behind(1_299) }, (650, 0, 0)),
         // Shorter, once and twice.
         (0, 0, piece(300, Flags::NONE), (600, 300, 1)),
         (300, 0, piece(300, Flags::NONE), (300, 300, 0)),

@@ -33,7 +33,8 @@ impl<P: Payload> Pcb<P> {
             return Step::Break(());
         }
         let len = seg.payload_len();
-        let piece = Piece::of(&seg.header, len);
+        let begin = seg.header.seq + u32::from(seg.header.flags.has(Flags::SYN));
+        let piece = Piece::of(&seg.header, len).behind(seg.seq.since(begin));
         let payload = core::mem::take(&mut seg.payload);
         if seg.flags.has(Flags::FIN) && self.state == State::Established {
             // Its acknowledgment waits with that of the FIN.
