@@ -483,21 +483,24 @@ impl Records {
         len < usize::from(self.split_max) && at.min(len - at.min(len)) <= MOVED_MAX
     }
 
-    /// Joins the records from index `from` up to `to`, all Sacked, and neighbours that are Sacked as well. What was sent more than once stays apart from
-    /// what was sent once, whose acknowledgment measures a round trip.
+    /// Joins the records from index `from` up to `to`, all Sacked just now, and neighbours that are Sacked as well. What was sent more than once is joined with
+    /// what was sent once, whose acknowledgment then measures no round trip, as on Linux (`tcp_shift_skb_data`): if what is Sacked now follows what is Sacked,
+    /// and then also what follows, if all their segments are equally long.
     fn join_sacked(&mut self, from: usize, to: usize) {
         let is_sacked = |at: usize| self.list.get(at).is_some_and(|record| record.fate == Fate::Sacked);
-        let from = from.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(from);
+        let begin = from.checked_sub(1).filter(|&before| is_sacked(before)).unwrap_or(from);
         let mut end = if is_sacked(to) { to + 1 } else { to };
-        while let Some(last) = end.checked_sub(1).filter(|last| *last >= from) {
-            let repeated = self.list[last].repeated;
-            let alike =
-                self.list.range(from..last).rev().take_while(|record| record.repeated == repeated).count();
-            let begin = last - alike;
-            if self.may_collapse(begin, end) {
-                self.collapse(begin, end);
+        while let Some(last) = end.checked_sub(1).filter(|last| *last >= begin) {
+            let takes = |at: usize| self.list[at].takes_segments(&self.list[at + 1]);
+            let joins = |at: usize| {
+                let is_new = at + 1 < to || (at > begin && takes(at - 1));
+                self.list[at].repeated == self.list[at + 1].repeated || (is_new && takes(at))
+            };
+            let first = last - (begin..last).rev().take_while(|at| joins(*at)).count();
+            if self.may_collapse(first, end) {
+                self.collapse(first, end);
             }
-            end = begin;
+            end = first;
         }
     }
 

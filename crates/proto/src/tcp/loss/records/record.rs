@@ -106,6 +106,12 @@ impl Record {
         segment == 0 || self.segment_with(segment) != 0
     }
 
+    /// Whether `next` goes on where it ends, with segments that are all as long as its own.
+    pub fn takes_segments(&self, next: &Self) -> bool {
+        let is_whole = next.len() == next.count.saturating_mul(next.segment.into());
+        is_whole && self.segment_with(next.segment) != 0
+    }
+
     /// The time when the first of it was sent: the time that counts at arrival. Data still in flight counts from
     /// `sent_at`, so that an arrival never counts as sent later than data that was sent after it.
     pub fn sent_since(&self) -> Instant {

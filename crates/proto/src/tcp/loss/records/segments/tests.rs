@@ -194,9 +194,9 @@ fn behind_many_records_a_burst_of_one_cell_has_arrived_when_its_first_segment_ha
     assert_eq!((first.sent_at, first.span_us, first.sent_since()), (at(begin + 15), 15, at(begin)));
 }
 
-/// An acknowledgment of what was sent once measures a round trip, also if a repetition beside it had arrived before.
+/// An acknowledgment of what was sent once measures a round trip, also if a repetition before it had arrived later.
 #[test]
-fn what_was_sent_again_stays_apart_from_what_was_sent_once_when_both_have_arrived() {
+fn what_was_sent_again_stays_apart_from_what_arrived_before_it() {
     let mut records = sent(&[100, 100, 100, 100, 100]);
     records.sack(seq(200), seq(400), |_| {});
     records.sent(seq(100), seq(200), at(50), 0);
@@ -206,6 +206,37 @@ fn what_was_sent_again_stays_apart_from_what_was_sent_once_when_both_have_arrive
     assert_eq!(found, [(100, false), (100, true), (300, false)]);
     assert_eq!(records.ack(seq(200), |_| {}), (true, true));
     assert_eq!(records.ack(seq(500), |_| {}), (true, false));
+}
+
+/// As Linux joins packets (`tcp_shift_skb_data`).
+#[test]
+fn what_arrives_behind_what_has_arrived_is_one_with_it_if_its_segments_are_as_long() {
+    for (last, blocks, expected) in [
+        // Behind a repetition, beside another hole, and between two blocks.
+        (100, [(100, 200), (200, 400)].as_slice(), [(100, false), (300, true), (100, false)].as_slice()),
+        (100, &[(100, 400)], &[(100, false), (300, true), (100, false)]),
+        (100, &[(200, 400), (100, 200)], &[(100, false), (100, true), (200, false), (100, false)]),
+        (100, &[(400, 500), (100, 400)], &[(100, false), (400, true)]),
+        // A short segment at the end stays apart.
+        (50, &[(100, 400), (400, 450)], &[(100, false), (300, true), (50, false)]),
+    ] {
+        let mut records = sent(&[100, 100, 100, 100, last]);
+        records.sent(seq(100), seq(200), at(50), 0);
+        for (start, end) in blocks {
+            records.sack(seq(*start), seq(*end), |_| {});
+        }
+        let found: Vec<(u32, bool)> =
+            records.list.iter().map(|record| (record.len(), record.repeated)).collect();
+        assert_eq!(found, expected, "{last} {blocks:?}");
+    }
+    // A repetition fills the hole between two blocks.
+    let mut records = sent(&[100, 100, 100]);
+    records.sack(seq(0), seq(100), |_| {});
+    records.sack(seq(200), seq(300), |_| {});
+    records.sent(seq(100), seq(200), at(50), 0);
+    records.sack(seq(100), seq(200), |_| {});
+    assert_eq!(records.list.len(), 1);
+    assert_eq!(records.ack(seq(100), |_| {}), (true, true));
 }
 
 #[test]
