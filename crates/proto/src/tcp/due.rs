@@ -99,4 +99,10 @@ impl<P: Payload> Pcb<P> {
     fn held_due_at(&self) -> u32 {
         if self.snd_una == self.snd_max { self.snd_len.saturating_add(1) } else { u32::MAX }
     }
+
+    /// Whether what output learns of now was written before the segment that has just arrived, while something was in
+    /// flight: such a write ends no pause (`tcp_skb_entail`).
+    pub(super) fn learns_late(&self) -> bool {
+        self.loss.as_deref().is_some_and(Loss::is_looked_at)
+    }
 }

@@ -54,7 +54,7 @@ impl<P: Payload> Pcb<P> {
     ) {
         let now = self.clock(now);
         // If text waits, each write is told separately only when the persist timer runs (`held_due_at`).
-        if snd_len > self.snd_len && (self.snd_len == 0 || self.persist) {
+        if snd_len > self.snd_len && (self.persist || self.snd_len == 0 && !self.learns_late()) {
             self.restart_after_idle(snd_len, now);
         }
         self.note_write(snd_len);

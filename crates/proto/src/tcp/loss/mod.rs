@@ -200,6 +200,12 @@ impl Loss {
         self.is_looked_at |= looks;
     }
 
+    /// Whether the next end of output checks the use of the window: a segment or a call has made it look for something
+    /// to send.
+    pub(in crate::tcp) fn is_looked_at(&self) -> bool {
+        self.is_looked_at
+    }
+
     /// Whether only lost data may be sent.
     fn sends_only_repairs(&mut self) -> bool {
         self.waits_for_look &= !self.is_looked_at;
