@@ -169,8 +169,8 @@ pub(super) trait CongestionControl {
     fn on_congestion(&mut self, congestion: &Congestion);
     /// Fast recovery has ended; `flight` bytes are outstanding now. `paces`: sending obeys [`Self::pacing_rate`].
     fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool) {}
-    /// The retransmission timer expires in a recovery of which everything is acknowledged (without SACK, it lasts until more is): this was its
-    /// window.
+    /// A recovery is undone, or the retransmission timer expires in one of which everything is acknowledged (without SACK, it lasts until more is):
+    /// this was its window.
     fn on_held_recovery(&mut self, _cwnd: u32) {}
     /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
     /// for this data.

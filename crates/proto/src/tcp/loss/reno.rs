@@ -108,13 +108,17 @@ impl<P: Payload> Pcb<P> {
                 false
             }
             Phase::Open => {
+                let is_enough = |loss: &Loss| loss.stood_for >= u32::from(loss.rack.degree);
+                // Duplicates of what was sent behind the end of a timeout's repair are a sign as soon as that has ended,
+                // and only then (`tcp_fastretrans_alert`).
+                let is_behind = was == Phase::Loss && is_enough(loss);
                 if has_moved && !is_undone {
                     loss.stood_for = 0;
                 }
                 if is_duplicate {
                     told = loss.count_duplicate(u32::MAX);
                 }
-                loss.stood_for >= u32::from(loss.rack.degree)
+                is_behind || is_enough(loss)
             }
         };
         let lost = if is_sign { loss.records.lose_first(self.mss.into()) } else { 0 };

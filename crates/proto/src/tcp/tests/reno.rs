@@ -205,6 +205,26 @@ fn an_echo_from_before_the_repetition_ends_a_fast_recovery_and_not_the_repair_af
     }
 }
 
+/// `tcp_fastretrans_alert`: what duplicates stand for at the end of a timeout's repair, besides what is acknowledged, was sent behind it.
+#[test]
+fn three_segments_that_arrived_behind_a_timeouts_repair_are_the_sign_of_another_loss_when_it_ends() {
+    for (duplicates, expected) in [(3, CaState::Open), (4, CaState::Recovery)] {
+        let mut t = in_flight();
+        time_out(&mut t);
+        assert_eq!([acks(&mut t, 1), acks(&mut t, 1)], [vec![10, 11], vec![1]]);
+        let sent: Vec<u32> = [3, 5, 7, 9].into_iter().flat_map(|to| acks(&mut t, to)).collect();
+        assert!(sent.contains(&9) && sent.last() > Some(&12), "{sent:?}");
+        for _ in 0..duplicates {
+            let _ = acks(&mut t, 9);
+        }
+        assert_eq!(t.pcb.info(0, t.now).ca_state, CaState::Loss);
+        // Of the two, the second is one of those that duplicates have told of.
+        let repeated = acks(&mut t, 11);
+        assert_eq!(t.pcb.info(0, t.now).ca_state, expected, "{duplicates}");
+        assert_eq!(repeated.contains(&11), expected == CaState::Recovery);
+    }
+}
+
 /// `tcp_ack` of a SYN-ACK in the state of a loss, which without SACK lasts until more than the SYN is acknowledged.
 #[test]
 fn a_syn_that_was_lost_is_repaired_until_text_is_acknowledged() {
