@@ -166,8 +166,12 @@ pub(super) fn tail_of_a_recovery(pair: &Pair<'_>) -> Option<Then> {
         let una = pair.peer().last()?.1.ack;
         let (out, top) = (pair.texts().filter(|out| out.seq >= una), pair.texts().map(Segment::end).max()?);
         let is_full = info.get("snd_cwnd") == Some(out.count() as u64) && is_over(info);
+        // Or half of the threshold is more than this, and the rest is filled at a rate.
+        let (cwnd, threshold) = (info.get("snd_cwnd"), info.get("snd_ssthresh")?);
+        let calm = u64::from(top - una.min(top)) + BURST_CALM;
+        let is_paced = cwnd == Some(threshold) && 2 * calm < threshold * info.get("snd_mss")?;
         let is_one_more = text.len > 0 && text.seq == top && text.ack == pair.texts().last()?.ack;
-        return (is_full && is_one_more).then_some(Then::Stop);
+        return ((is_full || is_paced && is_over(info)) && is_one_more).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);

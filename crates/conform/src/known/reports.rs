@@ -86,7 +86,8 @@ pub(super) fn time_of_a_report(pair: &Pair<'_>) -> Option<Then> {
     // Or the reordering timer has delayed the timeout by the age of the data that it waits for.
     let apart = at(pair.stack).saturating_sub(at(pair.kernel));
     let is_as_old = |record: &Record| {
-        age(record).is_some_and(|age| age > SLACK && age.abs_diff(apart) < granularity(MEDIUM))
+        let age = age(record).or_else(|| age_without_timestamp(pair, record));
+        age.is_some_and(|age| age > SLACK && age.abs_diff(apart) < granularity(MEDIUM))
     };
     let is_shorter = is_shorter || pair.earlier.iter().any(is_as_old);
     let waits = matches!(pair.stack.map(|record| &record.what), Some(What::State(..)));
@@ -179,6 +180,19 @@ fn age(record: &Record) -> Option<Duration> {
     let What::Sent(Packet::Tcp(text)) = &record.what else { return None };
     let (value, _) = text.timestamp().filter(|_| text.len > 0)?;
     Some(record.at.saturating_sub(Duration::from_millis(value.into())))
+}
+
+/// The same of a segment without a timestamp that was sent for a report on the size: the kernel has read its clock before that when it sent something, or
+/// a segment arrived.
+fn age_without_timestamp(pair: &Pair<'_>, record: &Record) -> Option<Duration> {
+    record.segment().filter(|text| text.len > 0 && text.timestamp().is_none())?;
+    let events = so_far(pair);
+    let index = events.iter().rposition(|event| event.at() <= record.at)?;
+    let report = events.get(index).filter(|event| is_on_size(event))?.at();
+    let heard = events[..index].iter().filter(|event| matches!(event.action, Action::Segment(_)));
+    let sent = pair.earlier.iter().filter(|record| record.segment().is_some()).map(|record| record.at);
+    let before = heard.map(Event::at).chain(sent.filter(|at| *at < report)).max()?;
+    Some(report.saturating_sub(before))
 }
 
 /// The kernel's timers of about this time are late by tens of milliseconds.
@@ -294,15 +308,30 @@ pub(super) fn base_of_ipv6(pair: &Pair<'_>) -> Option<Then> {
 
 /// If a segment no longer than the base size is not acknowledged, the kernel takes this as a sign of a black hole.
 pub(super) fn black_hole_of_a_small_segment(pair: &Pair<'_>) -> Option<Then> {
+    if is_below_the_least(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.states()?;
     let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let una = pair.acks().map(|told| told.ack).max()?;
     let out = pair.texts().map(Segment::end).max()?.saturating_sub(una);
-    // Or to half of the size, if that is less.
     let (theirs, ours) = (kernel.get("snd_mss")?, stack.get("snd_mss")?);
+    // Or to half of the size, if that is less.
     let is_base = theirs <= BASE && (ours > BASE || theirs == ours / 2);
     let is_it = pair.why.starts_with("snd_mss:") && is_base && is_searching(pair);
     (is_it && u64::from(out) <= BASE).then_some(Then::Stop)
+}
+
+/// Whether the kernel makes segments of the base size or less half as large again and again, and Sockeye no smaller than
+/// those that every path is believed to carry.
+fn is_below_the_least(pair: &Pair<'_>) -> bool {
+    let half = |size: u64| Some(size) == latest_figure(pair.earlier, "snd_mss").map(|mss| mss / 2);
+    let is_it = |(kernel, stack): (&Segment, &Segment)| {
+        let options = if stack.timestamp().is_some() { 12 } else { 0 };
+        let is_least = headers(pair.scenario.is_ipv6) + options + stack.len as usize == LEAST_MTU;
+        kernel.seq == stack.seq && half(kernel.len.into()) && is_least && kernel.len < stack.len
+    };
+    is_searching(pair) && pair.segments().is_some_and(is_it)
 }
 
 /// The sizes that a search for the path's MTU tries, and when.
@@ -349,6 +378,9 @@ fn is_given_up_at_a_report(pair: &Pair<'_>) -> bool {
 fn is_searching(pair: &Pair<'_>) -> bool {
     pair.scenario.settings.get("mtu_probing").is_some_and(|value| value != "off")
 }
+
+/// The MTU that Sockeye expects of every IPv4 path (Linux's `ip_rt_min_pmtu`).
+const LEAST_MTU: usize = 552;
 
 /// The size with which a search for the path's MTU begins, in bytes of data.
 const BASE: u64 = 1024;

@@ -275,8 +275,10 @@ fn is_written_beside_others(pair: &Pair<'_>, text: &Segment) -> bool {
     });
     let is_push = |text: &Segment| text.flags.has(Flags::PSH);
     let is_same = |old: &Segment| (old.seq, old.end(), is_push(old)) == (text.seq, text.end(), is_push(text));
-    // New, or the same again.
-    let is_it = pair.times_sent(text.seq) == 0 || pair.texts().any(is_same);
+    // New, or the same again, or its beginning, if the window has room for no more.
+    let is_begin = |old: &Segment| old.seq == text.seq && old.end() > text.end() && is_push(old);
+    let is_again = |old: &Segment| is_same(old) || (is_begin(old) && !is_push(text));
+    let is_it = pair.times_sent(text.seq) == 0 || pair.texts().any(is_again);
     is_it && is_other.any(|is_other| is_other)
 }
 

@@ -10,7 +10,7 @@ use crate::compare::{SLACK, granularity};
 use crate::scenario::{Action, SockOpt};
 use crate::segment::{Flags, Segment};
 use crate::settings;
-use crate::trace::{Info, Record, State, What};
+use crate::trace::{Info, Record, State, What, latest_figure};
 use crate::wheel::JIFFY;
 
 /// The first segment in flight, when the kernel last sent it, and how long it waits since then: each timeout doubles
@@ -302,21 +302,37 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
 /// the pause is longer than the kernel's timeout and shorter than Sockeye's. This decides whether the write ends a pause
 /// and reduces the window.
 pub(super) fn pause_behind_a_late_timer(pair: &Pair<'_>) -> Option<Then> {
-    let (kernel, stack) = pair.states()?;
-    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let event = pair.scenario.events.get(pair.index()?)?;
     event.action.written()?;
     let (again, sent_at) = pair.earlier.iter().rev().find_map(|record| match &record.what {
         What::Sent(Packet::Tcp(text)) if text.len > 0 && record.at < event.at() => Some((text, record.at)),
         _ => None,
     })?;
+    if pair.times_sent(again.seq) < 2 {
+        return None;
+    }
     let age = event.at() - sent_at;
+    if let (What::Returned(_, Ok(kernel)), What::Returned(_, Ok(stack))) =
+        (&pair.kernel?.what, &pair.stack?.what)
+    {
+        // A write that is limited by the amount of queued data takes as many segments less as the window has become
+        // smaller.
+        let rto = pair.earlier.iter().rev().find_map(|record| match &record.what {
+            What::State(_, State { info: Some(info), .. }) => Some(info.rto),
+            _ => None,
+        })?;
+        let is_near = age <= rto && age + pair.late + SLACK > rto;
+        let is_smaller = kernel > stack
+            && u64::from(kernel - stack).is_multiple_of(latest_figure(pair.earlier, "snd_mss")?);
+        return (is_near && is_smaller).then_some(Then::Stop);
+    }
+    let (kernel, stack) = pair.states()?;
+    let (kernel, stack) = (kernel.info.as_ref()?, stack.info.as_ref()?);
     let rto = kernel.rto.min(stack.rto);
     let is_near = age <= kernel.rto && age + pair.late + SLACK > rto;
     let is_smaller = kernel.get("snd_cwnd") > stack.get("snd_cwnd");
     let is_between = age + SLACK > kernel.rto && age <= stack.rto + SLACK + pair.late;
-    let is_it = pair.why.starts_with("snd_cwnd:") && pair.times_sent(again.seq) > 1;
-    (is_it && if is_smaller { is_near } else { is_between }).then_some(Then::Stop)
+    (pair.why.starts_with("snd_cwnd:") && if is_smaller { is_near } else { is_between }).then_some(Then::Stop)
 }
 
 /// A timeout marks as lost what has been in flight for the latest round trip (`tcp_rack_skb_timeout`). For data that was
