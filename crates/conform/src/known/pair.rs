@@ -302,6 +302,23 @@ impl<'a> Pair<'a> {
         self.texts().filter(|text| text.seq <= seq && seq < text.end()).count()
     }
 
+    /// Whether the kernel has sent something behind this byte later than the byte itself, and before it retransmitted anything for the last time.
+    pub(super) fn has_sent_later_before_a_repair(&self, seq: u32) -> bool {
+        let texts = || self.earlier.iter().filter_map(|record| Some((record.at, record.segment()?)));
+        let texts = || texts().filter(|(_, text)| text.len > 0);
+        let Some((sent, _)) = texts().find(|(_, text)| (text.seq..text.end()).contains(&seq)) else {
+            return false;
+        };
+        let (mut top, mut last) = (0, Duration::ZERO);
+        for (at, text) in texts() {
+            if text.end() < top {
+                last = at;
+            }
+            top = top.max(text.end());
+        }
+        texts().any(|(at, text)| text.seq > seq && at > sent + JIFFY && at < last)
+    }
+
     /// True if the kernel has retransmitted data that ends below this number, in any pieces: options take room from
     /// some.
     pub(super) fn has_repeated_below(&self, end: u32) -> bool {

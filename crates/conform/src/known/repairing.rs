@@ -340,6 +340,13 @@ pub(super) fn loss_after_an_undone_repair(pair: &Pair<'_>) -> Option<Then> {
             // New data, or only a FIN.
             is_again && new.end() > new.seq && is_next && (undone.is_some() || is_undone())
         }
+        (Some(What::Sent(Packet::Tcp(again))), What::State(_, stack)) => {
+            // The kernel's timer does not wait for what was sent later, and what the repair had found lost as well.
+            let acked = stack.info.as_ref()?.get("bytes_acked")?;
+            let is_undone = is_open(stack) && repair.is_some() && acked + 1 < u64::from(end);
+            let is_sooner = again.seq == pair.cause()?.ack && pair.times_sent(again.seq) == 1;
+            is_undone && is_sooner && again.len > 0 && pair.has_sent_later_before_a_repair(again.seq)
+        }
         _ => false,
     };
     (is_out && is_judged).then_some(Then::Stop)
@@ -530,6 +537,9 @@ pub(super) fn reordering_by_a_part(pair: &Pair<'_>) -> Option<Then> {
 /// acknowledged, so the hole is lost only when the timer of reordering fires; until then it sends new text. It is the same
 /// in a recovery if the acknowledgment ends within a segment of a write.
 pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
+    if has_waited_for_a_rest(pair) {
+        return Some(Then::Stop);
+    }
     let (cause, stack) = (pair.cause()?, pair.stack?);
     let What::Sent(Packet::Tcp(again)) = &stack.what else { return None };
     let waits = pair.kernel.is_none_or(|kernel| match &kernel.what {
@@ -543,6 +553,29 @@ pub(super) fn hole_beside_an_acknowledgment(pair: &Pair<'_>) -> Option<Then> {
     let is_rest =
         again.seq == cause.ack && cause.ack > una && is_cut_from_what_is_acknowledged(pair, cause.ack);
     (waits && (has_hole || is_rest) && is_hole).then_some(Then::Stop)
+}
+
+/// Whether the timer of reordering has found the rest of a segment lost in the kernel, behind the acknowledgment before which the stack found it lost:
+/// its window, which is computed with the acknowledgment, counts the rest as in flight.
+fn has_waited_for_a_rest(pair: &Pair<'_>) -> bool {
+    let (Some((kernel, stack)), Some(cause), Some(index)) = (pair.states(), pair.cause(), pair.index())
+    else {
+        return false;
+    };
+    let figure = |state: &State, name| state.info.as_ref()?.get(name);
+    let is_recovery = [kernel, stack].iter().all(|state| figure(state, "ca_state") == Some(3));
+    let is_larger = figure(kernel, "snd_cwnd") > figure(stack, "snd_cwnd");
+    let came = pair.scenario.events.get(index).map(|event| event.at());
+    let is_rest = |record: &Record| {
+        let is_late = came.is_some_and(|came| record.at > came + JIFFY);
+        is_late && record.segment().is_some_and(|text| text.len > 0 && text.seq == cause.ack)
+    };
+    let again = pair.earlier.iter().rev().find(|record| record.segment().is_some());
+    is_recovery
+        && is_larger
+        && pair.why.starts_with("snd_cwnd:")
+        && again.is_some_and(is_rest)
+        && is_cut_from_what_is_acknowledged(pair, cause.ack)
 }
 
 /// Whether an acknowledgment in a recovery ends within a segment that was sent together with the one before it, which

@@ -64,6 +64,19 @@ pub(super) fn label_behind_fast_open(pair: &Pair<'_>) -> Option<Then> {
     (pair.why.starts_with("new flow label:") && syn_acks.count() > 1).then_some(Then::GoOn)
 }
 
+/// Whether so many small packets wait that their memory fills the kernel's send buffer: two thirds of it, from where on it is
+/// not writable (`sk_stream_is_writeable`).
+fn fills_the_buffer(pair: &Pair<'_>) -> bool {
+    let Some((kernel, stack)) = pair.states() else { return false };
+    let is_full = kernel.info.as_ref().is_some_and(|info| {
+        let (queued, size) = (info.get("notsent_bytes"), info.get("snd_mss"));
+        let packets = queued.unwrap_or(0) / size.unwrap_or(1).max(1);
+        3 * packets * PACKET_MEMORY > 2 * BUFFER && size <= Some(LEAST_SEGMENT.into())
+    });
+    let is_writable = stack.ready.writable && !kernel.ready.writable;
+    is_full && is_writable && pair.why.starts_with("readiness:")
+}
+
 /// The kernel sends the rest of a packet that was cut for a small window or for SACK blocks as soon as it fits. In
 /// Sockeye it is data like any other, and waits for room worth a segment (RFC 9293 section 3.8.6.2.1).
 pub(super) fn rest_of_a_cut_packet(pair: &Pair<'_>) -> Option<Then> {
@@ -361,6 +374,9 @@ fn ends_beside_blocks(pair: &Pair<'_>, end: u32, mss: u64) -> bool {
 /// smallest packet, for which a smaller window has to grow. Sockeye cuts data when it is sent, and half of the largest
 /// window is enough.
 pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
+    if fills_the_buffer(pair) {
+        return Some(Then::Stop);
+    }
     if let Some(Record { what: What::Sent(Packet::Tcp(text)), .. }) = pair.stack
         && text.len > 0
         && !pair.kernel_sends(text.seq)
@@ -448,5 +464,11 @@ pub(super) fn tiny_segments(pair: &Pair<'_>) -> Option<Then> {
 
 /// The kernel's smallest full segment, in bytes.
 const LEAST_PACKET: u64 = 48;
+/// What a small packet takes of the kernel's memory, bytes (`SKB_TRUESIZE`).
+const PACKET_MEMORY: u64 = 1280;
+
+/// The send buffer, bytes (`tcp_wmem`).
+const BUFFER: u64 = 4 << 20;
+
 /// Sockeye's smallest full segment, in bytes with options.
 const LEAST_SEGMENT: u16 = 88;

@@ -14,7 +14,9 @@ use crate::trace::{Info, Record, State, What, latest_figure};
 /// quarter for some round trips (RFC 9406 section 4.3). The kernel ends slow start, with the threshold at the window.
 pub(super) fn end_of_slow_start(pair: &Pair<'_>) -> Option<Then> {
     let is_cubic = !pair.is_newreno();
-    if is_cubic && (is_slow_start_behind_an_undo(pair) || ends_with_an_undo(pair)) {
+    if is_cubic
+        && (is_slow_start_behind_an_undo(pair) || ends_with_an_undo(pair) || is_of_a_closed_socket(pair))
+    {
         return Some(Then::Stop);
     }
     let cwnd = latest_figure(pair.earlier, "snd_cwnd")?;
@@ -55,6 +57,28 @@ fn is_slow_start_behind_an_undo(pair: &Pair<'_>) -> bool {
         _ => pair.why.starts_with("snd_cwnd:"),
     };
     is_slow_start && is_undone && is_growth
+}
+
+/// Of a closed socket, only what leaves is known: whether the kernel sends twice as much as this ACK acknowledges, and the
+/// stack as much and a quarter.
+fn is_of_a_closed_socket(pair: &Pair<'_>) -> bool {
+    let is_state = |record: &&Record| matches!(record.what, What::State(..));
+    let is_text = |record: &&Record| record.segment().is_some_and(|text| text.len > 0);
+    let is_closed =
+        pair.stack.is_some_and(|record| matches!(record.what, What::State(_, State { info: None, .. })));
+    let (Some(told), Some(index), Some(mss)) =
+        (pair.cause(), pair.index(), latest_figure(pair.earlier, "snd_mss"))
+    else {
+        return false;
+    };
+    let before = pair.acks_before(index).map(|told| told.ack).max().unwrap_or(1);
+    let top = pair.texts().map(Segment::end).max().unwrap_or(1);
+    let segments = |bytes: u32| u64::from(bytes).div_ceil(mss.max(1)) as usize;
+    let (acked, out) = (segments(told.ack.saturating_sub(before)), segments(top.saturating_sub(told.ack)));
+    let sent = pair.earlier.iter().rev().take_while(|record| !is_state(record)).filter(is_text).count();
+    let more = pair.later.iter().take_while(|record| !is_state(record)).filter(is_text).count();
+    let is_growth = sent + more == 2 * acked && sent.abs_diff(acked + acked / 4) <= 1 && more > 0;
+    is_closed && is_growth && out as u64 >= HYSTART_WINDOW_MIN && pair.is_closed()
 }
 
 /// Whether the kernel ends slow start with the ACK that undoes a timeout, at the window from before it, and the stack sends more new data.

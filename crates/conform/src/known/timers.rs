@@ -38,7 +38,7 @@ fn first_out<'a>(pair: &Pair<'a>) -> Option<(&'a Segment, Duration, Duration)> {
 /// longer one until it computes the timeout again. After a larger TCP_RTO_MAX_MS, the kernel's timeout doubles from what
 /// it was.
 pub(super) fn largest_timeout(pair: &Pair<'_>) -> Option<Then> {
-    if is_sooner_by_the_largest_timeout(pair) {
+    if is_sooner_by_the_largest_timeout(pair) || is_doubled_behind_the_largest_timeout(pair) {
         return Some(Then::Stop);
     }
     let (kernel, stack) = pair.states()?;
@@ -76,6 +76,31 @@ fn is_sooner_by_the_largest_timeout(pair: &Pair<'_>) -> bool {
     let is_due = sent.is_some_and(|sent| at.abs_diff(sent.at + bound) < granularity(bound) + SLACK);
     let waits = pair.kernel.is_none_or(|kernel| kernel.at > *at);
     waits && is_due && info.is_some_and(|info| info.rto > bound) && pair.times_sent(again.seq) == 1
+}
+
+/// Whether the kernel waits twice as long as the largest timeout was, or twice as long again, since that has become larger.
+fn is_doubled_behind_the_largest_timeout(pair: &Pair<'_>) -> bool {
+    let Some(Record { at, what: What::Sent(Packet::Tcp(again)) }) = pair.kernel else { return false };
+    let first = settings::stack(&pair.scenario.settings).tcp.rto_max;
+    let count = pair.index().map_or(0, |index| index + 1).min(pair.scenario.events.len());
+    let set = pair.scenario.events[..count].iter().filter_map(|event| match event.action {
+        Action::Set(SockOpt::RtoMax, ms) if RTO_MAX_MS.contains(&ms) => {
+            Some(Duration::from_millis(ms.into()))
+        }
+        _ => None,
+    });
+    let bounds: Vec<Duration> = std::iter::once(first).chain(set).collect();
+    let [.., before, bound] = bounds[..] else { return false };
+    let is_before = |record: &&Record| {
+        record.segment().is_some_and(|text| text.end() > text.seq && text.seq == again.seq)
+    };
+    let waited = pair.earlier.iter().rev().find(is_before).map(|record| at.saturating_sub(record.at));
+    let is_doubled = |times: u32| {
+        let wait = before * times;
+        wait < bound && waited.is_some_and(|waited| waited.abs_diff(wait) < granularity(wait) + SLACK)
+    };
+    let waits = pair.stack.is_none_or(|stack| stack.at > *at);
+    waits && again.end() > again.seq && [2, 4, 8].into_iter().any(is_doubled)
 }
 
 /// A listener that waits for data has already received the acknowledgment of its SYN-ACK. In Sockeye, the time until
