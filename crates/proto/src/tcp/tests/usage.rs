@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::super::cc::Algorithm;
 use super::super::sack::SackBlock;
-use super::super::segment::Header;
+use super::super::segment::{Header, Timestamps};
 use super::super::settings::Settings;
 use super::script::{ACK, MSS, Script, WND, ms, plain, secs};
 
@@ -208,6 +208,39 @@ fn only_a_write_ends_a_pause() {
     }
     t.write(1);
     assert_eq!(t.pcb.cwnd(), cwnd / 2);
+}
+
+/// Nagle's algorithm holds it, so that it is told only with the acknowledgment of what was in flight.
+#[test]
+fn a_write_while_something_was_in_flight_ends_no_pause() {
+    for is_held in [true, false] {
+        let mut t = Script::established(&Settings { timestamps: true, sack: true, ..plain() });
+        t.peer_ts = None;
+        let mss = u32::from(t.pcb.mss());
+        t.write(70 * mss);
+        for segments in [10, 20, 40] {
+            let _ = t.wait(ms(10));
+            let _ = t.input(t.ack_of(segments * mss, WND), &[]);
+            t.output();
+        }
+        let cwnd = t.pcb.cwnd();
+        t.write(2 * mss + 100);
+        while t.pcb.loss_stats().rto_count == 0 {
+            let _ = t.wait(ms(1));
+        }
+        t.now = t.now + ms(300);
+        // Of these, the second was sent once, so the timeout was needless. The echo measures a short round trip.
+        t.peer_ts = Some(Timestamps { val: 200, ecr: t.timestamp() - 1 });
+        let _ = t.input(t.ack_of(2 * mss, WND), &[]);
+        t.output();
+        assert!(t.pcb.loss_stats().undo_count == 1 && t.pcb.rto() < ms(300));
+        t.snd += u32::from(is_held);
+        let _ = t.input(t.ack_of(100, WND), &[]);
+        t.output();
+        t.snd += u32::from(!is_held);
+        t.output();
+        assert_eq!(t.pcb.cwnd() >= cwnd, is_held);
+    }
 }
 
 /// A timeout with three segments out, of which one was sent once. More text waits.
