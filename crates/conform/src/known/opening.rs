@@ -149,11 +149,17 @@ pub(super) fn report_behind_a_lost_syn(pair: &Pair<'_>) -> Option<Then> {
 /// The peer echoes the timestamp of Sockeye's answer, and so shows a shorter round trip than for the kernel.
 pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
     if let Some((kernel, stack)) = pair.states() {
-        let is_refused = |record: &Record| record.segment().is_some_and(|sent| sent.flags == Flags::RST);
+        // The peer echoes the answer instead of the latest SYN-ACK.
+        let latest = |flags| {
+            let mut sent = pair.earlier.iter().map(Record::segment);
+            sent.rposition(|sent| sent.is_some_and(|sent| sent.flags == flags))
+        };
+        let refused = latest(Flags::RST);
+        let is_refused = refused.is_some() && latest(Flags::SYN.with(Flags::ACK)) < refused;
         let is_first = pair.texts().next().is_none();
         let is_shorter = stack.info.as_ref()?.rto < kernel.info.as_ref()?.rto;
         let is_it = pair.why.starts_with("rto:") && is_first && is_shorter;
-        return (is_it && pair.earlier.iter().any(is_refused)).then_some(Then::Stop);
+        return (is_it && is_refused).then_some(Then::Stop);
     }
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
