@@ -270,6 +270,11 @@ pub const KNOWN: &[Known] = &[
     },
     Known { name: "packet behind a pause", scenario: "packet-behind-a-pause", is: packet_behind_a_pause },
     Known {
+        name: "unused window of a full socket",
+        scenario: "unused-window-of-a-full-socket",
+        is: sending::unused_window_of_a_full_socket,
+    },
+    Known {
         name: "probe before a measurement",
         scenario: "probe-before-a-measurement",
         is: probe_before_a_measurement,

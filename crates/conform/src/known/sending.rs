@@ -185,6 +185,26 @@ pub(super) fn packet_behind_a_pause(pair: &Pair<'_>) -> Option<Then> {
     (waits && is_idle && is_pause && (is_shrunk || is_kept)).then_some(Then::Stop)
 }
 
+/// A window that was not used for a timeout is reduced half way to what was used of it, or to the initial window. The kernel
+/// does not reduce it while a poll has found the socket not writable (`tcp_cwnd_application_limited`).
+pub(super) fn unused_window_of_a_full_socket(pair: &Pair<'_>) -> Option<Then> {
+    let (kernel, stack) = pair.states()?;
+    let cwnd = |state: &State| state.info.as_ref()?.get("snd_cwnd");
+    let (theirs, ours) = (cwnd(kernel)?, cwnd(stack)?);
+    let mut records = pair.earlier.iter().rev();
+    let is_sent = |record: &Record| record.segment().is_some_and(|text| text.len > 0);
+    let has_sent = records.next().is_some_and(is_sent);
+    let is_full = records.find_map(|record| match &record.what {
+        What::State(_, state) => Some(!state.ready.writable),
+        _ => None,
+    })?;
+    let una = pair.acks().map(|told| told.ack).max().unwrap_or(1);
+    let out = pair.texts().filter(|text| text.end() > una).count() as u64;
+    let is_reduced = ours == u64::midpoint(theirs, out.max(INITIAL_WINDOW));
+    let is_it = pair.why.starts_with("snd_cwnd:") && ours < theirs && is_reduced;
+    (is_it && has_sent && is_full).then_some(Then::Stop)
+}
+
 /// Data with PSH is cut into packets again, because it has more SACK blocks beside it or segments have become smaller.
 /// In Sockeye, PSH stays with the byte for which it was set. In the kernel it is at the end of the packet from which
 /// the data was cut; a SACK block or a retransmission may have joined the data to that packet.
@@ -396,7 +416,15 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
         let waits = pair.why == "the kernel waits, the stack sends text" || pair.why.starts_with("time:");
         return ((is_tiny && waits) || (is_half && is_packet)).then_some(Then::Stop);
     }
-    let (kernel, stack) = pair.segments()?;
+    let What::Sent(Packet::Tcp(kernel)) = &pair.kernel?.what else { return None };
+    // What the stack sends instead, or a segment for which it has no room.
+    let full = match &pair.stack?.what {
+        What::Sent(Packet::Tcp(stack)) if stack.seq == kernel.seq => stack.len.into(),
+        What::State(_, State { info: Some(info), .. }) if pair.times_sent(kernel.seq) == 0 => {
+            info.get("snd_mss")?
+        }
+        _ => return None,
+    };
     // A write fills up the last packet that waits, so an earlier write may have begun the packets.
     let (mut begins, mut end) = (vec![], 1);
     let write = pair.scenario.events.iter().skip(pair.begin).position(|event| {
@@ -414,13 +442,13 @@ pub(super) fn packet_of_a_small_window(pair: &Pair<'_>) -> Option<Then> {
     let largest = windows.max()?;
     // `tcp_bound_to_half_wnd`.
     let size = (if largest > MSS_DEFAULT { largest / 2 } else { largest }).max(1);
-    let is_cut = kernel.seq == stack.seq && kernel.len > 0 && kernel.len < stack.len;
+    let is_cut = kernel.len > 0 && u64::from(kernel.len) < full;
     let blocks = std::iter::once(0).chain((1..=4).map(|count| 4 + 8 * count));
     let mut sizes = blocks.map(|blocks| size.saturating_sub(blocks).max(1));
     let is_end = sizes.any(|size| {
         begins.iter().any(|begin| u64::from(kernel.end().saturating_sub(*begin)).is_multiple_of(size))
     });
-    (is_cut && is_end && u64::from(stack.len) > size).then_some(Then::Stop)
+    (is_cut && is_end && full > size).then_some(Then::Stop)
 }
 
 /// A window of at most this size is used completely (`TCP_MSS_DEFAULT`).
