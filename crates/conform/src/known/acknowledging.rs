@@ -103,8 +103,11 @@ pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
     // Not those of what has arrived since.
     let has_come = |end: u32| pair.peer().any(|(_, text)| text.end() >= end);
     let has_holes = ack.sack().iter().any(|(_, end)| *end > ack.ack && has_come(*end));
-    let lens = pair.peer().map(|(_, text)| text.len).filter(|len| is_small && *len >= MSS_MIN);
-    let least = if has_small { Some(MSS_MIN) } else { lens.min() };
+    // Or two segments of a length follow each other (`tcp_measure_rcv_mss`).
+    let texts: Vec<&Segment> = pair.peer().map(|(_, text)| text).filter(|text| text.len > 0).collect();
+    let twice = texts.windows(2).filter(|two| two[0].len == two[1].len && !two[1].flags.has(Flags::PSH));
+    let lens = texts.iter().filter(|_| is_small).map(|text| text.len).chain(twice.map(|two| two[1].len));
+    let least = if has_small { Some(MSS_MIN) } else { lens.filter(|len| *len >= MSS_MIN).min() };
     let least = least.map_or(LEAST_SEGMENT, |len| len.min(LEAST_SEGMENT));
     let is_it = depends && ack.ack - last.ack.min(ack.ack) > least && !has_holes;
     is_it.then_some(Then::Stop)

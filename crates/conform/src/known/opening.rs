@@ -10,7 +10,7 @@ use crate::codec::{Packet, Report, Reported};
 use crate::compare::SLACK;
 use crate::scenario::{Action, Event, SockOpt};
 use crate::segment::{Flags, Opt, Segment};
-use crate::trace::{Record, What};
+use crate::trace::{Record, State, What};
 
 /// The kernel's first window is a multiple of the segment size; Sockeye's is the receive buffer.
 pub(super) fn first_window(pair: &Pair<'_>) -> Option<Then> {
@@ -161,10 +161,25 @@ pub(super) fn order_of_checks_in_syn_received(pair: &Pair<'_>) -> Option<Then> {
         let is_it = pair.why.starts_with("rto:") && is_first && is_shorter;
         return (is_it && is_refused).then_some(Then::Stop);
     }
+    if is_old_reset(pair) {
+        return Some(Then::Stop);
+    }
     let (kernel, stack) = pair.segments()?;
     let Some(Action::Segment(cause)) = pair.event else { return None };
     let is_answer = kernel.flags == Flags::RST && kernel.seq == cause.ack && stack.flags == Flags::ACK;
     (is_answer && stack.len == 0 && stack.seq == 1 && cause.ack != 1).then_some(Then::GoOn)
+}
+
+/// Whether the stack answers a reset in SYN-RECEIVED, which the kernel drops for its old timestamp.
+fn is_old_reset(pair: &Pair<'_>) -> bool {
+    let is_open = |record: &Record| matches!(&record.what, What::State(_, State { info: Some(_), .. }));
+    let value = |segment: &Segment| segment.timestamp().map(|(value, _)| value);
+    let is_old = |cause: &Segment| {
+        let is_timed = cause.flags.has(Flags::RST) && value(cause).is_some();
+        is_timed && pair.peer().any(|(_, earlier)| value(earlier) > value(cause))
+    };
+    let answered = pair.only_the_stack_answers();
+    answered.is_some_and(|(cause, _)| is_old(cause)) && !pair.earlier.iter().any(is_open)
 }
 
 /// When two SYNs cross, Sockeye's SYN-ACK has only the options that the peer's SYN has. The kernel's has all options of

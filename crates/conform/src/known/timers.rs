@@ -314,13 +314,35 @@ pub(super) fn arrivals_a_wait_apart(pair: &Pair<'_>) -> Option<Then> {
     let events = pair.scenario.events.get(..=pair.index()?)?;
     let texts = events.iter().filter(|event| matches!(&event.action, Action::Segment(text) if text.len > 0));
     let times: Vec<Duration> = texts.map(|event| event.at()).collect();
-    let is_apart = times.windows(2).any(|pair| pair[1] - pair[0] == ACKNOWLEDGMENT_WAIT);
     let is_bare = |ack: &Segment| ack.flags == Flags::ACK && ack.len == 0;
     let since = *times.last()?;
-    let is_short = pair.kernel?.at < since + ACKNOWLEDGMENT_WAIT + SLACK;
-    let is_long = pair.stack?.at < since + ACKNOWLEDGMENT_WAIT * 3 / 2 + SLACK;
-    let is_it = is_bare(kernel) && is_bare(stack) && kernel.ack == stack.ack && is_short && is_long;
-    (is_it && is_apart && pair.why.starts_with("time:")).then_some(Then::Stop)
+    let is_it = is_bare(kernel) && is_bare(stack) && kernel.ack == stack.ack;
+    let waits = possible_waits(&times);
+    let is_possible =
+        |record: &Record| waits.iter().any(|wait| record.at.saturating_sub(since).abs_diff(*wait) < SLACK);
+    let is_either = waits.len() > 1 && [pair.kernel?, pair.stack?].into_iter().all(is_possible);
+    (is_it && is_either && pair.why.starts_with("time:")).then_some(Then::Stop)
+}
+
+/// How long an acknowledgment may wait after data that arrived at these times (`tcp_event_data_recv`): where data arrives about as
+/// long after other data as it would have waited for, ticks decide.
+fn possible_waits(times: &[Duration]) -> Vec<Duration> {
+    let mut waits = vec![ACKNOWLEDGMENT_WAIT];
+    for two in times.windows(2) {
+        let gap = two[1].saturating_sub(two[0]);
+        let next = |wait: &Duration| {
+            let (longer, shorter) = (*wait / 2 + gap, *wait / 2 + ACKNOWLEDGMENT_WAIT / 2);
+            match () {
+                () if gap <= ACKNOWLEDGMENT_WAIT / 2 => vec![shorter],
+                () if gap.abs_diff(*wait) <= 2 * JIFFY => vec![longer, *wait],
+                () if gap < *wait => vec![longer],
+                () => vec![*wait],
+            }
+        };
+        waits = waits.iter().flat_map(next).collect();
+        waits.truncate(WAITS_MAX);
+    }
+    waits
 }
 
 /// A write comes about one timeout after a retransmission by a timer, which was later in the kernel than in Sockeye, or
@@ -458,6 +480,9 @@ const MEMORY_KEPT: Duration = Duration::from_millis(900);
 const BACKOFF_MAX: usize = 15;
 /// The first delay of an ACK.
 const ACKNOWLEDGMENT_WAIT: Duration = Duration::from_millis(40);
+
+/// As many waits are looked at.
+const WAITS_MAX: usize = 16;
 
 /// In Sockeye, a user timeout shorter than the timeout of the SYN ends the connect. The kernel checks it only after the
 /// SYN was retransmitted.
