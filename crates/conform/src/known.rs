@@ -520,6 +520,11 @@ fn reset_behind_sack(pair: &Pair<'_>) -> Option<Then> {
         let waits = matches!(pair.stack?.what, What::State(_, State { info: None, .. }));
         return (is_gone && waits).then_some(Then::Stop);
     };
+    // A closed socket goes on to retransmit, if it sends no challenge ACK.
+    let is_text = matches!(&pair.stack?.what, What::Sent(Packet::Tcp(text)) if text.len > 0);
+    if is_text && pair.is_closed() && pair.peer().any(|(_, cause)| is_behind(cause)) {
+        return Some(Then::Stop);
+    }
     let Action::Segment(cause) = &pair.scenario.events.get(pair.index()?)?.action else { return None };
     let goes_on = match &pair.stack?.what {
         What::State(_, state) => state.info.as_ref().is_some_and(|info| info.state != "CLOSED"),

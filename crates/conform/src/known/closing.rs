@@ -155,16 +155,18 @@ pub(super) fn reset_in_time_wait(pair: &Pair<'_>) -> Option<Then> {
 /// packet, which waits until all of it fits.
 pub(super) fn text_before_a_fin_that_waits(pair: &Pair<'_>) -> Option<Then> {
     let What::Sent(Packet::Tcp(text)) = &pair.stack?.what else { return None };
-    let is_shut = pair.scenario.events[..pair.index()?.min(pair.scenario.events.len())]
-        .iter()
-        .any(|event| matches!(event.action, Action::Close | Action::Shutdown(How::Write | How::Both)));
+    let mut events = pair.scenario.events.iter().take(pair.index()? + 1);
+    let is_shut =
+        events.any(|event| matches!(event.action, Action::Close | Action::Shutdown(How::Write | How::Both)));
     let is_edge = pair.peer().any(|(_, told)| pair.edge(told) == text.end());
     let is_last = text.len > 0 && is_edge && text.flags.has(Flags::PSH);
     let is_new = pair.texts().all(|before| before.end() <= text.seq);
     let is_later = matches!(&pair.kernel?.what, What::Sent(_)) && pair.kernel?.at > pair.stack?.at;
     let waits =
         pair.why == "the kernel waits, the stack sends text" || (pair.why.starts_with("time:") && is_later);
-    (waits && is_shut && is_last && is_new).then_some(Then::Stop)
+    // Its tail loss probe repeats what is before them.
+    let probes = pair.segments().is_some_and(|(again, _)| again.len > 0 && again.end() == text.seq);
+    ((waits || probes) && is_shut && is_last && is_new).then_some(Then::Stop)
 }
 
 /// After the peer's FIN, the kernel also accepts a reset with the number before RCV.NXT; Sockeye only one at RCV.NXT
@@ -296,7 +298,7 @@ pub(super) fn acknowledgment_of_a_crossed_fin(pair: &Pair<'_>) -> Option<Then> {
 }
 
 /// In FIN-WAIT-2 of a closed socket, the kernel keeps a record without a socket. This record reports no duplicates,
-/// echoes the timestamp of the segment that acknowledged the FIN and ignores the data of that segment, answers resets
+/// echoes no mark, echoes the timestamp of the segment that acknowledged the FIN and ignores the data of that segment, answers resets
 /// out of the window, and has its own limit for answers. A SYN, or any reset in the window, ends the connection; but if
 /// a SYN arrives again with a FIN, the FIN is accepted, or if it has no acknowledgment, the segment is dropped. Sockeye reports duplicates (RFC 2883), echoes the latest
 /// timestamp, drops such resets, and answers a SYN or a reset in the window with a challenge ACK (RFC 5961 sections 3
@@ -341,6 +343,8 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
         // A reset in the window has ended the record.
         What::State(..) if pair.kernel_resets() && ended_by_a_reset(pair) => return Some(Then::Stop),
         What::Sent(Packet::Tcp(stack)) if is_plain_ack(stack) => stack,
+        // The record echoes no mark.
+        What::Sent(Packet::Tcp(stack)) if answers && only_echoes_a_mark(stack) => return Some(Then::GoOn),
         // Or Sockeye sends no challenge ACK, so soon after another.
         What::State(..) if cause.flags.has(Flags::SYN) && kernel.flags.has(Flags::RST) => {
             return Some(Then::Stop);
@@ -372,6 +376,11 @@ pub(super) fn record_of_a_closed_socket(pair: &Pair<'_>) -> Option<Then> {
 fn is_dropped_syn(cause: &Segment, rcv_nxt: u32) -> bool {
     let is_plain = cause.flags.has(Flags::SYN) && !cause.flags.has(Flags::ACK);
     is_plain && cause.seq < rcv_nxt && cause.end() > rcv_nxt
+}
+
+/// Whether it is a plain ACK that echoes a congestion mark.
+fn only_echoes_a_mark(segment: &Segment) -> bool {
+    segment.flags == Flags::ACK.with(Flags::ECE) && segment.len == 0
 }
 
 /// Whether it has no flag but ACK, and no data.

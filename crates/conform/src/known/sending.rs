@@ -31,6 +31,8 @@ pub(super) fn edge_of_a_rounded_window(pair: &Pair<'_>) -> Option<Then> {
     // A segment before the end may have an urgent pointer.
     let is_earlier = kernel.flags == stack.flags.with(Flags::URG);
     if (pair.why.starts_with("sequence number:") || is_earlier) && is_bare {
+        // An acknowledgment beyond that may have been dropped for its timestamp.
+        let mut edges = pair.acks().map(|segment| pair.edge(segment));
         return edges.any(|edge| kernel.seq == edge && is_beyond(stack.seq, edge)).then_some(Then::GoOn);
     }
     let is_cut = |edge| kernel.end() <= edge && is_beyond(stack.end(), edge);
