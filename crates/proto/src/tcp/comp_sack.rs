@@ -6,8 +6,9 @@
 //! [`DELAY_MAX_US`], and at most [`COMPRESSED_MAX`] of them. It does not wait if news could be lost: an acknowledgment
 //! names the blocks that changed last, so one is sent before a third block changes.
 //!
-//! A wait shorter than [`DELAY_MIN_US`] is not worth a timer, which may be a millisecond late. Then one acknowledgment
-//! stands for all segments that are processed before the next output.
+//! A wait shorter than [`DELAY_MIN_US`] is not worth a timer, which may be a millisecond late, and while the round trip
+//! of incoming data is unknown, nothing waits. Then one acknowledgment stands for all segments that are processed before
+//! the next output.
 //!
 //! The state is in the out-of-order queue, which exists while there is a hole. A waiting acknowledgment uses the timer
 //! of delayed acknowledgments. Tests: `tests/comp_sack.rs`.
@@ -54,6 +55,7 @@ impl CompSack {
     /// An acknowledgment is due for RCV.NXT. True if it may be left out for now.
     fn leaves_out(&mut self, nxt: SeqNum) -> bool {
         if self.compressed >= COMPRESSED_MAX {
+            // The one that is due stands for them.
             self.compressed = 0;
             return false;
         }

@@ -98,19 +98,20 @@ fn without_sack_or_a_known_round_trip_and_while_acknowledgments_are_quick_each_i
 }
 
 #[test]
-fn on_a_short_path_one_stands_for_what_arrives_together() {
-    let mut t = script(8);
-    assert_eq!([1, 2, 3].map(|i| comes(&mut t, 100 * i)), [1, 1, 1]);
-    for i in 4..=9 {
-        let header = Header { seq: first(&t) + 100 * i, ..t.seg(ACK) };
-        let _ = t.input(header, &[7; 100]);
+fn on_a_short_or_unknown_path_one_stands_for_what_arrives_together() {
+    for mut t in [script(8), settled(&Settings { sack: true, ..plain() })] {
+        assert_eq!([1, 2, 3].map(|i| comes(&mut t, 100 * i)), [1, 1, 1]);
+        for i in 4..=9 {
+            let header = Header { seq: first(&t) + 100 * i, ..t.seg(ACK) };
+            let _ = t.input(header, &[7; 100]);
+        }
+        let sent = t.output();
+        assert_eq!(sent.len(), 1);
+        let blocks = sent[0].header().options.sack;
+        let ends = blocks.as_slice().iter().map(|block| block.end.since(first(&t)));
+        assert_eq!(ends.collect::<Vec<_>>(), [1000]);
+        assert_eq!([10, 11].map(|i| comes(&mut t, 100 * i)), [1, 1], "each comes alone");
     }
-    let sent = t.output();
-    assert_eq!(sent.len(), 1);
-    let blocks = sent[0].header().options.sack;
-    let ends = blocks.as_slice().iter().map(|block| block.end.since(first(&t)));
-    assert_eq!(ends.collect::<Vec<_>>(), [1000]);
-    assert_eq!([10, 11].map(|i| comes(&mut t, 100 * i)), [1, 1], "each comes alone");
 }
 
 /// The timer of what is left out says nothing of the application, whose delay that of text doubles (`tcp_delack_timer_handler`).
