@@ -152,7 +152,7 @@ impl<P: Payload> Pcb<P> {
     fn time_out_text(&mut self, is_first: bool, now: Instant) {
         let reduces = self.is_new_congestion(is_first);
         if reduces && self.recovery.phase() == Phase::Recovery {
-            self.cc.on_held_recovery(self.cwnd_now());
+            self.cc.adopt_recovery_window(self.cwnd_now());
         }
         self.go_back(is_first, reduces, now);
         // Without records, everything is retransmitted.

@@ -43,7 +43,7 @@ pub const fn since(echo: u32, now: Instant, ts_offset: u32) -> Option<Duration> 
 }
 
 /// Time passed between two of our own timestamps; `None` if `later` is not at or after `earlier`.
-pub const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
+const fn elapsed(earlier: u32, later: u32) -> Option<Duration> {
     if older(later, earlier) { None } else { Some(Duration::from_millis(later.wrapping_sub(earlier) as u64)) }
 }
 

@@ -5,7 +5,7 @@
 //! not count in a period, and such a window does not grow (section 5.8).
 //!
 //! It does not depend on sequence numbers: a round ends when as much is acknowledged as was in flight at its beginning.
-//! Invariants: `mss <= cwnd <= CWND_MAX`; it shrinks only in `on_congestion`, `on_recovery_end`, `on_held_recovery`,
+//! Invariants: `mss <= cwnd <= CWND_MAX`; it shrinks only in `on_congestion`, `on_recovery_end`, `adopt_recovery_window`,
 //! `on_rto`, `on_unused` and `on_idle`. Tests: `cubic/tests.rs`, `cc/tests.rs`, `tests/congestion.rs`.
 
 mod curve;
@@ -276,7 +276,7 @@ impl CongestionControl for Cubic {
         }
     }
 
-    fn on_held_recovery(&mut self, cwnd: u32) {
+    fn adopt_recovery_window(&mut self, cwnd: u32) {
         self.cwnd = cwnd;
     }
 

@@ -171,7 +171,7 @@ pub(super) trait CongestionControl {
     fn on_recovery_end(&mut self, _flight: u32, _mss: u32, _paces: bool) {}
     /// A recovery is undone, or the retransmission timer expires in one of which everything is acknowledged (without SACK, it lasts until more is):
     /// this was its window.
-    fn on_held_recovery(&mut self, _cwnd: u32) {}
+    fn adopt_recovery_window(&mut self, _cwnd: u32) {}
     /// The retransmission timer expired, after which `pipe` bytes are believed to be in the network. `reduces`: for the first time
     /// for this data.
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool);
@@ -345,8 +345,8 @@ impl CongestionControl for Cc {
     fn on_recovery_end(&mut self, flight: u32, mss: u32, paces: bool) {
         begun!(self, cc => cc.on_recovery_end(flight, mss, paces));
     }
-    fn on_held_recovery(&mut self, cwnd: u32) {
-        begun!(self, cc => cc.on_held_recovery(cwnd));
+    fn adopt_recovery_window(&mut self, cwnd: u32) {
+        begun!(self, cc => cc.adopt_recovery_window(cwnd));
     }
     fn on_rto(&mut self, pipe: u32, mss: u32, reduces: bool) {
         begun!(self, cc => cc.on_rto(pipe, mss, reduces));

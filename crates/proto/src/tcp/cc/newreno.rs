@@ -72,7 +72,7 @@ impl CongestionControl for NewReno {
         self.cwnd = self.ssthresh;
     }
 
-    fn on_held_recovery(&mut self, cwnd: u32) {
+    fn adopt_recovery_window(&mut self, cwnd: u32) {
         self.cwnd = cwnd;
     }
 

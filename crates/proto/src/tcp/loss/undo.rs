@@ -209,7 +209,7 @@ impl<P: Payload> Pcb<P> {
             let ssthresh = self.cc.ssthresh();
             if self.recovery.phase() == Phase::Recovery && !self.cc.governs_recovery() {
                 // It may be larger than the window before (`tcp_undo_cwnd_reduction`).
-                self.cc.on_held_recovery(loss.recovery_cwnd());
+                self.cc.adopt_recovery_window(loss.recovery_cwnd());
             }
             self.cc.on_undo(before, self.mss.into());
             self.ecn.withdraw(self.cc.ssthresh() > ssthresh);
