@@ -7,7 +7,8 @@
 //! can be read right after it.
 //!
 //! # Disturbed runs
-//! A late event, and a pause between two looks at the device, mark the traces that they may have changed as disturbed; the caller repeats those runs.
+//! A late event marks its trace as disturbed. A pause between two looks at the device marks those for which a packet is read then, or soon after,
+//! when the kernel's timers catch up. The caller repeats those runs.
 //!
 //! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
 
@@ -35,6 +36,8 @@ use run::Run;
 pub const SLOTS: usize = 500;
 /// The time by which an event, or a look at the device, may be late.
 const LATE_MAX: Duration = Duration::from_millis(3);
+/// How long after a pause of the machine the kernel's timers may still be late: two of its ticks.
+const CATCH_UP: Duration = Duration::from_millis(8);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
 const STAGGER: Duration = Duration::from_micros(700);
 /// Bytes of the longest read: a header of the device, and a packet.
@@ -142,6 +145,10 @@ struct Lab<'s> {
     runs: HashMap<IpAddr, Run<'s>>,
     /// When each run's next event is due.
     due: BinaryHeap<Reverse<(Instant, IpAddr)>>,
+    /// When the device was last looked at, or the last wait for its packets should have been over.
+    looked: Instant,
+    /// What the kernel's timers do before this time may be late, and so may be the record of it.
+    late_until: Instant,
     started: u32,
     done: Vec<(usize, Trace)>,
 }
@@ -149,11 +156,14 @@ struct Lab<'s> {
 impl<'s> Lab<'s> {
     fn new(device: Device) -> Self {
         sys::run_first();
+        let now = Instant::now();
         Self {
             device,
             buffer: vec![0; READ_MAX],
             runs: HashMap::new(),
             due: BinaryHeap::new(),
+            looked: now,
+            late_until: now,
             started: 0,
             done: Vec::new(),
         }
@@ -162,11 +172,8 @@ impl<'s> Lab<'s> {
     fn run(&mut self, scenarios: &[&'s Scenario], indices: &[usize]) -> io::Result<()> {
         let mut waiting = indices.iter();
         let mut last_start = Instant::now();
-        let mut looked = Instant::now();
         loop {
             self.drain();
-            self.note_pause(looked);
-            looked = Instant::now();
             while let Some(Reverse((at, peer))) = self.due.peek().copied()
                 && at <= Instant::now()
             {
@@ -186,30 +193,21 @@ impl<'s> Lab<'s> {
             let next_start =
                 (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
             let next_event = self.due.peek().map(|Reverse((at, _))| *at);
-            // Packets that arrived meanwhile are recorded late by the time that the events took. The time until the next look counts from the end of
-            // the wait.
-            self.note_pause(looked);
-            looked = looked.max(self.wait(next_event.into_iter().chain(next_start).min())?);
+            self.drain();
+            self.wait(next_event.into_iter().chain(next_start).min())?;
         }
     }
 
-    /// Voids all runs if the device was last looked at too long ago, at `looked`, and no wait explains it: packets read now may be recorded with a
-    /// time that is too late.
-    fn note_pause(&mut self, looked: Instant) {
-        if looked.elapsed() > LATE_MAX {
-            self.runs.values_mut().for_each(|run| run.trace.is_disturbed = true);
-        }
-    }
-
-    /// Waits for a packet, at most until `next`. Returns when the wait should have been over at the latest.
-    fn wait(&self, next: Option<Instant>) -> io::Result<Instant> {
+    /// Waits for a packet, at most until `next`.
+    fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         let timeout =
             next.map_or(Duration::from_millis(100), |at| at.saturating_duration_since(Instant::now()));
         let timespec = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         let mut fds = [PollFd::new(&self.device.fd, PollFlags::IN)];
         let limit = Instant::now() + timeout;
         poll(&mut fds, Some(&timespec))?;
-        Ok(limit.min(Instant::now()))
+        self.looked = limit.min(Instant::now());
+        Ok(())
     }
 
     fn start(&mut self, scenario: &'s Scenario, index: usize) -> io::Result<()> {
@@ -229,7 +227,7 @@ impl<'s> Lab<'s> {
         // Packets that the kernel sent before are recorded before.
         self.drain();
         let Some(run) = self.runs.get_mut(&peer) else { return };
-        run.trace.is_disturbed |= at.elapsed() > LATE_MAX;
+        run.trace.is_disturbed |= at.elapsed() > LATE_MAX || Instant::now() < self.late_until;
         run.look();
         if run.is_over() {
             let run = self.runs.remove(&peer).expect("it was there");
@@ -243,8 +241,16 @@ impl<'s> Lab<'s> {
 
     /// Takes all that the kernel has sent.
     fn drain(&mut self) {
-        while let Some(packet) = self.device.read(&mut self.buffer) {
+        loop {
+            let packet = self.device.read(&mut self.buffer);
+            let now = Instant::now();
+            if now.duration_since(self.looked) > LATE_MAX {
+                self.late_until = now + CATCH_UP;
+            }
+            self.looked = now;
+            let Some(packet) = packet else { return };
             if let Some(run) = codec::destination(packet).and_then(|peer| self.runs.get_mut(&peer)) {
+                run.trace.is_disturbed |= now < self.late_until;
                 run.sent(packet);
             }
         }
