@@ -12,6 +12,7 @@
 //!
 //! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
 
+mod awake;
 mod run;
 pub mod sys;
 
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -30,6 +32,7 @@ use sockeye_drivers::link::KernelLink;
 use crate::scenario::Scenario;
 use crate::trace::Trace;
 use crate::{PORT, codec, interface, local, peer, settings};
+use awake::Awake;
 use run::Run;
 
 /// Scenarios that run at once in a namespace.
@@ -60,7 +63,9 @@ pub fn run(scenarios: &[&Scenario]) -> io::Result<Vec<Trace>> {
         groups.entry(&scenario.settings).or_default().push(index);
     }
     let mut traces = vec![Trace::default(); scenarios.len()];
+    let is_over = AtomicBool::new(false);
     let results: Vec<io::Result<Vec<(usize, Trace)>>> = std::thread::scope(|scope| {
+        let _until_the_end = Awake::new(scope, &is_over);
         let run_group = |(settings, indices): (&BTreeMap<String, String>, Vec<usize>)| {
             Namespace::new()?.run(|| -> io::Result<_> {
                 let mut lab = Lab::new(Device::open(settings)?);

@@ -176,6 +176,13 @@ pub fn run_first() {
     let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_RR, &raw const parameter) };
 }
 
+/// Lets the calling thread run only when no other wants to.
+pub fn run_last() -> io::Result<()> {
+    let parameter = libc::sched_param { sched_priority: 0 };
+    // SAFETY: as above.
+    checked(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameter) })
+}
+
 fn checked(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
