@@ -82,10 +82,16 @@ fn probe_instead_of_a_timeout(pair: &Pair<'_>, kernel: &State, stack: &State) ->
 ///
 /// Or the reverse: Sockeye's buffer is more than half full, and the kernel has learnt that packets take less memory.
 pub(super) fn acknowledgment_of_unread_text(pair: &Pair<'_>) -> Option<Then> {
-    // The kernel's ACK may come after other events.
-    let ack = pair.later.iter().find_map(Record::segment)?;
     let last = pair.earlier.iter().rev().find_map(Record::segment)?;
     let hurry = Hurry::of(pair)?;
+    // The kernel's ACK may come after other events, or never, if a reset ends the connection before.
+    let is_reset = |segment: &Segment| segment.flags.has(Flags::RST);
+    let has_reset = pair.scenario.any(|action| matches!(action, Action::Segment(told) if is_reset(told)));
+    let ack = match pair.later.iter().find_map(Record::segment) {
+        Some(next) if !is_reset(next) => next,
+        None if !has_reset => return None,
+        _ => hurry.ack,
+    };
     // Short segments before a FIN may be the longest that the peer has sent, or TCP_MAXSEG allows no longer ones.
     let has_small =
         pair.scenario.any(|action| matches!(action, Action::Set(SockOpt::MaxSeg, 1..=LEAST_SEGMENT)));
