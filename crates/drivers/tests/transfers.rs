@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use common::{Lab, eventually, exchange, skipped};
 use sockeye::netif::Netif;
 use sockeye::{TcpListener, TcpStream};
-use sockeye_drivers::{Layer, QueueCounts, TunConfig};
+use sockeye_drivers::{Layer, TunConfig};
 
 const LEN: usize = 20_000_000;
 
@@ -27,6 +27,12 @@ fn transfer(lab: &Lab, v6: bool, len: usize) {
     let server = lab.kernel(move || exchange(listener.accept().unwrap().0, 3, len));
     let [sent, received] = exchange(TcpStream::connect_on(&lab.stack, to).unwrap(), 4, len);
     assert_eq!(server.join().unwrap(), [received, sent], "opened by us");
+}
+
+/// Waits until more than `bytes` are counted as sent. A frame is counted after it was written: the peer may have it before.
+fn wait_until_counted(lab: &Lab, bytes: u64) {
+    let sent = || lab.tun.counts().iter().map(|count| count.bytes_out).sum::<u64>();
+    eventually("all bytes are counted", || sent() > bytes);
 }
 
 fn assert_all_understood(lab: &Lab) {
@@ -47,11 +53,10 @@ fn transfers_over_tun_arrive_whole_with_offloads_and_without_over_1_and_4_queues
         let lab = Lab::new(&config);
         transfer(&lab, v6, LEN);
         assert_all_understood(&lab);
-        let sum = |of: fn(&QueueCounts) -> u64| lab.tun.counts().iter().map(of).sum::<u64>();
-        // A frame is counted when it has been written: the peer may have it before.
-        eventually("all bytes are counted", || sum(|count| count.bytes_out) > 2 * LEN as u64);
+        wait_until_counted(&lab, 2 * LEN as u64);
         let counts = lab.tun.counts();
-        let (bytes, frames) = (sum(|count| count.bytes_out), sum(|count| count.frames_out));
+        let bytes: u64 = counts.iter().map(|count| count.bytes_out).sum();
+        let frames: u64 = counts.iter().map(|count| count.frames_out).sum();
         assert!(offload || bytes / frames <= 1500, "{counts:?}");
         assert_eq!(counts.iter().map(|count| count.failed_reads).sum::<u64>(), 0, "{counts:?}");
     }
@@ -77,7 +82,7 @@ fn a_device_that_segments_sends_and_receives_frames_longer_than_its_mtu() {
     }
     let lab = Lab::new(&TunConfig::default());
     transfer(&lab, false, LEN);
-    eventually("all bytes are counted", || lab.tun.counts()[0].bytes_out > 2 * LEN as u64);
+    wait_until_counted(&lab, 2 * LEN as u64);
     let count = lab.tun.counts()[0];
     // Acknowledgments are counted too, so the mean is an underestimate.
     assert!(count.bytes_out / count.frames_out > 1500, "{count:?}");
@@ -171,11 +176,10 @@ fn a_connection_stays_with_one_queue_in_both_directions() {
     let client = lab.kernel(move || exchange(std::net::TcpStream::connect(to).unwrap(), 1, 3_000_000));
     exchange(listener.accept().unwrap().0, 2, 3_000_000);
     client.join().unwrap();
-    let since = |of: fn(&QueueCounts) -> u64| -> Vec<u64> {
-        lab.tun.counts().iter().zip(&before).map(|(now, before)| of(now) - of(before)).collect()
-    };
-    eventually("all bytes are counted", || since(|count| count.bytes_out).iter().sum::<u64>() > 3_000_000);
-    let (out, into) = (since(|count| count.bytes_out), since(|count| count.bytes_in));
+    wait_until_counted(&lab, before.iter().map(|count| count.bytes_out).sum::<u64>() + 3_000_000);
+    let after = lab.tun.counts();
+    let out: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.bytes_out - b.bytes_out).collect();
+    let into: Vec<u64> = after.iter().zip(&before).map(|(a, b)| a.bytes_in - b.bytes_in).collect();
     let queue = out.iter().position(|bytes| *bytes > 3_000_000);
     let queue = queue.unwrap_or_else(|| panic!("no queue has it all: {out:?}"));
     assert!(out.iter().enumerate().all(|(index, bytes)| index == queue || *bytes == 0), "{out:?}");
