@@ -1,9 +1,9 @@
 //! Keeps the processors of this machine awake while scenarios run.
 //!
-//! A virtual machine returns a processor that has nothing to do to its host, which gives it back late when it is busy itself: whatever waits for a
-//! timer or a packet is then milliseconds late, and the run is disturbed. So each processor has a thread that runs whenever no other wants to.
+//! A virtual machine returns an idle processor to its host, and a busy host gives it back late: whatever waits for a timer or a packet is then
+//! milliseconds late, and the run is disturbed. So each processor has a thread that runs whenever no other wants to.
 //!
-//! It does not depend on what runs meanwhile. The threads end with the guard, which ends with the scope's function, also if that panics. Tests: every
+//! It does not depend on what runs meanwhile. The threads end with the guard, so a scope that panics does not wait for them for ever. Tests: every
 //! scenario runs with it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,8 @@ pub(super) struct Awake<'scope> {
 impl<'scope> Awake<'scope> {
     /// Starts the threads, which look at `is_over`.
     pub(super) fn new<'env>(scope: &'scope Scope<'scope, 'env>, is_over: &'scope AtomicBool) -> Self {
+        // Before the threads: if one cannot be started, the others end.
+        let awake = Self { is_over };
         let allowed = sched_getaffinity(None).unwrap_or_default();
         for cpu in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
             scope.spawn(move || {
@@ -34,7 +36,7 @@ impl<'scope> Awake<'scope> {
                 }
             });
         }
-        Self { is_over }
+        awake
     }
 }
 

@@ -7,8 +7,8 @@
 //! can be read right after it.
 //!
 //! # Disturbed runs
-//! A late event marks its trace as disturbed. A pause between two looks at the device marks those for which a packet is read then, or soon after,
-//! when the kernel's timers catch up. The caller repeats those runs.
+//! A late event marks its trace as disturbed. A pause between two looks at the device marks those with a packet or an event then, or soon after, when
+//! the kernel's timers catch up. The caller repeats those runs.
 //!
 //! It does not depend on what the scenarios are for. Tests: `tests/written.rs`.
 
@@ -31,6 +31,7 @@ use sockeye_drivers::link::KernelLink;
 
 use crate::scenario::Scenario;
 use crate::trace::Trace;
+use crate::wheel::JIFFY;
 use crate::{PORT, codec, interface, local, peer, settings};
 use awake::Awake;
 use run::Run;
@@ -40,7 +41,7 @@ pub const SLOTS: usize = 500;
 /// The time by which an event, or a look at the device, may be late.
 const LATE_MAX: Duration = Duration::from_millis(3);
 /// How long after a pause of the machine the kernel's timers may still be late: two of its ticks.
-const CATCH_UP: Duration = Duration::from_millis(8);
+const CATCH_UP: Duration = JIFFY.saturating_mul(2);
 /// From one scenario's start to the next one's, so that their events do not all fall together.
 const STAGGER: Duration = Duration::from_micros(700);
 /// Bytes of the longest read: a header of the device, and a packet.
@@ -198,6 +199,7 @@ impl<'s> Lab<'s> {
             let next_start =
                 (self.runs.len() < SLOTS && !waiting.as_slice().is_empty()).then(|| last_start + STAGGER);
             let next_event = self.due.peek().map(|Reverse((at, _))| *at);
+            // The wait begins the time of the next look anew, so a pause until here has to be noted before.
             self.drain();
             self.wait(next_event.into_iter().chain(next_start).min())?;
         }
