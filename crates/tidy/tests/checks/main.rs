@@ -13,7 +13,7 @@
 //! | socket2's options | those pages have the methods that a table names for the options of `socket2`: `socket2.rs` |
 //! | tokio's tests | tokio's tests of its sockets, on ours: `tokio_suite.rs`, workspace `tests/tokio-suite` |
 //! | models | the loom models of `sockeye-sync` and `sockeye-mbuf`, with `experiments`; those of `sockeye-mbuf` without it, too; two processes at once |
-//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on; those of `sockeye-mbuf` with it, too |
+//! | sanitizer, product | the tests of `sockeye-mbuf`, `sockeye-sync` and `sockeye` under AddressSanitizer, and without `experiments`, which the workspace's build has on, warnings refused; those of `sockeye-mbuf` with it, too |
 //! | the build that counts | `cargo test --manifest-path apps/bench-counted/Cargo.toml` |
 //! | other libraries | `cargo test --workspace --manifest-path apps/glue/Cargo.toml`: the examples of axum, hyper, tonic, tower and hickory, those of the simulator with axum, tonic and openraft, tests, the bench's applications, and the programs of the two simulators |
 //! | packages | `cargo package` of the published packages, without a build; their contents |
@@ -117,7 +117,7 @@ fn the_remote_free_lists_pass_under_the_address_sanitizer() {
 fn sanitized() -> Child {
     Child::cargo("test")
         .args(["--lib", "--tests", "--target", child::host()])
-        // Their tests without `experiments` are built here only, so here is where they have no warnings.
+        // All their tests are built without `experiments` here. Clippy's run without it leaves them out.
         .env("RUSTFLAGS", "-Zsanitizer=address -Dwarnings")
         // The sanitizer is an unstable flag of the stable compiler, which has its runtime all the same.
         .env("RUSTC_BOOTSTRAP", "1")
